@@ -67,7 +67,7 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
       return await withSpan(span, async () => {
         const declaration = async () => findByName((await loadArea(area)).endpoints ?? [], name);
         const answer = await serve(declaration, toRequest(request), {
-          rooms: async () => {
+          loadServices: async () => {
             const services = await servicesOf(config());
             return { gate: services.gate, services };
           },

@@ -307,7 +307,7 @@ export const timers = [
   timer({
     name: "runDueSyncs",
     schedule: { setting: "SYNC_SCHEDULE" },
-    handle: ({ services }) => services.sync.tick(),
+    handle: ({ services }) => services.sync.sendDueRecords(),
   }),
   timer({
     name: "cleanUpSync",
@@ -327,7 +327,7 @@ export const queues = [
     name: "runSyncFailed",
     of: RUN_QUEUE,
     message: RunMessage,
-    handle: ({ recordId }, { services }) => services.sync.gaveUp(recordId),
+    handle: ({ recordId }, { services }) => services.sync.failRun(recordId),
   }),
   queue({
     name: "syncConfigured",

@@ -250,9 +250,9 @@ async function liveWithSingleSignOn(token: string): Promise<void> {
 
   for (const mode of ["correct", "foreignKey", "wrongState", "wrongNonce"] as const) {
     service.cloud.control.setOidcMode(mode);
-    const begun = await call("GET", "/auth/sso/login?returnUrl=/docs", { headers: { Accept: "text/html" } });
-    const [Cookie, binding] = /^__Host-sso=([^;]+)/.exec(begun.headers.getSetCookie()[0]!)!;
-    const back = new URL(await new ProviderVisitor().choose(begun.headers.get("location")!, "uma"));
+    const started = await call("GET", "/auth/sso/login?returnUrl=/docs", { headers: { Accept: "text/html" } });
+    const [Cookie, binding] = /^__Host-sso=([^;]+)/.exec(started.headers.getSetCookie()[0]!)!;
+    const back = new URL(await new ProviderVisitor().choose(started.headers.get("location")!, "uma"));
     planted[`the code of ${mode}`] = back.searchParams.get("code")!;
     planted[`the cookie of ${mode}`] = binding!;
     const done = await call("GET", back.pathname + back.search, { headers: { Cookie, Accept: "text/html" } });
@@ -303,17 +303,17 @@ async function liveWithRotation(token: string): Promise<void> {
   const rotate = (body: object) => call("POST", `${base}/rotate`, { token, body: { appId, secretId: keyId, ...body } });
   expect((await rotate({ dryRun: true })).status).toBe(200);
   await rotate({ newValue: planted["an application's client secret"] });
-  const { body: begun } = await rotate({});
-  const look = async () => (await call("GET", `${base}/rotations/${begun.rotationId}`, { token })).body;
+  const { body: started } = await rotate({});
+  const look = async () => (await call("GET", `${base}/rotations/${started.rotationId}`, { token })).body;
   /** The new secret in the handover vault, until every place has it. */
   const held = () => {
     const kept = service.cloud.control.items(SERVICE_VAULT, "secrets");
-    const name = kept.find((one) => one.name.startsWith(`rotation-${begun.rotationId}`))?.name;
+    const name = kept.find((one) => one.name.startsWith(`rotation-${started.rotationId}`))?.name;
     return name === undefined ? undefined : service.cloud.control.secretValue(SERVICE_VAULT, name);
   };
   await until(async () => expect(held()).toBeDefined());
   planted["an application's new client secret"] = held()!;
-  await call("POST", `${base}/rotations/${begun.rotationId}/cancel`, { token });
+  await call("POST", `${base}/rotations/${started.rotationId}/cancel`, { token });
   await until(async () => expect((await look()).endedAt).not.toBeNull());
   await call("GET", `${base}/history`, { token });
 }
@@ -342,8 +342,8 @@ async function liveWithTenant(token: string): Promise<void> {
   expect((await call("POST", "/b2c/tenants", { token, body })).status).toBe(201);
   const one = `/b2c/tenants/${tenantId}`;
   const discover = async () => {
-    const { body: begun } = await call("POST", `${one}/discover`, { token });
-    const run = `${one}/runs/${begun.runId}`;
+    const { body: started } = await call("POST", `${one}/discover`, { token });
+    const run = `${one}/runs/${started.runId}`;
     await until(async () => expect((await call("GET", run, { token })).body.status).not.toBe("running"));
     return (await call("GET", one, { token })).body.state;
   };

@@ -1,5 +1,5 @@
 import type { Alerts } from "../../shared/alerts/alerts.ts";
-import { type ApplicationsRoom, createApplications } from "../../shared/applications/applications.ts";
+import { type ApplicationsService, createApplications } from "../../shared/applications/applications.ts";
 import { type B2c, createB2c } from "../../shared/b2c/b2c.ts";
 import { createGraph } from "../../shared/platform/azure/graph.ts";
 import { createRegistrationIdentity } from "../../shared/platform/azure/registration-identity.ts";
@@ -10,7 +10,7 @@ import type { Platform } from "./platform.ts";
 
 /** The applications of the own tenant and of B2C tenants. */
 export interface ApplicationServices {
-  applications: ApplicationsRoom;
+  applications: ApplicationsService;
   b2c: B2c;
 }
 

@@ -1,6 +1,6 @@
 import type { AutomationSource } from "../../shared/alerts/automation-events.ts";
 import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
-import type { ApplicationsRoom } from "../../shared/applications/applications.ts";
+import type { ApplicationsService } from "../../shared/applications/applications.ts";
 import type { Audit } from "../../shared/audit/audit.ts";
 import type { Compliance } from "../../shared/compliance/compliance.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
@@ -66,7 +66,7 @@ export function createAutomation(deps: {
   serviceKeyVault: ServiceKeyVault | undefined;
   vaultSecrets: VaultSecretsClients;
   inventory: Inventory;
-  applications: ApplicationsRoom;
+  applications: ApplicationsService;
   compliance: Compliance;
   devops: Devops;
   sync: Sync;

@@ -2,11 +2,11 @@ import http from "node:http";
 
 /** A response without its body. */
 export interface Answered {
-  /** 0 where the connection failed. */
+  /** HTTP status. 0 if the connection failed. */
   status: number;
-  /** From the call until the last byte was there. */
+  /** Time from the call until the last byte arrived. */
   milliseconds: number;
-  /** Bytes of the body, as they were sent. */
+  /** Bytes of the body as they were sent, which may be compressed. */
   bytes: number;
 }
 
@@ -19,10 +19,10 @@ export async function answered(
   url: string,
   { method = "GET", headers = {}, body }: { method?: string; headers?: Record<string, string>; body?: string } = {},
 ): Promise<Answered> {
-  const begun = performance.now();
+  const started = performance.now();
   return await new Promise((resolve) => {
     let bytes = 0;
-    const end = (status: number) => resolve({ status, milliseconds: performance.now() - begun, bytes });
+    const end = (status: number) => resolve({ status, milliseconds: performance.now() - started, bytes });
     const request = http.request(url, { agent, method, headers }, (answer) => {
       answer.on("data", (part: Buffer) => {
         bytes += part.length;

@@ -14,7 +14,7 @@ const PER_PAGE = 999;
  */
 const PAGES = 2 * Math.ceil(APPS / PER_PAGE) + 1;
 const CHANGED = 10;
-/** By then what a run leaves to be done behind it, such as alerts, has been done. */
+/** Time after which follow-up work of a run, such as alerts, is done. */
 const BEHIND_MS = 10_000;
 
 /** Measures the discovery of a large tenant's applications: the first one, an unchanged one, and one of changes only. */
@@ -58,7 +58,7 @@ export async function applications(): Promise<Section> {
   };
 
   try {
-    await service.admin("GET", "/auth/me"); // signs in, once
+    await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
     const first = await measured(discover);
     const unchanged = await measured(discover);
     const delta = await measured(changes);

@@ -28,7 +28,7 @@ import { equalTo, type Figure, megabytes, peakMemory, processorTime, type Sectio
 
 const DAYS = 25;
 const PER_DAY = 10_000;
-/** Between two entries: a day's fill 56 of its 144 intervals. */
+/** Interval between two entries. The entries of a day are in 56 of its 144 intervals. */
 const GAP_MS = 3_333;
 const ENTRIES = DAYS * PER_DAY;
 const PAGE = 2;
@@ -41,7 +41,7 @@ interface Key {
 
 const count = (value: number): string => value.toLocaleString("en-GB");
 
-/** An export of 250,000 entries in both formats, plain and compressed, and lists on page 1 and page 1,000. */
+/** Measures an export of 250,000 entries in both formats, plain and compressed, and lists at page 1 and page 1,000. */
 export async function auditExport(): Promise<Section> {
   const key = { kid: KID, key: new Uint8Array(randomBytes(32)) };
   const service = await Service.start({
@@ -94,7 +94,7 @@ export async function auditExport(): Promise<Section> {
 
 const ACTORS = ["admin", "Мария"];
 
-/** Half of the actors' entries are of either type. */
+/** Half of an actor's entries have one type, half the other. */
 function eventAt(index: number): AuditEvent {
   const actor = ACTORS[index % ACTORS.length]!;
   const caller = { actor, address: `203.0.113.${index % 250}`, requestId: `request-${index}` };
@@ -113,7 +113,7 @@ function eventAt(index: number): AuditEvent {
 }
 
 /**
- * Writes the entries as the service does, and seals them, day by day. Only the newest day's are in the index: the rest is
+ * Writes and seals entries day by day, as the service does. The index contains only the newest day, because all other days are
  * exported.
  */
 async function history(tables: Tables, start: number, key: Key): Promise<Set<string>> {
@@ -168,10 +168,10 @@ function* indexRows(entries: AuditEntry[]): Generator<Operation> {
 
 interface WalkedRow {
   parts: number;
-  /** Characters of the largest part, unpacked. */
+  /** Number of characters of the largest part, uncompressed. */
   largest: number;
   found: string[];
-  /** JSON parts. */
+  /** Parsed JSON parts of the export. */
   bodies: unknown[];
 }
 
@@ -201,10 +201,13 @@ async function walk(
   return walked;
 }
 
-/** A cell and what ends it (RFC 4180). */
+/** Matches a cell with the separator after it (RFC 4180). */
 const CELL = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n]*))(,|\r\n)/y;
 
-/** The rows below the heading. @throws Error when it is not RFC 4180 with as many cells in every row. */
+/**
+ * Returns the rows below the heading. @throws Error if the text is not valid CSV (RFC 4180) or a row has another number of
+ * cells.
+ */
 function readCsv(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];
@@ -226,9 +229,11 @@ function readCsv(text: string): string[][] {
 
 function onceEach(expected: ReadonlySet<string>, found: readonly string[]): void {
   const once = new Set(found);
-  const strangers = found.filter((id) => !expected.has(id)).length;
-  if (found.length === expected.size && once.size === expected.size && strangers === 0) return;
-  throw new Error(`Of ${expected.size} entries came ${found.length}, ${once.size} different, ${strangers} unknown.`);
+  const unexpected = found.filter((id) => !expected.has(id)).length;
+  if (found.length === expected.size && once.size === expected.size && unexpected === 0) return;
+  throw new Error(
+    `Expected ${expected.size} entries, got ${found.length}: ${once.size} different ones, ${unexpected} of them unexpected.`,
+  );
 }
 
 async function verified(parts: unknown[], key: Key): Promise<string> {
@@ -245,7 +250,7 @@ async function lists(service: Service): Promise<Figure[]> {
   const end = `end_date=${new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS).toISOString()}`;
   const queries = ["", "actor=admin", "event_type=access.refused", "actor=admin&event_type=access.refused"];
   const figures: Figure[] = [];
-  await service.admin("GET", "/audit/entries?limit=1"); // signs in
+  await service.admin("GET", "/audit/entries?limit=1"); // Signs in before the measurement.
   for (const query of [...queries, end, `${queries[3]}&${end}`]) {
     const path = `/audit/entries?limit=${PAGE}&${query}`;
     const cost = async (place: string) => {

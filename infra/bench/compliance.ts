@@ -8,7 +8,7 @@ const VAULTS = 250;
 const PER_VAULT = { secrets: 100, keys: 15, certificates: 25 };
 const ASSETS = VAULTS * (PER_VAULT.secrets + PER_VAULT.keys + PER_VAULT.certificates);
 
-/** 100 assets of all types in 40 vaults. */
+/** The 100 assets that change are of all types, in 40 vaults. */
 const CHANGED_VAULTS = 40;
 const CHANGED: readonly (readonly [kind: AssetKind, count: number])[] = [
   ["secrets", 50],
@@ -29,7 +29,7 @@ export async function compliance(): Promise<Section> {
     env: { LOG_LEVEL: "DEBUG" },
   });
   try {
-    await service.admin("GET", "/auth/me"); // signs in, once
+    await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
     const { result: first, ms: firstMs } = await withProcessorTime(service.url, () =>
       service.scan({ mode: "full" }, 1_500_000),
     );
@@ -170,7 +170,7 @@ function change({ cloud: { control } }: Service): { assets: number; vaults: stri
   return { assets, vaults: vaults.map((name) => name.toLowerCase()) };
 }
 
-/** Row keys of the whole partition of compliance with their ETags, read past the proxy that counts. */
+/** Returns the row keys of the compliance partition with their ETags. Reads past the counting proxy. */
 async function rows(service: Service): Promise<Map<string, string>> {
   const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Compliance", {
     allowInsecureConnection: true,
@@ -201,7 +201,7 @@ const same = (one: readonly string[], other: readonly string[]): boolean => {
   );
 };
 
-/** Each severity and framework alone, and every pair of them. */
+/** Lists each severity and framework alone, and every pair of them. */
 function filters(frameworks: readonly string[]): string[] {
   const severities = ["", ...SEVERITIES.map((severity) => `severity=${severity}`)];
   const of = ["", ...frameworks.map((framework) => `framework=${framework}`)];

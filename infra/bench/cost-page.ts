@@ -1,6 +1,6 @@
 import { leastCalls, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
 
-/** Figures of BENCHMARKS.md that the cost is worked out of. */
+/** Figures of BENCHMARKS.md from which the cost is calculated. */
 const COUNTED = [
   "calls, first full scan",
   "calls, unchanged full scan",
@@ -23,14 +23,14 @@ const COUNTED = [
 const SCANS = 5;
 const HOURS = 24;
 const DAYS = 30;
-/** A run of a timer counts as a second at the least, of an instance of half a gigabyte; a scan takes some seconds more. */
+/** Billed seconds of a timer run, at least, on an instance with half a gigabyte. A scan takes some seconds more. */
 const TIMER_SECONDS = 1;
 const SCAN_SECONDS = 20;
 const MEMORY_GB = 0.5;
-/** The pages of subscriptions and of vaults that any scan of the measured company reads. */
+/** Number of pages of subscriptions and vaults that each scan of the measured company reads. */
 const PLAN_CALLS = 4;
 
-/** The page `docs/cost.md` with every part that follows from figures as BENCHMARKS.md has them now. */
+/** Returns the page `docs/cost.md`, with all parts calculated from the current figures of BENCHMARKS.md. */
 export function costPage(page: string, benchmarks: string): string {
   const figures = new Map(
     [...benchmarks.matchAll(/^\| (.+?) +\| (.+?) +\|/gm)].map(([, what, figure]) => [what!, figure!]),
@@ -49,7 +49,7 @@ export function costPage(page: string, benchmarks: string): string {
   const timers = number("executions of timers a day");
   const timerRequests = number("table requests of timers a day");
   const call = number("table requests of a call, by an API token");
-  // A scheduled scan has one message more, by which its timer asks for it.
+  // A scheduled scan has one more message, with which its timer requests it.
   const scanMessages = number("messages of a scan, unchanged delta") + 1;
   const record = number("nothing changed, table requests per record");
 
@@ -96,5 +96,5 @@ export function costPage(page: string, benchmarks: string): string {
 }
 
 const text = (value: number): string => Math.round(value).toLocaleString("en-US");
-/** By 10,000 and month. */
+/** Price for 10,000 operations, times the operations per month. */
 const price = (aDay: number): string => ((DAYS * aDay) / 10_000).toFixed(2);

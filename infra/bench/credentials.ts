@@ -5,7 +5,7 @@ import { leaveSessionsUnused } from "../../test/support/users.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 import { bearer, loaded, loadedBy } from "./start-up.ts";
 
-/** The cost does not depend on the caller. */
+/** An endpoint whose own cost is the same for all callers. */
 const PATH = "/alerts/rules";
 
 /** Measures a call by the type of its credential, and the open endpoints of single sign-on. */
@@ -75,5 +75,5 @@ export async function credentials(): Promise<Section> {
   }
 }
 
-/** No SDK of a key vault. */
+/** SDKs that these endpoints may load. None of them is for key vaults. */
 const SDKS = ["@azure/data-tables"];

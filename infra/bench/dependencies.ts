@@ -4,14 +4,17 @@ import { Service } from "../../test/support/service.ts";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, processorTime, ratio, type Section } from "./section.ts";
 
-/** Fewer for a first look: the figures scale with it. */
+/** Number of sites. Use fewer for a quick run; the figures are proportional to it. */
 const SITES = Number(process.env.BENCH_SITES ?? 20_000);
 const SUBSCRIPTIONS = Math.ceil(SITES / 100);
-/** The configuration references of both lists of every site, and the sites of each subscription from Resource Graph. */
+/**
+ * Calls for the configuration references of both lists of each site, and Resource Graph pages with the sites of each
+ * subscription.
+ */
 const LEAST = 2 * SITES + SUBSCRIPTIONS;
 /** Page size of the simulated cloud's list of subscriptions. */
 const LIST_PAGES = Math.ceil(SUBSCRIPTIONS / 100);
-/** For each subscription its vaults, which shows that it may be read, and what changed. */
+/** Calls for each subscription: one for its vaults, which shows that it is readable, and one for changes. */
 const LEAST_UNCHANGED = 2 * SUBSCRIPTIONS + LIST_PAGES;
 
 /** Measures dependency discovery of many sites: a full run, and a run of changes without any change. */
@@ -42,7 +45,7 @@ export async function dependencies(): Promise<Section> {
   };
 
   try {
-    await service.admin("GET", "/auth/me"); // signs in, once
+    await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
     const full = await measured(() => service.admin("POST", "/api/assets/dependencies/discover"));
     const unchanged = await measured(changes);
     const { memory } = await processFigures(service.url);

@@ -4,7 +4,7 @@ import { Service } from "../../test/support/service.ts";
 import { atMost, type Section } from "./section.ts";
 
 const EVENTS = 10_000;
-/** The local storage's time for a message grows with the length of its queue, so no more than this many wait at once. */
+/** Maximum number of waiting messages. The local storage takes longer for each message when its queue is long. */
 const WAITING = 400;
 /** Number of events for each new version. Event Grid can deliver an event more than once. */
 const COPIES = 100;
@@ -51,7 +51,7 @@ export async function events(): Promise<Section> {
     const { delivered } = await control.eventCounts();
     return {
       title: "A burst of events",
-      how: `${EVENTS} events of Event Grid for one vault (${COPIES} copies for each of ${EVENTS / COPIES} new secrets) through the storage queue, up to ${WAITING} waiting, with one host. Table requests are counted until the queue is empty. A look is a scan of the vault, at most one in 30 seconds, so their number depends on the length of the burst. The time to the inventory starts when the worker has processed the last event.`,
+      how: `${EVENTS} events of Event Grid for one vault (${COPIES} copies for each of ${EVENTS / COPIES} new secrets) through the storage queue, up to ${WAITING} waiting, with one host. Table requests are counted until the queue is empty. A look is one re-scan of the vault. There is at most one in 30 seconds, so the number depends on the length of the burst. The time to the inventory starts when the worker has processed the last event.`,
       figures: [
         {
           what: "events delivered",

@@ -8,7 +8,7 @@ import { type Answered, answered } from "./answered.ts";
 export interface Crowd {
   /** URL of the service on this machine. */
   url: string;
-  /** The address each client says it comes from. */
+  /** Client addresses, sent in `X-Forwarded-For`. */
   clients: string[];
   /** Requests that each client repeats in this order, without a pause. */
   requests: CrowdRequest[];
@@ -20,11 +20,11 @@ export interface Crowd {
 export interface CrowdRequest {
   method: string;
   path: string;
-  /** `{client}` and `{round}` stand for their numbers. */
+  /** `{client}` and `{round}` are replaced by their numbers. */
   body?: string;
 }
 
-/** Answers by their status, and the bytes of all. */
+/** Number of responses by status, and the bytes of all responses. */
 export interface CrowdDone {
   seconds: number;
   statuses: Record<string, number>;
@@ -36,9 +36,9 @@ let isEnough = false;
 async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<CrowdDone> {
   const agent = new http.Agent({ keepAlive: true, maxSockets: clients.length });
   const done: CrowdDone = { seconds: 0, statuses: {}, bytes: 0 };
-  const begun = performance.now();
+  const started = performance.now();
   isEnough = false;
-  const goesOn = (round: number) => !isEnough && round < most && performance.now() - begun < forMs;
+  const mayContinue = (round: number) => !isEnough && round < most && performance.now() - started < forMs;
   const count = ({ status, bytes }: Answered) => {
     done.statuses[status] = (done.statuses[status] ?? 0) + 1;
     done.bytes += bytes;
@@ -46,8 +46,8 @@ async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<C
   await Promise.all(
     clients.map(async (address, client) => {
       const headers = { "X-Forwarded-For": address, "Accept-Encoding": "gzip" };
-      for (let round = 0; goesOn(round); round++) {
-        // Each begins elsewhere, so that they do not ask in step.
+      for (let round = 0; mayContinue(round); round++) {
+        // Each client starts at another request, so that the clients do not send the same request at the same time.
         const { method, path, body } = requests[(client + round) % requests.length]!;
         const filled = body?.replace("{client}", String(client)).replace("{round}", String(round));
         const typed = filled === undefined ? headers : { ...headers, "Content-Type": "application/json" };
@@ -56,13 +56,13 @@ async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<C
     }),
   );
   agent.destroy();
-  done.seconds = (performance.now() - begun) / 1000;
+  done.seconds = (performance.now() - started) / 1000;
   return done;
 }
 
-process.on("message", (told: Crowd | "enough") => {
-  if (told === "enough") isEnough = true;
-  // A failed request is counted; anything else ends this process, which its parent sees.
-  else void gather(told).then((done) => process.send!(done));
+process.on("message", (message: Crowd | "enough") => {
+  if (message === "enough") isEnough = true;
+  // Failed requests are counted. Any other error ends this process, which its parent notices.
+  else void gather(message).then((done) => process.send!(done));
 });
 process.on("disconnect", () => process.exit());

@@ -11,9 +11,9 @@ import type { Crowd, CrowdDone } from "./front-door-clients.ts";
 import { withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, median, type Section } from "./section.ts";
 
-const STRANGERS = 100;
+const UNKNOWN_ADDRESSES = 100;
 const READERS = 10;
-/** With the one that makes an address known: no more than ten of one address may begin in a minute. */
+/** Number of sign-ins, including the one that makes the address known. One address may send at most ten per minute. */
 const SIGN_INS = 8;
 const BETWEEN_SIGN_INS_MS = 500;
 const SIGN_IN_LIMIT = 3;
@@ -23,7 +23,7 @@ const ASKED = 60;
 /** Load on `/health` is not simulated. */
 const BETWEEN_ASKED_MS = 20;
 const HEALTH_LIMIT = 2;
-/** Until a crowd's connections are made and its first requests stand in line. */
+/** Time until a crowd's connections are open and its first requests are queued. */
 const GATHERING_MS = 1_000;
 /** Limits of the clients. Measurements end earlier; clients that reach a limit are an error. */
 const CROWD_BOUNDS = { most: 20_000, forMs: 60_000 };
@@ -80,7 +80,7 @@ export async function frontDoor(): Promise<Section> {
     ];
     return {
       title: "Sign-in and health checks under load",
-      how: `Default rate limits, passwords hashed at full cost. A crowd is a separate process on the same cores, each client with its own connection and no pauses. Sign-in: a user who signed in from that address before signs in ${SIGN_INS} times, alone and while ${STRANGERS} addresses guess that user's password and other names. \`/health\`: ${ASKED} requests alone, and ${ASKED} while ${READERS} clients with different addresses fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`; medians of ${ROUNDS} rounds. Then once more with all clients on one address, which soon exceeds its limit.`,
+      how: `Default rate limits, passwords hashed at full cost. A crowd is a separate process on the same cores, each client with its own connection and no pauses. Sign-in: a user who signed in from that address before signs in ${SIGN_INS} times, alone and while ${UNKNOWN_ADDRESSES} addresses guess that user's password and other names. \`/health\`: ${ASKED} requests alone, and ${ASKED} while ${READERS} clients with different addresses fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`; medians of ${ROUNDS} rounds. Then once more with all clients on one address, which soon exceeds its limit.`,
       figures: [
         {
           what: "a known user's sign-in, alone",
@@ -88,7 +88,7 @@ export async function frontDoor(): Promise<Section> {
           comparedWith: `${milliseconds(hash)}, one hash by scrypt in this process`,
         },
         {
-          what: `the longest of a known user's, while ${STRANGERS} addresses hammer`,
+          what: `the longest of a known user's, while ${UNKNOWN_ADDRESSES} addresses hammer`,
           value: `${(worst / 1000).toFixed(2)} s, the median ${milliseconds(median(hammered.result))}`,
           comparedWith: `${described([hammered])}; it waits for at most one unknown address`,
           bound: atMost(worst / 1000, SIGN_IN_LIMIT, " s"),
@@ -114,13 +114,16 @@ export async function frontDoor(): Promise<Section> {
   }
 }
 
-/** The measured durations, the responses of the clients, and the processor time of the functions process. */
+/**
+ * Measures how sign-ins from unknown addresses delay a known user's sign-in, and how downloads of the documentation delay
+ * `/health`.
+ */
 type Measured<T> = CrowdDone & { result: T; ms: number };
 
 function startCrowd(service: Service) {
   const child = fork(path.resolve(import.meta.dirname, "front-door-clients.ts"));
   return {
-    /** Does the work while the crowd is there. @throws Error where it was gone before the work was done. */
+    /** Runs the work while the clients send requests. @throws Error if the clients finished before the work did. */
     async during<T>(crowd: Pick<Crowd, "clients" | "requests">, work: () => Promise<T>): Promise<Measured<T>> {
       const ended = new AbortController();
       const { result, ms } = await withProcessorTime(service.url, async () => {
@@ -145,7 +148,7 @@ function startCrowd(service: Service) {
 }
 
 const HAMMERING: Pick<Crowd, "clients" | "requests"> = {
-  clients: Array.from({ length: STRANGERS }, (_, stranger) => `203.0.113.${stranger}`),
+  clients: Array.from({ length: UNKNOWN_ADDRESSES }, (_, index) => `203.0.113.${index}`),
   requests: [ADMIN.username, "name{client}-{round}"].map((username) => ({
     method: "POST",
     path: "/auth/login",
@@ -153,7 +156,7 @@ const HAMMERING: Pick<Crowd, "clients" | "requests"> = {
   })),
 };
 
-/** The pages, the files that they load, and the description. */
+/** Paths of the pages, of the files that they load, and of the API description. */
 async function documentation(url: string): Promise<Crowd["requests"]> {
   const pages = ["/docs", "/redoc"];
   const texts = await Promise.all(pages.map(async (page) => await (await fetch(url + page)).text()));
@@ -164,7 +167,7 @@ async function documentation(url: string): Promise<Crowd["requests"]> {
   return paths.map((one) => ({ method: "GET", path: one }));
 }
 
-/** Milliseconds of each. */
+/** Returns the duration of each request in milliseconds. */
 async function signIns(url: string, address: string, count: number): Promise<number[]> {
   const headers = { "Content-Type": "application/json", "X-Forwarded-For": address };
   const options = { method: "POST", headers, body: JSON.stringify(ADMIN) };
@@ -208,19 +211,19 @@ const spread = (values: number[]): string =>
     ? `${milliseconds(Math.min(...values))} (to ${Math.max(...values).toFixed(1)})`
     : milliseconds(values[0]!);
 
-/** Milliseconds of one hash as this machine makes it now. */
+/** Returns the milliseconds that this machine currently needs for one hash. */
 async function oneHash(): Promise<number> {
   const passwords = createPasswords({ randomness: systemRandomness() });
   const taken: number[] = [];
   for (let time = 0; time < HASHES; time++) {
-    const begun = performance.now();
+    const started = performance.now();
     await passwords.hash(ADMIN.password);
-    taken.push(performance.now() - begun);
+    taken.push(performance.now() - started);
   }
   return median(taken);
 }
 
-/** Answers of other statuses than these. */
+/** Returns the number of responses with other statuses than these. */
 function others(statuses: Record<string, number>, ...wanted: string[]): number {
   return sum(Object.entries(statuses).map(([status, count]) => (wanted.includes(status) ? 0 : count)));
 }

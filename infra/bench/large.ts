@@ -3,12 +3,12 @@ import { Service } from "../../test/support/service.ts";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, median, peakMemory, processorTime, ratio, type Section } from "./section.ts";
 
-/** 571 vaults of 140 assets and one of 20,000: 99,940 in all. */
+/** 571 vaults with 140 assets and one with 20,000: 99,940 assets. */
 const COMPANY = { vaults: 571, secrets: 100, keys: 15, certificates: 25, bigVault: 20_000, subscriptions: 8 };
 const ASSETS = 571 * 140 + 20_000;
-/** How often each query is asked. */
+/** Number of times that each query is sent. */
 const RUNS = 5;
-/** Most of the bytes are the totals of 572 vaults. */
+/** Maximum bytes of a response of the tables. Most of them are the totals of 572 vaults. */
 const MAX_SUMMARY_BYTES = 1_048_576;
 const QUERIES = [
   "",
@@ -21,7 +21,7 @@ const QUERIES = [
   "?offset=3000",
 ];
 
-/** A scan of 100,000 assets: memory, then what each query of them costs. */
+/** Measures a scan of 100,000 assets, and then the cost of each query of them. */
 export async function large(): Promise<Section> {
   const service = await Service.start({ tableProxy: true, company: COMPANY });
   try {
@@ -58,7 +58,7 @@ export async function large(): Promise<Section> {
       const path = `/api/assets/discovery/assets${query}`;
       figures.push(...(await costOf(service, `assets${query}`, path, query.includes("offset") ? 10 : 7)));
     }
-    // Six beside the one of authentication.
+    // Six requests, in addition to the one for authentication.
     figures.push(...(await costOf(service, "summary", "/api/assets/summary", 7, MAX_SUMMARY_BYTES)));
     return {
       title: "100,000 assets",
@@ -86,9 +86,9 @@ async function costOf(
   const { result: requests, ms } = await withProcessorTime(service.url, async () => {
     service.forgetTables();
     for (let run = 1; ; run++) {
-      const begun = performance.now();
+      const started = performance.now();
       const { tableRequests } = await service.admin("GET", path);
-      times.push(performance.now() - begun);
+      times.push(performance.now() - started);
       if (run === RUNS) return tableRequests();
     }
   });

@@ -18,7 +18,7 @@ export interface BareDone {
 }
 
 const API = "api-version=2025-07-01";
-/** As the service: vaults at once, details of each kind at once, connections of a host. */
+/** The same concurrency as in the service: vaults, details of each type, connections per host. */
 const VAULTS_AT_ONCE = 10;
 const DETAILS_AT_ONCE = 8;
 const CONNECTIONS = 8;
@@ -81,7 +81,7 @@ const ROWS_IN_TRANSACTION = 100;
 const COPIES = 2;
 const PARTITIONS = ["all", "sub", "vault"];
 
-/** Each row twice into three partitions, as the service has an asset. */
+/** Writes each row twice into three partitions, because the service stores an asset that often. */
 async function write(connectionString: string, rows: object[]): Promise<number> {
   const parts = Object.fromEntries(connectionString.split(";").map((part) => part.split(/=(.*)/s).slice(0, 2)));
   const { AccountName: account, AccountKey: key, TableEndpoint: endpoint } = parts as Record<string, string>;
@@ -143,10 +143,10 @@ async function write(connectionString: string, rows: object[]): Promise<number> 
 }
 
 process.on("message", (work: BareWork) => {
-  const begun = performance.now();
+  const started = performance.now();
   const done = work.kind === "write" ? write(work.connectionString, work.rows) : read(work.kind, work.vaults);
   done.then(
-    (calls) => process.send!({ calls, seconds: (performance.now() - begun) / 1000 } satisfies BareDone),
+    (calls) => process.send!({ calls, seconds: (performance.now() - started) / 1000 } satisfies BareDone),
     (error: unknown) => {
       console.error(error);
       process.exit(1);

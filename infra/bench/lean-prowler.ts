@@ -9,13 +9,17 @@ import type { Service } from "../../test/support/service.ts";
 import type { Figure } from "./section.ts";
 
 /**
- * `python3 -m venv .local/bench-prowler && .local/bench-prowler/bin/pip install uv==0.13.9`, then
- * `.local/bench-prowler/bin/uv pip install -p .local/bench-prowler --exclude-newer 2026-11-25 prowler==5.46.0`: half a minute, 1.4 GB.
+ * Prowler is installed with `python3 -m venv .local/bench-prowler && .local/bench-prowler/bin/pip install uv==0.13.9`, then
+ * `.local/bench-prowler/bin/uv pip install -p .local/bench-prowler --exclude-newer 2026-11-25 prowler==5.46.0`. This takes half
+ * a minute and 1.4 GB.
  */
 const PYTHON = path.resolve(import.meta.dirname, "../../.local/bench-prowler/bin/python");
 const LIMIT_MS = 300_000;
 
-/** From its first call until its reports are written; `checkedSeconds` until its last check, `wholeSeconds` with its start. */
+/**
+ * `seconds`: from its first call until its reports are written. `checkedSeconds`: until its last check. `wholeSeconds`:
+ * including its start.
+ */
 interface ProwlerRun {
   version: string;
   seconds: number;
@@ -27,8 +31,8 @@ interface ProwlerRun {
 }
 
 /**
- * Prowler with no time added to calls and with `slow`, and what `scan` of ours takes without. The last of a cloud, as it changes
- * the company. Undefined where Prowler is not installed.
+ * Measures Prowler with no delay of calls and with `slow`, and the service's `scan` without a delay. Must be the last
+ * measurement of a cloud, because it changes the company. Returns undefined if Prowler is not installed.
  */
 export async function withProwler(
   service: Service,
@@ -46,8 +50,9 @@ export async function withProwler(
 }
 
 /**
- * Puts the same vaults into subscriptions of three. Each of Prowler's ten workers holds a vault while it waits for another to
- * read the policies of its keys, so that it never ends where a subscription has ten vaults with keys; with three it takes the least.
+ * Distributes the vaults to subscriptions of three. Each of Prowler's ten workers holds a vault while it waits for another
+ * worker to read the policies of its keys. In a subscription with ten vaults that have keys, Prowler therefore never ends. With
+ * three vaults it is fastest.
  */
 function splitSubscriptions(control: Control): void {
   const vaults = MEASURED_COMPANY.subscriptions.flatMap((one) => one.vaults ?? []);
@@ -61,9 +66,9 @@ async function run({ cloud }: Service): Promise<ProwlerRun> {
   const file = path.resolve(import.meta.dirname, "lean-prowler.py");
   const env = { ...process.env, ...cloud.environment, NODE_OPTIONS: "", PYTHONDONTWRITEBYTECODE: "" };
   cloud.control.resetCounts();
-  const begun = Date.now();
+  const started = Date.now();
   const { stdout } = await promisify(execFile)(PYTHON, [file], { env, timeout: LIMIT_MS });
-  const wholeSeconds = (Date.now() - begun) / 1000;
+  const wholeSeconds = (Date.now() - started) / 1000;
   return { ...JSON.parse(stdout), wholeSeconds, calls: cloud.control.counts().total! };
 }
 
@@ -76,7 +81,7 @@ export function prowlerFigures(
     return [{ what: "Prowler with its checks of Key Vault", value: "not measured", comparedWith }];
   }
   const what = `Prowler ${at.slow.version} with its checks of Key Vault`;
-  const told = (run: ProwlerRun) =>
+  const describeRun = (run: ProwlerRun) =>
     `${run.seconds.toFixed(1)} s, ${(run.processorMs / 1000).toFixed(1)} s of processor time`;
   const parts = (run: ProwlerRun) =>
     `from its first of ${run.calls} calls to its reports of ${run.findings} findings; ${run.checkedSeconds.toFixed(1)} s to its last check, ${run.wholeSeconds.toFixed(1)} s with its start`;
@@ -88,7 +93,7 @@ export function prowlerFigures(
   return [
     {
       what,
-      value: `${told(at.slow)}; an unchanged full scan is ${times(ours.full)} times faster`,
+      value: `${describeRun(at.slow)}; an unchanged full scan is ${times(ours.full)} times faster`,
       comparedWith: parts(at.slow),
       bound: atLeast(ours.full, 9),
     },
@@ -100,7 +105,7 @@ export function prowlerFigures(
     },
     {
       what: `${what}, no time added to calls`,
-      value: `${told(at.fast)}; an unchanged full scan ${at.full.toFixed(2)} s`,
+      value: `${describeRun(at.fast)}; an unchanged full scan ${at.full.toFixed(2)} s`,
       comparedWith: parts(at.fast),
     },
   ];

@@ -39,7 +39,7 @@ const PYTHON = path.resolve(import.meta.dirname, "../../.local/bench-python/bin/
 
 type Kind = "delta" | "full" | "first";
 
-/** Seconds, processor milliseconds and calls. */
+/** Figures in seconds, milliseconds of processor time, and calls. */
 interface Sample {
   seconds: number;
   ms: number;
@@ -62,11 +62,11 @@ export async function lean(): Promise<Section> {
       env: { DISCOVERY_MAX_WORKERS: String(WORKERS) },
       hosts: 0,
     });
-    // As bare: past the tests' proxy before the tables, which has a price on the same two cores.
+    // Both connect to the tables directly, because the tests' proxy uses processor time on the same two cores.
     await service.addHost({ AzureWebJobsStorage: service.azurite.connectionString() });
     const client = startBare(service);
     try {
-      await service.admin("GET", "/auth/me"); // signs in, once
+      await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
       const idle = await idleRate(service);
       service.cloud.control.addFault(SLOW);
       cold.bare.push(await client.does({ kind: "full", vaults: vaultAddresses(service, BEFORE) }));
@@ -76,9 +76,9 @@ export async function lean(): Promise<Section> {
       bare.first.push(await client.does({ kind: "full", vaults }));
       ours.first.push(...(await scans(service, "full", 1, idle)).samples);
       const rows = await assetRows(service);
-      // As the first, but for the writing: all answers are read, since nothing says that they are as before.
+      // Like the first scan, but without writing: all responses are parsed, because their stored hashes were removed.
       await forgetAnswers(service);
-      const [anew] = (await scans(service, "full", 1, idle)).samples;
+      const [current] = (await scans(service, "full", 1, idle)).samples;
       for (const kind of ["full", "delta"] as const) {
         const times = kind === "delta" ? DELTAS : 1;
         for (let time = 0; time < times; time++) bare[kind].push(await client.does({ kind, vaults }));
@@ -92,7 +92,7 @@ export async function lean(): Promise<Section> {
         connectionString: service.azurite.connectionString(),
         rows,
       });
-      const own = ours.first.at(-1)!.ms - anew!.ms;
+      const own = ours.first.at(-1)!.ms - current!.ms;
       writes.push({ bare: (1000 * written.ms) / ASSETS, ours: (1000 * own) / ASSETS });
       if (round === 0) {
         loop = await pythonLoop(service, vaults);
@@ -161,9 +161,9 @@ export async function lean(): Promise<Section> {
 const sum = (samples: Sample[], member: keyof Sample): number =>
   samples.reduce((total, sample) => total + sample[member], 0);
 
-/** Processor time of a process so far, its threads included. */
+/** Returns the processor time of a process so far, including its threads. */
 function processorMs(pid: number): number {
-  // The name in parentheses may hold spaces; the 14th and 15th fields are user and system time.
+  // The name in parentheses can contain spaces. Fields 14 and 15 are user and system time.
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]!.split(" ");
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
 }
@@ -207,7 +207,7 @@ async function scans(service: Service, mode: "full" | "delta", times: number, id
     const before = processorMs(host!.pid);
     const { body } = await service.admin("POST", "/api/assets/discovery/scan", { mode, subscriptions });
     const { scanId } = body as { scanId: string };
-    // Past the service, so that asking costs it nothing, and seldom: the store is on the same two cores.
+    // Reads the storage directly and rarely, so that polling costs the service nothing. The storage runs on the same two cores.
     for (let status = "queued"; status === "queued" || status === "running"; await delay(LOOK_MS)) {
       ({ status } = await client.getEntity<{ status: string }>(`scan:${scanId}`, "0"));
     }
@@ -246,7 +246,7 @@ function vaultAddresses(service: Service, of = MEASURED): string[] {
   return vaults.map(({ name }) => `https://${name}${suffix}:${own.port}`);
 }
 
-/** The measured assets' rows as the service wrote them, without their keys. */
+/** Returns the rows of the measured assets as the service wrote them, without their keys. */
 async function assetRows(service: Service): Promise<object[]> {
   const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Assets", {
     allowInsecureConnection: true,

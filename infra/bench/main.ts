@@ -1,4 +1,4 @@
-/** Measures the service and holds the figures to their bounds. See HELP. */
+/** Measures the service and compares the figures with their bounds. See HELP. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import path from "node:path";
@@ -7,7 +7,7 @@ import { costPage } from "./cost-page.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";
 import type { Section } from "./section.ts";
 
-/** Loaded when asked for, so that the help comes at once. */
+/** Loaded on demand, so that the help appears at once. */
 const sections: Record<string, () => Promise<Section>> = {
   calls: async () => (await import("./calls.ts")).calls(),
   wallTime: async () => (await import("./wall-time.ts")).wallTime(),

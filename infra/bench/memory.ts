@@ -3,20 +3,20 @@ import { Service } from "../../test/support/service.ts";
 import { processFigures } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, ratio, type Section } from "./section.ts";
 
-/** With `MEMORY_PART=10` each estate is a tenth, to see how it grows, or whether this runs. */
+/** Divisor of the sizes. `MEMORY_PART=10` measures estates of a tenth of the size, for a quick run or to see the growth. */
 const PART = Number(process.env.MEMORY_PART ?? 1);
-/** Only estates with these words in their names, such as `MEMORY_OF=vaults`. */
+/** Measures only estates whose names contain this text, such as `MEMORY_OF=vaults`. */
 const OF = process.env.MEMORY_OF ?? "";
 /** Maximum MB that an unchanged delta scan of 5,000 small vaults reads from tables: 12 kB for each vault. */
 const MAX_READ_MB = 60;
 const TIMEOUT_MS = 3_000_000;
-/** As in the templates. */
+/** Settings of the C library, as in the deployment templates. */
 const MALLOC = { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: "131072" };
 
 interface Estate {
   what: string;
   company: { vaults: number; secrets: number; keys: number; certificates: number; bigVault?: number };
-  /** So small that a vault is read over one connection. */
+  /** Whether the vaults are so small that each is read over one connection. */
   small?: boolean;
 }
 
@@ -30,7 +30,7 @@ const ESTATES: Estate[] = [
   },
 ];
 
-/** What the first full scan of a large estate takes, which reads and writes everything there is. */
+/** Measures the first full scan of large estates, which reads and writes all assets. */
 export async function memory(): Promise<Section> {
   const figures: Figure[] = [];
   for (const estate of ESTATES.filter(({ what }) => what.includes(OF))) figures.push(...(await measured(estate)));
@@ -46,7 +46,7 @@ async function measured({ what, company, small }: Estate): Promise<Figure[]> {
     tableProxy: true,
     company: { ...company, subscriptions: 4 },
     env: MALLOC,
-    // A storage of its own: beside what other benchmarks left, this much would fill its process.
+    // Uses its own storage: with the data of other benchmarks, its process would run out of memory.
     storageEnv: {},
   });
   try {

@@ -1,6 +1,6 @@
 import type { Section } from "./section.ts";
 
-/** A section as it stands in BENCHMARKS.md, between two comments that name it. */
+/** A section in BENCHMARKS.md, between two comments with its name. */
 export function render(name: string, { title, how, figures }: Section): string {
   const rows = [
     ["what", "figure", "compared with", "bound"],
@@ -15,7 +15,7 @@ export function render(name: string, { title, how, figures }: Section): string {
   return [`<!-- ${name} -->`, `## ${title}`, "", how, "", head, rule, ...body, `<!-- /${name} -->`].join("\n");
 }
 
-/** The sections just measured, and of the others what stood there before. */
+/** Returns the page with the sections that were measured now. All other sections keep their text. */
 export function mergedPage(before: string, intro: string, names: string[], texts: Map<string, string>): string {
   const parts = names.flatMap((name) => texts.get(name) ?? sectionIn(before, name) ?? []);
   return `${[intro, ...parts].join("\n\n")}\n`;

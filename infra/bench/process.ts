@@ -2,9 +2,9 @@
 export interface ProcessFigures {
   /** URLs of the app's files loaded so far. */
   modules: string[];
-  /** Bytes: resident now, and the most that ever was. */
+  /** Resident memory in bytes, now and at its maximum. */
   memory: { rss: number; peak: number };
-  /** Processor time since its start, in milliseconds. */
+  /** Processor time in milliseconds since the process started. */
   processorMs: number;
 }
 
@@ -12,7 +12,7 @@ export async function processFigures(url: string): Promise<ProcessFigures> {
   return (await (await fetch(`${url}/__host/modules`)).json()) as ProcessFigures;
 }
 
-/** Returns the result of `work`, and the processor time that the functions process spent meanwhile. */
+/** Returns the result of `work`, and the processor time that the functions process used in the meantime. */
 export async function withProcessorTime<T>(url: string, work: () => Promise<T>): Promise<{ result: T; ms: number }> {
   const before = (await processFigures(url)).processorMs;
   const result = await work();

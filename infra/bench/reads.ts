@@ -24,9 +24,9 @@ import { startTableProxy } from "../../test/support/table-proxy.ts";
 import { startAzurite } from "../local/azurite.ts";
 import { atMost, type Figure, median, ratio, type Section } from "./section.ts";
 
-/** `BENCH_ASSETS=1000,20000` for others. */
+/** Numbers of assets. Set `BENCH_ASSETS=1000,20000` to measure others. */
 const SIZES = (process.env.BENCH_ASSETS ?? "1000,100000").split(",").map(Number);
-/** In each vault, a fifth of them keys and certificates. */
+/** Number of assets in each vault. A fifth of them are keys and certificates. */
 const ASSETS_PER_VAULT = 100;
 const SUBSCRIPTIONS = 8;
 /** Period over which expiry dates are distributed. A tenth of them is in the past. */
@@ -39,7 +39,7 @@ const MOMENT = { now: START, criticalDays: 7, warningDays: 30 };
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
 
 interface Cost {
-  /** Milliseconds of this process's processor time, of one question, in the median. */
+  /** Median of the processor time of one query in this process, in milliseconds. */
   ms: number;
   bytes: number;
   requests: number;
@@ -125,7 +125,7 @@ function questionsOf(tables: Tables): Map<string, () => Promise<unknown>> {
   ]);
 }
 
-/** Rows as scans and evaluations write them, of those partitions that the questions read. */
+/** Returns the rows that scans and evaluations write into the partitions that the queries read. */
 async function fill(tables: Tables, size: number): Promise<void> {
   const vaults: VaultRecord[] = [];
   const byVault = Array.from({ length: size / ASSETS_PER_VAULT }, (_, at) => assetsOf(at));
@@ -142,7 +142,7 @@ function assetsOf(at: number): { vault: VaultRecord; assets: AssetRecord[] } {
   const vault = vaultRecord(`kv-${String(at).padStart(5, "0")}`, subscription);
   const assets = Array.from({ length: ASSETS_PER_VAULT }, (_, index) => {
     const type = ASSET_TYPES[index % 5 === 0 ? (index % 10 === 0 ? 0 : 1) : 2]!;
-    // The same every time, and spread evenly whatever the size.
+    // The same dates in each run, distributed evenly for every size.
     const share = (at * ASSETS_PER_VAULT + index) * 0.618034;
     const expiresOn = START / 1000 + Math.floor(((share % 1) - 0.1) * SPREAD_DAYS * DAY_SECONDS);
     return assetRecord(vault, type, `name-${index}-of-${at}`, {

@@ -9,7 +9,7 @@ import { MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured
 import { Service } from "../../test/support/service.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 
-/** Timers that start work which other benchmarks count. */
+/** Timers that start work that other benchmarks count. */
 const BEGIN_WORK = [
   "startDeltaScan",
   "startFullScan",
@@ -18,7 +18,7 @@ const BEGIN_WORK = [
   "discoverAllDependencies",
   "discoverChangedDependencies",
 ];
-/** These send a message, which the host takes within five seconds. */
+/** Timers that send a message. The host processes it within five seconds. */
 const BY_MESSAGE = ["startReconciliation", "evaluateDueCompliance"];
 /** Number of runs. Other timers of the host can run during a measurement, so the smallest count is used. */
 const ROUNDS = 3;
@@ -93,7 +93,7 @@ async function requestsOf(service: Service, timer: string): Promise<number> {
   return least;
 }
 
-/** How often a schedule comes on an ordinary day. */
+/** Returns how often a schedule runs on an ordinary day. */
 function timesADay(expression: string): number {
   const schedule = parseCrontab(expression);
   const day = Date.UTC(2027, 2, 10);

@@ -5,21 +5,21 @@ export interface Figure {
   bound?: Bound;
 }
 
-/** The bound of a figure: `npm run bench -- --check` fails if the figure exceeds it. */
+/** Bound of a figure. `npm run bench -- --check` fails if the figure exceeds it. */
 export interface Bound {
-  /** As it stands in the table, such as `≤ 1.05`. */
+  /** Text in the table, such as `≤ 1.05`. */
   text: string;
   holds: boolean;
 }
 
 export interface Section {
   title: string;
-  /** How it was measured, in a sentence or two. */
+  /** Describes in one or two sentences how the figure was measured. */
   how: string;
   figures: Figure[];
 }
 
-/** @param unit said behind the limit, such as ` s`. */
+/** @param unit follows the limit, such as ` s`. */
 export const atMost = (value: number, limit: number, unit = ""): Bound => ({
   text: `≤ ${limit}${unit}`,
   holds: value <= limit,
@@ -27,7 +27,7 @@ export const atMost = (value: number, limit: number, unit = ""): Bound => ({
 export const equalTo = (value: number, wanted: number): Bound => ({ text: `= ${wanted}`, holds: value === wanted });
 
 const MEBIBYTE = 1_048_576;
-/** The smallest instances have 512 MB, the platform's own host included. */
+/** Limit in bytes. The smallest instances have 512 MB, which includes the platform's own host. */
 const MEMORY_LIMIT = 300 * MEBIBYTE;
 export const peakMemory = (what: string, bytes: number): Figure => ({
   what,
@@ -36,7 +36,7 @@ export const peakMemory = (what: string, bytes: number): Figure => ({
   bound: { text: `< ${megabytes(MEMORY_LIMIT)}`, holds: bytes < MEMORY_LIMIT },
 });
 
-/** Bounds on processor time are wide: they notice twice the work, not a slower machine. */
+/** Bounds of processor time are wide: they detect twice the work, not a slower machine. */
 export const processorTime = (what: string, milliseconds: number, limit: number, comparedWith: string): Figure => ({
   what,
   value: `${Math.round(milliseconds)} ms`,

@@ -1,11 +1,11 @@
-/** Sixty days over a thousand assets and three rules, in minutes, with the functions process killed five times on the way. */
+/** Simulates sixty days with a thousand assets and three rules within minutes. The functions process is killed five times. */
 import type { DaysOptions, RuleOutcome } from "../../test/support/alert-days.ts";
 import { commandLine } from "../build/command-line.ts";
 import { atMost, equalTo, type Figure, type Section } from "./section.ts";
 
 const HELP = `node infra/bench/sixty-days.ts
 
-Runs this benchmark alone, prints its figures and ends with 1 when anything was told twice, or not at all.`;
+Runs this benchmark alone and prints its figures. The exit code is 1 if a notification is missing or duplicated.`;
 
 const OPTIONS: DaysOptions = {
   days: 60,
@@ -28,7 +28,7 @@ const TITLES: Record<RuleOutcome["rule"], string> = {
   webhook: "webhook",
 };
 
-/** Whether sixty days of alerts tell everything once, whatever dies. */
+/** Measures whether sixty days of alerts contain every notification exactly once, although the process is killed. */
 export async function sixtyDays(): Promise<Section> {
   const { section, wrong } = await measure();
   for (const line of wrong) console.error(line);
@@ -36,16 +36,16 @@ export async function sixtyDays(): Promise<Section> {
 }
 
 async function measure(): Promise<{ section: Section; wrong: string[] }> {
-  const begun = performance.now();
+  const started = performance.now();
   const { runDays } = await import("../../test/support/alert-days.ts");
   const { rules, assets, renewed, scans, kills, mailFiles } = await runDays(OPTIONS);
-  const seconds = (performance.now() - begun) / 1000;
+  const seconds = (performance.now() - started) / 1000;
   const figures = rules.flatMap((one): Figure[] => {
     const title = TITLES[one.rule];
     return [
       {
         what: `${title}: alerts (asset, expiry and threshold)`,
-        value: `${one.told}: ${one.missing.length} missing, ${one.extra.length} twice or wrong`,
+        value: `${one.notified}: ${one.missing.length} missing, ${one.extra.length} twice or wrong`,
         comparedWith: `${one.expected}, computed from the cloud's expiry dates`,
         bound: {
           text: "0 missing, 0 twice or wrong",
@@ -68,8 +68,8 @@ async function measure(): Promise<{ section: Section; wrong: string[] }> {
   });
   const mails = rules.filter(({ rule }) => rule !== "webhook").reduce((sum, { messages }) => sum + messages, 0);
   const wrong = rules.flatMap(({ rule, missing, extra, historyDiffers, messages, distinct }) => [
-    ...missing.map((telling) => `${rule} never told: ${telling}`),
-    ...extra.map((telling) => `${rule} told twice or wrongly: ${telling}`),
+    ...missing.map((notification) => `${rule} missing notification: ${notification}`),
+    ...extra.map((notification) => `${rule} duplicate or unexpected notification: ${notification}`),
     ...historyDiffers.map((difference) => `${rule}, the history: ${difference}`),
     ...(rule !== "webhook" && messages !== distinct ? [`${rule}: ${messages} mails for ${distinct} operations`] : []),
   ]);

@@ -9,7 +9,7 @@ import { atMost, type Figure, ratio, type Section } from "./section.ts";
 
 const RUNS = Number(process.env.START_UP_RUNS ?? 9);
 
-/** From the start of the process to its first answers, against an app with one empty function, taken in turns. */
+/** Measures the time from the start of a process to its first responses. Alternates with an app with one empty function. */
 export async function startUp(): Promise<Section> {
   const service = await Service.start({ company: "small" });
   try {
@@ -64,17 +64,17 @@ export async function startUp(): Promise<Section> {
   }
 }
 
-/** Seconds, longer than any start: on the platform another process listens to queues and timers, so here nobody does. */
+/** Seconds, longer than any start. On the platform another process reads queues and timers, so here they stay idle. */
 const LISTENERS_AFTER = ["--listeners-after", "600"];
 
 async function first(options: Parameters<typeof runHost>[0], address: string, token?: string): Promise<number> {
-  const begun = performance.now();
+  const started = performance.now();
   const host = await runHost({ ...options, args: LISTENERS_AFTER });
   const answer = await fetch(host.url + address, token ? { headers: bearer(token) } : {});
   await answer.arrayBuffer();
   if (!answer.ok) throw new Error(`${address} answered ${answer.status}`);
-  const took = performance.now() - begun;
-  // So that it leaves what was compiled to the next.
+  const took = performance.now() - started;
+  // Ends normally, so that the compiled code is stored for the next start.
   await host.stop();
   return took;
 }
@@ -84,13 +84,13 @@ export const bearer = (token: string): Record<string, string> => ({ Authorizatio
 interface Loaded {
   files: number;
   bytes: number;
-  /** The SDKs with code in them, by name. */
+  /** Names of the loaded SDKs that contain code. */
   sdks: string[];
-  /** The sources of PDF and its fonts, by path. */
+  /** Paths of the loaded sources for PDF, including its fonts. */
   pdf: string[];
 }
 
-/** A figure that holds when no SDK but these was loaded. */
+/** Returns a figure that passes if only these SDKs were loaded. */
 export function loaded(by: string, { files, bytes, sdks }: Loaded, wanted: string[]): Figure {
   return {
     what: `SDKs loaded by ${by}`,
@@ -110,14 +110,17 @@ function size(by: string, { files, bytes }: Loaded, kilobytes: number): Figure {
   };
 }
 
-/** What the packages an SDK stands on are named; they come with any of them. */
+/** Names of the packages that all SDKs use. They are loaded with any SDK. */
 const FOUNDATIONS = /^@azure\/(?:functions|abort-controller|logger|core-)/;
 
 const PDF = /(?:^|\/)(?:shared\/pdf\/|node_modules\/(?:pdf-lib|@pdf-lib)\/)/;
 
 const timerAddress = (name: string): string => `/__host/timers/${name}`;
 
-/** What a new process has loaded of the bundle after one request, which runs a timer where its address is one. */
+/**
+ * Returns what a new process has loaded of the bundle after one request. If the address is that of a timer, the request runs
+ * it.
+ */
 export async function loadedBy(
   service: Service,
   address: string,
@@ -130,14 +133,16 @@ export async function loadedBy(
   });
 }
 
-/** What a new process has loaded once each timer ran, with what it does itself, not with what its messages start. */
+/**
+ * Returns what a new process has loaded after each timer ran. Includes the work of the timers, but not that of their messages.
+ */
 async function loadedByTimers(service: Service): Promise<Loaded> {
   return await loadedIn(service, async (url, timers) => {
     for (const name of timers) await fetch(url + timerAddress(name), { method: "POST" });
   });
 }
 
-/** esbuild's own description says what is in a chunk of the bundle. */
+/** esbuild's metafile lists the contents of each file of the bundle. */
 async function loadedIn(service: Service, use: (url: string, timers: string[]) => Promise<void>): Promise<Loaded> {
   const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
   const chunks = new Map(Object.entries(metafile.outputs).map(([file, output]) => [path.basename(file), output]));
@@ -146,7 +151,7 @@ async function loadedIn(service: Service, use: (url: string, timers: string[]) =
   await use(host.url, timers);
   const { modules } = await processFigures(host.url);
   const found = modules.flatMap((module) => chunks.get(path.basename(new URL(module).pathname)) ?? []);
-  if (found.length === 0) throw new Error("No file of the bundle is among what was loaded");
+  if (found.length === 0) throw new Error("The process loaded no file of the bundle");
   const sources = found.flatMap(({ inputs }) =>
     Object.entries(inputs)
       .filter(([, { bytesInOutput }]) => bytesInOutput > 0)

@@ -3,7 +3,7 @@ import pMap from "p-map";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
 import { trust } from "../../test/support/trust.ts";
-import { caller, openRoom, type Room, SOURCE } from "../../test/sync/sync-fixture.ts";
+import { caller, type Fixture, openFixture, SOURCE } from "../../test/sync/sync-fixture.ts";
 import "../simulated-cloud/loopback-names.mjs";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, type Section } from "./section.ts";
@@ -12,11 +12,14 @@ const RECORDS = Number(process.env.BENCH_SYNC_RECORDS ?? 5000);
 const SECRETS = 500;
 const SERVICE_VAULT = "kv-lifecycle-service";
 const REGION = "eu-west-1";
-/** The bench makes records as of so long ago, so that all of them are due. */
+/** The benchmark creates records with a clock that is this much behind, so that all of them are due. */
 const HOURS_AGO = -3_600_000;
 const HOUR_SECONDS = 3600;
 
-/** All records of a company come due at once, on one instance: first everything is written, then nothing has changed. */
+/**
+ * Measures a run in which all records of a company are due at the same time on one instance. The first run writes all of them,
+ * the second finds no changes.
+ */
 export async function sync(): Promise<Section> {
   const secrets = Array.from({ length: SECRETS }, (_, index) => ({ name: `secret-${index}`, value: `value-${index}` }));
   const service = await Service.start({
@@ -28,18 +31,19 @@ export async function sync(): Promise<Section> {
     const { cloud, azurite } = service;
     trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
     Object.assign(process.env, cloud.environment);
-    const room = openRoom({ cloud, connectionString: azurite.connectionString(), ahead: HOURS_AGO });
-    await room.discover(SOURCE);
+    const fixture = openFixture({ cloud, connectionString: azurite.connectionString(), ahead: HOURS_AGO });
+    await fixture.discover(SOURCE);
     const key = cloud.control.providers.aws.key;
-    await room.sync.configurations.save("aws", { ...key, region: REGION }, undefined, caller);
+    await fixture.sync.configurations.save("aws", { ...key, region: REGION }, undefined, caller);
     const target = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: REGION };
     const made = await pMap(
       Array.from({ length: RECORDS }, (_, index) => index),
-      (index) => room.record({ ...target, sourceSecret: `secret-${index % SECRETS}`, targetName: `copies/${index}` }),
+      (index) =>
+        fixture.record({ ...target, sourceSecret: `secret-${index % SECRETS}`, targetName: `copies/${index}` }),
       { concurrency: 8 },
     );
     const first = await round(service);
-    await pMap(made, ({ recordId }) => dueAgain(room, recordId), { concurrency: 8 });
+    await pMap(made, ({ recordId }) => dueAgain(fixture, recordId), { concurrency: 8 });
     const idle = await round(service);
     const { memory } = await processFigures(service.url);
     const written = cloud.control.providers.aws.secretsManager.written();
@@ -78,15 +82,18 @@ export async function sync(): Promise<Section> {
 interface Round {
   seconds: number;
   calls: number;
-  /** Of values of the source's vault. */
+  /** Number of reads of secret values in the source vault. */
   reads: number;
-  /** Of the service's own key vault: the provider's credentials, which are kept for five minutes, and the key of signed rows. */
+  /**
+   * Number of reads in the service's own key vault: the provider's credentials, cached for five minutes, and the key of signed
+   * rows.
+   */
   ownReads: number;
   tableRequests: number;
   processorMs: number;
 }
 
-/** One tick of the timer, until every record is in sync. */
+/** Runs the timer once and waits until all records are in sync. */
 async function round(service: Service): Promise<Round> {
   const { control } = service.cloud;
   control.resetCounts();
@@ -118,8 +125,8 @@ async function round(service: Service): Promise<Round> {
 const sumOf = (counts: Record<string, number>, prefix: string): number =>
   Object.entries(counts).reduce((sum, [name, count]) => (name.startsWith(prefix) ? sum + count : sum), 0);
 
-async function dueAgain(room: Room, recordId: string): Promise<void> {
-  await room.sync.records.change(recordId, { scheduleHours: 24 }, caller, undefined);
+async function dueAgain(fixture: Fixture, recordId: string): Promise<void> {
+  await fixture.sync.records.change(recordId, { scheduleHours: 24 }, caller, undefined);
 }
 
 function figuresOf(what: string, { seconds, calls, tableRequests, processorMs }: Round, mostCalls: number): Figure[] {

@@ -5,16 +5,18 @@ import { atMost, type Figure, median, ratio, type Section } from "./section.ts";
 
 const LATENCY_MS = 40;
 const WORKERS = 10;
-/** A queue is polled every 0.1 to 5 s, so one scan's time is decided by chance. */
+/** Number of scans. A queue is polled every 0.1 to 5 s, so the duration of a single scan varies by chance. */
 const RUNS = 5;
-/** Seconds: several times what it takes, since other work on the machine counts. */
+/** Bound in seconds. It is several times the usual duration, because other work on the machine slows a scan. */
 const LIMIT = 40;
 
-/** Wall time of a scan, over what its longest chain of calls would take if nothing but the cloud's latency cost time. */
+/**
+ * Measures the duration of a scan, divided by the duration of its longest chain of calls if only the cloud's latency took time.
+ */
 export async function wallTime(): Promise<Section> {
   const service = await Service.start({ company: MEASURED_COMPANY, env: { DISCOVERY_MAX_WORKERS: String(WORKERS) } });
   try {
-    await service.admin("GET", "/auth/me"); // signs in, once
+    await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
     service.cloud.control.addFault({ action: { kind: "latency", milliseconds: LATENCY_MS } });
     const rounds = Math.ceil(VAULTS / WORKERS);
     const ideal = {
@@ -25,9 +27,9 @@ export async function wallTime(): Promise<Section> {
       const seconds: number[] = [];
       const processor: number[] = [];
       for (let run = 0; run < runs; run++) {
-        const begun = performance.now();
+        const started = performance.now();
         const { ms } = await withProcessorTime(service.url, () => service.scan({ mode }, 300_000));
-        seconds.push((performance.now() - begun) / 1000);
+        seconds.push((performance.now() - started) / 1000);
         processor.push(ms / 1000);
       }
       const middle = median(seconds);

@@ -9,21 +9,21 @@ import { openBrowser } from "../../test/support/browser.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { atMost, type Figure, megabytes, type Section } from "./section.ts";
 
-/** `BENCH_PAGE_VAULTS` for fewer. */
+/** Number of vaults. Set `BENCH_PAGE_VAULTS` to measure fewer. */
 const VAULTS = Number(process.env.BENCH_PAGE_VAULTS ?? 100);
 const ASSETS_OF_ONE = 1_000;
 const ASSETS = VAULTS * ASSETS_OF_ONE;
 const ROW_PX = 40;
 const KIBIBYTE = 1024;
-/** Calls a minute that the second walk may make, and the pages that it reads: it has to wait. */
+/** Calls per minute that the second walk may make, and the number of pages that it reads. It has to wait. */
 const FEW_CALLS = 6;
 const WAITING_PAGES = Math.min(8, VAULTS);
-/** Milliseconds: one of the waits is for the rate limit. */
+/** Timeout in milliseconds, because one of the waits is for the rate limit. */
 const LONGEST_STEP_MS = 180_000;
 
-/** What the page transfers, and what its memory does while 100,000 assets are scrolled through. */
+/** Measures what the page transfers, and its memory while a user scrolls through 100,000 assets. */
 export async function webPage(): Promise<Section> {
-  // With the rate limits of a deployment that sets none: the walk has to wait for them.
+  // Uses the default rate limits of a deployment, so that the walk has to wait for them.
   const env = { RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000" };
   const [service, context] = await Promise.all([Service.start({ company: "small", env }), openBrowser()]);
   try {
@@ -36,7 +36,7 @@ export async function webPage(): Promise<Section> {
     const [, half, whole] = walk.heaps as [number, number, number];
     const figures: Figure[] = [
       {
-        what: "transferred until the overview is readableableableable",
+        what: "transferred until the overview is readable",
         value: `${(transfer.first / KIBIBYTE).toFixed(0)} KiB`,
         comparedWith: `${transfer.files} files, by Brotli`,
         bound: atMost(Math.ceil(transfer.first / KIBIBYTE), 250, " KiB"),
@@ -50,7 +50,7 @@ export async function webPage(): Promise<Section> {
       {
         what: "assets scrolled through",
         value: String(walk.rows),
-        comparedWith: `${walk.pages} pages of 1,000; ${walk.refused} calls were told to wait, in ${walk.seconds} s`,
+        comparedWith: `${walk.pages} pages of 1,000; ${walk.refused} calls were answered 429, in ${walk.seconds} s`,
         bound: { text: "all of them", holds: walk.rows === ASSETS },
       },
       { what: "the page's memory at 10 %", value: megabytes(walk.heaps[0]!), comparedWith: "heap after a collection" },
@@ -70,7 +70,7 @@ export async function webPage(): Promise<Section> {
       {
         what: `pages read under a limit of ${FEW_CALLS} calls a minute`,
         value: String(waiting.pages),
-        comparedWith: `${waiting.refused} calls were told to wait, ${waiting.notices} times the page said so, in ${waiting.seconds} s`,
+        comparedWith: `${waiting.refused} calls were answered 429, and the page showed ${waiting.notices} notices, in ${waiting.seconds} s`,
         bound: {
           text: `at least ${WAITING_PAGES}, after a wait that is seen`,
           holds: waiting.pages >= WAITING_PAGES && waiting.refused > 0 && waiting.notices > 0,
@@ -88,7 +88,7 @@ export async function webPage(): Promise<Section> {
   }
 }
 
-/** As scans write them, without their calls. */
+/** Writes assets as scans do, without the calls to vaults. */
 async function fill(service: Service): Promise<void> {
   const writer = createInventoryWriter({
     tables: createTables({ connectionString: service.azurite.connectionString() }),
@@ -107,12 +107,12 @@ async function fill(service: Service): Promise<void> {
   await pMap(Array.from({ length: VAULTS }).keys(), writeOne, { concurrency: 4 });
 }
 
-/** Signs in and reads the overview as somebody does who was never here. */
+/** Signs in and opens the overview in a new browser. */
 async function firstView(page: Page, url: string) {
   const sizes = new Map<string, number>();
   page.on("requestfinished", (request) => {
     if (!request.url().includes("/page/") && request.url() !== `${url}/`) return;
-    // The browser may be gone by then.
+    // The browser may already be closed.
     void request.sizes().then(
       ({ responseBodySize }) => sizes.set(request.url(), responseBodySize),
       () => undefined,
@@ -132,11 +132,11 @@ async function firstView(page: Page, url: string) {
   return { first: sum(all.slice(0, withCharts)), all: sum(all), files: withCharts };
 }
 
-/** From the first row to the last, a page at a time. */
+/** Scrolls from the first row to the last, page by page. */
 async function scrollThrough(page: Page, session: CDPSession) {
   const calls = countedCalls(page);
   let mostRows = 0;
-  const begun = performance.now();
+  const started = performance.now();
   await page.evaluate("location.hash = '#/inventory'");
   await page.getByText(`${ASSETS.toLocaleString("en")} assets`, { exact: true }).waitFor();
   const list = page.getByRole("region", { name: "Assets" });
@@ -151,17 +151,17 @@ async function scrollThrough(page: Page, session: CDPSession) {
       heaps.push((await session.send("Runtime.getHeapUsage")).usedSize);
     }
   }
-  return { rows: await rowsKnown(), ...calls(), heaps, mostRows, seconds: secondsSince(begun) };
+  return { rows: await rowsKnown(), ...calls(), heaps, mostRows, seconds: secondsSince(started) };
 }
 
-/** The same under a limit that it meets: the page says that it waits, and goes on by itself. */
+/** Scrolls under a limit that it reaches. The page shows a notice while it waits, and then continues. */
 async function waitingWalk(service: Service, context: BrowserContext) {
   const { url } = await service.addHost({ RATE_LIMIT_PER_MINUTE: String(FEW_CALLS) });
   const page = await context.newPage();
   page.setDefaultTimeout(LONGEST_STEP_MS);
   await page.setViewportSize({ width: 1440, height: 900 });
   const calls = countedCalls(page);
-  const begun = performance.now();
+  const started = performance.now();
   const notice = page.getByText("The page continues automatically at");
   let [notices, isSaid] = [0, false];
   await page.goto(`${url}/#/inventory`);
@@ -171,12 +171,12 @@ async function waitingWalk(service: Service, context: BrowserContext) {
       isSaid = await notice.isVisible();
       if (isSaid && !wasSaid) notices++;
     });
-  const seconds = secondsSince(begun);
+  const seconds = secondsSince(started);
   await page.close();
   return { ...calls(), notices, seconds };
 }
 
-/** Pages of the list that were answered, and calls for one that were told to wait. */
+/** Number of pages of the list that were returned, and of calls for a page that were answered 429. */
 function countedCalls(page: Page): () => { pages: number; refused: number } {
   let [pages, refused] = [0, 0];
   page.on("response", (response) => {
@@ -187,7 +187,7 @@ function countedCalls(page: Page): () => { pages: number; refused: number } {
   return () => ({ pages, refused });
 }
 
-/** Until the page before a row is read, the list ends there. */
+/** The list ends before a row until the page with that row is loaded. */
 async function scrollTo(page: Page, row: number, meanwhile = async () => {}): Promise<void> {
   const list = page.getByRole("region", { name: "Assets" });
   const reached = page.locator(`[role=row][aria-rowindex="${row + 1}"] a`);
@@ -200,4 +200,4 @@ async function scrollTo(page: Page, row: number, meanwhile = async () => {}): Pr
   }
 }
 
-const secondsSince = (begun: number): number => Math.round((performance.now() - begun) / 1000);
+const secondsSince = (started: number): number => Math.round((performance.now() - started) / 1000);

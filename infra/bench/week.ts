@@ -7,14 +7,14 @@ import "../simulated-cloud/loopback-names.mjs";
 import { atMost, type Section } from "./section.ts";
 
 const MOST = 0.55;
-/** The default schedules have a scan every six hours. */
-const TOLD_HOURS = 6;
-/** DETAIL_REFRESH_DAYS as shipped. */
-const UNTOLD_HOURS = 7 * 24;
+/** Default schedules run a scan every six hours. */
+const LISTED_CHANGE_HOURS = 6;
+/** Default of DETAIL_REFRESH_DAYS. */
+const UNLISTED_CHANGE_HOURS = 7 * 24;
 
-/** What a week of scheduled scans asks of Key Vault, and how soon it sees what changes. */
+/** Measures the requests of a week of scheduled scans to Key Vault, and how soon the scans detect changes. */
 export async function week(): Promise<Section> {
-  // The stand-in cloud is asked by this very process.
+  // This process runs the simulated cloud itself.
   trust(path.join(CLOUD_KEYS, "ca.pem"));
   const azurite = await startAzurite();
   try {
@@ -43,7 +43,7 @@ export async function week(): Promise<Section> {
           what: `${kind}: longest time until seen`,
           value: `${longestHours.toFixed(1)} h`,
           comparedWith: `${made} of them`,
-          bound: atMost(longestHours, UNTOLD.includes(kind) ? UNTOLD_HOURS : TOLD_HOURS, " h"),
+          bound: atMost(longestHours, UNTOLD.includes(kind) ? UNLISTED_CHANGE_HOURS : LISTED_CHANGE_HOURS, " h"),
         })),
       ],
     };

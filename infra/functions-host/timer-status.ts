@@ -66,8 +66,8 @@ export function startStatus(
 }
 
 /** Returns the status after a run. The next time counts from the start of the run, so it may already be due. */
-export function statusAfter(begun: Date, schedule: Schedule): TimerStatus {
-  return { Last: begun.toISOString(), Next: iso(schedule.next(begun)), LastUpdated: begun.toISOString() };
+export function statusAfter(started: Date, schedule: Schedule): TimerStatus {
+  return { Last: started.toISOString(), Next: iso(schedule.next(started)), LastUpdated: started.toISOString() };
 }
 
 /** Formats a next time. Undefined, for a schedule that never fires again, is .NET's largest date. */

@@ -132,8 +132,8 @@ async function runSchedule({ target, schedule, monitored }: Timer, options: Time
     const now = new Date();
     await run(target, monitored ? status : undefined, pastDue, options, stop);
     // setTimeout can fire a moment early. The timer must not fire again at its intended time.
-    const begun = atOnce || now > new Date(status.Next) ? now : new Date(status.Next);
-    status = statusAfter(begun, schedule);
+    const started = atOnce || now > new Date(status.Next) ? now : new Date(status.Next);
+    status = statusAfter(started, schedule);
     pastDue = false;
     atOnce = false;
     if (monitored) await options.store.write(target.name, status);

@@ -78,15 +78,15 @@ export class ApiTokens {
 
   async make({ version = 2, person, claims = {}, header = {}, signature }: ApiTokenRequest): Promise<string> {
     const { tokens, people } = this.#options;
-    const somebody = person === undefined ? undefined : people.find(person);
-    if (person !== undefined && somebody === undefined) throw new Error(`Unknown person ${person}`);
+    const user = person === undefined ? undefined : people.find(person);
+    if (person !== undefined && user === undefined) throw new Error(`Unknown person ${person}`);
     const application = {
       clientId: "b1a5e000-0000-4000-8000-000000000001",
       objectId: "b1a5e000-0000-4000-8000-000000000002",
     };
     const correct = this.#applicationClaims(version, application, ["Lifecycle.User"]);
-    if (somebody !== undefined) {
-      const { name, email, objectId, roles } = somebody;
+    if (user !== undefined) {
+      const { name, email, objectId, roles } = user;
       const named = version === 1 ? { upn: email, unique_name: email } : { preferred_username: email };
       // The `sub` of a person differs per application. The `sub` of an application is its object ID.
       Object.assign(correct, named, { name, oid: objectId, sub: `pairwise-${objectId}`, scp: "access_as_user", roles });

@@ -121,7 +121,7 @@ export interface AccessDependencies {
 
 /**
  * Milliseconds after which a sign-in checks again that the bootstrap administrator exists, which costs one read. If storage was
- * emptied under a running process, nobody else could sign in.
+ * emptied under a running process, no other user could sign in.
  */
 const BOOTSTRAP_CHECK_MS = 10 * SECOND_MS;
 

@@ -132,7 +132,7 @@ export const userExists = (username: string): Problem =>
 
 /** Returns the directory's entry for a user. A transaction includes the directory only if the entry changes. */
 const directoryCategory = (user: UserRecord | undefined) =>
-  user === undefined ? "nobody" : isAdministrator(user) ? "administrator" : "other";
+  user === undefined ? "none" : isAdministrator(user) ? "administrator" : "other";
 
 /**
  * Returns the operations that change one user from `before` to `after`, to be written in one transaction. The first one is the

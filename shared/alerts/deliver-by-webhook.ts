@@ -100,7 +100,7 @@ export function createWebhookDeliveries(deps: {
     return row.status === "pending" ? Math.max(1, secondsUntil(row.nextAt)) : undefined;
   }
 
-  /** The written instant tells the search for lost messages that this delivery still has one. */
+  /** The stored time shows the search for lost messages that this delivery still has a message. */
   async function awaitSlot(row: Row<DeliveryRecord>): Promise<number> {
     const dueAt = row.parts.reduce(
       (latest, { notBefore = "" }) => (notBefore > latest ? notBefore : latest),

@@ -10,7 +10,7 @@ export function createReferenceNotices(references: Pick<References, "unresolved"
     async *notices(type, from) {
       if (type !== "referenceUnresolved") return;
       for await (const page of references.unresolved(from)) {
-        yield page.map(({ unresolved: { id, at }, still }): PendingNotice => {
+        yield page.map(({ unresolved: { id, at }, currentEdge: still }): PendingNotice => {
           const notice = async () => {
             const edge = await still();
             return edge && textOf(edge);

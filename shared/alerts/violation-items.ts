@@ -22,7 +22,7 @@ export interface ViolationSource {
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor?: string }>;
-  /** Returns a reader that tells which violations still exist. */
+  /** Returns a reader that finds out which violations still exist. */
   readViolations(): Promise<ViolationReading>;
 }
 

@@ -60,7 +60,7 @@ const DETAILS_MS = DAY_MS;
 const FULL_AFTER_MS = 25 * HOUR_MS;
 
 /** Discovers, lists and finds the tenant's applications with their credentials. */
-export interface ApplicationsRoom {
+export interface ApplicationsService {
   /**
    * Reads all applications. Returns the run once it is over, or after 20 seconds. If one is in progress, returns that one.
    *
@@ -99,7 +99,7 @@ export function createApplications(
     /** Milliseconds a request waits for its run; for tests. */
     waitMs?: number;
   },
-): ApplicationsRoom {
+): ApplicationsService {
   const { tables, queues, graph, audit, clock, log, moment } = deps;
   const { policiesOf = async () => new Map(), waitMs = WAIT_MS } = deps;
   const runs = createDiscoveryRuns({ runs: Runs, partitionKey: RUNS }, deps);

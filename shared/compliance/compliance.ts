@@ -103,7 +103,7 @@ export interface Compliance
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor?: string }>;
-  /** For alerts: reads the data that tells whether notified violations still exist. One request per 1,000 vaults. */
+  /** For alerts: reads the data that shows whether notified violations still exist. One request per 1,000 vaults. */
   readViolations(): Promise<ViolationReading>;
   /** Lists frameworks by ID. */
   frameworks(request: PageRequest): Promise<Page<FrameworkResult>>;

@@ -191,9 +191,9 @@ export function createEvaluator(deps: {
   }
 
   const whole = (vaultName: string, evaluationId?: string) => evaluateAll(vaultName, { evaluationId });
-  const restore = (vaultName: string) => evaluateAll(vaultName, { mend: true });
+  const restore = (vaultName: string) => evaluateAll(vaultName, { repairAll: true });
 
-  async function evaluateAll(vaultName: string, options: { evaluationId?: string | undefined; mend?: boolean }) {
+  async function evaluateAll(vaultName: string, options: { evaluationId?: string | undefined; repairAll?: boolean }) {
     const at = await context();
     if (!at) return 0;
     await ensureLines(at);
@@ -293,7 +293,7 @@ export function createEvaluator(deps: {
    */
   async function undisturbed(
     vaultName: string,
-    options: { mend?: boolean },
+    options: { repairAll?: boolean },
     work: (vault: Row<VaultRecord>, known: KnownState) => Promise<number>,
   ): Promise<number> {
     return await repeatOnConflict(async () => {

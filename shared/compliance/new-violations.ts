@@ -53,10 +53,10 @@ export async function newViolations(
   if (cursor === undefined) {
     return { violations: [], cursor: encode({ k: newViolationsFrom(now.toISOString()), i: 0 }), more: false };
   }
-  const { k, i, next: begun } = decodeCursor(Cursor, cursor);
+  const { k, i, next: position } = decodeCursor(Cursor, cursor);
   // Rows that are written late sort after the position from which the next walk starts.
   const settled = newViolationsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString());
-  const next = begun ?? [k, settled].sort()[1]!;
+  const next = position ?? [k, settled].sort()[1]!;
   const found: NewViolation[] = [];
   for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, from: k, pageSize: 100 })) {
     for (const row of rows) {

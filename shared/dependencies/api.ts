@@ -298,7 +298,7 @@ export const BlastRadius = z
 
 export function blastRadiusView(found: FoundBlastRadius): z.infer<typeof BlastRadius> {
   const { assetId: secret, asset, score, drivers, consumers, more, coverage } = found;
-  const drawn = consumers.slice(0, MAX_NODES);
+  const shownConsumers = consumers.slice(0, MAX_NODES);
   return {
     secret,
     score,
@@ -310,15 +310,15 @@ export function blastRadiusView(found: FoundBlastRadius): z.infer<typeof BlastRa
     consumers: consumers.slice(0, MAX_CONSUMERS).map(consumerView),
     nodes: [
       { id: secret, kind: asset.asset.type, name: asset.asset.name, environment: null },
-      ...drawn.map(({ resource: { id, kind, name, environment } }) => {
+      ...shownConsumers.map(({ resource: { id, kind, name, environment } }) => {
         return { id, kind, name, environment: environment ?? null };
       }),
     ],
-    edges: drawn.map(({ resource, edges: [first] }) => {
+    edges: shownConsumers.map(({ resource, edges: [first] }) => {
       const { strength, refresh } = first!.edge;
       return { from: resource.id, to: secret, strength, refresh: refresh.how };
     }),
-    leftOut: consumers.length - drawn.length,
+    leftOut: consumers.length - shownConsumers.length,
     coverage: coverageView(coverage),
   };
 }

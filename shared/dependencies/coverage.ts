@@ -47,28 +47,28 @@ export async function coverageOperations(
   { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: Reading,
   tables: Tables,
 ): Promise<{ operations: Operation[]; count: number; leftOut: number }> {
-  const standing = new Map<string, NotSeenRecord>();
+  const stored = new Map<string, NotSeenRecord>();
   if (before && before.notSeen > 0)
     for await (const rows of tables.pages(NotSeenRows, rangeOf(notSeenPrefix(key))))
-      for (const row of rows) standing.set(row.rowKey, withoutKeys(row));
+      for (const row of rows) stored.set(row.rowKey, withoutKeys(row));
   const wanted = new Map<string, NotSeenRecord>();
-  const want = (one: NotSeen) => {
+  const addWanted = (one: NotSeen) => {
     const rowKey = notSeenKey(key, one);
     const { scope, code, message, remedy } = one;
-    wanted.set(rowKey, { scope, code, message, remedy, source, unit, since: standing.get(rowKey)?.since ?? at });
+    wanted.set(rowKey, { scope, code, message, remedy, source, unit, since: stored.get(rowKey)?.since ?? at });
   };
-  if (failure) want({ ...failure, scope: unit });
-  for (const one of notSeen) want(one);
-  for (const [rowKey, one] of standing) {
+  if (failure) addWanted({ ...failure, scope: unit });
+  for (const one of notSeen) addWanted(one);
+  for (const [rowKey, one] of stored) {
     const resource = resourceHash(key, one.scope);
-    const stands = earlier.has(resource) || ((!isFull || failure) && !reported.has(resource));
-    if (!wanted.has(rowKey) && one.scope !== unit && stands) wanted.set(rowKey, one);
+    const isStillValid = earlier.has(resource) || ((!isFull || failure) && !reported.has(resource));
+    if (!wanted.has(rowKey) && one.scope !== unit && isStillValid) wanted.set(rowKey, one);
   }
   const kept = new Map([...wanted].slice(0, MAX_ROWS));
   const operations = [
-    ...[...standing.keys()].filter((rowKey) => !kept.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
+    ...[...stored.keys()].filter((rowKey) => !kept.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
     ...[...kept]
-      .filter(([rowKey, one]) => fingerprint(contentOf(one)) !== fingerprint(contentOf(standing.get(rowKey))))
+      .filter(([rowKey, one]) => fingerprint(contentOf(one)) !== fingerprint(contentOf(stored.get(rowKey))))
       .map(([rowKey, one]) => put(NotSeenRows, rowKey, one)),
   ];
   return { operations, count: kept.size, leftOut: wanted.size - kept.size };

@@ -42,9 +42,9 @@ const WAIT_MS = 20 * SECOND_MS;
 /** Delay of the message that finishes a run if the request's process does not. */
 const MESSAGE_DELAY_SECONDS = 30;
 /** Interval at which a waiting request checks its run. */
-const LOOK_AGAIN_MS = SECOND_MS / 2;
+const POLL_MS = SECOND_MS / 2;
 /** Maximum number of coverage items in a list of dependencies. */
-const COVERAGE_BESIDE = 20;
+const COVERAGE_ITEMS = 20;
 /**
  * Maximum number of dependencies that are read for one asset, and the same for its vault. The result says if there are more.
  */
@@ -162,8 +162,8 @@ export function createDependencies(deps: {
     await audit.append({ type: "dependencies.discovered", caller, outcome: "refused", details });
   }
 
-  async function coverageBeside(units: ReadonlyMap<string, UnitRecord>): Promise<Coverage> {
-    const page = await coveragePage(units, { limit: COVERAGE_BESIDE, offset: 0, cursor: undefined }, tables);
+  async function firstCoverageItems(units: ReadonlyMap<string, UnitRecord>): Promise<Coverage> {
+    const page = await coveragePage(units, { limit: COVERAGE_ITEMS, offset: 0, cursor: undefined }, tables);
     return { items: page.items, total: page.total ?? 0, lastFullAt: page.lastFullAt };
   }
 
@@ -240,7 +240,7 @@ export function createDependencies(deps: {
       await waitForRun(work.work(runId, false), { runId, late, log });
       let run = await runs.get(runId);
       // Workers of the queue may still have the last units.
-      for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(LOOK_AGAIN_MS);
+      for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(POLL_MS);
       return { run, isNew: under?.runId !== runId };
     },
 
@@ -250,12 +250,15 @@ export function createDependencies(deps: {
     },
 
     async failed({ runId }) {
-      if (runId !== undefined) await work.giveUp(runId);
+      if (runId !== undefined) await work.failRun(runId);
     },
 
     async list(filter, request) {
       const units = await allUnits(tables);
-      const [page, coverage] = await Promise.all([listEdges(filter, request, units, tables), coverageBeside(units)]);
+      const [page, coverage] = await Promise.all([
+        listEdges(filter, request, units, tables),
+        firstCoverageItems(units),
+      ]);
       return { page, coverage };
     },
 
@@ -278,7 +281,7 @@ export function createDependencies(deps: {
       const asset = await assetOf(id, moment);
       const units = await allUnits(tables);
       const [coverage, { places, notSeen }] = await Promise.all([
-        coverageBeside(units),
+        firstCoverageItems(units),
         placesOfCredential(asset.asset),
       ]);
       if (notSeen) {

@@ -32,7 +32,7 @@ const TIMED_OUT: Failure = {
   remedy: "The data that was read is kept. If this happens again, check which service responds slowly.",
 };
 /** Failure of a partial run, until its last part. */
-const GOES_ON: Failure = {
+const UNFINISHED: Failure = {
   code: TIMED_OUT.code,
   message: "The unit was not read completely yet, because reading it takes longer than one part of the run.",
   remedy: "No action needed: the run continues.",
@@ -90,10 +90,10 @@ export async function readUnit(
   await fence.take();
   const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
   const before = row && withoutKeys(row);
-  const standing = await resourcesOf(tables, key);
+  const stored = await resourcesOf(tables, key);
   const startedAt = readTo?.startedAt ?? clock.now().toISOString();
   const since = readTo ? undefined : sinceOf(source, before, mode);
-  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing });
+  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
 
   const notSeen: NotSeen[] = [];
   const reported = new Set<string>();
@@ -120,38 +120,38 @@ export async function readUnit(
       if ("gone" in one) await writer.remove(resourceHash(key, id));
       else await writer.write(one);
     }
-    if (since === undefined) await settleUntold({ isWhole: true });
+    if (since === undefined) await keepUnreported({ isWhole: true });
   } catch (error) {
     if (error instanceof CloudFailure) failure = { code: error.code, message: error.message, remedy: error.remedy };
     else if (signal?.aborted) failure = TIMED_OUT;
     else throw error;
   }
   const isLate = failure !== undefined && (failure.code === TIMED_OUT.code || signal?.aborted === true);
-  const goesOn = isLate && since === undefined && place !== readTo?.place;
-  if (goesOn) {
+  const isUnfinished = isLate && since === undefined && place !== readTo?.place;
+  if (isUnfinished) {
     failure = undefined;
-    await settleUntold({ isWhole: false });
+    await keepUnreported({ isWhole: false });
     // Added after `settleUntold`, so that resources of later parts are not marked as unreadable.
-    notSeen.push({ ...GOES_ON, scope: unit });
+    notSeen.push({ ...UNFINISHED, scope: unit });
   }
   await writer.flush();
 
   /** Deletes resources that a full run did not report, unless they could not be read. */
-  async function settleUntold({ isWhole }: { isWhole: boolean }): Promise<void> {
+  async function keepUnreported({ isWhole }: { isWhole: boolean }): Promise<void> {
     const hidden = scopes(notSeen);
-    for (const [hash, { id }] of standing) {
+    for (const [hash, { id }] of stored) {
       if (reported.has(hash) || earlier.has(hash)) continue;
-      if (hidden(id)) await writer.hold(hash);
+      if (hidden(id)) await writer.markUnconfirmed(hash);
       else if (isWhole) await writer.remove(hash);
     }
   }
 
-  const isFull = since === undefined && !goesOn;
+  const isFull = since === undefined && !isUnfinished;
   const coverage = await coverageOperations(
     { source: source.name, unit, key, before, reported, earlier, notSeen, failure, isFull, at: startedAt },
     tables,
   );
-  const read = failure === undefined && !goesOn ? { lastReadAt: startedAt } : {};
+  const read = failure === undefined && !isUnfinished ? { lastReadAt: startedAt } : {};
   const full = failure === undefined && isFull ? { lastFullAt: startedAt } : {};
   const { lastFailure: _, ...last } = before ?? {};
   const after: UnitRecord = {
@@ -161,8 +161,8 @@ export async function readUnit(
     ...read,
     ...full,
     ...(failure === undefined ? {} : { lastFailure: { ...failure, at: startedAt } }),
-    resources: standing.size,
-    edges: [...standing.values()].reduce((sum, { count }) => sum + count, 0),
+    resources: stored.size,
+    edges: [...stored.values()].reduce((sum, { count }) => sum + count, 0),
     notSeen: coverage.count,
     notSeenLeftOut: coverage.leftOut,
   };
@@ -171,7 +171,7 @@ export async function readUnit(
   return {
     changed: writer.changed,
     ...(failure === undefined ? {} : { failure }),
-    ...(goesOn && place !== undefined && { readTo: { place, startedAt } }),
+    ...(isUnfinished && place !== undefined && { readTo: { place, startedAt } }),
   };
 }
 
@@ -188,9 +188,9 @@ export async function removeUnit(
   await fence.take();
   const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
   const before = row && withoutKeys(row);
-  const standing = await resourcesOf(tables, key);
-  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing });
-  for (const hash of standing.keys()) await writer.remove(hash);
+  const stored = await resourcesOf(tables, key);
+  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
+  for (const hash of stored.keys()) await writer.remove(hash);
   await writer.flush();
   const at = clock.now().toISOString();
   const nothing = {

@@ -38,9 +38,11 @@ export interface References {
   /** Returns the references to one vault. Makes one request per 1,000 dependencies. */
   of(vaultName: string): Promise<Reference[]>;
   /** Requests a compliance evaluation of assets whose references changed. Safe to repeat. */
-  tell(): Promise<void>;
+  requestEvaluations(): Promise<void>;
   /** Lists references that became unresolved since a time, oldest first, with the dependency if it is still unresolved. */
-  unresolved(from: Date): AsyncGenerator<{ unresolved: UnresolvedRecord; still(): Promise<EdgeRecord | undefined> }[]>;
+  unresolved(
+    from: Date,
+  ): AsyncGenerator<{ unresolved: UnresolvedRecord; currentEdge(): Promise<EdgeRecord | undefined> }[]>;
   removeOld(): Promise<void>;
 }
 
@@ -68,7 +70,7 @@ export function createReferences(deps: {
       return found;
     },
 
-    async tell() {
+    async requestEvaluations() {
       for await (const rows of tables.pages(Outdated, rangeOf(OUTDATED))) {
         const vaults = Map.groupBy(rows, ({ vaultName }) => vaultName);
         for (const [vaultName, places] of vaults) {
@@ -91,7 +93,7 @@ export function createReferences(deps: {
       for await (const rows of tables.pages(UnresolvedRows, range))
         yield rows.map((unresolved) => ({
           unresolved,
-          still: async () => {
+          currentEdge: async () => {
             const edge = await tables.get(Edges, DEPENDENCIES, unresolved.edge);
             return edge?.state?.resolved === false ? edge : undefined;
           },

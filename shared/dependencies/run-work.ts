@@ -43,7 +43,7 @@ export interface WorkDeps extends ReadDeps {
   audit: Pick<Audit, "append">;
   sources: readonly EdgeSource[];
   runs: DependencyRuns;
-  references: Pick<References, "tell" | "removeOld">;
+  references: Pick<References, "requestEvaluations" | "removeOld">;
   /** Called after a run that may have changed something. */
   ended: () => Promise<void>;
   clock: Clock;
@@ -62,7 +62,7 @@ export interface RunWork {
    */
   work(runId: string, isMessage: boolean): Promise<void>;
   /** Handles a message that failed permanently: fails the run if no worker has a unit. */
-  giveUp(runId: string): Promise<void>;
+  failRun(runId: string): Promise<void>;
 }
 
 export function createRunWork(deps: WorkDeps): RunWork {
@@ -113,18 +113,18 @@ export function createRunWork(deps: WorkDeps): RunWork {
   }
 
   /** Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. */
-  async function listed(source: string, saidBefore: boolean, failure: Failure | undefined): Promise<void> {
+  async function listed(source: string, wasReported: boolean, failure: Failure | undefined): Promise<void> {
     const key = unitKey(source, "");
     const rowKey = notSeenKey(key, { scope: source, code: "" });
     if (failure) {
       const { code, message, remedy } = failure;
-      const before = saidBefore ? await tables.get(NotSeenRows, DEPENDENCIES, rowKey) : undefined;
+      const before = wasReported ? await tables.get(NotSeenRows, DEPENDENCIES, rowKey) : undefined;
       const since = before?.code === code ? before.since : clock.now().toISOString();
       await tables.write(TABLE, DEPENDENCIES, [
         put(NotSeenRows, rowKey, { scope: source, source, unit: "", code, message, remedy, since }),
         put(Units, unitRowKey(key), { source, unit: "", resources: 0, edges: 0, notSeen: 1, notSeenLeftOut: 0 }),
       ]);
-    } else if (saidBefore)
+    } else if (wasReported)
       await tables.write(TABLE, DEPENDENCIES, [remove(NotSeenRows, rowKey), remove(Units, unitRowKey(key))]);
   }
 
@@ -142,10 +142,10 @@ export function createRunWork(deps: WorkDeps): RunWork {
               { mode: held.mode, runId: held.runId, owner: held.worker, signal, readTo },
               deps,
             );
-      await references.tell();
+      await references.requestEvaluations();
       const { failure } = outcome;
       const changed = (held.work.changed ?? 0) + outcome.changed;
-      if (outcome.readTo) await held.handOn({ changed, readTo: outcome.readTo });
+      if (outcome.readTo) await held.handOff({ changed, readTo: outcome.readTo });
       else await held.end({ status: failure ? "failed" : "done", changed, ...(failure ? { failure } : {}) });
       log.debug("A unit's dependencies were read", { source: name, unit, action, changed, failure: failure?.code });
     } catch (error) {
@@ -178,7 +178,7 @@ export function createRunWork(deps: WorkDeps): RunWork {
       };
       const entryId = run.entryId ?? randomness.ulid(clock.now());
       let decided = await runs.change(run, { ...counts, failures: failures.slice(0, MAX_FAILURES), entryId });
-      await references.tell();
+      await references.requestEvaluations();
       const { runId, mode, requestId } = run;
       await recordRunEnd(
         audit,
@@ -214,7 +214,7 @@ export function createRunWork(deps: WorkDeps): RunWork {
   return {
     work,
 
-    async giveUp(runId) {
+    async failRun(runId) {
       const run = await runs.find(runId);
       if (!run || isOver(run)) return;
       log.error("Reading dependencies failed for good", { runId, mode: run.mode });

@@ -34,7 +34,7 @@ export interface HeldUnit {
   /** Stores the result, unless another worker has taken the unit. */
   end(change: Pick<UnitWork, "status" | "changed" | "failure">): Promise<void>;
   /** Releases a partly read unit for the next worker. */
-  handOn(change: Required<Pick<UnitWork, "changed" | "readTo">>): Promise<void>;
+  handOff(change: Required<Pick<UnitWork, "changed" | "readTo">>): Promise<void>;
   /** Releases an unfinished unit, so that the next worker can take it immediately. */
   release(): Promise<void>;
 }
@@ -68,7 +68,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
   }
 
   /** Returns the unit if the lease of its worker has expired. */
-  const lostUnit = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
+  const claimLost = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
     const found = await tables.getWithAge(UnitWorks, partitionKey, rowKey);
     return found?.row.status === "running" && found.ageMs >= LEASE_MS ? found.row : undefined;
   };
@@ -103,7 +103,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       ...of,
       signal: held.signal,
       end,
-      handOn: (change) => end({ ...change, status: "waiting", attempts: 0 }),
+      handOff: (change) => end({ ...change, status: "waiting", attempts: 0 }),
       release: () => end({ status: "waiting" }),
     };
   }
@@ -141,7 +141,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
         const waiting = all.filter(({ status }) => status === "waiting");
         let alive = 0;
         for (const one of all.filter(({ status }) => status === "running")) {
-          const lost = await lostUnit(one);
+          const lost = await claimLost(one);
           if (!lost) {
             alive++;
             continue;

@@ -41,7 +41,7 @@ export interface ResourceWriter {
   write(read: ReadResource): Promise<void>;
   remove(resource: string): Promise<void>;
   /** Marks a resource that could not be read: it stays, with the time of its last confirmation. */
-  hold(resource: string): Promise<void>;
+  markUnconfirmed(resource: string): Promise<void>;
   flush(): Promise<void>;
 }
 
@@ -56,12 +56,12 @@ export function createResourceWriter(deps: {
   runId: string;
   unit: string;
   before: UnitRecord | undefined;
-  standing: Map<string, ResourceRecord>;
+  stored: Map<string, ResourceRecord>;
   clock: Clock;
   randomness: Randomness;
   isServiceVault: (vaultName: string) => boolean;
 }): ResourceWriter {
-  const { tables, fence, runId, unit, before: unitBefore, standing, clock, randomness } = deps;
+  const { tables, fence, runId, unit, before: unitBefore, stored, clock, randomness } = deps;
   const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
   let changed = 0;
   let group = new Map<string, Operation>();
@@ -99,8 +99,8 @@ export function createResourceWriter(deps: {
       await fence.write(edges.values());
       await fence.write([last]);
     }
-    if (after) standing.set(resource, after);
-    else standing.delete(resource);
+    if (after) stored.set(resource, after);
+    else stored.delete(resource);
   }
 
   /**
@@ -115,7 +115,7 @@ export function createResourceWriter(deps: {
   }
 
   /** Returns the operations for events and compliance if the platform's ability to resolve the reference changed. */
-  function toTell(key: string, edge: EdgeRecord | undefined, was: Resolved = -1): Operation[] {
+  function unresolvedOperations(key: string, edge: EdgeRecord | undefined, was: Resolved = -1): Operation[] {
     const is = edge ? resolvedOf(edge) : -1;
     if (was === is) return [];
     const place = placeOfEdge(key);
@@ -142,14 +142,15 @@ export function createResourceWriter(deps: {
         const edge = Edge.parse({ ...one, resource });
         if (!deps.isServiceVault(edge.vaultName)) wanted.set(edgeKey(edge, hash), { ...edge, unit, toldAt });
       }
-      const before = standing.get(hash);
+      const before = stored.get(hash);
       const content = fingerprint([resource, [...wanted].sort(byKey).map(([, { toldAt: _, ...edge }]) => edge)]);
       if (before?.hash === content && before.lastSeenAt === undefined && (partial || !before.partial)) return;
       if (!before && wanted.size === 0) return;
       const known = await edgesOf(hash, before);
       const after = new Map([...wanted].map(([key, edge]) => [key, resolvedOf(edge)]));
       const operations: Operation[] = [];
-      for (const [key, edge] of wanted) operations.push(put(Edges, key, edge), ...toTell(key, edge, known.get(key)));
+      for (const [key, edge] of wanted)
+        operations.push(put(Edges, key, edge), ...unresolvedOperations(key, edge, known.get(key)));
       let kept = false;
       for (const [key, was] of known) {
         if (wanted.has(key)) continue;
@@ -157,7 +158,7 @@ export function createResourceWriter(deps: {
           kept = true;
           after.set(key, was);
           operations.push(merge(Edges, key, { lastSeenAt }));
-        } else operations.push(remove(Edges, key), ...toTell(key, undefined, was));
+        } else operations.push(remove(Edges, key), ...unresolvedOperations(key, undefined, was));
       }
       const record: ResourceRecord = {
         id: resource.id,
@@ -171,16 +172,19 @@ export function createResourceWriter(deps: {
     },
 
     async remove(hash) {
-      const before = standing.get(hash);
+      const before = stored.get(hash);
       if (!before) return;
       const known = [...unpackEdges(resourceKey(unit, hash), before)];
-      const operations = known.flatMap(([key, was]) => [remove(Edges, key), ...toTell(key, undefined, was)]);
+      const operations = known.flatMap(([key, was]) => [
+        remove(Edges, key),
+        ...unresolvedOperations(key, undefined, was),
+      ]);
       await submit(hash, byRow(operations), before, undefined);
       changed++;
     },
 
-    async hold(hash) {
-      const before = standing.get(hash);
+    async markUnconfirmed(hash) {
+      const before = stored.get(hash);
       if (!before || before.lastSeenAt !== undefined) return;
       const known = await edgesOf(hash, before);
       const operations = [...known.keys()].map((key) => merge(Edges, key, { lastSeenAt }));

@@ -3,75 +3,81 @@ import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../inv
 import type { VaultRecord } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Answer, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
-import { listingOf, listingsOf } from "./read-list.ts";
+import { hashEntries, hashEntry } from "./read-list.ts";
 
-/** Keys and certificates whose details are asked for side by side, per vault. */
+/** Number of keys or certificates of a vault whose details are requested concurrently. */
 const DETAILS_AT_ONCE = 8;
 
-/** Keys or certificates whose answers are held in memory until all have come, some 3 KB each. */
+/** Number of keys or certificates whose responses are held in memory at once, about 3 KB each. */
 const ANSWERS_AT_ONCE = 500;
 
-/** One kind of a vault's assets as the cloud has them now. */
+/** The assets of one type that the vault has now. */
 export interface ReadList {
   assets: AssetRecord[];
-  /** Hash over all list entries: equal means nothing was listed differently. Empty when not everything could be read. */
+  /**
+   * Hash over all list entries. The same hash means that no entry changed. Empty if an entry or its details could not be read.
+   */
   listing: string;
-  /** Hash over all that was answered for details. Undefined where not all were asked for, or not all could be read. */
+  /** Hash over all responses for details. Undefined if details of some assets were not requested or could not be read. */
   answers: string | undefined;
-  /** Entries or details that could not be read; the list itself was read to its end. */
+  /** The first failure to read an entry or its details. The list itself was read completely. */
   failure?: CloudFailure;
-  /** Of keys: rotation policies that could not be read. */
+  /** The first failure to read a key's rotation policy. */
   policyFailure?: CloudFailure;
 }
 
-/** What an answer says of an asset. */
-type Members = Partial<AssetRecord>;
+/** Fields of an asset that one response contains. */
+type AssetFields = Partial<AssetRecord>;
 
-/** What asking for a part of an asset came to: the answer, or why there is none. `none`: there is nothing to ask for. */
-type Part = Answer<Members> | "none" | "gone" | "withheld" | CloudFailure;
-const isAnswer = (part: Part): part is Answer<Members> => typeof part === "object" && !(part instanceof CloudFailure);
+/** The response for a part of an asset, or why there is none. `none`: this asset has no such part, so nothing was requested. */
+type Part = Answer<AssetFields> | "none" | "gone" | "withheld" | CloudFailure;
+const isAnswer = (part: Part): part is Answer<AssetFields> =>
+  typeof part === "object" && !(part instanceof CloudFailure);
 
-/** An entry of a list and what was asked for because of it. */
-interface Asked {
+/** A list entry with the responses for its details and policy. */
+interface AssetAnswers {
   entry: ListedAsset;
-  /** The asset as it stood, where that was looked up. With the same entry it stays as it is, and nothing was asked for. */
-  before?: AssetRecord | undefined;
+  /** The stored asset, if it was read. If its list entry has not changed, it stays and nothing was requested. */
+  stored?: AssetRecord | undefined;
   details: Part;
   policy: Part;
 }
 
-/** A hash over what was answered; undefined where not everything was. */
-function answersOf(asked: readonly Asked[]): string | undefined {
+/** Returns a hash over the responses, or undefined if a response is missing. */
+function hashAnswers(answers: readonly AssetAnswers[]): string | undefined {
   const isMissing = (part: Part) => part === "gone" || part instanceof CloudFailure;
-  if (asked.some(({ before, details, policy }) => before || isMissing(details) || isMissing(policy))) return undefined;
+  if (answers.some(({ stored, details, policy }) => stored || isMissing(details) || isMissing(policy)))
+    return undefined;
   const textOf = (part: Part) => (isAnswer(part) ? part.text : part);
-  return fingerprint(asked.map(({ entry, details, policy }) => [entry.name, textOf(details), textOf(policy)]));
+  return fingerprint(answers.map(({ entry, details, policy }) => [entry.name, textOf(details), textOf(policy)]));
 }
 
-/** Failures that may pass by themselves. */
-const MAY_PASS: readonly CloudFailure["code"][] = ["throttled", "unreachable"];
+/** Failures that may be gone on the next attempt. */
+const TRANSIENT: readonly CloudFailure["code"][] = ["throttled", "unreachable"];
 
-/** What a part says, or why nothing is known. */
-type Read = Members | "gone" | "withheld" | CloudFailure;
-const isRead = (read: Read): read is Members => typeof read === "object" && !(read instanceof CloudFailure);
+/** The fields of a part, or why they are missing. */
+type ReadFields = AssetFields | "gone" | "withheld" | CloudFailure;
+const isRead = (read: ReadFields): read is AssetFields => typeof read === "object" && !(read instanceof CloudFailure);
 
-/** What failed of one part of all assets of a list. After a refusal the others are not asked for. */
+/** Failures of one part over all assets of a list. After `accessDenied` the part is not requested for the other assets. */
 interface Failures {
   first?: CloudFailure | undefined;
   refusal?: CloudFailure;
 }
 
 /**
- * Turns list entries into assets. Details of keys and certificates are asked for where `known` has no asset with the same
- * list entry, and of all that `refresh` names (for those `known` is only asked where something can't be read). Answers are
- * read once all have come, since certificates one after the other take a quarter of the time; undefined, and none is read,
- * where `isAsBefore` says of their hash that they are those that made the assets that stand.
+ * Turns list entries into assets. Requests the details of a key or certificate if `storedAssets` has no asset with the same
+ * list entry, or if `refresh` returns true for it. For the latter, `storedAssets` is read only if details can't be read.
  *
- * What can't be read stays as it was known and loses the hash of its list entry, so that the next scan of any mode tries
- * again. A failure that may pass leaves the whole asset as it was, so that one change is not counted twice; any other one
- * leaves the list's own facts standing, since it may last.
+ * Responses are parsed after all have arrived, because parsing certificates in one go takes a quarter of the time. If
+ * `isSameAnswers` returns true for their hash, nothing is parsed and the result is undefined: the stored assets are still
+ * right.
  *
- * @throws {CloudFailure} timedOut when `signal` ended it.
+ * Details that can't be read keep their stored values. The asset then loses the hash of its list entry, so that the next scan
+ * in any mode reads it again. After a transient failure the whole asset keeps its stored state, so that one change is not
+ * counted twice. After other failures, which may last, the asset gets the fields of its list entry.
+ *
+ * @throws {CloudFailure} timedOut if `signal` was aborted.
  */
 export async function readAssets(
   client: VaultClient,
@@ -79,43 +85,43 @@ export async function readAssets(
   entries: ListedAsset[],
   vault: VaultRecord,
   options: {
-    known: () => Promise<Map<string, AssetRecord>>;
+    storedAssets: () => Promise<Map<string, AssetRecord>>;
     refresh: (name: string) => boolean;
-    isAsBefore?: (answers: string) => boolean;
+    isSameAnswers?: (answers: string) => boolean;
     now: string;
     signal: AbortSignal;
   },
 ): Promise<ReadList | undefined> {
-  const { known, refresh, isAsBefore, now, signal } = options;
+  const { storedAssets, refresh, isSameAnswers, now, signal } = options;
   const details: Failures = {};
   const policies: Failures = {};
   let whole = true;
-  const standing = async ({ name }: ListedAsset) => (await known()).get(name.toLowerCase());
+  const storedAsset = async ({ name }: ListedAsset) => (await storedAssets()).get(name.toLowerCase());
 
-  async function ask(entry: ListedAsset): Promise<Asked> {
-    const before = refresh(entry.name) ? undefined : await standing(entry);
-    if (before?.listing === listingOf(entry)) return { entry, before, details: "none", policy: "none" };
+  async function requestParts(entry: ListedAsset): Promise<AssetAnswers> {
+    const stored = refresh(entry.name) ? undefined : await storedAsset(entry);
+    if (stored?.listing === hashEntry(entry)) return { entry, stored, details: "none", policy: "none" };
     const parts = await Promise.all([
-      partOf(entry, details, () => askDetails(client, type, entry.name, signal)),
-      partOf(entry, policies, () => askPolicy(client, type, entry.name, signal)),
+      requestPart(entry, details, () => requestDetails(client, type, entry.name, signal)),
+      requestPart(entry, policies, () => requestPolicy(client, type, entry.name, signal)),
     ]);
-    return { entry, before, details: parts[0], policy: parts[1] };
+    return { entry, stored, details: parts[0], policy: parts[1] };
   }
 
-  async function read({ entry, before, ...asked }: Asked): Promise<AssetRecord | undefined> {
-    const listing = listingOf(entry);
-    if (before?.listing === listing) return before;
-    const detailsRead = membersOf(entry, asked.details, details);
-    const policyRead = membersOf(entry, asked.policy, policies);
+  async function read({ entry, stored: unchanged, ...partAnswers }: AssetAnswers): Promise<AssetRecord | undefined> {
+    const listing = hashEntry(entry);
+    if (unchanged?.listing === listing) return unchanged;
+    const detailsRead = readPart(entry, partAnswers.details, details);
+    const policyRead = readPart(entry, partAnswers.policy, policies);
     const parts = [detailsRead, policyRead];
     const complete = !parts.some((part) => part instanceof CloudFailure);
     if (!complete || parts.includes("gone")) whole = false;
     if (parts.includes("gone")) return undefined;
-    const kept = parts.every(isRead) ? undefined : await standing(entry);
-    if (kept && detailsRead instanceof CloudFailure && MAY_PASS.includes(detailsRead.code)) {
-      return { ...kept, listing: "" };
+    const stored = parts.every(isRead) ? undefined : await storedAsset(entry);
+    if (stored && detailsRead instanceof CloudFailure && TRANSIENT.includes(detailsRead.code)) {
+      return { ...stored, listing: "" };
     }
-    // One object from the start: a copy with more members takes half as much memory again, and there is one an asset.
+    // Created as a single object: a copy with more fields takes half as much memory again, for each asset.
     const asset: AssetRecord = {
       type,
       name: entry.name,
@@ -129,13 +135,13 @@ export async function readAssets(
       expiresOn: entry.expiresOn,
       ...("contentType" in entry ? { contentType: entry.contentType } : {}),
       ...(entry.tags && Object.keys(entry.tags).length > 0 ? { tags: entry.tags } : {}),
-      ...(isRead(detailsRead) ? detailsRead : knownDetails(kept)),
-      ...(isRead(policyRead) ? policyRead : { rotationPolicy: kept?.rotationPolicy }),
+      ...(isRead(detailsRead) ? detailsRead : detailsOf(stored)),
+      ...(isRead(policyRead) ? policyRead : { rotationPolicy: stored?.rotationPolicy }),
       listing,
-      firstSeenAt: before?.firstSeenAt ?? now,
+      firstSeenAt: unchanged?.firstSeenAt ?? now,
       content: "",
     };
-    // Over the entry's hash also where it is not kept: reading the same again later is no change.
+    // The content includes the entry's hash even if that hash is not stored: reading the same details later is no change.
     asset.content = contentOf(asset);
     if (!complete) asset.listing = "";
     return asset;
@@ -143,39 +149,39 @@ export async function readAssets(
 
   const assets: AssetRecord[] = [];
   let answers: string | undefined;
-  // Nothing is asked for because of a secret.
+  // No further requests are made for secrets.
   const [atOnce, concurrency] = type === "secret" ? [entries.length || 1, 1] : [ANSWERS_AT_ONCE, DETAILS_AT_ONCE];
   for (let at = 0; at === 0 || at < entries.length; at += atOnce) {
     const part = entries.slice(at, at + atOnce);
-    const asked = await pMap(part, ask, { concurrency });
-    // Of more than are held at once nothing is compared.
-    if (part.length === entries.length) answers = answersOf(asked);
-    if (answers !== undefined && isAsBefore?.(answers)) return undefined;
-    for (const one of asked) {
+    const requested = await pMap(part, requestParts, { concurrency });
+    // The hash needs all responses at once, so it is undefined if the list exceeds one batch.
+    if (part.length === entries.length) answers = hashAnswers(requested);
+    if (answers !== undefined && isSameAnswers?.(answers)) return undefined;
+    for (const one of requested) {
       const asset = await read(one);
       if (asset) assets.push(asset);
     }
   }
-  const result: ReadList = { assets, listing: whole ? listingsOf(entries) : "", answers: whole ? answers : undefined };
+  const result: ReadList = { assets, listing: whole ? hashEntries(entries) : "", answers: whole ? answers : undefined };
   if (details.first) result.failure = details.first;
   if (policies.first) result.policyFailure = policies.first;
   return result;
 }
 
-async function partOf(
+async function requestPart(
   entry: ListedAsset,
   failures: Failures,
-  ask: () => Promise<Answer<Members> | undefined>,
+  request: () => Promise<Answer<AssetFields> | undefined>,
 ): Promise<Part> {
   if (failures.refusal) return failures.refusal;
   try {
-    return (await ask()) ?? "none";
+    return (await request()) ?? "none";
   } catch (error) {
     return failedPart(entry, failures, error);
   }
 }
 
-function membersOf(entry: ListedAsset, part: Part, failures: Failures): Read {
+function readPart(entry: ListedAsset, part: Part, failures: Failures): ReadFields {
   if (part === "none") return {};
   if (!isAnswer(part)) return part;
   try {
@@ -185,19 +191,19 @@ function membersOf(entry: ListedAsset, part: Part, failures: Failures): Read {
   }
 }
 
-/** @throws what is no failure of this part alone. */
+/** @throws errors that are not a failure of this part alone. */
 function failedPart(entry: ListedAsset, failures: Failures, error: unknown): "gone" | "withheld" | CloudFailure {
   if (!(error instanceof CloudFailure) || error.code === "timedOut") throw error;
   if (error.code === "notFound") return "gone";
-  // Key Vault refuses to show a disabled item: that says nothing of the others and is no failure.
+  // Key Vault does not return details of a disabled item. This is no failure, and does not affect other items.
   if (error.code === "accessDenied" && !entry.enabled) return "withheld";
   if (error.code === "accessDenied") failures.refusal = error;
   failures.first ??= error;
   return error;
 }
 
-/** The details an asset had before, where they can't be read now; a rotation policy is read by itself. */
-function knownDetails(asset: AssetRecord | undefined): Partial<AssetRecord> {
+/** Returns an asset's stored details. The rotation policy is not one of them, because it is read separately. */
+function detailsOf(asset: AssetRecord | undefined): Partial<AssetRecord> {
   if (!asset) return {};
   return {
     version: asset.version,
@@ -213,23 +219,23 @@ function knownDetails(asset: AssetRecord | undefined): Partial<AssetRecord> {
   };
 }
 
-/** Of a secret there are none. */
-async function askDetails(
+/** Returns undefined for secrets, which have no details. */
+async function requestDetails(
   client: VaultClient,
   type: AssetType,
   name: string,
   signal: AbortSignal,
-): Promise<Answer<Members> | undefined> {
+): Promise<Answer<AssetFields> | undefined> {
   if (type === "secret") return undefined;
   if (type === "key") {
-    return saying(await client.key(name, signal), (key) => ({
+    return mapAnswer(await client.key(name, signal), (key) => ({
       version: key.version,
       keyType: key.keyType,
       keySize: key.keySize,
       keyCurve: key.keyCurve,
     }));
   }
-  return saying(await client.certificate(name, signal), (certificate) => ({
+  return mapAnswer(await client.certificate(name, signal), (certificate) => ({
     version: certificate.version,
     subject: certificate.subject,
     issuer: certificate.issuer,
@@ -243,19 +249,19 @@ async function askDetails(
   }));
 }
 
-/** Of a key; none where it has none. */
-async function askPolicy(
+/** Returns undefined for other types, and for keys without a policy. */
+async function requestPolicy(
   client: VaultClient,
   type: AssetType,
   name: string,
   signal: AbortSignal,
-): Promise<Answer<Members> | undefined> {
+): Promise<Answer<AssetFields> | undefined> {
   if (type !== "key") return undefined;
   const policy = await client.rotationPolicy(name, signal);
-  return policy && saying(policy, (rotationPolicy) => ({ rotationPolicy }));
+  return policy && mapAnswer(policy, (rotationPolicy) => ({ rotationPolicy }));
 }
 
-const saying = <T>({ text, read }: Answer<T>, members: (said: T) => Members): Answer<Members> => ({
+const mapAnswer = <T>({ text, read }: Answer<T>, toFields: (value: T) => AssetFields): Answer<AssetFields> => ({
   text,
-  read: () => members(read()),
+  read: () => toFields(read()),
 });

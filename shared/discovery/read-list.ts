@@ -5,8 +5,8 @@ import type { CloudFailure } from "../platform/azure/failure.ts";
 import type { ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
 import { SECOND_MS } from "../platform/time.ts";
 
-/** Goes into the hash of answers: must be raised whenever the same answers become other assets. */
-const READING = 1;
+/** Part of the hash of a reading. Must be increased whenever the same responses are turned into different assets. */
+const READING_VERSION = 1;
 
 /**
  * Reads the list of one asset type to its last page. Omits objects that belong to a certificate, and repeated names.
@@ -22,10 +22,10 @@ export async function readListing(client: VaultClient, type: AssetType, signal: 
   return [...entries].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, entry]) => entry);
 }
 
-/** The hashes of list entries, which a list's own hash and each asset's are made of. */
+/** Hashes of list entries. The hash of a list and the hash in each asset are made of them. */
 const listings = new WeakMap<ListedAsset, string>();
 
-export function listingOf(entry: ListedAsset): string {
+export function hashEntry(entry: ListedAsset): string {
   let listing = listings.get(entry);
   if (listing === undefined) {
     listing = fingerprint({ ...entry, tags: Object.entries(entry.tags ?? {}).sort() });
@@ -35,13 +35,13 @@ export function listingOf(entry: ListedAsset): string {
 }
 
 /** Returns a hash over list entries. */
-export const listingsOf = (entries: ListedAsset[]): string =>
-  fingerprint(entries.map((entry) => [entry.name, listingOf(entry)]));
+export const hashEntries = (entries: ListedAsset[]): string =>
+  fingerprint(entries.map((entry) => [entry.name, hashEntry(entry)]));
 
 /**
- * When the details of each seventh were read, and what they were. Undefined while nobody read all of them.
+ * Returns when the details of each seventh were last read, and the hash of its assets. Undefined until all sevenths were read.
  *
- * @param read - The sevenths of which all details were read, at `now`.
+ * @param read - The sevenths of which all details were read at `now`.
  */
 export function seventhsOf(
   assets: AssetRecord[],
@@ -53,35 +53,35 @@ export function seventhsOf(
   const at = unixSeconds(now);
   const sevenths = [...ALL_SEVENTHS].map((seventh): ReadSevenths[number] | undefined => {
     const readAt = read.has(seventh) ? at : before?.[seventh]?.[0];
-    return readAt === undefined ? undefined : [readAt, contentsOf(bySeventh.get(seventh) ?? [])];
+    return readAt === undefined ? undefined : [readAt, hashContents(bySeventh.get(seventh) ?? [])];
   });
   return sevenths.every((one) => one !== undefined) ? sevenths : undefined;
 }
 
-/** The same details, all read at `now`. */
+/** Returns the same hashes with `now` as the time of reading. */
 export const seventhsReadAt = (before: ReadSevenths, now: string): ReadSevenths =>
   before.map(([, contents]) => [unixSeconds(now), contents]);
 
 const unixSeconds = (instant: string): number => Math.floor(Date.parse(instant) / SECOND_MS);
 
 /**
- * `before`, where the assets of the sevenths that were read now are as they were then; undefined where they are not.
+ * Returns `before` with the new time for the sevenths that were read, or undefined if an asset of them changed.
  *
- * @param assets - Those of the sevenths that were read.
+ * @param assets - The assets of the sevenths that were read.
  */
-export function seventhsAsBefore(
+export function refreshIfUnchanged(
   assets: AssetRecord[],
   before: ReadSevenths,
   read: ReadonlySet<number>,
   now: string,
 ): ReadSevenths | undefined {
-  const anew = seventhsOf(assets, before, read, now)!;
-  const isSame = [...read].every((seventh) => anew[seventh]![1] === before[seventh]![1]);
-  return isSame ? before.map((one, seventh) => (read.has(seventh) ? anew[seventh]! : one)) : undefined;
+  const current = seventhsOf(assets, before, read, now)!;
+  const isSame = [...read].every((seventh) => current[seventh]![1] === before[seventh]![1]);
+  return isSame ? before.map((one, seventh) => (read.has(seventh) ? current[seventh]! : one)) : undefined;
 }
 
-/** Hash over assets. One that waits to be read again differs from the same one read. */
-export const contentsOf = (assets: AssetRecord[]): string =>
+/** Returns a hash over assets. An asset that must be read again has a different hash than the same asset after it was read. */
+export const hashContents = (assets: AssetRecord[]): string =>
   fingerprint(
     assets.map((asset) => {
       const { name, content } = asset;
@@ -90,15 +90,15 @@ export const contentsOf = (assets: AssetRecord[]): string =>
   );
 
 /**
- * A hash that two readings of a type share only where the second would come to the same assets as the first: of the same
- * vault, the same list and the same answers.
+ * Returns a hash over everything that determines the assets of a type: the vault, the list and the responses. If the hash of a
+ * later reading is the same, its assets are the same.
  *
- * @param contents - The hash over the assets that the first reading came to.
+ * @param contents - The hash over the assets of the first reading.
  */
-export const sameReading = (
+export const readingHash = (
   { name, id, subscriptionId }: VaultRecord,
   { listing, contents, answers }: { listing: string; contents: string; answers: string },
-): string => fingerprint([READING, name, id, subscriptionId, listing, contents, answers]);
+): string => fingerprint([READING_VERSION, name, id, subscriptionId, listing, contents, answers]);
 
 export const failureRecord = (failure: CloudFailure, at: string): VaultFailure => ({
   code: failure.code,

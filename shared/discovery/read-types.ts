@@ -2,16 +2,16 @@ import { ASSET_TYPES, type AssetRecord, type AssetType } from "../inventory/asse
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
-import type { AssetChange, InventoryWriter, KnownVault } from "../inventory/write.ts";
+import type { AssetChange, InventoryWriter, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { KeyVaults, VaultClient } from "../platform/azure/key-vault.ts";
 import { readAssets } from "./read-assets.ts";
 import {
-  contentsOf,
-  listingsOf,
+  hashContents,
+  hashEntries,
+  readingHash,
   readListing,
-  sameReading,
-  seventhsAsBefore,
+  refreshIfUnchanged,
   seventhsOf,
   seventhsReadAt,
 } from "./read-list.ts";
@@ -20,46 +20,48 @@ import type { ScanMode } from "./scan.ts";
 export interface ReadTypesDeps {
   writer: Pick<InventoryWriter, "assetsOf">;
   keyVaults: KeyVaults;
-  /** The tag that names an asset's owner. */
+  /** Name of the tag that contains an asset's owner. */
   ownerTag: string;
-  /** How many days old details may become that change without a sign. */
+  /** Maximum age in days of details that can change without a change of their list entry. */
   detailRefreshDays: number;
 }
 
-/** How much of a vault is read. */
+/** Selects what is read of a vault. */
 export interface ReadTypesOptions {
   mode: ScanMode;
-  /** By a scan that nobody asked for: a full one reads of what did not change only the details that are due. */
+  /**
+   * Whether a schedule started the scan. A scheduled full scan reads the details of unchanged assets only when they are due.
+   */
   scheduled?: boolean;
   signal: AbortSignal;
 }
 
-/** What one kind of a vault's assets came to in this scan. */
+/** Result of a scan for the assets of one type. */
 export interface TypeResult {
   type: AssetType;
-  /** Undefined when the list could not be read: what was known of it stays. */
+  /** Undefined if the list could not be read. The stored assets then stay. */
   list?: {
     listing: string;
     contents: string;
     assets: AssetRecord[] | undefined;
     found: number;
-    /** Undefined where they are as they were. */
+    /** Undefined if unchanged. */
     details?: ReadSevenths | undefined;
-    /** `sameReading` of what was answered; undefined where not all was asked for, or could be read. */
+    /** Result of `readingHash`. Undefined if some details were not requested or could not be read. */
     answers: string | undefined;
   };
-  /** Undefined where they are as they were. */
+  /** Undefined if unchanged. */
   owners?: OwnerCounts | undefined;
   changes: AssetChange[];
   failure?: CloudFailure | undefined;
-  /** Of keys: rotation policies that could not be read. */
+  /** Failure to read rotation policies of keys. */
   policyFailure?: CloudFailure | undefined;
 }
 
-/** Reads the three kinds side by side; each succeeds or fails by itself. */
+/** Reads secrets, keys and certificates concurrently. Each type succeeds or fails on its own. */
 export async function readTypes(
   vault: VaultRecord,
-  known: KnownVault,
+  storedVault: StoredVault,
   options: ReadTypesOptions,
   deps: ReadTypesDeps,
   now: string,
@@ -71,7 +73,7 @@ export async function readTypes(
   };
   try {
     return await Promise.all(
-      ASSET_TYPES.map((type) => readType(type, vault, known, options, { ...deps, client }, now)),
+      ASSET_TYPES.map((type) => readType(type, vault, storedVault, options, { ...deps, client }, now)),
     );
   } finally {
     await opened?.close();
@@ -81,81 +83,89 @@ export async function readTypes(
 async function readType(
   type: AssetType,
   vault: VaultRecord,
-  known: KnownVault,
+  storedVault: StoredVault,
   options: ReadTypesOptions,
   deps: ReadTypesDeps & { client: () => VaultClient },
   now: string,
 ): Promise<TypeResult> {
-  const { row } = known;
-  const force = new Map(known.pending.filter(([of]) => of === type).map(([, name]) => [name, true]));
+  const { row } = storedVault;
+  const interruptedWrites = new Map(storedVault.pending.filter(([of]) => of === type).map(([, name]) => [name, true]));
   let rows: Promise<Map<string, AssetRecord>> | undefined;
-  const standing = () => {
+  const storedAssets = () => {
     rows ??= row ? deps.writer.assetsOf(vault.name, type) : Promise.resolve(new Map());
     return rows;
   };
-  /** Of assets that did not change: a version before counted no owners, or another tag named them. */
-  const ownersAnew = async () =>
+  /** Counts the owners of unchanged assets if the row has no counts, or counts of another owner tag. */
+  const recountOwners = async () =>
     !row || row.owners?.[type]?.tag === deps.ownerTag
       ? undefined
-      : countOwners((await standing()).values(), deps.ownerTag);
+      : countOwners((await storedAssets()).values(), deps.ownerTag);
   try {
     const client = deps.client();
     const items = await readListing(client, type, options.signal);
-    const listing = listingsOf(items);
-    const before = type === "secret" ? undefined : row?.details?.[type];
-    const due = dueDetails(type, known, options, deps, now);
+    const listing = hashEntries(items);
+    const detailsBefore = type === "secret" ? undefined : row?.details?.[type];
+    const due = dueDetails(type, storedVault, options, deps, now);
     const isDue = (name: string) =>
       due.size === ALL_SEVENTHS.size || (due.size > 0 && due.has(seventhOf(vault.name, name)));
-    const isListedAsBefore = row?.listings[type] === listing && force.size === 0;
+    const isSameListing = row?.listings[type] === listing && interruptedWrites.size === 0;
     const contentsBefore = row?.contents[type] ?? "";
-    // Where nothing says when the details were read, they are read.
-    const answersBefore = type === "secret" || before ? row?.answers?.[type] : undefined;
-    /** Nothing changed: of most vaults of a scan not even the assets' rows are read. */
+    // Without a time of the last reading, the details are read.
+    const answersBefore = type === "secret" || detailsBefore ? row?.answers?.[type] : undefined;
+    /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
-      return { type, changes: [], list: { ...list, answers: answersBefore }, owners: await ownersAnew() };
+      return { type, changes: [], list: { ...list, answers: answersBefore }, owners: await recountOwners() };
     };
-    let reading = { known: standing, refresh: isDue, now, signal: options.signal };
-    if (isListedAsBefore && due.size < ALL_SEVENTHS.size) {
-      // Of what is not due nothing is asked for that no list tells of.
+    let reading = { storedAssets, refresh: isDue, now, signal: options.signal };
+    if (isSameListing && due.size < ALL_SEVENTHS.size) {
+      // Assets that are not due are requested only if their list entry changed.
       const dueItems = items.filter(({ name }) => isDue(name));
       const { assets } = (await readAssets(client, type, dueItems, vault, reading))!;
-      const details = before && seventhsAsBefore(assets, before, due, now);
+      const details = detailsBefore && refreshIfUnchanged(assets, detailsBefore, due, now);
       if (due.size === 0 || details) return await unchanged(details);
-      // What was read just now is not read again, but for what could not be.
+      // Assets that were just read are requested again only if they could not be read.
       const asRead = assets.map((asset) => [asset.name.toLowerCase(), asset] as const);
-      reading = { ...reading, known: async () => new Map([...(await standing()), ...asRead]), refresh: () => false };
+      reading = {
+        ...reading,
+        storedAssets: async () => new Map([...(await storedAssets()), ...asRead]),
+        refresh: () => false,
+      };
     }
-    const hashOf = (contents: string, answers: string) => sameReading(vault, { listing, contents, answers });
-    const isAsBefore = (answers: string) => isListedAsBefore && answersBefore === hashOf(contentsBefore, answers);
-    const read = await readAssets(client, type, items, vault, { ...reading, isAsBefore });
-    if (!read) return await unchanged(before && seventhsReadAt(before, now));
-    const contents = contentsOf(read.assets);
-    const details = type === "secret" ? undefined : seventhsOf(read.assets, before, due, now);
-    const answers = read.answers === undefined ? undefined : hashOf(contents, read.answers);
+    const hashReading = (contents: string, answers: string) => readingHash(vault, { listing, contents, answers });
+    const isSameAnswers = (answers: string) => isSameListing && answersBefore === hashReading(contentsBefore, answers);
+    const read = await readAssets(client, type, items, vault, { ...reading, isSameAnswers });
+    if (!read) return await unchanged(detailsBefore && seventhsReadAt(detailsBefore, now));
+    const contents = hashContents(read.assets);
+    const details = type === "secret" ? undefined : seventhsOf(read.assets, detailsBefore, due, now);
+    const answers = read.answers === undefined ? undefined : hashReading(contents, read.answers);
     const list = { listing: read.listing, contents, found: read.assets.length, details, answers };
     const failures = { failure: read.failure, policyFailure: read.policyFailure };
-    if (row?.contents[type] === contents && force.size === 0) {
-      return { type, changes: [], list: { ...list, assets: undefined }, owners: await ownersAnew(), ...failures };
+    if (row?.contents[type] === contents && interruptedWrites.size === 0) {
+      return { type, changes: [], list: { ...list, assets: undefined }, owners: await recountOwners(), ...failures };
     }
     return {
       type,
-      changes: diff(type, await standing(), read.assets, force),
+      changes: diff(type, await storedAssets(), read.assets, interruptedWrites),
       list: { ...list, assets: read.assets },
       owners: countOwners(read.assets, deps.ownerTag),
       ...failures,
     };
   } catch (error) {
-    // Storage that fails is no failure of the vault: the message comes again.
+    // A failure of the storage is not a failure of the vault: the error escapes and the queue redelivers the message.
     if (!(error instanceof CloudFailure)) throw error;
-    return { type, changes: force.size > 0 ? stale(type, await standing(), force) : [], failure: error };
+    return {
+      type,
+      changes: interruptedWrites.size > 0 ? rewriteInterrupted(type, await storedAssets(), interruptedWrites) : [],
+      failure: error,
+    };
   }
 }
 
-/** The sevenths of which all details are read, whatever the list tells of them. */
+/** Returns the sevenths of which all details are read, even if their list entries have not changed. */
 function dueDetails(
   type: AssetType,
-  { row, interrupted }: KnownVault,
+  { row, interrupted }: StoredVault,
   { mode, scheduled }: ReadTypesOptions,
   { detailRefreshDays }: ReadTypesDeps,
   now: string,
@@ -166,21 +176,25 @@ function dueDetails(
   return type === "secret" ? NO_SEVENTHS : dueSevenths(row.details?.[type], Date.parse(now), detailRefreshDays);
 }
 
-/** What differs between what stands and what was read; `force` names assets whose rows may be half written. */
+/**
+ * Returns the changes from the stored assets to the assets that were read.
+ *
+ * @param interruptedWrites - Keys of assets whose rows may be incomplete, because a worker crashed. They are always written.
+ */
 function diff(
   type: AssetType,
-  standing: Map<string, AssetRecord>,
+  storedAssets: Map<string, AssetRecord>,
   assets: AssetRecord[],
-  force: Map<string, boolean>,
+  interruptedWrites: Map<string, boolean>,
 ): AssetChange[] {
   const changes: AssetChange[] = [];
-  const left = new Map(standing);
+  const left = new Map(storedAssets);
   for (const asset of assets) {
     const key = asset.name.toLowerCase();
     const before = left.get(key);
     left.delete(key);
     if (before) asset.firstSeenAt = before.firstSeenAt;
-    if (before?.content !== asset.content || before.listing !== asset.listing || force.has(key)) {
+    if (before?.content !== asset.content || before.listing !== asset.listing || interruptedWrites.has(key)) {
       changes.push({ type, name: asset.name, before, after: asset });
     }
   }
@@ -188,9 +202,16 @@ function diff(
   return changes;
 }
 
-/** Of a list that could not be read, only what a dead worker half wrote is put back to what stands. */
-function stale(type: AssetType, standing: Map<string, AssetRecord>, force: Map<string, boolean>): AssetChange[] {
-  return [...standing]
-    .filter(([key]) => force.has(key))
+/**
+ * Returns the changes for a list that could not be read: only rows that a crashed worker may have left incomplete are written
+ * again, with the stored asset.
+ */
+function rewriteInterrupted(
+  type: AssetType,
+  storedAssets: Map<string, AssetRecord>,
+  interruptedWrites: Map<string, boolean>,
+): AssetChange[] {
+  return [...storedAssets]
+    .filter(([key]) => interruptedWrites.has(key))
     .map(([, asset]) => ({ type, name: asset.name, before: asset, after: asset }));
 }

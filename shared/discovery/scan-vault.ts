@@ -1,7 +1,7 @@
 import { ASSET_TYPES, type AssetRecord, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
-import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "../inventory/write.ts";
+import type { AssetChange, InventoryWriter, RecordChanges, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
 import type { Clock } from "../platform/runtime.ts";
@@ -50,7 +50,7 @@ interface Rescan {
  */
 async function withNewerDescription(
   planned: PlannedVault,
-  { row }: KnownVault,
+  { row }: StoredVault,
   { writer }: Pick<ScanVaultDeps, "writer">,
 ): Promise<PlannedVault> {
   const later = row ? row.describedAt : await writer.removedAt(planned.name);
@@ -95,23 +95,24 @@ export async function readVault(
     // A half-finished write of a crashed worker must be completed even if the vault is skipped.
     if (row && !row.pending) return noChanges(skipped(plan, row, clock));
   }
-  const known = await writer.known(plan.name);
-  const planned = await withNewerDescription(plan, known, deps);
-  const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
+  const storedVault = await writer.storedVault(plan.name);
+  const planned = await withNewerDescription(plan, storedVault, deps);
+  const moved =
+    storedVault.row && storedVault.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
   // If another scan found the vault in a different subscription meanwhile, this plan must not remove it.
   if (planned.action === "remove") {
-    const write = () => removeVault(planned, moved ? undefined : known, options.owner, deps);
+    const write = () => removeVault(planned, moved ? undefined : storedVault, options.owner, deps);
     return { changes: 0, write };
   }
 
   const resource = planned.resource as unknown as VaultResource;
   if (moved) {
     // The vault's rows are stored under the old subscription. Remove them there and add the vault as a new one.
-    await removeVault({ ...planned, listedAt: undefined }, known, options.owner, deps);
+    await removeVault({ ...planned, listedAt: undefined }, storedVault, options.owner, deps);
     return await readVault(planned, options, deps);
   }
   const now = clock.now().toISOString();
-  const before = known.row && withoutKeys(known.row);
+  const before = storedVault.row && withoutKeys(storedVault.row);
   const vault: VaultRecord = {
     ...newVaultRecord(resource, planned.listedAt, now),
     ...(before ? scanFields(before) : {}),
@@ -129,7 +130,7 @@ export async function readVault(
       fail("diagnosticSettings", error);
     }
   }
-  const results = await readTypes(vault, known, options, deps, now);
+  const results = await readTypes(vault, storedVault, options, deps, now);
   for (const { type, list, owners, failure, policyFailure } of results) {
     if (policyFailure) fail("rotationPolicies", policyFailure);
     if (failure) {
@@ -152,11 +153,11 @@ export async function readVault(
   return {
     changes: changes.length,
     async write() {
-      if (changes.length === 0 && before && hasSameFacts(before, vault) && !known.interrupted)
-        await writer.touch(known, vault);
+      if (changes.length === 0 && before && hasSameFacts(before, vault) && !storedVault.interrupted)
+        await writer.touch(storedVault, vault);
       else {
         const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
-        await writer.apply(known, vault, changes, options.owner, prepare);
+        await writer.apply(storedVault, vault, changes, options.owner, prepare);
       }
       return outcomeOf(planned, vault, results, failures, now);
     },
@@ -171,16 +172,16 @@ const LIST_NAMES = { certificate: "certificates", key: "keys", secret: "secrets"
 /** Removes a vault and its assets from the inventory. `known` is undefined if there is nothing to remove. */
 async function removeVault(
   planned: PlannedVault,
-  known: KnownVault | undefined,
+  storedVault: StoredVault | undefined,
   owner: string,
   deps: ScanVaultDeps,
 ): Promise<VaultOutcome> {
   const now = deps.clock.now().toISOString();
   let gone: AssetRecord[] = [];
-  if (known?.row) {
-    const vault = withoutKeys(known.row);
+  if (storedVault?.row) {
+    const vault = withoutKeys(storedVault.row);
     const prepare = () => deps.prepareChange({ vault, vaultBefore: vault, vaultGone: true });
-    gone = await deps.writer.forget(known, owner, prepare, planned.listedAt);
+    gone = await deps.writer.forget(storedVault, owner, prepare, planned.listedAt);
   }
   const names = gone.map(assetId);
   return {

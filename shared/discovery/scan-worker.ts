@@ -113,7 +113,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
 
   async function scanPlanned({ scan, claims: claimed, waiting }: PlannedScan): Promise<void> {
     const { scanId } = scan;
-    const begun = clock.now().getTime();
+    const startedAt = clock.now().getTime();
     remember(scan);
     // Waiting rows are only ever removed. So the rows in memory are complete until another worker claims one of them.
     let shared = false;
@@ -123,7 +123,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     };
     const results = await Promise.allSettled(
       claimed.map((claim, at) =>
-        scanChain(scanId, claim, { worker: PLAN_WORKER, until: begun + (at === 0 ? CHAIN_MS : TOGETHER_MS), next }),
+        scanChain(scanId, claim, { worker: PLAN_WORKER, until: startedAt + (at === 0 ? CHAIN_MS : TOGETHER_MS), next }),
       ),
     );
     const failed = results.find((one) => one.status === "rejected");

@@ -47,8 +47,8 @@ const contentMark = (asset: AssetRecord | undefined): string | null => asset?.co
 const changeKey = (type: AssetType, name: string): string => `${type}!${name.toLowerCase()}`;
 
 /**
- * Returns the changes plus removals of assets that only a crashed worker announced. Other modules may have been told of such an
- * asset, so they must be told of its removal.
+ * Returns the changes plus removals of assets that only a crashed worker announced. Other modules may have been notified of such an
+ * asset, so they must be notified of its removal.
  */
 export function withAnnouncedRemovals(changes: AssetChange[], pending: PendingEntry[]): AssetChange[] {
   if (pending.length === 0) return changes;

@@ -185,7 +185,7 @@ export function createInventory(deps: {
 
   /** Undefined if the vault was removed or found in another subscription meanwhile. */
   async function forgetVault(name: string, subscriptionId: string, owner: string): Promise<AssetRecord[] | undefined> {
-    const known = await writer.known(name);
+    const known = await writer.storedVault(name);
     if (known.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
     const vault = withoutKeys(known.row);
     return await writer.forget(known, owner, () => deps.vaultLeaves(vault));

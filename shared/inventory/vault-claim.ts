@@ -49,7 +49,7 @@ export interface VaultFences {
 }
 
 /** The stored state of a vault when a worker starts. */
-export interface KnownVault {
+export interface StoredVault {
   row: Row<VaultRecord> | undefined;
   /** Entries that a worker announced and may have written without finishing. */
   pending: PendingEntry[];
@@ -97,7 +97,7 @@ export interface Claim {
  *
  * @throws {VaultBusy} while another worker holds the vault.
  */
-export async function readStoredVault(tables: Tables, name: string): Promise<KnownVault> {
+export async function readStoredVault(tables: Tables, name: string): Promise<StoredVault> {
   const found = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (!found?.row.pending) return { row: found?.row, pending: [], interrupted: false, fences: undefined };
   throwIfClaimed(found);
@@ -137,7 +137,7 @@ export async function unclaimedVault(tables: Tables, name: string): Promise<Row<
  */
 export async function claimVault(
   tables: Tables,
-  known: KnownVault,
+  storedVault: StoredVault,
   current: VaultRecord,
   entries: PendingEntry[],
   owner: string,
@@ -147,22 +147,22 @@ export async function claimVault(
   const copyKey = vaultInSubscriptionKey(current.subscriptionId, name);
   const { fences: _left, lockedUntil: _until, ...rest } = current;
   const claimed: VaultRecord = { ...rest, pending: true, lockOwner: owner };
-  const marked = !countedEqually(known.row, claimed);
+  const marked = !countedEqually(storedVault.row, claimed);
   const pendingRows = pendingOperations(name, entries);
   const pendingKeys = pendingRows.map(({ rowKey }) => rowKey);
   const lead = [
-    known.row ? replace(Vaults, key, claimed, known.row.etag) : insert(Vaults, key, claimed),
+    storedVault.row ? replace(Vaults, key, claimed, storedVault.row.etag) : insert(Vaults, key, claimed),
     // A vault's row and its copy are always written together, because scans find removed vaults by the copies.
     put(Vaults, copyKey, claimed),
   ];
   const [first = [], ...further] = await splitIntoBatches(tables, pendingRows, lead);
   const etags = await busyOnConflict(name, () =>
-    writeVault(tables, { before: known.row, now: claimed }, [...lead, ...first]),
+    writeVault(tables, { before: storedVault.row, now: claimed }, [...lead, ...first]),
   );
   let etag = etags.get(key)!;
   let renewedAt = performance.now();
   let renewing: Promise<void> | undefined;
-  const fences = known.fences ?? openFences(tables, current, known.row?.fences);
+  const fences = storedVault.fences ?? openFences(tables, current, storedVault.row?.fences);
 
   async function confirm(): Promise<void> {
     renewedAt = performance.now();

@@ -8,7 +8,7 @@ import { packExpiries } from "./expiries.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
 import { countOwners, ownerTagOf } from "./owners.ts";
 import { expiriesColumn, type VaultRecord } from "./vault.ts";
-import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "./write.ts";
+import type { AssetChange, InventoryWriter, RecordChanges, StoredVault } from "./write.ts";
 
 /** The wanted content of a holder. */
 export interface HolderContent {
@@ -29,7 +29,7 @@ export interface HolderContent {
 
 /** Dependencies of `writeHolder`. */
 export interface HolderWriting {
-  writer: Pick<InventoryWriter, "known" | "apply" | "touch" | "assetsOf">;
+  writer: Pick<InventoryWriter, "storedVault" | "apply" | "touch" | "assetsOf">;
   /**
    * Called before changed assets are claimed. Returns the function that writes data derived from the change, such as compliance
    * results.
@@ -64,10 +64,10 @@ export interface HolderDiscoveryDeps {
 export async function writeHolder(content: HolderContent, deps: HolderWriting): Promise<void> {
   const { writer } = deps;
   const { name, types, now, seenAt } = content;
-  const known = await writer.known(name);
+  const stored = await writer.storedVault(name);
   await deps.confirm();
   const assets = [...content.assets].sort(byName);
-  const before = known.row && withoutKeys(known.row);
+  const before = stored.row && withoutKeys(stored.row);
   if (!before && assets.length === 0) return;
   const vault: VaultRecord = { ...(before ?? newHolder(content, now)) };
   vault.listedAt = Object.fromEntries(types.map((type) => [type, seenAt]));
@@ -79,19 +79,19 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
     const own = assets.filter((asset) => asset.type === type);
     const contents = fingerprint(own.map((asset) => [asset.name, asset.content]));
     vault.owners = { ...vault.owners, [type]: countOwners(own, ownerTagOf(vault, "")) };
-    const half = new Set(known.pending.filter(([of]) => of === type).map(([, pending]) => pending));
+    const half = new Set(stored.pending.filter(([of]) => of === type).map(([, pending]) => pending));
     if (before?.contents[type] === contents && half.size === 0) continue;
     vault.contents[type] = contents;
     vault.listings[type] = contents;
     vault[expiriesColumn(type)] = packExpiries(own.map(({ expiresOn }) => expiresOn));
-    changes.push(...(await differences(type, own, known, half, writer)));
+    changes.push(...(await differences(type, own, stored, half, writer)));
   }
-  if (changes.length === 0 && !known.interrupted && before) {
+  if (changes.length === 0 && !stored.interrupted && before) {
     const facts = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
-    if (facts(before) !== facts(vault)) await writer.touch(known, vault);
+    if (facts(before) !== facts(vault)) await writer.touch(stored, vault);
     return;
   }
-  await writer.apply(known, vault, changes, content.owner, () =>
+  await writer.apply(stored, vault, changes, content.owner, () =>
     deps.prepareChange({ vault, vaultBefore: before, vaultGone: false }),
   );
 }
@@ -100,11 +100,11 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
 async function differences(
   type: AssetType,
   wanted: readonly AssetRecord[],
-  known: KnownVault,
+  stored: StoredVault,
   half: ReadonlySet<string>,
   writer: Pick<InventoryWriter, "assetsOf">,
 ): Promise<AssetChange[]> {
-  const left = known.row ? await writer.assetsOf(known.row.name, type) : new Map<string, AssetRecord>();
+  const left = stored.row ? await writer.assetsOf(stored.row.name, type) : new Map<string, AssetRecord>();
   const changes: AssetChange[] = [];
   for (const asset of wanted) {
     const before = left.get(asset.name);

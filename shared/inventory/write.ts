@@ -23,16 +23,16 @@ import {
   type Claim,
   claimVault,
   fenceEtags,
-  type KnownVault,
   LEASE_MS,
   readStoredVault,
   releaseOperations,
+  type StoredVault,
   VaultBusy,
 } from "./vault-claim.ts";
 
 export type { AssetChange } from "./asset-row-changes.ts";
 export type { IndexEntry, Restored } from "./repair.ts";
-export { type KnownVault, VaultBusy } from "./vault-claim.ts";
+export { type StoredVault, VaultBusy } from "./vault-claim.ts";
 
 /**
  * Writes data that another module derives from changed assets. May be called repeatedly for the same change.
@@ -66,7 +66,7 @@ export interface InventoryWriter {
    *
    * @throws {VaultBusy} while another worker holds the vault.
    */
-  known(name: string): Promise<KnownVault>;
+  storedVault(name: string): Promise<StoredVault>;
   /** Returns when the listing was requested after which a vault was removed, for recently removed vaults. */
   removedAt(name: string): Promise<string | undefined>;
   /** Returns one vault's assets of one type, by lower-case name. */
@@ -76,7 +76,7 @@ export interface InventoryWriter {
    *
    * @throws {VaultBusy}
    */
-  touch(known: KnownVault, vault: VaultRecord): Promise<void>;
+  touch(stored: StoredVault, vault: VaultRecord): Promise<void>;
   /**
    * Writes changed assets and then the vault. A known vault must be in the subscription that `known` has.
    *
@@ -84,7 +84,7 @@ export interface InventoryWriter {
    * @throws {VaultBusy} when another worker has written the vault since `known` was read, or takes it over.
    */
   apply(
-    known: KnownVault,
+    stored: StoredVault,
     vault: VaultRecord,
     changes: AssetChange[],
     owner: string,
@@ -98,7 +98,7 @@ export interface InventoryWriter {
    * @returns the removed assets; none if the vault is not stored.
    * @throws {VaultBusy} as `apply`.
    */
-  forget(known: KnownVault, owner: string, prepare: PrepareRecord, listedAt?: string): Promise<AssetRecord[]>;
+  forget(stored: StoredVault, owner: string, prepare: PrepareRecord, listedAt?: string): Promise<AssetRecord[]>;
   /**
    * Rewrites all rows of these assets from the vault's own rows by name, and removes the given superfluous entries. For a vault
    * that is not stored, removes every row of these assets.
@@ -142,7 +142,7 @@ export function createInventoryWriter({
 
   /** Runs the work under a claim. The vault's row has the content `current` until the end, and `end` from then on. */
   async function withClaim(
-    known: KnownVault,
+    stored: StoredVault,
     work: {
       current: VaultRecord;
       end: VaultRecord | undefined;
@@ -154,10 +154,10 @@ export function createInventoryWriter({
     },
   ): Promise<void> {
     const { current, end, owner } = work;
-    const changes = withAnnouncedRemovals(work.changes, known.pending);
-    const rows = rowChanges(current.name, changes, known.pending);
+    const changes = withAnnouncedRemovals(work.changes, stored.pending);
+    const rows = rowChanges(current.name, changes, stored.pending);
     const record = await work.prepare();
-    const claim = await claimVault(tables, known, current, pendingEntries(rows, known.pending), owner);
+    const claim = await claimVault(tables, stored, current, pendingEntries(rows, stored.pending), owner);
     await busyOnConflict(current.name, () =>
       repeatOnConflict(async (attempt) => {
         // A fence differs from its last known state, or another worker is taking the vault over.
@@ -167,42 +167,42 @@ export function createInventoryWriter({
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
-    const logged = changeOperations(current, netChanges(changes, known.pending), clock.now());
+    const logged = changeOperations(current, netChanges(changes, stored.pending), clock.now());
     await claim.end(end, { changes: logged, also: work.also });
   }
 
   return {
     find,
     assetsOf,
-    known: (name) => readStoredVault(tables, name),
+    storedVault: (name) => readStoredVault(tables, name),
 
     async removedAt(name) {
       return (await tables.get(RemovedVaults, VAULTS, removedKey(name)))?.listedAt;
     },
 
-    async touch(known, vault) {
-      const fences = known.fences ? fenceEtags(known.fences) : known.row?.fences;
+    async touch(stored, vault) {
+      const fences = stored.fences ? fenceEtags(stored.fences) : stored.row?.fences;
       await busyOnConflict(vault.name, () =>
-        writeVault(tables, { before: known.row, now: vault }, releaseOperations(vault, fences, known.row?.etag)),
+        writeVault(tables, { before: stored.row, now: vault }, releaseOperations(vault, fences, stored.row?.etag)),
       );
     },
 
-    async apply(known, vault, changes, owner, prepare) {
-      if (known.row && known.row.subscriptionId.toLowerCase() !== vault.subscriptionId.toLowerCase())
+    async apply(stored, vault, changes, owner, prepare) {
+      if (stored.row && stored.row.subscriptionId.toLowerCase() !== vault.subscriptionId.toLowerCase())
         throw new TypeError("A vault that moved leaves its old subscription first.");
       // Until the end, the row keeps the totals and fingerprints of the stored assets.
-      const current = known.row ? withoutKeys(known.row) : unlistedVault(vault);
-      await withClaim(known, { current, end: vault, changes, owner, prepare });
+      const current = stored.row ? withoutKeys(stored.row) : unlistedVault(vault);
+      await withClaim(stored, { current, end: vault, changes, owner, prepare });
     },
 
-    async forget(known, owner, prepare, listedAt) {
-      if (!known.row) return [];
+    async forget(stored, owner, prepare, listedAt) {
+      if (!stored.row) return [];
       const gone: AssetRecord[] = [];
-      for (const type of ASSET_TYPES) gone.push(...(await assetsOf(known.row.name, type)).values());
+      for (const type of ASSET_TYPES) gone.push(...(await assetsOf(stored.row.name, type)).values());
       const changes = gone.map((before) => ({ type: before.type, name: before.name, before, after: undefined }));
-      const current = unlistedVault(withoutKeys(known.row));
-      const also = listedAt === undefined ? [] : [put(RemovedVaults, removedKey(known.row.name), { listedAt })];
-      await withClaim(known, { current, end: undefined, changes, owner, prepare, also });
+      const current = unlistedVault(withoutKeys(stored.row));
+      const also = listedAt === undefined ? [] : [put(RemovedVaults, removedKey(stored.row.name), { listedAt })];
+      await withClaim(stored, { current, end: undefined, changes, owner, prepare, also });
       return gone;
     },
 

@@ -126,12 +126,12 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return enableComplianceScanning && (await tables.get(Lines, STATE, LINES_KEY))?.paused === false;
   }
 
-  async function goOn(begun: Row<WalkRecord>, requestId: string): Promise<void> {
+  async function continueWalk(stored: Row<WalkRecord>, requestId: string): Promise<void> {
     const until = clock.now().getTime() + runMs;
-    const owner = `reconciliation/${begun.walkId}/${deps.randomness.ulid(clock.now())}`;
-    const identity: WalkIdentity = { walkId: begun.walkId, owner, caller: { actor: "system", requestId } };
+    const owner = `reconciliation/${stored.walkId}/${deps.randomness.ulid(clock.now())}`;
+    const identity: WalkIdentity = { walkId: stored.walkId, owner, caller: { actor: "system", requestId } };
     const compliance = await isEvaluating();
-    let walk = begun;
+    let walk = stored;
     while (!walk.finishedAt) {
       // Read again for each stage, to include repairs of the previous one.
       const context: StageContext = {
@@ -154,12 +154,12 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   async function stageDone(walk: Row<WalkRecord>, identity: WalkIdentity): Promise<Row<WalkRecord>> {
     const stage = STAGES[STAGES.indexOf(walk.stage) + 1];
     if (stage !== undefined) return { ...walk, stage, at: "", after: "" };
-    const mended = added(walk.mended, await mendTotals(identity));
+    const mended = added(walk.mended, await repairTotals(identity));
     return { ...walk, mended, finishedAt: clock.now().toISOString() };
   }
 
   /** Recomputes all totals now that their rows are checked, and records wrong totals in the audit log. */
-  async function mendTotals({ walkId, caller }: WalkIdentity): Promise<FaultCounts> {
+  async function repairTotals({ walkId, caller }: WalkIdentity): Promise<FaultCounts> {
     const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
     const moment = { criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
     const inventory = {
@@ -217,7 +217,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     async run(requestId) {
       try {
         const walk = await walkDue(requestId);
-        if (walk) await goOn(walk, requestId);
+        if (walk) await continueWalk(walk, requestId);
       } catch (error) {
         if (!isConflict(error) || error.table !== Walks.table) throw error;
         log.info("Another worker continues the storage verification");

@@ -19,7 +19,7 @@ import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
 import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";
 import { parseIndexKey, readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
-import { copyFault, mendVaultRow } from "./vault-row.ts";
+import { copyFault, repairVaultRow } from "./vault-row.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /** Attempts at a vault that a scan is writing. */
@@ -29,7 +29,7 @@ const MAX_NAMED_ROWS = 20;
 
 /** Actor of the repairs in the audit log. */
 export interface Restorers {
-  readonly writer: Pick<InventoryWriter, "known" | "apply" | "restore" | "forgetListings" | "removeOldFences">;
+  readonly writer: Pick<InventoryWriter, "storedVault" | "apply" | "restore" | "forgetListings" | "removeOldFences">;
   readonly compliance: Pick<Compliance, "restore" | "removeOldFences" | "renewTotals" | "faultOfTotals">;
 }
 
@@ -107,14 +107,14 @@ export function createMender(
       suspected.some((difference) => difference.about === about);
 
     if (hasDoubt("vault") && (await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
-      await enter("inventory.mended", { vaultRow: "unreadable" }, () => mendVaultRow(tables, name));
+      await enter("inventory.mended", { vaultRow: "unreadable" }, () => repairVaultRow(tables, name));
       mended.unreadable++;
     }
 
     for (const { key } of suspected.filter((difference) => difference.about === "copy")) {
       const fault = await undisturbed(name, (vault) => copyFault(tables, vault, key));
       if (!fault) continue;
-      await enter("inventory.mended", { vaultCopy: fault.kind, rows: [key] }, fault.mend);
+      await enter("inventory.mended", { vaultCopy: fault.kind, rows: [key] }, fault.repair);
       mended[fault.kind]++;
     }
 
@@ -137,8 +137,8 @@ export function createMender(
         rows: due.slice(0, MAX_NAMED_ROWS).map(({ partitionKey, key }) => `${partitionKey} ${key}`),
       };
       const event = eventOf("inventory.mended", details);
-      const mend = () => mendRows(name, vault, due, looked.broken, walk.owner);
-      await audited(audit, event, mend, (restored) => ({ details: { ...event.details, ...restored } }));
+      const repair = () => repairRows(name, vault, due, looked.broken, walk.owner);
+      await audited(audit, event, repair, (restored) => ({ details: { ...event.details, ...restored } }));
       for (const { kind } of due) mended[kind]++;
       mended.stale += looked.broken.length;
     }
@@ -177,7 +177,7 @@ export function createMender(
    * removed by its ETag, since no other code ever writes it. Returns the writer's counts, which include right rows, because all
    * rows of an asset are rewritten together.
    */
-  async function mendRows(
+  async function repairRows(
     name: string,
     vault: Row<VaultRecord> | undefined,
     faults: readonly Fault[],
@@ -216,7 +216,7 @@ export function createMender(
       const kept = whole ?? (own.row && { ...own.row, type, name: own.row.name, vaultName: vault.name });
       changes.push({ type, name, before: own.row && withoutKeys(own.row), after: kept && unlisted(withoutKeys(kept)) });
     }
-    const known = await writer.known(vault.name);
+    const known = await writer.storedVault(vault.name);
     if (!known.row || known.row.pending) throw new Disturbed();
     const record = withoutKeys(known.row);
     const forgotten = Object.fromEntries(broken.map(({ type }) => [type, ""]));

@@ -11,11 +11,11 @@ export async function copyFault(
   tables: Tables,
   vault: Row<VaultRecord> | undefined,
   key: string,
-): Promise<{ kind: DifferenceKind; mend: () => Promise<unknown> } | undefined> {
+): Promise<{ kind: DifferenceKind; repair: () => Promise<unknown> } | undefined> {
   const copy = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
   const etag = copy.row?.etag ?? copy.unreadable?.etag;
   if (!vault || key !== vaultInSubscriptionKey(vault.subscriptionId, vault.name)) {
-    return etag === undefined ? undefined : { kind: "extra", mend: () => tables.remove(Vaults, VAULTS, key, etag) };
+    return etag === undefined ? undefined : { kind: "extra", repair: () => tables.remove(Vaults, VAULTS, key, etag) };
   }
   if (copy.row && hashOf(copy.row) === hashOf(vault)) return undefined;
   const kind = copy.unreadable ? "unreadable" : copy.row ? "stale" : "missing";
@@ -24,11 +24,11 @@ export async function copyFault(
     replace(Vaults, vault.rowKey, withoutKeys(vault), vault.etag),
     put(Vaults, key, withoutKeys(vault)),
   ];
-  return { kind, mend: () => tables.transaction(Vaults.table, VAULTS, rewrite) };
+  return { kind, repair: () => tables.transaction(Vaults.table, VAULTS, rewrite) };
 }
 
 /** Restores the row from its copy, with nothing listed. Without a copy, removes it, and the next scan finds the vault again. */
-export async function mendVaultRow(tables: Tables, name: string): Promise<void> {
+export async function repairVaultRow(tables: Tables, name: string): Promise<void> {
   const key = vaultKey(name);
   const { unreadable } = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
   if (!unreadable) return;

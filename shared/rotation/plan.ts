@@ -134,7 +134,7 @@ async function ofClientSecret(
   const app = await deps.graph.application({ appId: request.appId });
   if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
   const old = secretOf(app, request.secretId);
-  const removeExpired = roomFor(app, request, now);
+  const removeExpired = secretToRemove(app, request, now);
   const { expiryDays, notes } = await lifetimeOf(deps.graph, app, request.expiryDays);
   const targets = await deps.matches.targetsOf(app, old.keyId);
   const { publications, notUpdated } = request.updateKeyVaults
@@ -191,7 +191,7 @@ export const isExpired = ({ expiresOn }: PasswordCredential, now: Date): boolean
   expiresOn !== undefined && expiresOn < (now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS;
 
 /** Returns the expired secret that must be removed first; undefined if the application has a free slot. */
-function roomFor(app: GraphApplication, { removeExpired }: ClientSecretRequest, now: Date): string | undefined {
+function secretToRemove(app: GraphApplication, { removeExpired }: ClientSecretRequest, now: Date): string | undefined {
   if (!TWO_SECRETS.has(app.signInAudience ?? "") || app.passwords.length < MOST_SECRETS) return undefined;
   const expired = app.passwords.find((one) => isExpired(one, now));
   if (expired && removeExpired) return expired.keyId;

@@ -106,7 +106,7 @@ export function createConfigurations(deps: {
   const { tables, queues, audit, clock, randomness, log } = deps;
   const secrets = createStoredSecrets(PROVIDER_SECRETS, deps);
 
-  function known(id: string): AnyProvider {
+  function requireProvider(id: string): AnyProvider {
     const provider = providerOf(id);
     if (provider) return provider;
     const ids = PROVIDERS.map((one) => one.id).join(", ");
@@ -117,7 +117,9 @@ export function createConfigurations(deps: {
     log.error("A sync provider's configuration was skipped: its row is invalid", { row: message });
 
   /** Returns the stored row. `broken`: the row exists, but its signature is invalid. */
-  async function look(id: string): Promise<{ row: Row<ProviderConfiguration> | undefined; broken?: StorageCorrupt }> {
+  async function readRow(
+    id: string,
+  ): Promise<{ row: Row<ProviderConfiguration> | undefined; broken?: StorageCorrupt }> {
     try {
       return { row: await tables.get(Configurations, SYNC, configurationKey(id)) };
     } catch (error) {
@@ -187,13 +189,13 @@ export function createConfigurations(deps: {
   }
 
   return {
-    find: async (id) => (await look(known(id).id)).row,
+    find: async (id) => (await readRow(requireProvider(id).id)).row,
     all,
 
     async save(id, { expiresOn, ...given }, ifMatch, caller) {
-      const provider = known(id);
+      const provider = requireProvider(id);
       if (!deps.vault) throw new Problem("conflict", NO_VAULT);
-      const { row: before, broken } = await look(id);
+      const { row: before, broken } = await readRow(id);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const { settings, secret, kept } = await completed(provider, given, before);
       // New credentials do not inherit the expiry of the old ones.
@@ -239,7 +241,7 @@ export function createConfigurations(deps: {
     },
 
     async remove(id, ifMatch, caller) {
-      const { row: before, broken } = await look(known(id).id);
+      const { row: before, broken } = await readRow(requireProvider(id).id);
       const etag = (before ?? broken)?.etag;
       if (etag === undefined) throw notFound(`A configuration of ${id}`);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
@@ -250,8 +252,8 @@ export function createConfigurations(deps: {
     },
 
     async open(id) {
-      const provider = known(id);
-      const { row: found, broken } = await look(id);
+      const provider = requireProvider(id);
+      const { row: found, broken } = await readRow(id);
       if (!found) {
         if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
         if (broken) throw tampered(provider);

@@ -4,7 +4,7 @@ import type { ENTRY_KINDS, RecordFailure, SyncRecord } from "./record.ts";
 import type { SourceVersion } from "./sources.ts";
 
 /** State of source and target before a run writes. Contains no value. */
-export interface Look {
+export interface SyncState {
   service: TargetService;
   target: SyncTarget;
   /** Current state of the target. */
@@ -44,13 +44,13 @@ export interface Planned {
 /**
  * Decides what a run does, from the states of source and target.
  *
- * @param dying - The write that a crashed worker had announced.
+ * @param interrupted - The write that a crashed worker had announced.
  * @throws {SyncFailure} targetRefused, targetNotOwned, targetDeleted
  */
 export function decide(
   record: SyncRecord,
-  { service, target, state, source, mark }: Look,
-  dying?: { writing: string; creating: boolean },
+  { service, target, state, source, mark }: SyncState,
+  interrupted?: { writing: string; creating: boolean },
 ): Decision {
   if (state.refused !== undefined) {
     throw new SyncFailure("targetRefused", `The target can't be written: ${state.refused}.`, {
@@ -59,7 +59,9 @@ export function decide(
   }
   if (!state.exists) return decideAbsent(record, state);
   const ours =
-    state.ownedBy === undefined ? record.targetOwned || dying?.creating === true : state.ownedBy === record.recordId;
+    state.ownedBy === undefined
+      ? record.targetOwned || interrupted?.creating === true
+      : state.ownedBy === record.recordId;
   if (!ours && !record.adopt) throw notOwned(state);
 
   const adopt = ours ? {} : { adopt: true as const };
@@ -80,7 +82,7 @@ export function decide(
 
   const wanted = markId(mark);
   if (state.holds === wanted && ours) {
-    if (!isNewVersion && dying?.writing !== source.version) {
+    if (!isNewVersion && interrupted?.writing !== source.version) {
       return { action: "none", why: "The target holds the source's current version." };
     }
     const kind = !isNewVersion ? "mended" : record.lastSyncedAt ? "updated" : "created";
@@ -94,7 +96,7 @@ export function decide(
 }
 
 function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState): Decision {
-  const wasThere = record.lastSyncedAt !== undefined;
+  const existedBefore = record.lastSyncedAt !== undefined;
   if (deletedUntil !== undefined && ownedBy !== record.recordId && !record.adopt) {
     throw new SyncFailure(
       "targetDeleted",
@@ -104,12 +106,12 @@ function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState
       },
     );
   }
-  if (wasThere && record.onDrift === "report")
+  if (existedBefore && record.onDrift === "report")
     return { action: "report", kind: "driftFound", why: "The target was deleted." };
   if (deletedUntil !== undefined) {
     return { action: "write", kind: "mended", undelete: true, why: "The target was deleted and is recovered." };
   }
-  if (wasThere) return { action: "write", kind: "mended", why: "The target was deleted." };
+  if (existedBefore) return { action: "write", kind: "mended", why: "The target was deleted." };
   return { action: "write", kind: "created", why: "The target does not exist yet." };
 }
 

@@ -32,14 +32,14 @@ export interface RecordIndexes {
   /** Runs a transaction. Leaves out deletions of index rows that do not exist. */
   submit(operations: Operation[]): Promise<Map<string, string>>;
   /** Returns the IDs of the records with this source. */
-  ofSource(vault: string, secret: string): Promise<string[]>;
+  recordsOfSource(vault: string, secret: string): Promise<string[]>;
   /**
-   * Returns deletions of all index rows of a tampered record, by reading all indexes. There may be many, because whoever
+   * Returns deletions of all index rows of a tampered record, by reading all indexes. There may be many, because the program that
    * changed the table may have added some.
    */
-  placesOf(recordId: string): Promise<Operation[]>;
+  deletionsOf(recordId: string): Promise<Operation[]>;
   /** Returns the due rows of a record, by reading all of them. */
-  duePlacesOf(recordId: string): Promise<{ rowKey: string; etag: string; aside?: boolean | undefined }[]>;
+  dueRowsOf(recordId: string): Promise<{ rowKey: string; etag: string; aside?: boolean | undefined }[]>;
 }
 
 export function createIndexes({ tables, log }: { tables: Tables; log: Logger }): RecordIndexes {
@@ -47,11 +47,15 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
     log.error("An index row of a sync record was skipped: it is invalid", { row: row.message });
 
   /** Returns a record's rows in one index, by reading the whole index. */
-  async function placesIn<T>(rowsOf: Entity<T>, prefix: string, isIts: (row: Row<T>) => boolean): Promise<Row<T>[]> {
+  async function rowsIn<T>(
+    rowsOf: Entity<T>,
+    prefix: string,
+    belongsToRecord: (row: Row<T>) => boolean,
+  ): Promise<Row<T>[]> {
     const found: Row<T>[] = [];
     // Invalid rows are skipped, so that one does not hide the others.
     const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt };
-    for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(isIts));
+    for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(belongsToRecord));
     return found;
   }
 
@@ -67,7 +71,7 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
       }
     },
 
-    async ofSource(vault, secret) {
+    async recordsOfSource(vault, secret) {
       const found: string[] = [];
       const prefix = sourcePrefix(vault, secret);
       const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) };
@@ -75,16 +79,16 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
       return found;
     },
 
-    async placesOf(recordId) {
+    async deletionsOf(recordId) {
       const places = await Promise.all([
-        placesIn(References, TARGET_PREFIX, (row) => row.recordId === recordId),
-        placesIn(IndexKeys, SOURCE_PREFIX, endsWith(recordId)),
-        placesIn(IndexKeys, DUE_PREFIX, endsWith(recordId)),
+        rowsIn(References, TARGET_PREFIX, (row) => row.recordId === recordId),
+        rowsIn(IndexKeys, SOURCE_PREFIX, endsWith(recordId)),
+        rowsIn(IndexKeys, DUE_PREFIX, endsWith(recordId)),
       ]);
       return places.flat().map(({ rowKey }) => remove(IndexKeys, rowKey));
     },
 
-    duePlacesOf: async (recordId) => await placesIn(DueRows, DUE_PREFIX, endsWith(recordId)),
+    dueRowsOf: async (recordId) => await rowsIn(DueRows, DUE_PREFIX, endsWith(recordId)),
   };
 }
 

@@ -1,18 +1,18 @@
 import { SECOND_MS } from "../platform/time.ts";
 import type { OpenedProvider, ProviderConfigurations } from "./configurations.ts";
-import { decide, type Look, type Planned } from "./decide.ts";
+import { decide, type Planned, type SyncState } from "./decide.ts";
 import { markId } from "./providers/ownership-mark.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
 import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
 import type { SyncVaults } from "./record-vaults.ts";
-import { on, RunFailed } from "./run-failure.ts";
+import { failOnSide, RunFailed } from "./run-failure.ts";
 import type { Sources } from "./sources.ts";
 
 /** Timeout for reading the states of source and target. */
-export const LOOK_MS = 90 * SECOND_MS;
+export const INSPECT_MS = 90 * SECOND_MS;
 
 /** The states of source and target, with the opened provider. */
-export interface Seen extends Look {
+export interface InspectedRecord extends SyncState {
   opened: OpenedProvider;
   /** The provider's place, for the record's member of this name. */
   place: string;
@@ -23,17 +23,17 @@ export interface Seen extends Look {
 /** Reads the states of a record's source and target, without reading or writing a value. */
 export interface Plans {
   /** @throws {RunFailed} */
-  look(record: SyncRecord, signal: AbortSignal): Promise<Seen>;
+  inspect(record: SyncRecord, signal: AbortSignal): Promise<InspectedRecord>;
   /** Reads only the target. @throws {RunFailed} */
-  lookAtTarget(
+  inspectTarget(
     record: SyncRecord,
     signal: AbortSignal,
-  ): Promise<Pick<Seen, "opened" | "service" | "target" | "state" | "place" | "targetVault">>;
+  ): Promise<Pick<InspectedRecord, "opened" | "service" | "target" | "state" | "place" | "targetVault">>;
   /**
    * Runs a call to the target. If the provider rejects the credentials, they are marked as rejected for all records. @throws
    * {RunFailed}
    */
-  onTarget<T>(seen: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T>;
+  onTarget<T>(inspected: Pick<InspectedRecord, "opened">, work: () => Promise<T>): Promise<T>;
   /** Returns what a run would do now, for users. */
   plan(record: SyncRecord): Promise<Planned>;
 }
@@ -46,9 +46,9 @@ export function createPlans(deps: {
 }): Plans {
   const { configurations, sources, vaults, providers } = deps;
 
-  async function onTarget<T>({ opened }: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T> {
+  async function onTarget<T>({ opened }: Pick<InspectedRecord, "opened">, work: () => Promise<T>): Promise<T> {
     try {
-      return await on("target", work);
+      return await failOnSide("target", work);
     } catch (error) {
       if (error instanceof RunFailed && error.failure.code === "badCredentials") {
         await configurations.refused(opened, error.failure.providerCode);
@@ -57,14 +57,14 @@ export function createPlans(deps: {
     }
   }
 
-  const lookAtTarget: Plans["lookAtTarget"] = async (record, signal) => {
-    const opened = await on("service", () => configurations.open(record.targetProvider));
+  const inspectTarget: Plans["inspectTarget"] = async (record, signal) => {
+    const opened = await failOnSide("service", () => configurations.open(record.targetProvider));
     const { provider, settings, secrets } = opened;
     const service = provider.services[record.targetService];
     if (!service) throw new Error(`${provider.id} has no service ${record.targetService}.`);
     let targetVault: VaultIdentity | undefined;
-    const vaultSecrets = async (forValue: boolean) => {
-      const vault = await vaults.open(record, "target", forValue);
+    const vaultSecrets = async (readsValue: boolean) => {
+      const vault = await vaults.open(record, "target", readsValue);
       targetVault = vault.identity;
       return vault.secrets;
     };
@@ -72,7 +72,7 @@ export function createPlans(deps: {
     const target = provider.open(to, settings, secrets, { ...providers, vaultSecrets });
     const place = placeOf(opened);
     const moved = record.place !== undefined && record.place !== place;
-    const elsewhere = () => new RunFailed("service", otherPlace(opened, record.place!));
+    const elsewhere = () => new RunFailed("service", placeChanged(opened, record.place!));
     const state = await onTarget({ opened }, () => target.describe(record.targetName, signal)).catch((error) => {
       throw moved && error instanceof RunFailed && isAnswer(error) ? elsewhere() : error;
     });
@@ -81,28 +81,28 @@ export function createPlans(deps: {
     return { opened, service, target, state, place, targetVault };
   };
 
-  async function look(record: SyncRecord, signal: AbortSignal): Promise<Seen> {
-    const source = await on("source", () => sources.look(record, signal));
-    const seen = await lookAtTarget(record, signal);
+  async function inspect(record: SyncRecord, signal: AbortSignal): Promise<InspectedRecord> {
+    const source = await failOnSide("source", () => sources.inspect(record, signal));
+    const inspected = await inspectTarget(record, signal);
     const mark = { recordId: record.recordId, sourceVersion: source.version, source: sourceOf(record) };
-    return { ...seen, source, mark };
+    return { ...inspected, source, mark };
   }
 
   return {
-    look,
-    lookAtTarget,
+    inspect,
+    inspectTarget,
     onTarget,
 
     async plan(record) {
-      let seen: Look | undefined;
+      let inspected: SyncState | undefined;
       try {
-        seen = await look(record, AbortSignal.timeout(LOOK_MS));
-        const decision = decide(record, seen);
-        return { ...shown(seen), decision };
+        inspected = await inspect(record, AbortSignal.timeout(INSPECT_MS));
+        const decision = decide(record, inspected);
+        return { ...planState(inspected), decision };
       } catch (error) {
         if (error instanceof RunFailed) return { failure: error.failure };
         if (error instanceof SyncFailure)
-          return { ...(seen && shown(seen)), failure: new RunFailed("target", error).failure };
+          return { ...(inspected && planState(inspected)), failure: new RunFailed("target", error).failure };
         throw error;
       }
     },
@@ -115,20 +115,20 @@ const isAnswer = ({ passing, failure }: RunFailed): boolean => !passing && failu
 const placeOf = ({ provider, settings }: OpenedProvider): string =>
   JSON.stringify(Object.fromEntries(provider.placeMembers.map((member) => [member, settings[member] ?? null])));
 
-function otherPlace({ provider, settings }: OpenedProvider, before: string): SyncFailure {
+function placeChanged({ provider, settings }: OpenedProvider, before: string): SyncFailure {
   const then = JSON.parse(before) as Record<string, unknown>;
   const moved = provider.placeMembers.filter((member) => (settings[member] ?? null) !== then[member]);
-  const were = moved.map((member) => `${member} was ${JSON.stringify(then[member])}`).join(", ");
+  const previousSettings = moved.map((member) => `${member} was ${JSON.stringify(then[member])}`).join(", ");
   return new SyncFailure(
     "otherPlace",
     `${provider.title} is now configured for another place, which does not have this target.`,
     {
-      remedy: `Configure it as before (${were}), or delete this record (its target stays) and create it again.`,
+      remedy: `Configure it as before (${previousSettings}), or delete this record (its target stays) and create it again.`,
     },
   );
 }
 
-const shown = ({ service, source, state, mark }: Look) => ({
+const planState = ({ service, source, state, mark }: SyncState) => ({
   source: source.version,
   state,
   holds: service.marks && state.exists ? state.holds === markId(mark) : undefined,

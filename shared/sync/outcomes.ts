@@ -34,7 +34,7 @@ export interface Outcomes {
   /**
    * Returns the operations for a history entry of a record whose row can't be read. Source and target come from its last entry.
    */
-  enteredUnseen(recordId: string, entry: NonNullable<Outcome["entry"]>): Promise<Operation[]>;
+  entryOfUnreadable(recordId: string, entry: NonNullable<Outcome["entry"]>): Promise<Operation[]>;
   /** Returns the outcome of a failure. After transient failures the record runs again with an increasing delay. */
   failed(record: SyncRecord, failed: Pick<RunFailed, "failure" | "passing" | "retryAfterSeconds">): Outcome;
 }
@@ -99,7 +99,7 @@ export function createOutcomes(deps: {
       return true;
     },
 
-    async enteredUnseen(recordId, entry) {
+    async entryOfUnreadable(recordId, entry) {
       const { source = UNKNOWN, target = UNKNOWN } = (await history.last(recordId)) ?? {};
       const now = clock.now();
       return history.enter({
@@ -116,8 +116,8 @@ export function createOutcomes(deps: {
       const before = record.failure;
       const isNew = before?.code !== failure.code || before.side !== failure.side;
       const now = { ...failure, since: isNew ? clock.now().toISOString() : before.since };
-      const backOff = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
-      const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, backOff);
+      const retryDelayMs = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
+      const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, retryDelayMs);
       return {
         change: { state: "failing", failure: now, failedRuns: record.failedRuns + 1 },
         entry: isNew ? { kind: "failed", failure: now } : undefined,

@@ -31,11 +31,11 @@ export interface SyncVaults {
    * Opens a record's vault if it is still the vault that the record used before. A vault of the same name in another place, or
    * one that was deleted and created again, is another vault: it is neither read nor written.
    *
-   * @param forValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a description
+   * @param readsValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a description
    * that is up to 10 seconds old.
    * @throws {SyncFailure} notFound, serviceVault, otherPlace; {CloudFailure} if the vault can't be described, or foreignHost
    */
-  open(record: SyncRecord, side: Side, forValue: boolean): Promise<RecordVault>;
+  open(record: SyncRecord, side: Side, readsValue: boolean): Promise<RecordVault>;
 }
 
 export function createSyncVaults(deps: {
@@ -50,11 +50,11 @@ export function createSyncVaults(deps: {
 
   const find = (name: string) => deps.tables.get(Vaults, VAULTS, vaultKey(name));
 
-  function described(id: string, forValue: boolean): Promise<VaultResource> {
+  function described(id: string, readsValue: boolean): Promise<VaultResource> {
     const key = id.toLowerCase();
     const at = clock.now().getTime();
     const before = kept.get(key);
-    if (before && !forValue && Math.abs(at - before.at) < KEPT_MS) return before.vault;
+    if (before && !readsValue && Math.abs(at - before.at) < KEPT_MS) return before.vault;
     const asked = { at, vault: deps.resourceManager.vault(id, AbortSignal.timeout(DESCRIBE_MS)) };
     kept.set(key, asked);
     asked.vault.catch(() => {
@@ -66,7 +66,7 @@ export function createSyncVaults(deps: {
   return {
     find,
 
-    async open(record, side, forValue) {
+    async open(record, side, readsValue) {
       const name = side === "source" ? record.sourceVault : (record.targetRegion ?? "");
       if (isServiceVault(deps.config, name)) {
         throw new SyncFailure("serviceVault", `${name} is the service's own key vault, which is never synced.`, {
@@ -79,7 +79,7 @@ export function createSyncVaults(deps: {
           remedy: "Run a scan of its subscription, or delete this record.",
         });
       }
-      const vault = await described(found.id, forValue).catch((error: unknown) => {
+      const vault = await described(found.id, readsValue).catch((error: unknown) => {
         throw error instanceof CloudFailure && error.code === "notFound" ? gone(name, found.id) : error;
       });
       // Inventory rows are not signed. A tampered row could name any vault that the service can read.

@@ -48,7 +48,7 @@ export interface RecordFilter {
 /** Stores sync records. No other code writes what users configure. Every change is recorded in the audit log. */
 export interface SyncRecords {
   /** Returns the row, or `broken` if it was tampered with. Neither is set for an unknown ID. */
-  look(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }>;
+  readRow(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }>;
   /** Returns undefined for an unknown ID. @throws {Problem} conflict if the record was tampered with */
   find(recordId: string): Promise<SyncRecordRow | undefined>;
   /** @throws {Problem} notFound; conflict */
@@ -96,7 +96,7 @@ export function createRecords(deps: {
 }): SyncRecords {
   const { tables, queues, audit, rules, indexes, clock, randomness, log } = deps;
 
-  async function look(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }> {
+  async function readRow(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }> {
     if (!isRecordId(recordId)) return {};
     try {
       return { row: await tables.get(Records, SYNC, recordKey(recordId)) };
@@ -108,7 +108,7 @@ export function createRecords(deps: {
   }
 
   async function find(recordId: string): Promise<SyncRecordRow | undefined> {
-    const { row, broken } = await look(recordId);
+    const { row, broken } = await readRow(recordId);
     if (broken) throw tampered(recordId, "Delete the record (its target stays) and create it again.");
     return row;
   }
@@ -146,7 +146,7 @@ export function createRecords(deps: {
     log.error("A sync record was skipped: its row is invalid", { row: row.message });
 
   return {
-    look,
+    readRow,
     find,
     get,
 
@@ -221,7 +221,7 @@ export function createRecords(deps: {
           return await add(insert(References, target, { recordId }));
         } catch (error) {
           if (!(error instanceof RowExists)) throw error;
-          return await add(replace(References, target, { recordId }, await leftPlace(record)));
+          return await add(replace(References, target, { recordId }, await describeOldTarget(record)));
         }
       });
       if (enabled) await send(recordId);
@@ -265,7 +265,7 @@ export function createRecords(deps: {
 
     async request(recordId) {
       const written = await repeatOnConflict(async () => {
-        const { row } = await look(recordId);
+        const { row } = await readRow(recordId);
         return row?.enabled ? await write(row, dueNow(withoutKeys(row))) : undefined;
       });
       if (written) await send(recordId);
@@ -277,9 +277,9 @@ export function createRecords(deps: {
    * Returns the ETag of a target's reference whose record was deleted by another program.
    * @throws {Problem} alreadyExists if the record exists
    */
-  async function leftPlace(record: SyncRecord): Promise<string> {
+  async function describeOldTarget(record: SyncRecord): Promise<string> {
     const place = await tables.get(References, SYNC, keyOfTarget(record));
-    const holder = place && (await look(place.recordId));
+    const holder = place && (await readRow(place.recordId));
     if (place && !holder?.row && !holder?.broken) return place.etag;
     throw targetTaken(place?.recordId);
   }

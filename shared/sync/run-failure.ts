@@ -33,7 +33,7 @@ export class RunFailed extends Error {
  * Returns the result of `work`. Converts provider and cloud failures into a `RunFailed` for the given side. Other errors
  * escape.
  */
-export async function on<T>(side: RecordFailure["side"], work: () => Promise<T>): Promise<T> {
+export async function failOnSide<T>(side: RecordFailure["side"], work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

@@ -9,14 +9,14 @@ import { merge, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { type Decision, decide } from "./decide.ts";
 import type { RecordIndexes } from "./indexes.ts";
-import { LOOK_MS, type Plans, type Seen } from "./inspect.ts";
+import { INSPECT_MS, type InspectedRecord, type Plans } from "./inspect.ts";
 import { type Lease, takeLease } from "./leases.ts";
 import type { Outcome, Outcomes } from "./outcomes.ts";
 import { markId } from "./providers/ownership-mark.ts";
 import { SyncFailure, type Written } from "./providers/provider.ts";
 import { DueRows, Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import { recordTarget, type SyncRecords, type Tampered } from "./records.ts";
-import { on, RunFailed } from "./run-failure.ts";
+import { failOnSide, RunFailed } from "./run-failure.ts";
 import type { Sources } from "./sources.ts";
 
 /** Allows a worker whose clock is slightly behind to run what another worker's clock made due. */
@@ -32,7 +32,7 @@ export interface Runs {
    */
   run(recordId: string): Promise<void>;
   /** Handles a message that failed five times: records an internal failure, and the record waits for its schedule. */
-  gaveUp(recordId: string): Promise<void>;
+  failRun(recordId: string): Promise<void>;
 }
 
 export function createRuns(deps: {
@@ -55,33 +55,33 @@ export function createRuns(deps: {
 
   /** Runs a record under a lease and returns the outcome. @throws {RunFailed}; {LeaseLost} */
   async function work(record: SyncRecord, lease: Lease): Promise<Outcome> {
-    const signal = AbortSignal.timeout(LOOK_MS);
-    const seen = await plans.look(record, signal);
-    const { source, mark, state } = seen;
-    const decision = await on("target", async () => decide(record, seen, lease.before));
+    const signal = AbortSignal.timeout(INSPECT_MS);
+    const inspected = await plans.inspect(record, signal);
+    const { source, mark, state } = inspected;
+    const decision = await failOnSide("target", async () => decide(record, inspected, lease.before));
     const at = clock.now().toISOString();
-    const looked = {
-      place: seen.place,
+    const checked = {
+      place: inspected.place,
       sourceIdentity: source.vault,
-      targetIdentity: seen.targetVault,
+      targetIdentity: inspected.targetVault,
       tiedVersions: source.tiedVersions,
       currentVersion: source.tiedVersions && source.version,
       lastCheckedAt: at,
       failure: undefined,
       failedRuns: 0,
     };
-    const holds = { targetOwned: true, lastSourceVersion: source.version, targetMark: markId(mark) };
+    const owned = { targetOwned: true, lastSourceVersion: source.version, targetMark: markId(mark) };
 
     if (decision.action === "report") {
       const entry = record.state === "drifted" ? undefined : { kind: decision.kind!, sourceVersion: source.version };
-      return { change: { ...looked, state: "drifted" }, entry };
+      return { change: { ...checked, state: "drifted" }, entry };
     }
     if (decision.undelete) {
       const event = { ...eventOf(record, source.version, decision), type: "syncTarget.recovered" };
-      await audited(audit, event, () => plans.onTarget(seen, () => seen.target.undelete!(record.targetName)));
-      return { change: { ...looked, state: "pending" }, againInSeconds: RECOVERY_SECONDS };
+      await audited(audit, event, () => plans.onTarget(inspected, () => inspected.target.undelete!(record.targetName)));
+      return { change: { ...checked, state: "pending" }, againInSeconds: RECOVERY_SECONDS };
     }
-    const inSync = { ...looked, ...holds, state: "inSync" as const };
+    const inSync = { ...checked, ...owned, state: "inSync" as const };
     if (decision.action === "none") {
       if (decision.kind === undefined) {
         return { change: inSync, entry: record.failure && { kind: "recovered", sourceVersion: source.version } };
@@ -92,59 +92,59 @@ export function createRuns(deps: {
       return { change: { ...inSync, lastSyncedAt: at }, entry };
     }
     const event = eventOf(record, source.version, decision);
-    const { version } = await audited(audit, event, () => bring(record, seen, decision, lease, signal));
+    const { version } = await audited(audit, event, () => writeTarget(record, inspected, decision, lease, signal));
     const entry = { kind: decision.kind!, sourceVersion: source.version, targetVersion: version };
     return { change: { ...inSync, lastSyncedAt: clock.now().toISOString() }, entry };
   }
 
   /** Writes the source's version to the target, or restores it there. */
-  async function bring(
+  async function writeTarget(
     record: SyncRecord,
-    seen: Seen,
+    inspected: InspectedRecord,
     decision: Decision,
     lease: Lease,
     signal: AbortSignal,
   ): Promise<Pick<Written, "version">> {
-    const { target, mark, source, service } = seen;
+    const { target, mark, source, service } = inspected;
     const { targetName: name } = record;
     const announce = async () => {
-      if (!(await lease.announce(source.version, !seen.state.exists))) throw new LeaseLost();
+      if (!(await lease.announce(source.version, !inspected.state.exists))) throw new LeaseLost();
     };
-    let { state } = seen;
+    let { state } = inspected;
     if (decision.adopt && target.adopt) {
       await announce();
-      await plans.onTarget(seen, () => target.adopt!(name, mark, signal));
-      state = await plans.onTarget(seen, () => target.describe(name, signal));
+      await plans.onTarget(inspected, () => target.adopt!(name, mark, signal));
+      state = await plans.onTarget(inspected, () => target.describe(name, signal));
     }
     if (decision.action === "restore") {
       await announce();
-      const restored = await settled(seen, name, () => target.restoreVersion!(name, mark, state, signal));
+      const restored = await confirmWrite(inspected, name, () => target.restoreVersion!(name, mark, state, signal));
       if (restored) return restored;
     }
-    const value = await on("source", () => sources.read(record, source.version, signal));
+    const value = await failOnSide("source", () => sources.read(record, source.version, signal));
     const bytes = Buffer.byteLength(value);
     if (bytes > service.maxBytes) throw new RunFailed("target", tooLarge(bytes, service.maxBytes));
     // Renewed last before the write, so that all calls of the write end within the lease.
     await announce();
-    return (await settled(seen, name, () => target.put(name, value, mark, state, signal))) ?? {};
+    return (await confirmWrite(inspected, name, () => target.put(name, value, mark, state, signal))) ?? {};
   }
 
   /** Runs a write. After an unclear answer it reads the target to see whether the write happened. */
-  async function settled(
-    seen: Seen,
+  async function confirmWrite(
+    inspected: InspectedRecord,
     name: string,
     write: () => Promise<Written | undefined>,
   ): Promise<Pick<Written, "version"> | undefined> {
     try {
-      return await plans.onTarget(seen, write);
+      return await plans.onTarget(inspected, write);
     } catch (error) {
-      if (!(error instanceof RunFailed && error.unclear && seen.service.marks)) throw error;
-      const now = await seen.target.describe(name, AbortSignal.timeout(LOOK_MS)).catch((failure: unknown) => {
+      if (!(error instanceof RunFailed && error.unclear && inspected.service.marks)) throw error;
+      const now = await inspected.target.describe(name, AbortSignal.timeout(INSPECT_MS)).catch((failure: unknown) => {
         // The result stays unclear. The next run reads the target again.
         if (failure instanceof SyncFailure) return undefined;
         throw failure;
       });
-      if (now?.holds === markId(seen.mark)) return { version: now.version };
+      if (now?.holds === markId(inspected.mark)) return { version: now.version };
       throw error;
     }
   }
@@ -174,8 +174,8 @@ export function createRuns(deps: {
    * Handles a tampered record: writes one history entry, and lets the timer check the record once a day. The record continues
    * when its row is valid again, for example after the signing keys are back.
    */
-  async function setAside({ recordId }: Tampered): Promise<void> {
-    const due = await indexes.duePlacesOf(recordId);
+  async function suspendTampered({ recordId }: Tampered): Promise<void> {
+    const due = await indexes.dueRowsOf(recordId);
     const kept = due.find(({ aside }) => aside) ?? due[0];
     if (!kept) return;
     const planted = due.filter((row) => row !== kept);
@@ -191,7 +191,7 @@ export function createRuns(deps: {
       remedy: "Find out who can write this service's tables; then delete the record and create it again.",
       since: clock.now().toISOString(),
     };
-    const entered = await outcomes.enteredUnseen(recordId, { kind: "failed", failure });
+    const entered = await outcomes.entryOfUnreadable(recordId, { kind: "failed", failure });
     const aside = { aside: true, sentAt: clock.now().toISOString() };
     await tables.transaction(Records.table, SYNC, [merge(DueRows, kept.rowKey, aside, kept.etag), ...entered]);
   }
@@ -207,8 +207,8 @@ export function createRuns(deps: {
 
   return {
     async run(recordId) {
-      const { row: record, broken } = await records.look(recordId);
-      if (broken) return await repeatOnConflict(() => setAside(broken));
+      const { row: record, broken } = await records.readRow(recordId);
+      if (broken) return await repeatOnConflict(() => suspendTampered(broken));
       if (!record || !isDue(record)) return;
       // The record stays due. The timer sends its message again once there is a license.
       if ((await licensing.tier()) !== "pro") {
@@ -218,8 +218,8 @@ export function createRuns(deps: {
       if (held) await underLease(record, held, () => work(record, held));
     },
 
-    async gaveUp(recordId) {
-      const { row: record } = await records.look(recordId);
+    async failRun(recordId) {
+      const { row: record } = await records.readRow(recordId);
       const held = record && isDue(record) ? await lease(recordId) : undefined;
       if (!record || !held) return;
       const failure = {

@@ -10,11 +10,11 @@ import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, Records, RUN_QUEUE, SYNC 
 import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 
 /** A message is not repeated for this time, because its run is waiting in the queue or in progress. */
-const SENT_MS = 30 * MINUTE_MS;
+const RESEND_AFTER_MS = 30 * MINUTE_MS;
 /** Number of messages that are sent concurrently. */
-const SENDING = 16;
+const SENDS_AT_ONCE = 16;
 /** Number of rows that one transaction marks. */
-const MARKED = 100;
+const ROWS_PER_TRANSACTION = 100;
 
 /** Sends messages for records that are due. */
 export interface SyncSchedule {
@@ -22,7 +22,7 @@ export interface SyncSchedule {
    * Sends a message for each due record. Makes one request per 1,000 due rows, one per message, and one transaction per 100.
    * Without a license it sends none, and writes that to the log and once a day to the audit log.
    */
-  tick(): Promise<void>;
+  sendDueRecords(): Promise<void>;
   /** Starts the records that failed because of this provider's configuration. */
   configured(provider: string): Promise<void>;
 }
@@ -38,7 +38,7 @@ export function createSchedule(deps: {
 }): SyncSchedule {
   const { tables, queues, records, licensing, audit, clock, log } = deps;
 
-  async function sayUnlicensed(): Promise<void> {
+  async function reportUnlicensed(): Promise<void> {
     log.warn("Sync skipped: no PRO license");
     const day = clock.now().toISOString().slice(0, 10);
     if ((await tables.get(Notices, SYNC, LICENCE_NOTICE))?.day === day) return;
@@ -68,21 +68,23 @@ export function createSchedule(deps: {
   const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record was skipped", { row: message });
 
   return {
-    async tick() {
+    async sendDueRecords() {
       const now = clock.now();
-      const sentBefore = new Date(now.getTime() - SENT_MS).toISOString();
-      const asideBefore = new Date(now.getTime() - DAY_MS).toISOString();
+      const sentBefore = new Date(now.getTime() - RESEND_AFTER_MS).toISOString();
+      const suspendedSentBefore = new Date(now.getTime() - DAY_MS).toISOString();
       const range = { partitionKey: SYNC, from: DUE_PREFIX, before: keyEnd(DUE_PREFIX + now.toISOString()), onCorrupt };
       for await (const rows of tables.pages(DueRows, range)) {
-        if ((await licensing.tier()) !== "pro") return await sayUnlicensed();
+        if ((await licensing.tier()) !== "pro") return await reportUnlicensed();
         const due = rows
-          .filter(({ sentAt, aside }) => sentAt === undefined || sentAt < (aside ? asideBefore : sentBefore))
+          .filter(({ sentAt, aside }) => sentAt === undefined || sentAt < (aside ? suspendedSentBefore : sentBefore))
           .map(({ rowKey }) => rowKey);
         // Messages are sent before the rows are marked: a duplicate message is harmless, a missing one would wait for half an
         // hour.
-        await pMap(due, (rowKey) => queues.send(RUN_QUEUE, { recordId: recordIdIn(rowKey) }), { concurrency: SENDING });
-        for (let start = 0; start < due.length; start += MARKED) {
-          await mark(due.slice(start, start + MARKED), now.toISOString());
+        await pMap(due, (rowKey) => queues.send(RUN_QUEUE, { recordId: recordIdIn(rowKey) }), {
+          concurrency: SENDS_AT_ONCE,
+        });
+        for (let start = 0; start < due.length; start += ROWS_PER_TRANSACTION) {
+          await mark(due.slice(start, start + ROWS_PER_TRANSACTION), now.toISOString());
         }
       }
     },
@@ -91,15 +93,16 @@ export function createSchedule(deps: {
       if ((await licensing.tier()) !== "pro") return;
       for await (const rows of tables.pages(Records, { ...ALL_RECORDS, onCorrupt })) {
         const waiting = rows.filter(
-          ({ targetProvider, failure }) => targetProvider === provider && WAITS_FOR_IT.has(failure?.code ?? ""),
+          ({ targetProvider, failure }) =>
+            targetProvider === provider && FIXED_BY_CONFIGURATION.has(failure?.code ?? ""),
         );
-        await pMap(waiting, ({ recordId }) => records.request(recordId), { concurrency: SENDING });
+        await pMap(waiting, ({ recordId }) => records.request(recordId), { concurrency: SENDS_AT_ONCE });
       }
     },
   };
 }
 
 /** Failures that a new provider configuration can fix. */
-const WAITS_FOR_IT = new Set(["badCredentials", "notConfigured", "otherPlace", "accessDenied"]);
+const FIXED_BY_CONFIGURATION = new Set(["badCredentials", "notConfigured", "otherPlace", "accessDenied"]);
 
 const recordIdIn = (dueRowKey: string): string => dueRowKey.slice(dueRowKey.lastIndexOf("|") + 1);

@@ -23,7 +23,7 @@ export interface Sources {
    *
    * @throws {SyncFailure} sourceNotFound, sourceManaged, sourceDisabled, sourceNotYetValid, sourceExpired, syncLoop
    */
-  look(record: SyncRecord, signal: AbortSignal): Promise<SourceVersion>;
+  inspect(record: SyncRecord, signal: AbortSignal): Promise<SourceVersion>;
   /** Returns the value of exactly this version. @throws {SyncFailure} sourceNotFound if it is gone. */
   read(record: SyncRecord, version: string, signal: AbortSignal): Promise<string>;
 }
@@ -44,7 +44,7 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
   }
 
   return {
-    async look(record, signal) {
+    async inspect(record, signal) {
       const { secrets, identity } = await vaults.open(record, "source", false);
       const versions = await secrets.versions(record.sourceSecret, signal);
       const { found, tiedVersions } = await current(record, versions, signal);

@@ -20,7 +20,7 @@ import { createConfigurations, type ProviderConfigurations } from "./configurati
 import type { Planned } from "./decide.ts";
 import { createHistory } from "./history.ts";
 import { createIndexes, removal } from "./indexes.ts";
-import { createPlans, LOOK_MS } from "./inspect.ts";
+import { createPlans, INSPECT_MS } from "./inspect.ts";
 import { isHeld, takeLease } from "./leases.ts";
 import { createOutcomes } from "./outcomes.ts";
 import { providerDependencies } from "./providers/provider-dependencies.ts";
@@ -90,8 +90,8 @@ export interface Sync {
   runFor(vault: string, secret: string): Promise<void>;
   /** Handlers of the queues and timers of sync. */
   run(recordId: string): Promise<void>;
-  gaveUp(recordId: string): Promise<void>;
-  tick(): Promise<void>;
+  failRun(recordId: string): Promise<void>;
+  sendDueRecords(): Promise<void>;
   configured(provider: string): Promise<void>;
   cleanUp(caller: Caller): Promise<void>;
   /**
@@ -156,8 +156,8 @@ export function createSync(deps: SyncDependencies): Sync {
 
   /** Deletes the target of a record, if it belongs to the record. */
   async function removeTarget(record: SyncRecordRow): Promise<void> {
-    const signal = AbortSignal.timeout(LOOK_MS);
-    const { opened, target, state } = await plans.lookAtTarget(record, signal);
+    const signal = AbortSignal.timeout(INSPECT_MS);
+    const { opened, target, state } = await plans.inspectTarget(record, signal);
     if (!state.exists) return;
     const ours = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
     if (!ours)
@@ -176,15 +176,15 @@ export function createSync(deps: SyncDependencies): Sync {
     const event = { type: "syncRecord.deleted", caller, target: recordTarget(recordId), details };
     await audited(audit, event, () =>
       repeatOnConflict(async () => {
-        const now = await records.look(recordId);
+        const now = await records.readRow(recordId);
         if (now.row) throw new Problem("conflict", "The sync record was changed at the same time. Repeat the request.");
         if (!now.broken) return;
         const { etag } = now.broken;
         requireMatch(etag, ifMatch, THE_RECORD);
-        const removed = await outcomes.enteredUnseen(recordId, { kind: "removed" });
+        const removed = await outcomes.entryOfUnreadable(recordId, { kind: "removed" });
         // Deleted first, because there may be more rows than one transaction takes. Without its lease, a run in progress writes
         // nothing more.
-        const places = [...(await indexes.placesOf(recordId)), remove(Leases, leaseKey(recordId))];
+        const places = [...(await indexes.deletionsOf(recordId)), remove(Leases, leaseKey(recordId))];
         await tables.write(Records.table, SYNC, places);
         await tables.transaction(Records.table, SYNC, [remove(Records, recordKey(recordId), etag), ...removed]);
       }),
@@ -226,7 +226,7 @@ export function createSync(deps: SyncDependencies): Sync {
     },
 
     async remove(recordId, withTarget, ifMatch, caller) {
-      const { broken } = await records.look(recordId);
+      const { broken } = await records.readRow(recordId);
       if (broken && withTarget) throw tampered(recordId, "Delete it without removeTarget.");
       if (broken) return await removeTampered(broken, ifMatch, caller);
       const first = await get(recordId);
@@ -270,14 +270,14 @@ export function createSync(deps: SyncDependencies): Sync {
     },
 
     async runFor(vault, secret) {
-      const found = await indexes.ofSource(vault, secret);
+      const found = await indexes.recordsOfSource(vault, secret);
       if (found.length === 0 || !(await licensed())) return;
       for (const recordId of found) await records.request(recordId);
     },
 
     run: runs.run,
-    gaveUp: runs.gaveUp,
-    tick: schedule.tick,
+    failRun: runs.failRun,
+    sendDueRecords: schedule.sendDueRecords,
     configured: schedule.configured,
     cleanUp: configurations.cleanUp,
     everyRecord: records.every,

@@ -227,8 +227,8 @@ test.each(["html", "truncated", "otherShape"] as const)("keys in the form %s are
 });
 
 test("a discovery document is valid only at its proper address, for its issuer, with keys over TLS", async () => {
-  const odd = await startOddServer();
-  const authority = `https://login.localhost:${odd.port}`;
+  const faultyServer = await startOddServer();
+  const authority = `https://login.localhost:${faultyServer.port}`;
   const issuer = `${authority}/${tenant()}/v2.0`;
   const token = await make({ claims: { iss: issuer } });
   const elsewhere = instance({ AZURE_AUTHORITY_HOST: authority });
@@ -247,13 +247,13 @@ test("a discovery document is valid only at its proper address, for its issuer, 
     document({ issuer, jwks_uri: keys.jwks_uri.replace("https:", "http:") }),
   ];
   for (const handler of refused) {
-    odd.answer(handler);
+    faultyServer.answer(handler);
     expect(await answer(token, elsewhere)).toBe("unavailable");
   }
   expect(cloud.control.counts()["entra.keys"]).toBeUndefined();
-  odd.answer(document({ issuer, ...keys }));
+  faultyServer.answer(document({ issuer, ...keys }));
   expect(await answer(token, elsewhere)).toBe("user");
-  await odd.stop();
+  await faultyServer.stop();
 });
 
 test("many tokens at once ask for the keys once", async () => {

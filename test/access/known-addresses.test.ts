@@ -27,7 +27,7 @@ beforeEach(async () => {
 
 const DAYS = 24 * 60 * MINUTES;
 const WRONG = { ...ADMIN, password: "wrong password" };
-const stranger = (index: number) => from(`203.0.113.${index}`);
+const unknownAddress = (index: number) => from(`203.0.113.${index}`);
 const code = (call: Promise<unknown>): Promise<string> =>
   call.then(
     () => "in",
@@ -38,9 +38,9 @@ const code = (call: Promise<unknown>): Promise<string> =>
 async function attacked(username = ADMIN.username): Promise<void> {
   for (let address = 0; address < 12; address++) {
     deployment.clock.pass(5 * SECONDS);
-    await code(instance.access.signIn({ username, password: "wrong" }, stranger(address)));
+    await code(instance.access.signIn({ username, password: "wrong" }, unknownAddress(address)));
   }
-  expect(await code(instance.access.signIn({ ...ADMIN, username }, stranger(200)))).toBe("tooManyAttempts");
+  expect(await code(instance.access.signIn({ ...ADMIN, username }, unknownAddress(200)))).toBe("tooManyAttempts");
 }
 
 describe("a user who recently signed in from an address", () => {
@@ -60,10 +60,10 @@ describe("a user who recently signed in from an address", () => {
         return await quickly(password, salt, parameters);
       },
     });
-    const strangers = Array.from({ length: 9 }, (_, index) =>
-      code(busy.access.signIn({ username: `nobody${index}`, password: `stranger ${index}` }, stranger(index))),
+    const unknownSignIns = Array.from({ length: 9 }, (_, index) =>
+      code(busy.access.signIn({ username: `nobody${index}`, password: `stranger ${index}` }, unknownAddress(index))),
     );
-    const elsewhere = code(busy.access.signIn({ ...ADMIN, password: "from elsewhere" }, stranger(99)));
+    const elsewhere = code(busy.access.signIn({ ...ADMIN, password: "from elsewhere" }, unknownAddress(99)));
     /** If this many users are being read, further requests wait. */
     const arrived = async (count: number) => {
       const looked = () => proxy.requests.filter(({ path }) => /^Users\(.*'(nobody|admin)/.test(path)).length;
@@ -77,7 +77,7 @@ describe("a user who recently signed in from an address", () => {
     release();
     await signedIn;
     expect(order.indexOf(ADMIN.password)).toBe(1);
-    expect(await Promise.all([...strangers, elsewhere])).toEqual(
+    expect(await Promise.all([...unknownSignIns, elsewhere])).toEqual(
       Array.from({ length: 10 }, () => "invalidCredentials"),
     );
     // The username alone gives no priority: from elsewhere the request waited like any other.
@@ -101,19 +101,19 @@ describe("a user who recently signed in from an address", () => {
         await held;
       }, isStrangers);
     }
-    const strangers = Array.from({ length: 20 }, (_, index) =>
-      code(busy.access.signIn({ username: `nobody${index}`, password: "wrong" }, stranger(index))),
+    const unknownSignIns = Array.from({ length: 20 }, (_, index) =>
+      code(busy.access.signIn({ username: `nobody${index}`, password: "wrong" }, unknownAddress(index))),
     );
     await expect.poll(() => looked, { timeout: 150_000 }).toBe(4);
     expect(await code(busy.access.signIn(ADMIN, HERE))).toBe("in");
     expect([
       busy.access.recentAddresses.has(HERE.address!),
-      busy.access.recentAddresses.has(stranger(0).address!),
+      busy.access.recentAddresses.has(unknownAddress(0).address!),
     ]).toEqual([true, false]);
     // No more users were read meanwhile, so the queue existed.
     expect(looked).toBe(4);
     release();
-    await Promise.all(strangers);
+    await Promise.all(unknownSignIns);
     await proxy.stop();
   });
 
@@ -205,7 +205,9 @@ test("storage requests for an unknown address don't reveal whether a username ex
     });
     const asked = async (username: string, address: number) => {
       proxy.requests.length = 0;
-      expect(await code(access.signIn({ username, password: "wrong" }, stranger(address)))).toBe("invalidCredentials");
+      expect(await code(access.signIn({ username, password: "wrong" }, unknownAddress(address)))).toBe(
+        "invalidCredentials",
+      );
       return proxy.requests.map(({ method, path, status }) => `${method} ${path.replace(/[(].*/, "")} ${status}`);
     };
     await asked("somebody", 0);

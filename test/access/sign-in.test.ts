@@ -181,10 +181,10 @@ describe("signing in", () => {
       },
     });
     // From a known address the username's failures would not count.
-    const stranger = (last: number) => from(`198.51.100.${last}`);
-    await slow.access.signIn(ADMIN, stranger(1));
-    expect(await code(instance.access.signIn(WRONG, stranger(2)))).toBe("invalidCredentials");
-    expect(await refusal(instance.access.signIn(ADMIN, stranger(3)))).toMatchObject({ retryAfter: 2 });
+    const unknownAddress = (last: number) => from(`198.51.100.${last}`);
+    await slow.access.signIn(ADMIN, unknownAddress(1));
+    expect(await code(instance.access.signIn(WRONG, unknownAddress(2)))).toBe("invalidCredentials");
+    expect(await refusal(instance.access.signIn(ADMIN, unknownAddress(3)))).toMatchObject({ retryAfter: 2 });
   });
 
   test("is possible again after an administrator's unlock", async () => {

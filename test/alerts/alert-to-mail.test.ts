@@ -201,9 +201,9 @@ test("a vault that denies access is reported with its remedy, and again when it 
   const fault = control.addFault({ match: { vault: "kv-orders" }, action: { kind: "deny" } });
   await service.scan();
   await expect.poll(() => received("scans"), within).toEqual(["begun vault:kv-orders"]);
-  const [told] = JSON.parse(control.sunk("scans")[0]!.body).data.items;
-  expect(told).toMatchObject({ vaultName: "kv-orders", code: "accessDenied", subscriptionId: expect.any(String) });
-  expect(told.remedy.length).toBeGreaterThan(20);
+  const [notified] = JSON.parse(control.sunk("scans")[0]!.body).data.items;
+  expect(notified).toMatchObject({ vaultName: "kv-orders", code: "accessDenied", subscriptionId: expect.any(String) });
+  expect(notified.remedy.length).toBeGreaterThan(20);
   control.removeFault(fault);
   await service.scan({ mode: "force" });
   await expect.poll(() => received("scans").slice(1), within).toEqual(["recovered vault:kv-orders"]);

@@ -24,7 +24,7 @@ import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -61,7 +61,7 @@ export interface TestAsset {
   tags?: Record<string, string>;
 }
 
-export interface RoomOptions {
+export interface FixtureOptions {
   connectionString: string;
   cloud: Cloud;
   settings?: { enableNotifications: boolean };
@@ -74,7 +74,7 @@ export interface RoomOptions {
 }
 
 /** The alert module with a movable clock, a queue to drain and instances that can crash. */
-export function openRoom({
+export function openFixture({
   connectionString,
   cloud,
   violations,
@@ -83,7 +83,7 @@ export function openRoom({
   automation = [],
   environment = {},
   ...options
-}: RoomOptions) {
+}: FixtureOptions) {
   const clock = settableClock(START);
   const tables = createTables({ connectionString });
   const messages: Message[] = [];
@@ -113,11 +113,11 @@ export function openRoom({
   function instance(steps: Steps = { taken: 0 }, host: { tables: Tables; clock: Clock } = { tables, clock }): Alerts {
     const isWrite = (name: string) => name !== "pages" && name !== "get";
     return createAlerts({
-      tables: mortal<Tables>(host.tables, steps, isWrite),
-      queues: mortal(queues, steps),
-      audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
+      tables: crashable<Tables>(host.tables, steps, isWrite),
+      queues: crashable(queues, steps),
+      audit: crashable({ append: async (event: AuditEvent) => void events.push(event) }, steps),
       settings: { values: async () => settings as never },
-      mail: mail && mortal(mail, steps),
+      mail: mail && crashable(mail, steps),
       licensed: async () => true,
       vault,
       violations,
@@ -161,7 +161,7 @@ export function openRoom({
 
   /** Writes the assets of a vault like a scan. */
   async function scanned(vaultName: string, assets: readonly TestAsset[], subscriptionId = SUBSCRIPTION) {
-    const known = await writer.known(vaultName);
+    const known = await writer.storedVault(vaultName);
     const changes: AssetChange[] = [];
     const wanted = new Map(assets.map((asset) => [`${asset.type ?? "secret"}!${asset.name}`, asset]));
     const vault: VaultRecord = { ...emptyVault(vaultName, subscriptionId), contents: {}, listings: {} };
@@ -228,7 +228,7 @@ export function openRoom({
   };
 }
 
-export type Room = ReturnType<typeof openRoom>;
+export type Fixture = ReturnType<typeof openFixture>;
 
 const emptyVault = (name: string, subscriptionId: string): VaultRecord => ({
   name,

@@ -8,14 +8,14 @@ import { parse } from "../../shared/platform/http/parse-request.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
+import { caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
 let proxy: TableProxy;
 const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `alertapi${String(index).padStart(2, "0")}`);
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -27,7 +27,7 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   proxy = await startTableProxy(azurite.connectionString(ACCOUNTS[next++]!));
-  room = openRoom({ connectionString: proxy.connectionString, cloud });
+  fixture = openFixture({ connectionString: proxy.connectionString, cloud });
   return () => proxy.stop();
 });
 
@@ -51,7 +51,7 @@ async function call(name: string, { params, query = {}, body, ifMatch }: Call = 
     headers: new Headers(),
     url: new URL("http://test/"),
     origin: undefined,
-    services: { alerts: room.instance(), config: room.config } as never,
+    services: { alerts: fixture.instance(), config: fixture.config } as never,
     admit: undefined as never,
     log: undefined as never,
   });
@@ -208,7 +208,7 @@ describe("rules", () => {
   });
 
   test("without its own key vault, the service says which setting is missing", async () => {
-    room = openRoom({
+    fixture = openFixture({
       connectionString: proxy.connectionString,
       cloud,
       environment: { SERVICE_KEY_VAULT_URL: undefined },
@@ -226,10 +226,10 @@ describe("rules", () => {
     const params = { rule_id: rule.id };
     await call("updateAlertRule", { params, body: { thresholdDays: 5 } });
     await call("deleteAlertRule", { params });
-    expect(room.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual(
+    expect(fixture.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual(
       ["created", "changed", "deleted"].flatMap((what) => [`alertRule.${what} intent`, `alertRule.${what} success`]),
     );
-    expect(room.events[3]).toMatchObject({ before: { thresholds: [30] }, after: { thresholds: [5] } });
+    expect(fixture.events[3]).toMatchObject({ before: { thresholds: [30] }, after: { thresholds: [5] } });
   });
 });
 
@@ -253,7 +253,7 @@ describe("tests, history and snoozes", () => {
   });
 
   test("a snooze is created, listed and ended", async () => {
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const body = { rule_id: rule.id, asset_id: "KV-A.secret.ONE", reason: "Planned", until: "2026-12-24" };
     const made = await call("createAlertSnooze", { body });
@@ -293,14 +293,14 @@ describe("tests, history and snoozes", () => {
 
   test("the history shows the items of each recipient, and why they did not go to an owner", async () => {
     await call("replaceAlertOwners", { body: { owners: [{ owner: "ann", address: "ann@acme.example" }] } });
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 5, tags: { owner: "Ann" } },
       { name: "two", expiresInDays: 5 },
     ]);
     await call("createAlertRule", { body: RULE });
-    const alerts = room.instance();
+    const alerts = fixture.instance();
     await alerts.evaluate();
-    await room.drainAll(alerts);
+    await fixture.drainAll(alerts);
     expect((await call("listAlertHistory")).json.items[0].recipients).toMatchObject([
       {
         recipient: "ann@acme.example",
@@ -322,8 +322,8 @@ describe("tests, history and snoozes", () => {
 
   /** 60 deliveries, one per hour, alternating between two rules. Every third one failed. */
   async function sixty(): Promise<{ ids: string[]; rules: string[] }> {
-    const alerts = room.instance();
-    const rules = [await room.mailRule(), await room.mailRule()].map(({ rule }) => rule);
+    const alerts = fixture.instance();
+    const rules = [await fixture.mailRule(), await fixture.mailRule()].map(({ rule }) => rule);
     const ids: string[] = [];
     for (let hour = 0; hour < 60; hour++) {
       const rule = rules[hour % 2]!;
@@ -380,7 +380,7 @@ describe("tests, history and snoozes", () => {
 
   test("retention counts the history and purges old entries", async () => {
     const { ids } = await sixty();
-    const store = room.instance().history.store();
+    const store = fixture.instance().history.store();
     expect(await store.stats()).toEqual({ total: 60, oldest: START });
     const before = new Date(Date.parse(START) + 2 * DAY_MS);
     expect(await store.purge({ retentionDays: 1, before }, caller)).toEqual({
@@ -405,27 +405,27 @@ describe("table requests of an evaluation", () => {
   };
 
   test("the number of requests does not grow with the number of assets", async () => {
-    await room.mailRule();
-    await room.mailRule({ filters: { type: "secret" } });
+    await fixture.mailRule();
+    await fixture.mailRule({ filters: { type: "secret" } });
     const small = Array.from({ length: 20 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 40 + index }));
     const large = Array.from({ length: 2000 }, (_, index) => ({
       name: `t-${index}`,
       expiresInDays: 40.5 + index / 40,
     }));
-    const evaluate = () => room.instance().evaluate();
+    const evaluate = () => fixture.instance().evaluate();
     const idle: number[] = [];
     const crossing: number[] = [];
     for (const assets of [small, [...small, ...large]]) {
-      await room.scanned("kv-a", assets);
-      room.clock.set(START);
+      await fixture.scanned("kv-a", assets);
+      fixture.clock.set(START);
       await evaluate();
-      room.clock.add(3_600_000);
+      fixture.clock.add(3_600_000);
       idle.push(await counted(evaluate));
     }
     // States, rules, snoozes, vaults, scope, known vault versions, overdue deliveries.
     expect(idle).toEqual([7, 7]);
     for (const days of [10.01, 10.9, 14, 24]) {
-      room.clock.set(new Date(Date.parse(START) + days * DAY_MS));
+      fixture.clock.set(new Date(Date.parse(START) + days * DAY_MS));
       crossing.push(await counted(evaluate));
     }
     // Per rule with items: the index range, its notification rows, the commit, the delivery, its list entries, the state

@@ -4,7 +4,7 @@ import type { AutomationSource, AutomationType, PendingNotice } from "../../shar
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, openRoom, type Room } from "./alerts-setup.ts";
+import { caller, type Fixture, openFixture } from "./alerts-setup.ts";
 
 const MINUTES = 60_000;
 const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);
@@ -12,7 +12,7 @@ const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);
 let azurite: TestStorage;
 let cloud: Cloud;
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 /** Events by type. */
 let pending: Partial<Record<AutomationType, PendingNotice[]>>;
 
@@ -31,7 +31,7 @@ beforeEach(() => {
       yield pending[type] ?? [];
     },
   };
-  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, automation: [source] });
+  fixture = openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, automation: [source] });
 });
 
 const words = {
@@ -45,34 +45,37 @@ const words = {
   appId: "11111111-1111-4111-8111-111111111111",
   rotationId: "01JDD000000000000000000000",
 } as const;
-const told = (id: string, more: Partial<PendingNotice> = {}): PendingNotice => ({
+const pendingNotice = (id: string, more: Partial<PendingNotice> = {}): PendingNotice => ({
   id,
-  at: room.clock.now().toISOString(),
+  at: fixture.clock.now().toISOString(),
   notice: async () => words,
   ...more,
 });
 
 async function run(): Promise<void> {
-  room.clock.add(15 * MINUTES);
-  const alerts = room.instance();
+  fixture.clock.add(15 * MINUTES);
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drain(alerts);
+  await fixture.drain(alerts);
 }
 
 describe("rules about rotation, sync and dependency events", () => {
   test("notify of each event once, and ignore events that are outdated or older than the rule", async () => {
-    pending.rotationFailed = [told("end.1")];
-    room.clock.add(MINUTES);
-    const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    pending.rotationFailed = [pendingNotice("end.1")];
+    fixture.clock.add(MINUTES);
+    const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     expect(mails()).toEqual([]);
-    pending.rotationFailed.push(told("end.2"), told("end.3", { notice: async () => undefined }));
-    pending.rotationDone = [told("end.4")];
+    pending.rotationFailed.push(pendingNotice("end.2"), pendingNotice("end.3", { notice: async () => undefined }));
+    pending.rotationDone = [pendingNotice("end.4")];
     await run();
     await run();
     expect(mails()).toHaveLength(1);
     // A current state is reported regardless of its age.
-    pending.rotationFailed.push({ id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) }, told("end.5"));
+    pending.rotationFailed.push(
+      { id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) },
+      pendingNotice("end.5"),
+    );
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toHaveLength(2);
@@ -80,11 +83,11 @@ describe("rules about rotation, sync and dependency events", () => {
   });
 
   test("report existing failures on the first evaluation, regardless of their age", async () => {
-    pending.syncFailed = [told("sync.1"), told("sync.2", { notice: async () => undefined })];
-    pending.rotationFailed = [told("end.1")];
-    room.clock.add(90 * 24 * 60 * MINUTES);
-    const { mails } = await room.mailRule({ alertType: "syncFailed", thresholds: undefined });
-    const others = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    pending.syncFailed = [pendingNotice("sync.1"), pendingNotice("sync.2", { notice: async () => undefined })];
+    pending.rotationFailed = [pendingNotice("end.1")];
+    fixture.clock.add(90 * 24 * 60 * MINUTES);
+    const { mails } = await fixture.mailRule({ alertType: "syncFailed", thresholds: undefined });
+    const others = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toEqual([expect.stringContaining("was not rotated")]);
@@ -92,9 +95,9 @@ describe("rules about rotation, sync and dependency events", () => {
   });
 
   test("contain reason, actions, state and next step, and names can't alter the mail", async () => {
-    const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
-    pending.rotationFailed = [told("end.1")];
+    pending.rotationFailed = [pendingNotice("end.1")];
     await run();
     const [mail] = mails();
     for (const text of [words.why, words.done, words.safe, words.next, words.rotationId])
@@ -107,8 +110,8 @@ describe("rules about rotation, sync and dependency events", () => {
 
   test("can be tested with an example, also by webhook", async () => {
     for (const alertType of ["rotationDue", "rotationDone", "rotationFailed", "syncFailed"] as const) {
-      const hook = await room.webhookRule({ alertType, thresholds: undefined });
-      await room.instance().test(hook.rule.ruleId, caller);
+      const hook = await fixture.webhookRule({ alertType, thresholds: undefined });
+      await fixture.instance().test(hook.rule.ruleId, caller);
       expect(JSON.parse(hook.received()[0]!.body)).toMatchObject({
         type: `lifecycle.alert.${alertType}`,
         data: { test: true, items: [{ id: "example", what: expect.any(String), next: "No action is needed." }] },
@@ -118,7 +121,7 @@ describe("rules about rotation, sync and dependency events", () => {
 
   test("reject all filters", async () => {
     await expect(
-      room.mailRule({ alertType: "syncFailed", thresholds: undefined, filters: { vault: "kv-a" } }),
+      fixture.mailRule({ alertType: "syncFailed", thresholds: undefined, filters: { vault: "kv-a" } }),
     ).rejects.toMatchObject({
       code: "invalidRequest",
     });

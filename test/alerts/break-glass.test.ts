@@ -4,13 +4,13 @@ import { type Audit, createAudit } from "../../shared/audit/audit.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, openRoom, type Room } from "./alerts-setup.ts";
+import { caller, type Fixture, openFixture } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 10 }, (_, index) => `glass${index}`);
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 let audit: Audit;
 
 beforeAll(async () => {
@@ -24,7 +24,7 @@ afterAll(async () => {
 beforeEach(() => {
   const config = { AUDIT_SIGNING_KEYS: undefined, AUDIT_MINIMUM_RETENTION_DAYS: 90 };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
-  room = openRoom({
+  fixture = openFixture({
     connectionString: azurite.connectionString(ACCOUNTS[next++]!),
     cloud,
     entries: (tables, clock) => {
@@ -32,7 +32,7 @@ beforeEach(() => {
       return audit;
     },
   });
-  room.instance();
+  fixture.instance();
 });
 
 const MINUTES = 60_000;
@@ -44,18 +44,18 @@ const used = (username: string) =>
     target: { type: "user", id: username },
   });
 async function run(): Promise<void> {
-  room.clock.add(15 * MINUTES);
-  const alerts = room.instance();
+  fixture.clock.add(15 * MINUTES);
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drain(alerts);
+  await fixture.drain(alerts);
 }
 const RULE = { alertType: "breakGlass", thresholds: undefined } as const;
 
 describe("a rule about password sign-ins while passwords are turned off", () => {
   test("notifies of each sign-in once, and ignores those before its creation", async () => {
     await used("before");
-    room.clock.add(MINUTES);
-    const { mails } = await room.mailRule(RULE);
+    fixture.clock.add(MINUTES);
+    const { mails } = await fixture.mailRule(RULE);
     await run();
     expect(mails()).toEqual([]);
     await used("admin");
@@ -72,10 +72,10 @@ describe("a rule about password sign-ins while passwords are turned off", () => 
   });
 
   test("can be tested with an example, also by webhook", async () => {
-    const { rule, mails } = await room.mailRule(RULE);
-    await room.instance().test(rule.ruleId, caller);
+    const { rule, mails } = await fixture.mailRule(RULE);
+    await fixture.instance().test(rule.ruleId, caller);
     expect(mails()[0]!.subject).toContain("[Test] example-administrator signed in");
-    const hook = await room.webhookRule(RULE);
+    const hook = await fixture.webhookRule(RULE);
     await used("admin");
     await run();
     expect(JSON.parse(hook.received()[0]!.body)).toMatchObject({

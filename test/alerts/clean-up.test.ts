@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { NotificationRows } from "../../shared/alerts/notification-log.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, START } from "./alerts-setup.ts";
+import { caller, DAY_MS, namedIn, openFixture, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
@@ -17,39 +17,39 @@ afterAll(async () => {
 });
 
 test("notification rows of existing assets are kept, so that none is sent twice, and the others are removed", async () => {
-  const room = openRoom({ connectionString: azurite.connectionString("clean"), cloud });
-  const { rule, mails } = await room.mailRule({ alertType: "expired", thresholds: undefined });
+  const fixture = openFixture({ connectionString: azurite.connectionString("clean"), cloud });
+  const { rule, mails } = await fixture.mailRule({ alertType: "expired", thresholds: undefined });
   const stays = { name: "stays", expiresInDays: -300 };
-  await room.scanned("kv-a", [stays, { name: "goes", expiresInDays: -200 }, { name: "fresh", expiresInDays: -2 }]);
-  const alerts = room.instance();
+  await fixture.scanned("kv-a", [stays, { name: "goes", expiresInDays: -200 }, { name: "fresh", expiresInDays: -2 }]);
+  const alerts = fixture.instance();
   const evaluate = async () => {
     await alerts.evaluate();
-    await room.drain(alerts);
+    await fixture.drain(alerts);
   };
   const marks = async () => {
     const keys: string[] = [];
     const ofAssets = { partitionKey: rule.ruleId, from: "e!", before: "f!" };
-    for await (const rows of room.tables.pages(NotificationRows, { ...ofAssets, select: [] }))
+    for await (const rows of fixture.tables.pages(NotificationRows, { ...ofAssets, select: [] }))
       keys.push(...rows.map(({ rowKey }) => rowKey.split("!")[3]!));
     return keys;
   };
   await evaluate();
-  await room.scanned("kv-a", [stays]);
+  await fixture.scanned("kv-a", [stays]);
   await alerts.cleanUp(caller);
   expect(await marks()).toEqual(["stays", "fresh"]);
-  await room.scanned("kv-a", [{ ...stays, tags: { changed: "yes" } }]);
-  room.clock.add(60_000);
+  await fixture.scanned("kv-a", [{ ...stays, tags: { changed: "yes" } }]);
+  fixture.clock.add(60_000);
   await evaluate();
   // The second run notifies again, because the other rows were removed.
   expect(mails().map(({ plainText }) => namedIn(plainText!).length)).toEqual([3, 2]);
-  room.clock.set(new Date(Date.parse(START) + 40 * DAY_MS));
+  fixture.clock.set(new Date(Date.parse(START) + 40 * DAY_MS));
   await alerts.cleanUp(caller);
   expect(await marks()).toEqual(["stays"]);
 });
 
 test("a snooze can last up to 366 days and stays listed for 30 days after its end", async () => {
-  const room = openRoom({ connectionString: azurite.connectionString("snoozes"), cloud });
-  const { snoozes, cleanUp } = room.instance();
+  const fixture = openFixture({ connectionString: azurite.connectionString("snoozes"), cloud });
+  const { snoozes, cleanUp } = fixture.instance();
   const at = (milliseconds: number) => new Date(Date.parse(START) + milliseconds);
   const create = (until: Date) => snoozes.create({ filters: { vault: "kv-a" }, reason: "Planned", until }, caller);
   for (const until of [at(0), at(366 * DAY_MS + 1)])
@@ -59,26 +59,26 @@ test("a snooze can last up to 366 days and stays listed for 30 days after its en
     (await snoozes.list({ ended }, { limit: 10, offset: 0, cursor: undefined })).items.map(({ until }) => until);
   const [short, long] = made.map(({ until }) => until);
   expect(await shown(false)).toEqual(expect.arrayContaining([short, long]));
-  room.clock.set(at(1));
+  fixture.clock.set(at(1));
   expect(await shown(false)).toEqual([long]);
-  room.clock.set(at(30 * DAY_MS + 1));
+  fixture.clock.set(at(30 * DAY_MS + 1));
   await cleanUp(caller);
   expect((await shown(true)).sort()).toEqual([short, long].sort());
-  room.clock.add(1);
+  fixture.clock.add(1);
   await cleanUp(caller);
   expect(await shown(true)).toEqual([long]);
 });
 
 test("only the history of a deleted rule remains", async () => {
-  const room = openRoom({ connectionString: azurite.connectionString("gone"), cloud });
-  const { rule } = await room.mailRule();
-  await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
-  const alerts = room.instance();
+  const fixture = openFixture({ connectionString: azurite.connectionString("gone"), cloud });
+  const { rule } = await fixture.mailRule();
+  await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drain(alerts);
+  await fixture.drain(alerts);
   await alerts.rules.remove(rule.ruleId, caller, undefined);
   await alerts.cleanUp(caller);
-  expect((await room.tables.pages(NotificationRows, { partitionKey: rule.ruleId }).next()).done).toBe(true);
+  expect((await fixture.tables.pages(NotificationRows, { partitionKey: rule.ruleId }).next()).done).toBe(true);
   const page = await alerts.history.list({ ruleId: rule.ruleId }, { limit: 10, offset: 0, cursor: undefined });
   expect(page.total).toBe(1);
 });

@@ -4,17 +4,17 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./alerts-setup.ts";
+import { caller, DAY_MS, type Fixture, namedIn, openFixture, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-let room: Room;
+let fixture: Fixture;
 
 beforeAll(async () => {
   azurite = await openStorage(["alerts"]);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
-  room = openRoom({ connectionString: azurite.connectionString("alerts"), cloud });
-  await room.scanned("kv-a", [
+  fixture = openFixture({ connectionString: azurite.connectionString("alerts"), cloud });
+  await fixture.scanned("kv-a", [
     { name: "one", expiresInDays: 2.5 },
     { name: "two", expiresInDays: 8.5 },
     { name: "three", expiresInDays: 12 },
@@ -37,14 +37,14 @@ async function live(
   steps: Steps,
 ): Promise<{ rule: string; mails: string[]; posts: string[]; ids: number; posted: number }> {
   // One second before the other rule: rules created in the same millisecond have no order, and steps are counted.
-  room.clock.set(new Date(Date.parse(START) - 1000));
-  for (const { ruleId } of await room.instance().rules.all())
-    await room.instance().rules.remove(ruleId, caller, undefined);
-  room.messages.length = 0;
-  const mail = await room.mailRule();
-  room.clock.set(START);
-  const webhook = await room.webhookRule();
-  let alerts = room.instance(steps);
+  fixture.clock.set(new Date(Date.parse(START) - 1000));
+  for (const { ruleId } of await fixture.instance().rules.all())
+    await fixture.instance().rules.remove(ruleId, caller, undefined);
+  fixture.messages.length = 0;
+  const mail = await fixture.mailRule();
+  fixture.clock.set(START);
+  const webhook = await fixture.webhookRule();
+  let alerts = fixture.instance(steps);
   const survive = async (work: () => Promise<void>) => {
     for (let lives = 0; lives < 5; lives++) {
       try {
@@ -52,18 +52,18 @@ async function live(
       } catch (error) {
         if (!steps.dead) throw error;
         steps.dead = false;
-        steps.dieAt = -1;
+        steps.crashAt = -1;
         // Longer than a lease, like the platform's detection of a crashed worker.
-        room.clock.add(15 * 60_000);
-        alerts = room.instance();
+        fixture.clock.add(15 * 60_000);
+        alerts = fixture.instance();
       }
     }
   };
   for (const day of DAYS) {
-    room.clock.set(new Date(Date.parse(START) + day * DAY_MS));
+    fixture.clock.set(new Date(Date.parse(START) + day * DAY_MS));
     await survive(() => alerts.evaluate());
     await survive(() => alerts.evaluate());
-    await survive(() => room.drainAll(alerts));
+    await survive(() => fixture.drainAll(alerts));
   }
   const items = (text: string) =>
     namedIn(text).map((name, index) => `${name} ${[...text.matchAll(/Threshold: (\d+)/g)][index]![1]}`);
@@ -93,16 +93,16 @@ test("each asset causes exactly one notification per threshold and rule, at whic
   expect(whole.taken).toBeGreaterThan(50);
   let repeatedPosts = 0;
   let deaths = 0;
-  for (let dieAt = 1 + (SEED % STRIDE); dieAt <= whole.taken; dieAt += STRIDE) {
-    for (const when of IS_CAMPAIGN ? WHENS : [WHENS[dieAt % 2]!]) {
-      const steps: Steps = { taken: 0, dieAt, when };
+  for (let crashAt = 1 + (SEED % STRIDE); crashAt <= whole.taken; crashAt += STRIDE) {
+    for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
+      const steps: Steps = { taken: 0, crashAt, when };
       const lived = await live(steps);
-      if (steps.dieAt === -1) deaths++;
-      const place = `dying ${when} step ${dieAt}`;
+      if (steps.crashAt === -1) deaths++;
+      const place = `dying ${when} step ${crashAt}`;
       expect({ place, mails: lived.mails }).toEqual({ place, mails: EXPECTED });
       expect({ place, posts: lived.posts, ids: lived.ids }).toEqual({ place, posts: EXPECTED, ids: 2 });
       repeatedPosts += lived.posted - 2;
-      const { items } = await room
+      const { items } = await fixture
         .instance()
         .history.list({ ruleId: lived.rule }, { limit: 100, offset: 0, cursor: undefined });
       expect({ place, history: items.map(({ status }) => status) }).toEqual({

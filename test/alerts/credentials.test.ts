@@ -7,13 +7,13 @@ import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
+import { caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 14 }, (_, index) => `credentials${index}`);
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 let apiTokens: ApiTokens;
 
 beforeAll(async () => {
@@ -44,7 +44,7 @@ const maria: UserRecord = {
 
 beforeEach(async () => {
   const audit = { append: async () => {} } as never;
-  room = openRoom({
+  fixture = openFixture({
     connectionString: azurite.connectionString(ACCOUNTS[next++]!),
     cloud,
     credentials: (tables, clock) => {
@@ -53,33 +53,33 @@ beforeEach(async () => {
       return [apiTokens];
     },
   });
-  room.instance();
-  await createUsers(room.tables).create(maria);
+  fixture.instance();
+  await createUsers(fixture.tables).create(maria);
 });
 
 const make = (name: string, expiresInDays: number) =>
   apiTokens.create(MARIA, { name, role: "user", expiresInDays }, caller);
 async function run(day: number): Promise<void> {
-  room.clock.set(new Date(Date.parse(START) + day * DAY_MS));
-  const alerts = room.instance();
+  fixture.clock.set(new Date(Date.parse(START) + day * DAY_MS));
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drain(alerts);
+  await fixture.drain(alerts);
 }
 const RULE = { alertType: "serviceCredentialExpiry", thresholds: undefined } as const;
 
 describe("a rule about the service's own credentials", () => {
   test("notifies 30, 14 and 3 days before an API token expires, once each", async () => {
-    const { mails } = await room.mailRule(RULE);
+    const { mails } = await fixture.mailRule(RULE);
     await make("nightly report", 90);
-    const told: [day: number, thresholds: string[]][] = [];
+    const notifiedOn: [day: number, thresholds: string[]][] = [];
     let seen = 0;
     for (const day of [0, 59.9, 60, 60.1, 75.9, 76, 80, 87, 88, 89.9, 90, 91, 120]) {
       await run(day);
       const fresh = mails().slice(seen);
-      told.push([day, fresh.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
+      notifiedOn.push([day, fresh.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
       seen = mails().length;
     }
-    expect(told.filter(([, thresholds]) => thresholds.length > 0)).toEqual([
+    expect(notifiedOn.filter(([, thresholds]) => thresholds.length > 0)).toEqual([
       [60, ["30"]],
       [76, ["14"]],
       [87, ["3"]],
@@ -89,8 +89,8 @@ describe("a rule about the service's own credentials", () => {
   });
 
   test("sends name, expiry and threshold to a webhook", async () => {
-    const { received } = await room.webhookRule(RULE);
-    room.clock.add(999);
+    const { received } = await fixture.webhookRule(RULE);
+    fixture.clock.add(999);
     const { id } = await make("nightly report", 90);
     await run(60.1);
     const item = {
@@ -106,7 +106,7 @@ describe("a rule about the service's own credentials", () => {
   });
 
   test("sends one notification for several reached thresholds, and one message for several tokens", async () => {
-    const { mails } = await room.mailRule(RULE);
+    const { mails } = await fixture.mailRule(RULE);
     await make("a", 90);
     await make("b", 85);
     await run(80);
@@ -116,7 +116,7 @@ describe("a rule about the service's own credentials", () => {
   });
 
   test("ignores thresholds before the creation of a short-lived token, and revoked tokens", async () => {
-    const { mails } = await room.mailRule(RULE);
+    const { mails } = await fixture.mailRule(RULE);
     await make("for ten days", 10);
     const { id } = await make("ended", 10);
     await apiTokens.end(MARIA, id, caller);
@@ -127,7 +127,7 @@ describe("a rule about the service's own credentials", () => {
   });
 
   test("notifies again of a new token with the same name", async () => {
-    const { mails } = await room.mailRule(RULE);
+    const { mails } = await fixture.mailRule(RULE);
     await make("same", 10);
     await run(8);
     await run(11);
@@ -137,13 +137,13 @@ describe("a rule about the service's own credentials", () => {
   });
 
   test("rejects all filters", async () => {
-    const wrong = room.mailRule({ ...RULE, filters: { vault: "kv-a" } });
+    const wrong = fixture.mailRule({ ...RULE, filters: { vault: "kv-a" } });
     await expect(wrong).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.filters.vault" }] });
   });
 
   test("can be tested with an example", async () => {
-    const { rule, mails } = await room.mailRule(RULE);
-    const delivery = await room.instance().test(rule.ruleId, caller);
+    const { rule, mails } = await fixture.mailRule(RULE);
+    const delivery = await fixture.instance().test(rule.ruleId, caller);
     expect(delivery.status).toBe("delivered");
     expect(mails()[0]!.subject).toBe("[Test] API token “example” expires in 2 days");
   });

@@ -11,10 +11,10 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   caller,
   DAY_MS,
+  type Fixture,
+  type FixtureOptions,
   namedIn,
-  openRoom,
-  type Room,
-  type RoomOptions,
+  openFixture,
   START,
   type TestAsset,
 } from "./alerts-setup.ts";
@@ -23,10 +23,10 @@ let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 34 }, (_, index) => `mailbox${String(index).padStart(2, "0")}`);
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 
-const open = (options: Partial<RoomOptions> = {}) =>
-  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
+const open = (options: Partial<FixtureOptions> = {}) =>
+  openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -42,7 +42,7 @@ beforeEach(() => {
 });
 
 const all = { limit: 100, offset: 0, cursor: undefined };
-const history = async (ruleId: string) => (await room.instance().history.list({ ruleId }, all)).items;
+const history = async (ruleId: string) => (await fixture.instance().history.list({ ruleId }, all)).items;
 const owned = (name: string, owner: string | undefined, expiresInDays = 5.5): TestAsset => ({
   name,
   expiresInDays,
@@ -50,9 +50,9 @@ const owned = (name: string, owner: string | undefined, expiresInDays = 5.5): Te
 });
 
 async function deliver() {
-  const alerts = room.instance();
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drainAll(alerts);
+  await fixture.drainAll(alerts);
 }
 
 /** Asset names by recipient, in the order of the mails. */
@@ -68,18 +68,18 @@ const DOMAINS = { ALERT_OWNER_DOMAINS: ["acme.example", "suppressed.example"] };
 
 describe("an owner", () => {
   test("receives the alerts for their assets, and the rule's recipients the rest with the reason", async () => {
-    room = open({ environment: DOMAINS });
-    await room
+    fixture = open({ environment: DOMAINS });
+    await fixture
       .instance()
       .owners.replace([{ owner: "Payments Team", address: "pay@elsewhere.example" }], caller, undefined);
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       owned("a1", "ann@acme.example"),
       owned("a2", "Ann@ACME.example", 20),
       owned("p1", "payments team"),
       owned("n1", undefined),
       owned("x1", "bob@other.example"),
     ]);
-    const { rule, mails } = await room.mailRule();
+    const { rule, mails } = await fixture.mailRule();
     const [address] = rule.recipients;
     await deliver();
     expect(received()).toEqual({
@@ -103,9 +103,9 @@ describe("an owner", () => {
   });
 
   test("receives nothing if neither domains nor the owner table are configured", async () => {
-    room = open();
-    await room.scanned("kv-a", [owned("a1", "ann@acme.example"), owned("n1", undefined)]);
-    const { rule } = await room.mailRule();
+    fixture = open();
+    await fixture.scanned("kv-a", [owned("a1", "ann@acme.example"), owned("n1", undefined)]);
+    const { rule } = await fixture.mailRule();
     await deliver();
     expect(received()).toEqual({ [rule.recipients[0]!]: ["a1", "n1"] });
     expect((await history(rule.ruleId))[0]!.parts).toMatchObject([{ status: "delivered" }]);
@@ -139,19 +139,19 @@ describe("an owner", () => {
     ["a member of every object", "constructor"],
   ];
   test("from a manipulated tag is not resolved", async () => {
-    room = open({ environment: DOMAINS });
+    fixture = open({ environment: DOMAINS });
     const table = ["payments", "bakery"].map((owner) => ({ owner, address: `${owner}@acme.example` }));
-    await room.instance().owners.replace(table, caller, undefined);
-    const resolve = (await room.instance().owners.resolver())!;
+    await fixture.instance().owners.replace(table, caller, undefined);
+    const resolve = (await fixture.instance().owners.resolver())!;
     expect(resolve("ann@acme.example")).toEqual({ address: "ann@acme.example" });
     for (const [what, tag] of hostile) expect({ what, ...resolve(tag) }).toEqual({ what, reason: expect.any(String) });
     // After a round trip through storage, which replaces lone surrogates.
     const stored = hostile.filter(([, tag]) => tag.isWellFormed());
-    await room.scanned(
+    await fixture.scanned(
       "kv-a",
       stored.map(([, tag], index) => owned(`h${index}`, tag)),
     );
-    const { rule } = await room.mailRule();
+    const { rule } = await fixture.mailRule();
     await deliver();
     expect(Object.keys(received())).toEqual(rule.recipients);
     expect(received()[rule.recipients[0]!]).toHaveLength(stored.length);
@@ -162,9 +162,9 @@ describe("an owner", () => {
   });
 
   test("whose mail bounces is replaced by the rule's recipients, once and with the reason", async () => {
-    room = open({ environment: DOMAINS });
-    await room.scanned("kv-a", [owned("g1", "gone@suppressed.example"), owned("a1", "ann@acme.example")]);
-    const { rule, mails } = await room.mailRule();
+    fixture = open({ environment: DOMAINS });
+    await fixture.scanned("kv-a", [owned("g1", "gone@suppressed.example"), owned("a1", "ann@acme.example")]);
+    const { rule, mails } = await fixture.mailRule();
     await deliver();
     expect(received()).toMatchObject({ "ann@acme.example": ["a1"], [rule.recipients[0]!]: ["g1"] });
     expect(mails()).toHaveLength(1);
@@ -176,28 +176,28 @@ describe("an owner", () => {
   });
 
   test("receives no more mails per day than the setting allows, whatever the tags say", async () => {
-    room = open({ environment: { ...DOMAINS, OWNER_MAIL_PER_DAY: 2 } });
-    const { rule, mails } = await room.mailRule();
+    fixture = open({ environment: { ...DOMAINS, OWNER_MAIL_PER_DAY: 2 } });
+    const { rule, mails } = await fixture.mailRule();
     for (let day = 0; day < 4; day++) {
-      await room.scanned(
+      await fixture.scanned(
         "kv-a",
         Array.from({ length: day + 1 }, (_, index) => owned(`s${index}`, "ann@acme.example")),
       );
       await deliver();
-      room.clock.add(HOUR_MS);
+      fixture.clock.add(HOUR_MS);
     }
     expect(received()["ann@acme.example"]).toEqual(["s0", "s1"]);
     expect(received()[rule.recipients[0]!]).toEqual(["s2", "s3"]);
     expect(mails()[0]!.plainText).toContain("OWNER_MAIL_PER_DAY");
-    room.clock.add(DAY_MS);
-    await room.scanned("kv-b", [owned("tomorrow", "ann@acme.example")]);
+    fixture.clock.add(DAY_MS);
+    await fixture.scanned("kv-b", [owned("tomorrow", "ann@acme.example")]);
     await deliver();
     expect(received()["ann@acme.example"]).toEqual(["s0", "s1", "tomorrow"]);
   });
 
   test("can be in the table once, and the table is replaced as a whole", async () => {
-    room = open();
-    const { owners } = room.instance();
+    fixture = open();
+    const { owners } = fixture.instance();
     const { etag } = await owners.table();
     const first = await owners.replace([{ owner: "A", address: "a@acme.example" }], caller, etag);
     await expect(owners.replace([], caller, etag)).rejects.toMatchObject({ code: "preconditionFailed" });
@@ -211,7 +211,7 @@ describe("an owner", () => {
     expect(await owners.table()).toEqual(first);
     await owners.replace([{ owner: "A", address: "x@acme.example" }], caller, first.etag);
     expect(
-      room.events.filter(({ outcome }) => outcome === "intent").map(({ type, details }) => [type, details]),
+      fixture.events.filter(({ outcome }) => outcome === "intent").map(({ type, details }) => [type, details]),
     ).toEqual([
       ["alertOwners.changed", expect.objectContaining({ added: 1, changed: 0, removed: 0 })],
       ["alertOwners.changed", expect.objectContaining({ added: 0, changed: 1, removed: 0 })],
@@ -235,22 +235,22 @@ describe("the mail rate limit", () => {
   });
 
   test("delays less urgent mails and combines waiting ones, and the history shows the expected time", async () => {
-    room = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
-    const first = await room.mailRule({ filters: { vault: "kv-first" } });
+    fixture = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
+    const first = await fixture.mailRule({ filters: { vault: "kv-first" } });
     const recipients = ["late@acme.example", "later@acme.example"];
-    await room.mailRule({ name: "soon", recipients, filters: { vault: "kv-soon" } });
-    await room.mailRule({ name: "soon too", recipients, filters: { vault: "kv-soon-too" } });
-    const urgent = await room.mailRule({ filters: { vault: "kv-urgent" } });
-    await room.scanned("kv-first", [{ name: "f", expiresInDays: 3 }]);
-    const alerts = room.instance();
+    await fixture.mailRule({ name: "soon", recipients, filters: { vault: "kv-soon" } });
+    await fixture.mailRule({ name: "soon too", recipients, filters: { vault: "kv-soon-too" } });
+    const urgent = await fixture.mailRule({ filters: { vault: "kv-urgent" } });
+    await fixture.scanned("kv-first", [{ name: "f", expiresInDays: 3 }]);
+    const alerts = fixture.instance();
     await alerts.evaluate();
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     expect(first.mails()).toHaveLength(1);
-    await room.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
-    await room.scanned("kv-soon-too", [{ name: "t", expiresInDays: 25 }]);
-    await room.scanned("kv-urgent", [{ name: "u", expiresInDays: 2 }]);
+    await fixture.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
+    await fixture.scanned("kv-soon-too", [{ name: "t", expiresInDays: 25 }]);
+    await fixture.scanned("kv-urgent", [{ name: "u", expiresInDays: 2 }]);
     await alerts.evaluate();
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     const waiting = (await alerts.history.list({ status: "pending" }, all)).items;
     const at = (hours: number) => new Date(Date.parse(START) + hours * HOUR_MS).toISOString();
     expect(waiting.map(({ ruleName, nextAt }) => [ruleName === urgent.rule.name, nextAt])).toEqual(
@@ -261,7 +261,7 @@ describe("the mail rate limit", () => {
       expect(parts[0]!.waits).toContain("Rate limit: 1 mails per hour");
       expect([at(1), at(2)]).toContain(parts[0]!.notBefore);
     }
-    await room.drainAll(alerts);
+    await fixture.drainAll(alerts);
     const [, second, third] = cloud.control.mails();
     expect(cloud.control.mails()).toHaveLength(3);
     expect(namedIn(second!.plainText!)).toEqual(["kv-urgent/u"]);
@@ -271,16 +271,16 @@ describe("the mail rate limit", () => {
     expect(third!.plainText).toContain("“soon”");
     expect(third!.plainText).toContain("“soon too”");
     expect((await alerts.history.list({}, all)).items.map(({ status }) => status)).toEqual(Array(4).fill("delivered"));
-    expect(room.clock.now().toISOString() >= at(2)).toBe(true);
+    expect(fixture.clock.now().toISOString() >= at(2)).toBe(true);
   });
 
   test("prefers a rule's recipients over owners, because tags can name any number of owners", async () => {
-    room = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
-    await room.scanned("kv-a", [
+    fixture = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
+    await fixture.scanned("kv-a", [
       ...Array.from({ length: 3 }, (_, index) => owned(`a${index}`, `owner-${index}@acme.example`)),
       owned("n1", undefined),
     ]);
-    const { rule } = await room.mailRule();
+    const { rule } = await fixture.mailRule();
     await deliver();
     const mails = cloud.control.mails();
     expect(mails).toHaveLength(4);
@@ -288,34 +288,38 @@ describe("the mail rate limit", () => {
   });
 
   test("applies to all instances together", async () => {
-    room = open({ environment: { MAIL_PER_MINUTE: 3, MAIL_PER_HOUR: 0 } });
-    for (let index = 0; index < 8; index++) await room.mailRule({ filters: { vault: "kv-a" } });
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
-    const instances = [room.instance(), room.instance(), room.instance()];
+    fixture = open({ environment: { MAIL_PER_MINUTE: 3, MAIL_PER_HOUR: 0 } });
+    for (let index = 0; index < 8; index++) await fixture.mailRule({ filters: { vault: "kv-a" } });
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const instances = [fixture.instance(), fixture.instance(), fixture.instance()];
     await instances[0]!.evaluate();
     await Promise.all(
-      room.messages.map(({ message }, index) =>
+      fixture.messages.map(({ message }, index) =>
         instances[index % 3]!.deliver((message as { deliveryId: string }).deliveryId),
       ),
     );
     expect(cloud.control.mails()).toHaveLength(3);
-    await room.drainAll(instances[0]!);
+    await fixture.drainAll(instances[0]!);
     expect(cloud.control.mails()).toHaveLength(8);
     expect(new Set(cloud.control.mails().map(({ to }) => to[0])).size).toBe(8);
   });
 
   test("does not send waiting mails of a rule that was disabled", async () => {
-    room = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
+    fixture = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
     const recipients = ["both@acme.example"];
-    const rules = [await room.mailRule({ recipients }), await room.mailRule({ recipients }), await room.mailRule()];
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
-    const alerts = room.instance();
+    const rules = [
+      await fixture.mailRule({ recipients }),
+      await fixture.mailRule({ recipients }),
+      await fixture.mailRule(),
+    ];
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const alerts = fixture.instance();
     await alerts.evaluate();
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 }, times: 1 });
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     await alerts.rules.change(rules[0]!.rule.ruleId, { enabled: false }, caller, undefined);
     await alerts.rules.remove(rules[2]!.rule.ruleId, caller, undefined);
-    await room.drainAll(alerts);
+    await fixture.drainAll(alerts);
     const statuses = async (index: number) => (await history(rules[index]!.rule.ruleId)).map(({ status }) => status);
     expect(await Promise.all([statuses(0), statuses(1), statuses(2)])).toEqual([
       ["cancelled"],
@@ -329,19 +333,19 @@ describe("the mail rate limit", () => {
   });
 
   test("continues a delivery that an earlier version started, in a mailbox of its own", async () => {
-    room = open();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    fixture = open();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const recipients = Array.from({ length: 60 }, (_, index) => `old${index}@acme.example`);
-    const { rule } = await room.mailRule({ recipients });
-    const alerts = room.instance();
+    const { rule } = await fixture.mailRule({ recipients });
+    const alerts = fixture.instance();
     await alerts.evaluate();
-    const { deliveryId } = room.messages[0]!.message as { deliveryId: string };
-    const row = (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
-    const leasedUntil = new Date(room.clock.now().getTime() - 1000).toISOString();
+    const { deliveryId } = fixture.messages[0]!.message as { deliveryId: string };
+    const row = (await fixture.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
+    const leasedUntil = new Date(fixture.clock.now().getTime() - 1000).toISOString();
     const operationId = "0b5d2e3c-5f0a-8b4c-8d1e-2f3a4b5c6d7e";
-    const begun = { ...row.parts[0]!, operationId, status: "sending" as const, attempts: 1, leasedUntil };
-    await room.tables.replace(Deliveries, { ...row, parts: [begun, row.parts[1]!] });
-    await room.drainAll(alerts);
+    const started = { ...row.parts[0]!, operationId, status: "sending" as const, attempts: 1, leasedUntil };
+    await fixture.tables.replace(Deliveries, { ...row, parts: [started, row.parts[1]!] });
+    await fixture.drainAll(alerts);
     expect(
       cloud.control
         .mails()
@@ -353,85 +357,87 @@ describe("the mail rate limit", () => {
   });
 
   test("retries immediately when a critical item is added, unless the provider throttles", async () => {
-    room = open();
+    fixture = open();
     const recipients = ["both@acme.example"];
     const [first, second] = [
-      await room.mailRule({ recipients, filters: { vault: "kv-soon" } }),
-      await room.mailRule({ recipients, filters: { vault: "kv-now" } }),
+      await fixture.mailRule({ recipients, filters: { vault: "kv-soon" } }),
+      await fixture.mailRule({ recipients, filters: { vault: "kv-now" } }),
     ];
-    await room.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
-    const alerts = room.instance();
+    await fixture.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
+    const alerts = fixture.instance();
     const down = cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 } });
     await alerts.evaluate();
     const partOf = async ({ rule }: typeof first) => (await history(rule.ruleId))[0]!.parts[0]!;
     for (;;) {
-      await room.drain(alerts);
+      await fixture.drain(alerts);
       if ((await partOf(first)).attempts === 3) break;
-      room.clock.set(new Date(Math.min(...room.messages.map(({ visibleAt }) => visibleAt))));
+      fixture.clock.set(new Date(Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt))));
     }
-    expect(Date.parse((await partOf(first)).notBefore!) - room.clock.now().getTime()).toBeGreaterThan(20 * MINUTE_MS);
+    expect(Date.parse((await partOf(first)).notBefore!) - fixture.clock.now().getTime()).toBeGreaterThan(
+      20 * MINUTE_MS,
+    );
     const critical = async (...names: string[]) => {
-      await room.scanned(
+      await fixture.scanned(
         "kv-now",
         names.map((name) => ({ name, expiresInDays: 2 })),
       );
       await alerts.evaluate();
-      await room.drain(alerts);
+      await fixture.drain(alerts);
     };
     // The mail is retried immediately with the delays of a new mail, but earlier attempts are counted.
     await critical("a");
     expect([await partOf(first), await partOf(second)].map(({ attempts }) => attempts)).toEqual([4, 4]);
-    const wait = Date.parse((await partOf(second)).notBefore!) - room.clock.now().getTime();
+    const wait = Date.parse((await partOf(second)).notBefore!) - fixture.clock.now().getTime();
     expect(wait).toBeLessThan(10_000);
 
     cloud.control.removeFault(down);
     const busy = { kind: "throttle", retryAfterSeconds: 900 } as const;
     cloud.control.addFault({ match: { operation: "mail.send" }, action: busy, times: 1 });
-    room.clock.add(10_000);
-    await room.drain(alerts);
+    fixture.clock.add(10_000);
+    await fixture.drain(alerts);
     await critical("a", "b");
     expect(cloud.control.mails()).toEqual([]);
-    await room.drainAll(alerts);
+    await fixture.drainAll(alerts);
     expect(cloud.control.mails().map(({ plainText }) => namedIn(plainText!).sort())).toEqual([
       ["kv-now/a", "kv-now/b", "kv-soon/s"],
     ]);
   });
 
   test("gives up an undeliverable mail even if critical items are added repeatedly", async () => {
-    room = open();
-    const { rule } = await room.mailRule();
-    const alerts = room.instance();
+    fixture = open();
+    const { rule } = await fixture.mailRule();
+    const alerts = fixture.instance();
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 } });
     const names: string[] = [];
     const first = async () => (await history(rule.ruleId)).at(-1);
     for (let hours = 0; (await first())?.status !== "failed"; hours += 10) {
       expect(hours).toBeLessThan(100);
       names.push(`s${hours}`);
-      await room.scanned(
+      await fixture.scanned(
         "kv-a",
         names.map((name) => ({ name, expiresInDays: 3 })),
       );
       await alerts.evaluate();
-      await room.drain(alerts);
-      room.clock.add(10 * 60 * MINUTE_MS);
-      await room.drain(alerts);
+      await fixture.drain(alerts);
+      fixture.clock.add(10 * 60 * MINUTE_MS);
+      await fixture.drain(alerts);
     }
   });
 
   test("removes mailboxes that have been empty for two days, and no others", async () => {
-    room = open();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
-    await room.mailRule();
+    fixture = open();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    await fixture.mailRule();
     await deliver();
     const boxes = async () => {
       const found: string[] = [];
-      for await (const rows of room.tables.pages(Mailboxes, { partitionKey: MAILBOXES }))
+      for await (const rows of fixture.tables.pages(Mailboxes, { partitionKey: MAILBOXES }))
         found.push(...rows.map(({ rowKey }) => rowKey));
       return found;
     };
     const kept = await boxes();
     expect(kept).toHaveLength(1);
-    await room.instance().cleanUp(caller);
+    await fixture.instance().cleanUp(caller);
     expect(await boxes()).toEqual(kept);
   });
 });
@@ -443,37 +449,37 @@ describe("a crashed process", () => {
 
   /** Two owners, one with a bouncing address, an asset without an owner, and one mail per hour. */
   async function live(steps: Steps) {
-    room.clock.set(START);
-    for (const { ruleId } of await room.instance().rules.all())
-      await room.instance().rules.remove(ruleId, caller, undefined);
-    for await (const rows of room.tables.pages(Pace, { partitionKey: MAILBOXES, from: PACE_ROW }))
-      for (const { rowKey } of rows) await room.tables.remove(Pace, MAILBOXES, rowKey);
-    room.messages.length = 0;
+    fixture.clock.set(START);
+    for (const { ruleId } of await fixture.instance().rules.all())
+      await fixture.instance().rules.remove(ruleId, caller, undefined);
+    for await (const rows of fixture.tables.pages(Pace, { partitionKey: MAILBOXES, from: PACE_ROW }))
+      for (const { rowKey } of rows) await fixture.tables.remove(Pace, MAILBOXES, rowKey);
+    fixture.messages.length = 0;
     cloud.control.clearMails();
-    const { rule } = await room.mailRule();
+    const { rule } = await fixture.mailRule();
     const sentAt: number[] = [];
-    let alerts = room.instance(steps);
+    let alerts = fixture.instance(steps);
     const survive = async (work: () => Promise<void>) => {
       for (let lives = 0; lives < 3; lives++) {
         const failure = await work().then(
           () => undefined,
           (error: unknown) => error,
         );
-        while (sentAt.length < cloud.control.mails().length) sentAt.push(room.clock.now().getTime());
+        while (sentAt.length < cloud.control.mails().length) sentAt.push(fixture.clock.now().getTime());
         if (failure === undefined) return;
         if (!steps.dead) throw failure;
         steps.dead = false;
-        steps.dieAt = -1;
-        room.clock.add(15 * MINUTE_MS);
-        alerts = room.instance();
+        steps.crashAt = -1;
+        fixture.clock.add(15 * MINUTE_MS);
+        alerts = fixture.instance();
       }
     };
     await survive(() => alerts.evaluate());
     await survive(() => alerts.evaluate());
-    while (room.messages.length > 0) {
-      const visible = Math.min(...room.messages.map(({ visibleAt }) => visibleAt));
-      if (visible > room.clock.now().getTime()) room.clock.set(new Date(visible));
-      await survive(() => room.drain(alerts));
+    while (fixture.messages.length > 0) {
+      const visible = Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt));
+      if (visible > fixture.clock.now().getTime()) fixture.clock.set(new Date(visible));
+      await survive(() => fixture.drain(alerts));
     }
     const by = received();
     const [entry] = await history(rule.ruleId);
@@ -488,8 +494,8 @@ describe("a crashed process", () => {
   test("at any step loses no mail, sends no duplicate and respects the rate limit", async () => {
     // The same days are repeated, so the daily limit for owners must not apply.
     const environment = { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1, OWNER_MAIL_PER_DAY: 1000 };
-    room = open({ environment });
-    await room.scanned("kv-a", [
+    fixture = open({ environment });
+    await fixture.scanned("kv-a", [
       owned("a1", "ann@acme.example", 2),
       owned("g1", "gone@suppressed.example", 3),
       owned("n1", undefined, 4),
@@ -503,10 +509,10 @@ describe("a crashed process", () => {
     const whole: Steps = { taken: 0 };
     expect(await live(whole)).toEqual(expected);
     expect(whole.taken).toBeGreaterThan(40);
-    for (let dieAt = 1; dieAt <= whole.taken; dieAt += IS_CAMPAIGN ? 1 : STRIDE) {
-      for (const when of IS_CAMPAIGN ? WHENS : [WHENS[dieAt % 2]!]) {
-        const place = `dying ${when} step ${dieAt}`;
-        expect({ place, ...(await live({ taken: 0, dieAt, when })) }).toEqual({ place, ...expected });
+    for (let crashAt = 1; crashAt <= whole.taken; crashAt += IS_CAMPAIGN ? 1 : STRIDE) {
+      for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
+        const place = `dying ${when} step ${crashAt}`;
+        expect({ place, ...(await live({ taken: 0, crashAt, when })) }).toEqual({ place, ...expected });
       }
     }
     if (IS_CAMPAIGN) console.log({ steps: whole.taken });
@@ -520,7 +526,7 @@ describe("many mails at once", () => {
   const DEATHS = IS_CAMPAIGN ? [40, 75, 130, 60, 95] : [6, 14, 21, 9, 17];
 
   test("reach each owner once, critical first and within the rate limit, despite five crashes", async () => {
-    room = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 5, MAIL_PER_HOUR: 10 } });
+    fixture = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 5, MAIL_PER_HOUR: 10 } });
     const ownerOf = (index: number) => `owner${index % OWNERS}@acme.example`;
     // Every second owner has assets that expire within days, the others within weeks.
     const daysOf = (index: number) => (index % OWNERS < OWNERS / 2 ? 1.5 + (index % 5) : 15 + (index % 10));
@@ -528,16 +534,16 @@ describe("many mails at once", () => {
       const mine = Array.from({ length: ASSETS }, (_, index) => index).filter(
         (index) => Math.floor(index / OWNERS) % VAULTS === vault,
       );
-      await room.scanned(
+      await fixture.scanned(
         `kv-${vault}`,
         mine.map((index) => owned(`asset-${index}`, ownerOf(index), daysOf(index))),
       );
     }
-    const { rule } = await room.mailRule();
+    const { rule } = await fixture.mailRule();
     const deaths = [...DEATHS];
     const newInstance = () => {
-      steps = { taken: 0, when: deaths.length % 2 ? "after" : "before", dieAt: deaths.shift() ?? -1 };
-      return room.instance(steps);
+      steps = { taken: 0, when: deaths.length % 2 ? "after" : "before", crashAt: deaths.shift() ?? -1 };
+      return fixture.instance(steps);
     };
     let steps: Steps = { taken: 0 };
     let alerts = newInstance();
@@ -549,22 +555,22 @@ describe("many mails at once", () => {
           () => undefined,
           (error: unknown) => error,
         );
-        while (sentAt.length < cloud.control.mails().length) sentAt.push(room.clock.now().getTime());
+        while (sentAt.length < cloud.control.mails().length) sentAt.push(fixture.clock.now().getTime());
         if (failure === undefined) return;
         if (!steps.dead) throw failure;
-        room.clock.add(10 * MINUTE_MS);
+        fixture.clock.add(10 * MINUTE_MS);
         alerts = newInstance();
       }
     };
     await survive(() => alerts.evaluate());
-    while (room.messages.length > 0) {
-      const visible = Math.min(...room.messages.map(({ visibleAt }) => visibleAt));
-      if (visible > room.clock.now().getTime()) room.clock.set(new Date(visible));
-      await survive(() => room.drain(alerts));
+    while (fixture.messages.length > 0) {
+      const visible = Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt));
+      if (visible > fixture.clock.now().getTime()) fixture.clock.set(new Date(visible));
+      await survive(() => fixture.drain(alerts));
       await survive(() => alerts.evaluate());
-      const { items } = await room.instance().history.list({ ruleId: rule.ruleId }, all);
+      const { items } = await fixture.instance().history.list({ ruleId: rule.ruleId }, all);
       const open = items.flatMap(({ parts }) => parts).filter(({ status }) => status === "waiting");
-      states.push({ at: room.clock.now().getTime(), pending: open.length, sent: cloud.control.mails().length });
+      states.push({ at: fixture.clock.now().getTime(), pending: open.length, sent: cloud.control.mails().length });
       // At every hour, the history shows unsent mails as pending, with the earliest send time.
       for (const { notBefore } of open) expect(Date.parse(notBefore ?? "")).toBeGreaterThan(Date.parse(START));
     }
@@ -588,7 +594,7 @@ describe("many mails at once", () => {
       expect(sentAt.filter((at) => at >= from && at < from + HOUR_MS).length).toBeLessThanOrEqual(10);
       expect(sentAt.filter((at) => at >= from && at < from + MINUTE_MS).length).toBeLessThanOrEqual(5);
     }
-    const { items } = await room.instance().history.list({ ruleId: rule.ruleId }, all);
+    const { items } = await fixture.instance().history.list({ ruleId: rule.ruleId }, all);
     expect(items.map(({ status }) => status)).toEqual(items.map(() => "delivered"));
     expect(items.reduce((sum, { newsTotal }) => sum + newsTotal, 0)).toBe(ASSETS);
     expect(states.some(({ pending }) => pending > 0)).toBe(true);

@@ -4,16 +4,16 @@ import type { NewViolation } from "../../shared/alerts/alerts.ts";
 import type { ViolationReading } from "../../shared/alerts/violation-items.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./alerts-setup.ts";
+import { caller, DAY_MS, type Fixture, namedIn, openFixture, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `alerts${String(index).padStart(2, "0")}`);
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 
-const open = (options: Partial<Parameters<typeof openRoom>[0]> = {}) =>
-  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
+const open = (options: Partial<Parameters<typeof openFixture>[0]> = {}) =>
+  openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -25,15 +25,15 @@ afterAll(async () => {
 });
 beforeEach(() => {
   cloud.control.clearFaults();
-  room = open();
+  fixture = open();
 });
 
 /** Evaluates the rules and sends the deliveries. */
 async function run(now?: number) {
-  if (now !== undefined) room.clock.set(new Date(Date.parse(START) + now * DAY_MS));
-  const alerts = room.instance();
+  if (now !== undefined) fixture.clock.set(new Date(Date.parse(START) + now * DAY_MS));
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drain(alerts);
+  await fixture.drain(alerts);
 }
 
 /** Compliance results without changes. tracked-alerts.test.ts tests resolved violations. */
@@ -45,12 +45,12 @@ const noViolations: ViolationReading = {
   standing: async () => new Map(),
 };
 
-const told = (mails: readonly { plainText?: string }[]) => mails.map(({ plainText }) => namedIn(plainText ?? ""));
+const notified = (mails: readonly { plainText?: string }[]) => mails.map(({ plainText }) => namedIn(plainText ?? ""));
 
 describe("an immediate rule notifies of", () => {
   test("each asset once per threshold, in one message per run, most urgent first", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [
       { name: "far", expiresInDays: 40 },
       { name: "later", expiresInDays: 25.5 },
       { name: "soon", expiresInDays: 3.5 },
@@ -58,83 +58,83 @@ describe("an immediate rule notifies of", () => {
     ]);
     await run(0);
     await run(0.1);
-    expect(told(mails())).toEqual([["kv-a/soon", "kv-a/later"]]);
+    expect(notified(mails())).toEqual([["kv-a/soon", "kv-a/later"]]);
     await run(3);
     await run(11);
     await run(20);
-    expect(told(mails()).slice(1)).toEqual([["kv-a/soon"], ["kv-a/far"], ["kv-a/later"]]);
+    expect(notified(mails()).slice(1)).toEqual([["kv-a/soon"], ["kv-a/far"], ["kv-a/later"]]);
     expect(mails()[0]!.plainText).toContain("Threshold: 7 days");
   });
 
   test("an asset that expires between two runs", async () => {
-    const { mails } = await room.mailRule({ thresholds: [1] });
-    await room.scanned("kv-a", [{ name: "brief", expiresInDays: 2.5 }]);
+    const { mails } = await fixture.mailRule({ thresholds: [1] });
+    await fixture.scanned("kv-a", [{ name: "brief", expiresInDays: 2.5 }]);
     await run(0);
     expect(mails()).toHaveLength(0);
     await run(4);
-    expect(told(mails())).toEqual([["kv-a/brief"]]);
+    expect(notified(mails())).toEqual([["kv-a/brief"]]);
     expect(mails()[0]!.subject).toContain("expired 1 day ago");
   });
 
   test("a new asset that is already within a threshold", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "first", expiresInDays: 20 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "first", expiresInDays: 20 }]);
     await run(0);
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       { name: "first", expiresInDays: 20 },
       { name: "second", expiresInDays: 5 },
     ]);
     await run(0.01);
-    await room.scanned("kv-b", [{ name: "third", expiresInDays: 6 }]);
+    await fixture.scanned("kv-b", [{ name: "third", expiresInDays: 6 }]);
     await run(0.02);
-    expect(told(mails())).toEqual([["kv-a/first"], ["kv-a/second"], ["kv-b/third"]]);
+    expect(notified(mails())).toEqual([["kv-a/first"], ["kv-a/second"], ["kv-b/third"]]);
   });
 
   test("an asset again only if its expiry changes", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
     await run(0);
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20, tags: { owner: "ann" } }]);
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 20, tags: { owner: "ann" } }]);
     await run(0.01);
     expect(mails()).toHaveLength(1);
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 22 }]);
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 22 }]);
     await run(0.02);
     expect(mails()).toHaveLength(2);
   });
 
   test("a disabled asset only after it is enabled", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "off", expiresInDays: 5, enabled: false }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "off", expiresInDays: 5, enabled: false }]);
     await run(0);
     expect(mails()).toHaveLength(0);
-    await room.scanned("kv-a", [{ name: "off", expiresInDays: 5 }]);
+    await fixture.scanned("kv-a", [{ name: "off", expiresInDays: 5 }]);
     await run(0.01);
-    expect(told(mails())).toEqual([["kv-a/off"]]);
+    expect(notified(mails())).toEqual([["kv-a/off"]]);
   });
 
   test("all assets of a vault that returns to the scope", async () => {
-    const { mails } = await room.mailRule({ thresholds: [7] });
+    const { mails } = await fixture.mailRule({ thresholds: [7] });
     const assets = [{ name: "one", expiresInDays: 10 }];
-    await room.scanned("kv-b", [{ name: "other", expiresInDays: 5 }]);
-    await room.scanned("kv-a", assets);
+    await fixture.scanned("kv-b", [{ name: "other", expiresInDays: 5 }]);
+    await fixture.scanned("kv-a", assets);
     await run(0);
-    await room.scanned("kv-a", []);
-    await room.tables.remove({ table: "Vaults" } as never, "vaults", "n!kv-a");
+    await fixture.scanned("kv-a", []);
+    await fixture.tables.remove({ table: "Vaults" } as never, "vaults", "n!kv-a");
     await run(1);
     await run(5);
-    await room.scanned("kv-a", assets);
+    await fixture.scanned("kv-a", assets);
     await run(5.01);
-    expect(told(mails())).toEqual([["kv-b/other"], ["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-b/other"], ["kv-a/one"]]);
   });
 
   test("many assets in several messages", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned(
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned(
       "kv-a",
       Array.from({ length: 1100 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 1 + index / 100 })),
     );
     await run(0);
-    const names = told(mails());
+    const names = notified(mails());
     // A mail contains the most urgent items that fit, and the number of the others.
     const counted = mails().map(({ plainText }) =>
       Number(/^(\d+) more items? (?:is|are) not shown/m.exec(plainText!)?.[1] ?? 0),
@@ -154,24 +154,24 @@ describe("an immediate rule notifies of", () => {
     ["a tag's name", { tag: "env" }, ["kv-a/one", "kv-b/two"]],
     ["owner", { owner: "ann" }, ["kv-c/three"]],
   ])("only assets that match a filter by %s", async (_name, filters, expected) => {
-    const { mails } = await room.mailRule({ filters });
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5, tags: { env: "test" } }]);
-    await room.scanned("kv-b", [{ name: "two", type: "key", expiresInDays: 6, tags: { env: "prod" } }]);
-    await room.scanned(
+    const { mails } = await fixture.mailRule({ filters });
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5, tags: { env: "test" } }]);
+    await fixture.scanned("kv-b", [{ name: "two", type: "key", expiresInDays: 6, tags: { env: "prod" } }]);
+    await fixture.scanned(
       "kv-c",
       [{ name: "three", expiresInDays: 7, tags: { owner: "ann" } }],
       "22222222-2222-4222-8222-222222222222",
     );
     await run(0);
     await run(5);
-    expect([...new Set(told(mails()).flat())]).toEqual(expected);
+    expect([...new Set(notified(mails()).flat())]).toEqual(expected);
   });
 });
 
 describe("other rules", () => {
   test("expired notifies once of every expired asset, at the first run and later", async () => {
-    const { mails } = await room.mailRule({ alertType: "expired", thresholds: undefined });
-    await room.scanned("kv-a", [
+    const { mails } = await fixture.mailRule({ alertType: "expired", thresholds: undefined });
+    await fixture.scanned("kv-a", [
       { name: "long-ago", expiresInDays: -300 },
       { name: "next", expiresInDays: 1.5 },
     ]);
@@ -179,12 +179,12 @@ describe("other rules", () => {
     await run(1);
     await run(2);
     await run(3);
-    expect(told(mails())).toEqual([["kv-a/long-ago"], ["kv-a/next"]]);
+    expect(notified(mails())).toEqual([["kv-a/long-ago"], ["kv-a/next"]]);
   });
 
   test("an expiration rule ignores assets that expired before its first run", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "long-ago", expiresInDays: -300 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "long-ago", expiresInDays: -300 }]);
     await run(0);
     await run(1);
     expect(mails()).toHaveLength(0);
@@ -207,7 +207,7 @@ describe("other rules", () => {
       firstSeenAt,
     });
     const arisen: NewViolation[] = [violation("old", "high", "2026-11-21T09:59:59.000Z")];
-    room = open({
+    fixture = open({
       violations: {
         async newViolations(cursor, limit) {
           const from = cursor === undefined ? arisen.length : Math.max(0, Number(cursor) - 1);
@@ -222,7 +222,7 @@ describe("other rules", () => {
         readViolations: async () => noViolations,
       },
     });
-    const { mails } = await room.mailRule({
+    const { mails } = await fixture.mailRule({
       alertType: "complianceViolation",
       thresholds: undefined,
       filters: { severity: "high" },
@@ -233,100 +233,100 @@ describe("other rules", () => {
     arisen.push(violation("newer", "critical"));
     await run(0.2);
     await run(0.3);
-    expect(told(mails())).toEqual([["kv-a.secret.new"], ["kv-a.secret.newer"]]);
+    expect(notified(mails())).toEqual([["kv-a.secret.new"], ["kv-a.secret.newer"]]);
   });
 });
 
 describe("digests", () => {
   test("a daily digest at 06:00 UTC contains the items since the last one", async () => {
-    const { mails } = await room.mailRule({ deliveryMode: "digest" });
-    await room.scanned("kv-a", [
+    const { mails } = await fixture.mailRule({ deliveryMode: "digest" });
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 20 },
       { name: "two", expiresInDays: 31 },
     ]);
     await run(0.1);
     expect(mails()).toHaveLength(0);
     for (let hour = 0; hour < 72; hour += 3) await run(hour / 24);
-    expect(told(mails())).toEqual([["kv-a/one"], ["kv-a/two"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"], ["kv-a/two"]]);
     expect(mails()[0]!.subject).toMatch(/^Digest: /);
   });
 
   test("a weekly digest is sent on Monday", async () => {
     // START is a Saturday.
-    const { mails } = await room.mailRule({ deliveryMode: "digest", digestFrequency: "weekly" });
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
+    const { mails } = await fixture.mailRule({ deliveryMode: "digest", digestFrequency: "weekly" });
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
     await run(1);
     expect(mails()).toHaveLength(0);
     await run(2);
-    expect(told(mails())).toEqual([["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"]]);
     for (let day = 3; day < 16; day++) await run(day);
-    expect(told(mails()).slice(1)).toEqual([]);
+    expect(notified(mails()).slice(1)).toEqual([]);
     await run(16);
-    expect(told(mails()).slice(1)).toEqual([["kv-a/one"]]);
+    expect(notified(mails()).slice(1)).toEqual([["kv-a/one"]]);
   });
 });
 
 describe("changes of a rule", () => {
   test("a wider scope adds new items without repeating others", async () => {
-    const { rule, mails } = await room.mailRule({ thresholds: [7] });
-    await room.scanned("kv-a", [
+    const { rule, mails } = await fixture.mailRule({ thresholds: [7] });
+    await fixture.scanned("kv-a", [
       { name: "near", expiresInDays: 5 },
       { name: "far", expiresInDays: 20 },
     ]);
     await run(0);
-    await room.instance().rules.change(rule.ruleId, { thresholds: [30, 7] }, caller, undefined);
+    await fixture.instance().rules.change(rule.ruleId, { thresholds: [30, 7] }, caller, undefined);
     await run(0.01);
     await run(0.02);
-    expect(told(mails())).toEqual([["kv-a/near"], ["kv-a/far"]]);
+    expect(notified(mails())).toEqual([["kv-a/near"], ["kv-a/far"]]);
   });
 
   test("a rule that is enabled again ignores events from the time it was disabled", async () => {
-    const { rule, mails } = await room.mailRule({ thresholds: [7] });
-    await room.scanned("kv-a", [
+    const { rule, mails } = await fixture.mailRule({ thresholds: [7] });
+    await fixture.scanned("kv-a", [
       { name: "gone", expiresInDays: 8 },
       { name: "near", expiresInDays: 22 },
     ]);
     await run(0);
-    await room.instance().rules.change(rule.ruleId, { enabled: false }, caller, undefined);
+    await fixture.instance().rules.change(rule.ruleId, { enabled: false }, caller, undefined);
     await run(10);
     await run(20);
     expect(mails()).toHaveLength(0);
-    await room.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
+    await fixture.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
     await run(20.01);
-    expect(told(mails())).toEqual([["kv-a/near"]]);
+    expect(notified(mails())).toEqual([["kv-a/near"]]);
   });
 
   test("pending deliveries are cancelled when their rule is deleted", async () => {
-    const { rule, mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
-    const alerts = room.instance();
+    const { rule, mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = fixture.instance();
     await alerts.evaluate();
     await alerts.rules.remove(rule.ruleId, caller, undefined);
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     expect(mails()).toHaveLength(0);
     const page = await alerts.history.list({ ruleId: rule.ruleId }, { limit: 10, offset: 0, cursor: undefined });
     expect(page.items.map(({ status }) => status)).toEqual(["cancelled"]);
   });
 
   test("two concurrent runs notify of each asset once, and neither fails", async () => {
-    const { mails } = await room.mailRule();
-    await room.webhookRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
-    const alerts = room.instance();
+    const { mails } = await fixture.mailRule();
+    await fixture.webhookRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = fixture.instance();
     // The second run loses every commit to the first, for new and changed rows.
     for (const names of [
       ["one", "of-0.1"],
       ["one", "of-0.1", "of-0.2"],
     ]) {
-      room.clock.add(0.1 * DAY_MS);
-      await room.scanned(
+      fixture.clock.add(0.1 * DAY_MS);
+      await fixture.scanned(
         "kv-a",
         names.map((name) => ({ name, expiresInDays: 5 })),
       );
-      await Promise.all([alerts.evaluate(), room.instance().evaluate(), room.instance().evaluate()]);
-      await room.drain(alerts);
+      await Promise.all([alerts.evaluate(), fixture.instance().evaluate(), fixture.instance().evaluate()]);
+      await fixture.drain(alerts);
     }
-    expect(told(mails()).flat().sort()).toEqual(["kv-a/of-0.1", "kv-a/of-0.2", "kv-a/one"]);
+    expect(notified(mails()).flat().sort()).toEqual(["kv-a/of-0.1", "kv-a/of-0.2", "kv-a/one"]);
   });
 
   test("a rule that can't be evaluated fails the run after the other rules were evaluated", async () => {
@@ -335,27 +335,27 @@ describe("changes of a rule", () => {
       currentViolations: async () => ({ violations: [] }),
       readViolations: async () => noViolations,
     };
-    const room = open({ violations });
-    const broken = await room.mailRule({ alertType: "complianceViolation", thresholds: undefined });
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
-    const alerts = room.instance();
+    const fixture = open({ violations });
+    const broken = await fixture.mailRule({ alertType: "complianceViolation", thresholds: undefined });
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = fixture.instance();
     await expect(alerts.evaluate()).rejects.toThrow("the table is away");
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     expect(mails()).toHaveLength(1);
     expect(broken.mails()).toHaveLength(0);
   });
 
   test("no notifications are sent while they are turned off, and all afterwards", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 31 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 31 }]);
     await run(0);
-    room.settings.enableNotifications = false;
+    fixture.settings.enableNotifications = false;
     await run(2);
     expect(mails()).toHaveLength(0);
-    room.settings.enableNotifications = true;
+    fixture.settings.enableNotifications = true;
     await run(3);
-    expect(told(mails())).toEqual([["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"]]);
   });
 });
 
@@ -369,55 +369,55 @@ describe("snoozes", () => {
       createdAt: on(from).toISOString(),
       until: on(10).toISOString(),
     });
-    const { snoozes } = room.instance();
+    const { snoozes } = fixture.instance();
     const { suppressedSince } = snoozes.split([snooze(3, "secret"), snooze(5, "key")], "r", on(9), on(11));
     expect(suppressedSince).toEqual(on(3));
   });
 
   test("a snoozed asset is reported when the snooze ends, for the lowest threshold reached meanwhile", async () => {
-    const { rule, mails } = await room.mailRule();
-    await room.scanned("kv-a", [
+    const { rule, mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 31 },
       { name: "two", expiresInDays: 31 },
     ]);
     await run(0);
     const until = new Date(Date.parse(START) + 26 * DAY_MS);
     const request = { ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "A change is planned", until };
-    await room.instance().snoozes.create(request, caller);
-    await expect(room.instance().snoozes.create(request, caller)).rejects.toMatchObject({ code: "alreadyExists" });
+    await fixture.instance().snoozes.create(request, caller);
+    await expect(fixture.instance().snoozes.create(request, caller)).rejects.toMatchObject({ code: "alreadyExists" });
     await run(2);
     await run(25);
-    expect(told(mails())).toEqual([["kv-a/two"], ["kv-a/two"]]);
+    expect(notified(mails())).toEqual([["kv-a/two"], ["kv-a/two"]]);
     await run(27);
     await run(27.5);
-    expect(told(mails()).slice(2)).toEqual([["kv-a/one"]]);
+    expect(notified(mails()).slice(2)).toEqual([["kv-a/one"]]);
     expect(mails()[2]!.plainText).toContain("Threshold: 7 days");
   });
 
   test("an expired snooze causes no notification for an asset that was renewed", async () => {
-    const { rule, mails } = await room.mailRule();
-    const { snoozes } = room.instance();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { rule, mails } = await fixture.mailRule();
+    const { snoozes } = fixture.instance();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const until = new Date(Date.parse(START) + 2 * DAY_MS);
     await snoozes.create({ ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "Renewed soon", until }, caller);
     await run(0);
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 365 }]);
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 365 }]);
     await run(3);
     expect(mails()).toEqual([]);
   });
 
   test("ending a snooze takes effect at the next run", async () => {
-    const { rule, mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { rule, mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const until = new Date(Date.parse(START) + 20 * DAY_MS);
-    const { snoozes } = room.instance();
+    const { snoozes } = fixture.instance();
     await snoozes.create({ ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "Wait", until }, caller);
     await run(0.1);
     expect(mails()).toHaveLength(0);
-    room.clock.add(60_000);
+    fixture.clock.add(60_000);
     await snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller);
     await run(0.2);
-    expect(told(mails())).toEqual([["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"]]);
     await expect(snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller)).rejects.toMatchObject({ code: "notFound" });
   });
 });

@@ -10,14 +10,14 @@ import { secretName } from "../../shared/alerts/rule.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
+import { caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
 import { payloadProblems } from "./payload-schemas.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 34 }, (_, index) => `incident${String(index).padStart(2, "0")}`);
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -31,11 +31,11 @@ beforeEach(() => {
   cloud.control.clearFaults();
   cloud.control.pagerDuty.clear();
   cloud.control.serviceNow.clear();
-  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud });
+  fixture = openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud });
 });
 
 const all = { limit: 100, offset: 0, cursor: undefined };
-const history = async (ruleId: string) => (await room.instance().history.list({ ruleId }, all)).items;
+const history = async (ruleId: string) => (await fixture.instance().history.list({ ruleId }, all)).items;
 const at = (path: string) => cloud.controlUrl.replace("/control", path);
 const { username, password, clientId, clientSecret } = SERVICENOW_CREDENTIALS;
 const pagerDuty = (): Partial<NewRule> => ({
@@ -50,48 +50,48 @@ const serviceNow = (credentials: NewRule["credentials"] = { username, password }
 });
 
 async function deliver() {
-  const alerts = room.instance();
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drainAll(alerts);
+  await fixture.drainAll(alerts);
 }
 
 /** Delivers items through a rule, as its evaluation would. */
-async function tell(ruleId: string, items: Item[]) {
-  const alerts = room.instance();
+async function notify(ruleId: string, items: Item[]) {
+  const alerts = fixture.instance();
   const rule = await alerts.rules.get(ruleId);
-  room.clock.add(60_000);
-  const deliveryId = deliveryIdOf(ruleId, room.clock.now(), items);
-  await alerts.history.record(newDelivery(rule, { deliveryId, createdAt: room.clock.now().toISOString(), items }));
-  room.messages.push({ queue: DELIVERY_QUEUE, message: { deliveryId }, visibleAt: 0 });
-  await room.drainAll(alerts);
+  fixture.clock.add(60_000);
+  const deliveryId = deliveryIdOf(ruleId, fixture.clock.now(), items);
+  await alerts.history.record(newDelivery(rule, { deliveryId, createdAt: fixture.clock.now().toISOString(), items }));
+  fixture.messages.push({ queue: DELIVERY_QUEUE, message: { deliveryId }, visibleAt: 0 });
+  await fixture.drainAll(alerts);
   return (await alerts.history.get(deliveryId))!;
 }
 
 /** The resolution of a rule's first item. */
 async function ended(ruleId: string): Promise<Item> {
   const [entry] = await history(ruleId);
-  const items = itemsIn((await room.instance().history.get(entry!.deliveryId))!);
+  const items = itemsIn((await fixture.instance().history.get(entry!.deliveryId))!);
   const of = items.find((item): item is AssetItem => item.kind === "asset")!;
   return { kind: "renewed", id: of.id, of, since: entry!.createdAt, expiresOn: of.expiresOn + 86_400 * 365 };
 }
 
 describe("PagerDuty", () => {
   test("gets one alert per item for all thresholds, and its resolution", async () => {
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 8 },
       { name: "two", expiresInDays: -1 },
     ]);
-    const { rule } = await room.webhookRule({ ...pagerDuty(), alertType: "expiration", thresholds: [30, 7] });
-    await room.webhookRule({ ...pagerDuty(), alertType: "expired", thresholds: undefined });
+    const { rule } = await fixture.webhookRule({ ...pagerDuty(), alertType: "expiration", thresholds: [30, 7] });
+    await fixture.webhookRule({ ...pagerDuty(), alertType: "expired", thresholds: undefined });
     await deliver();
-    room.clock.add(2 * 86_400_000);
+    fixture.clock.add(2 * 86_400_000);
     await deliver();
     const alertsNow = () => cloud.control.pagerDuty.alerts().sort((a, b) => (a.summary < b.summary ? -1 : 1));
     expect(alertsNow()).toMatchObject([
       { severity: "error", summary: "kv-a/one expires in 6 days", status: "triggered", triggered: 2 },
       { severity: "critical", summary: expect.stringContaining("kv-a/two expired"), triggered: 1 },
     ]);
-    await tell(rule.ruleId, [await ended(rule.ruleId)]);
+    await notify(rule.ruleId, [await ended(rule.ruleId)]);
     expect(alertsNow().map(({ status }) => status)).toEqual(["resolved", "triggered"]);
     const sources = cloud.control.pagerDuty.events.flatMap(
       (event) => /"source":"([^"]*)"/.exec(JSON.stringify(event))?.[1],
@@ -105,14 +105,14 @@ describe("PagerDuty", () => {
   test("that throttles is retried after its Retry-After and gets every item once", async () => {
     const action = { kind: "throttle", retryAfterSeconds: 900 } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1, after: 3 });
-    await room.scanned(
+    await fixture.scanned(
       "kv-a",
       Array.from({ length: 8 }, (_, index) => ({ name: `s${index}`, expiresInDays: 3 })),
     );
-    const { rule } = await room.webhookRule(pagerDuty());
-    const start = room.clock.now().getTime();
+    const { rule } = await fixture.webhookRule(pagerDuty());
+    const start = fixture.clock.now().getTime();
     await deliver();
-    expect(room.clock.now().getTime() - start).toBe(900_000);
+    expect(fixture.clock.now().getTime() - start).toBe(900_000);
     expect(cloud.control.pagerDuty.alerts().map(({ triggered }) => triggered)).toEqual(Array(8).fill(1));
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ posted: 8, attempts: 2 }] });
   });
@@ -120,11 +120,11 @@ describe("PagerDuty", () => {
   test("that rejects one item gets the following ones, and the history shows the rejection", async () => {
     const action = { kind: "fail", status: 400 } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1, after: 1 });
-    await room.scanned(
+    await fixture.scanned(
       "kv-a",
       Array.from({ length: 3 }, (_, index) => ({ name: `s${index}`, expiresInDays: 3 })),
     );
-    const { rule } = await room.webhookRule(pagerDuty());
+    const { rule } = await fixture.webhookRule(pagerDuty());
     await deliver();
     expect(cloud.control.pagerDuty.alerts()).toHaveLength(2);
     const [entry] = await history(rule.ruleId);
@@ -145,8 +145,8 @@ describe("PagerDuty", () => {
   ])("that returns %i for one item: the delivery is %s", async (status, became) => {
     const action = { kind: "fail", status } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1 });
-    await room.scanned("kv-a", [{ name: "s", expiresInDays: 3 }]);
-    const { rule } = await room.webhookRule(pagerDuty());
+    await fixture.scanned("kv-a", [{ name: "s", expiresInDays: 3 }]);
+    const { rule } = await fixture.webhookRule(pagerDuty());
     await deliver();
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({
@@ -157,11 +157,11 @@ describe("PagerDuty", () => {
 
   test("that rejects many items does not get the rest", async () => {
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action: { kind: "fail", status: 400 } });
-    await room.scanned(
+    await fixture.scanned(
       "kv-a",
       Array.from({ length: 12 }, (_, index) => ({ name: `s${index}`, expiresInDays: 3 })),
     );
-    const { rule } = await room.webhookRule(pagerDuty());
+    const { rule } = await fixture.webhookRule(pagerDuty());
     await deliver();
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({ status: "failed", parts: [{ refused: 10, attempts: 1 }] });
@@ -171,16 +171,16 @@ describe("PagerDuty", () => {
   test("has no open alert after a delivery that is slower than its resolution", async () => {
     const action = { kind: "throttle", retryAfterSeconds: 900 } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1 });
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 3 },
       { name: "two", expiresInDays: 3 },
     ]);
-    await room.webhookRule(pagerDuty());
-    const alerts = room.instance();
+    await fixture.webhookRule(pagerDuty());
+    const alerts = fixture.instance();
     await alerts.evaluate();
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     expect(cloud.control.pagerDuty.alerts()).toEqual([]);
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 300 },
       { name: "two", expiresInDays: 3 },
     ]);
@@ -193,25 +193,25 @@ describe("PagerDuty", () => {
   });
 
   test("as an escalation channel gets the resolution, at whichever step a host crashes", async () => {
-    const second = await room.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
-    await room.webhookRule({ escalation: { afterDays: 1, ruleId: second.rule.ruleId } });
+    const second = await fixture.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
+    await fixture.webhookRule({ escalation: { afterDays: 1, ruleId: second.rule.ruleId } });
     const statuses = () =>
       Object.fromEntries(
         cloud.control.pagerDuty.alerts().map(({ summary, status }) => [summary.split(" ")[0], status]),
       );
-    const daysNow = () => (room.clock.now().getTime() - Date.parse(START)) / DAY_MS;
-    for (let dieAt = 2; ; dieAt += 3) {
-      const [ends, stays] = [`ends-${dieAt}`, `stays-${dieAt}`];
+    const daysNow = () => (fixture.clock.now().getTime() - Date.parse(START)) / DAY_MS;
+    for (let crashAt = 2; ; crashAt += 3) {
+      const [ends, stays] = [`ends-${crashAt}`, `stays-${crashAt}`];
       const stands = [ends, stays].map((name) => ({ name, expiresInDays: daysNow() + 4 }));
-      await room.scanned("kv-a", stands);
+      await fixture.scanned("kv-a", stands);
       await deliver();
-      room.clock.add(1.1 * DAY_MS);
+      fixture.clock.add(1.1 * DAY_MS);
       await deliver();
       expect(statuses()).toMatchObject({ [`kv-a/${ends}`]: "triggered", [`kv-a/${stays}`]: "triggered" });
 
-      const steps: Steps = { taken: 0, dieAt, when: dieAt % 2 === 0 ? "before" : "after" };
-      await room.scanned("kv-a", [{ name: ends, expiresInDays: 3000 }, stands[1]!]);
-      const survived = await room
+      const steps: Steps = { taken: 0, crashAt, when: crashAt % 2 === 0 ? "before" : "after" };
+      await fixture.scanned("kv-a", [{ name: ends, expiresInDays: 3000 }, stands[1]!]);
+      const survived = await fixture
         .instance(steps)
         .evaluate()
         .then(
@@ -221,33 +221,33 @@ describe("PagerDuty", () => {
       await deliver();
       expect(statuses()).toMatchObject({ [`kv-a/${ends}`]: "resolved", [`kv-a/${stays}`]: "triggered" });
       if (!survived) continue;
-      expect(dieAt).toBeGreaterThan(8);
+      expect(crashAt).toBeGreaterThan(8);
       return;
     }
   });
 
   test("as an escalation channel gets the resolution even if the rule sends none itself", async () => {
-    const second = await room.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
+    const second = await fixture.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
     const escalation = { afterDays: 1, ruleId: second.rule.ruleId };
-    const { rule } = await room.webhookRule({ escalation, tellRecovery: false });
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 4 }]);
+    const { rule } = await fixture.webhookRule({ escalation, tellRecovery: false });
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 4 }]);
     await deliver();
-    room.clock.add(1.1 * DAY_MS);
+    fixture.clock.add(1.1 * DAY_MS);
     await deliver();
     expect(cloud.control.pagerDuty.alerts()).toMatchObject([{ status: "triggered" }]);
-    const told = (await history(rule.ruleId)).length;
-    await room.scanned("kv-a", [
+    const deliveriesBefore = (await history(rule.ruleId)).length;
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 3000 },
       { name: "never-told", expiresInDays: 3000 },
     ]);
     await deliver();
     expect(cloud.control.pagerDuty.alerts()).toMatchObject([{ status: "resolved" }]);
-    expect(await history(rule.ruleId)).toHaveLength(told);
+    expect(await history(rule.ruleId)).toHaveLength(deliveriesBefore);
   });
 
   test("that rejects an event is not retried", async () => {
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
-    const { rule } = await room.webhookRule({ ...pagerDuty(), credentials: { routingKey: "f".repeat(32) } });
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const { rule } = await fixture.webhookRule({ ...pagerDuty(), credentials: { routingKey: "f".repeat(32) } });
     await deliver();
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({ status: "failed", parts: [{ attempts: 1, answer: { status: 400 } }] });
@@ -262,11 +262,11 @@ describe("ServiceNow", () => {
     ["OAuth's client credentials", { clientId, clientSecret }],
     ["OAuth's password grant", { username, password, clientId, clientSecret }],
   ])("gets one incident per item and its resolution, with %s", async (_name, credentials) => {
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 8 },
       { name: "two", expiresInDays: 3 },
     ]);
-    const { rule } = await room.webhookRule({ ...serviceNow(credentials), thresholds: [30, 7] });
+    const { rule } = await fixture.webhookRule({ ...serviceNow(credentials), thresholds: [30, 7] });
     await deliver();
     const { incidents } = cloud.control.serviceNow;
     expect(incidents.map(({ state, short_description }) => [state, short_description])).toEqual([
@@ -275,13 +275,13 @@ describe("ServiceNow", () => {
     ]);
     for (const { sys_id: _s, number: _n, state: _t, ...fields } of incidents)
       expect(payloadProblems("serviceNowIncident", fields)).toEqual([]);
-    room.clock.add(2 * 86_400_000);
+    fixture.clock.add(2 * 86_400_000);
     await deliver();
     expect(incidents).toHaveLength(2);
     expect(incidents[1]).toMatchObject({ short_description: "kv-a/one expires in 6 days", urgency: "2", impact: "2" });
     const end = { ...(await ended(rule.ruleId)), kind: "recovered", reason: "removed" } as Item;
-    await tell(rule.ruleId, [end]);
-    await tell(rule.ruleId, [end]);
+    await notify(rule.ruleId, [end]);
+    await notify(rule.ruleId, [end]);
     expect(incidents.filter(({ state }) => state === "6")).toMatchObject([
       {
         short_description: expect.stringContaining((end as { of: AssetItem }).of.name),
@@ -302,24 +302,24 @@ describe("ServiceNow", () => {
       action: { kind: "throttle", retryAfterSeconds: 700 },
       times: 1,
     });
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
-    const { rule } = await room.webhookRule(serviceNow());
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const { rule } = await fixture.webhookRule(serviceNow());
     await deliver();
     expect(cloud.control.serviceNow.incidents).toHaveLength(1);
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
   test("with a wrong password is retried, and the history shows the response", async () => {
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
-    const { rule } = await room.webhookRule(serviceNow({ username, password: "not-the-password" }));
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const { rule } = await fixture.webhookRule(serviceNow({ username, password: "not-the-password" }));
     await deliver();
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({
       status: "failed",
       parts: [{ error: "ServiceNow returned 401.", answer: { status: 401 } }],
     });
-    const { rule: oauth } = await room.webhookRule(serviceNow({ clientId, clientSecret: "not-the-secret" }));
-    const tested = await room.instance().test(oauth.ruleId, caller);
+    const { rule: oauth } = await fixture.webhookRule(serviceNow({ clientId, clientSecret: "not-the-secret" }));
+    const tested = await fixture.instance().test(oauth.ruleId, caller);
     expect(tested.parts[0]).toMatchObject({
       attempts: 1,
       error: expect.stringContaining("The sign-in to ServiceNow failed: 401"),
@@ -329,7 +329,7 @@ describe("ServiceNow", () => {
 
 describe("the credentials of a rule that opens incidents", () => {
   const RULE = { name: "r", alertType: "expired" } as const;
-  const create = (given: Partial<NewRule>) => room.instance().rules.create({ ...RULE, ...given }, caller);
+  const create = (given: Partial<NewRule>) => fixture.instance().rules.create({ ...RULE, ...given }, caller);
 
   test.each<[string, () => Partial<NewRule>, string]>([
     ["no routing key", () => ({ deliveryMethod: "pagerDuty" }), "body.credentials.routingKey"],
@@ -340,14 +340,14 @@ describe("the credentials of a rule that opens incidents", () => {
     ["credentials of a webhook", () => ({ ...serviceNow(), deliveryMethod: "webhook" }), "body.credentials"],
   ])("are rejected with %s", async (_name, given, path) => {
     await expect(create(given())).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
-    expect(await room.instance().rules.all()).toEqual([]);
+    expect(await fixture.instance().rules.all()).toEqual([]);
   });
 
   test("are stored only in the key vault, stay unchanged by other changes, and are never sent to a new URL", async () => {
     const { rule } = await create(serviceNow({ username, password, clientId, clientSecret }));
     const kept = () => JSON.parse(cloud.control.secretValue("kv-lifecycle-service", secretName(rule.ruleId))!);
     expect(kept().credentials).toEqual({ username, password, clientId, clientSecret });
-    const { rules } = room.instance();
+    const { rules } = fixture.instance();
     await rules.change(rule.ruleId, { name: "other" }, caller, undefined);
     const moved = rules.change(rule.ruleId, { webhookUrl: "https://evil.example" }, caller, undefined);
     await expect(moved).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.credentials" }] });
@@ -363,7 +363,7 @@ describe("the credentials of a rule that opens incidents", () => {
       undefined,
     );
     expect(kept().credentials).toBeUndefined();
-    const rows = JSON.stringify([await rules.all(), room.events]);
+    const rows = JSON.stringify([await rules.all(), fixture.events]);
     for (const secret of [password, clientSecret, "another one"]) expect(rows).not.toContain(secret);
   });
 
@@ -375,12 +375,12 @@ describe("the credentials of a rule that opens incidents", () => {
 
 // https://docs.slack.dev and CloudEvents' own schema; Teams' cards are in messages.test.ts.
 test("messages for Slack and webhooks match their documentation", async () => {
-  await room.scanned(
+  await fixture.scanned(
     "kv-a",
     Array.from({ length: 30 }, (_, index) => ({ name: `s${index}`, expiresInDays: index })),
   );
-  const slack = await room.webhookRule({ deliveryMethod: "slack" });
-  const webhook = await room.webhookRule();
+  const slack = await fixture.webhookRule({ deliveryMethod: "slack" });
+  const webhook = await fixture.webhookRule();
   await deliver();
   expect(payloadProblems("slack", JSON.parse(slack.received()[0]!.body))).toEqual([]);
   expect(payloadProblems("cloudEvent", JSON.parse(webhook.received()[0]!.body))).toEqual([]);

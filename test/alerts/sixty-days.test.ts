@@ -5,7 +5,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage } from "../support/storage.ts";
-import { DAY_MS, namedIn, openRoom, START, type TestAsset } from "./alerts-setup.ts";
+import { DAY_MS, namedIn, openFixture, START, type TestAsset } from "./alerts-setup.ts";
 
 const [ASSETS, DAYS] = IS_CAMPAIGN ? [1000, 60] : [450, 20];
 const THRESHOLDS = [30, 7, 1];
@@ -13,7 +13,7 @@ const THRESHOLDS = [30, 7, 1];
 test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes repeatedly: each notification is sent once`, async () => {
   const azurite = await openStorage(["sixty"]);
   const { cloud } = await liveIn({ company: { subscriptions: [] } });
-  const room = openRoom({ connectionString: azurite.connectionString("sixty"), cloud });
+  const fixture = openFixture({ connectionString: azurite.connectionString("sixty"), cloud });
   const assets = Array.from({ length: ASSETS }, (_, index) => ({
     name: `asset-${index}`,
     type: (["secret", "key", "certificate"] as const)[index % 3],
@@ -21,11 +21,11 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
   }));
   for (let vault = 0; vault < 10; vault++) {
     const part: TestAsset[] = assets.slice((vault * ASSETS) / 10, ((vault + 1) * ASSETS) / 10);
-    await room.scanned(`kv-${vault}`, part);
+    await fixture.scanned(`kv-${vault}`, part);
   }
-  const immediate = await room.mailRule();
-  const digest = await room.mailRule({ deliveryMode: "digest", thresholds: [14] });
-  const webhook = await room.webhookRule();
+  const immediate = await fixture.mailRule();
+  const digest = await fixture.mailRule({ deliveryMode: "digest", thresholds: [14] });
+  const webhook = await fixture.webhookRule();
 
   // The step after which the process is killed, by day and run.
   const deaths = new Map([
@@ -36,27 +36,27 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
     [18, 3],
   ]);
   for (let day = 0; day < DAYS; day++) {
-    room.clock.set(new Date(Date.parse(START) + day * DAY_MS));
-    const steps: Steps = { taken: 0, when: "after", dieAt: deaths.get(day) ?? -1 };
-    const first = room.instance(steps);
+    fixture.clock.set(new Date(Date.parse(START) + day * DAY_MS));
+    const steps: Steps = { taken: 0, when: "after", crashAt: deaths.get(day) ?? -1 };
+    const first = fixture.instance(steps);
     await first
       .evaluate()
-      .then(() => room.drainAll(first))
+      .then(() => fixture.drainAll(first))
       .catch((error: unknown) => {
         if (!steps.dead) throw error;
       });
     expect(steps.dead ?? false, `day ${day}`).toBe(deaths.has(day));
-    if (steps.dead) room.clock.add(15 * 60_000);
-    const second = room.instance();
+    if (steps.dead) fixture.clock.add(15 * 60_000);
+    const second = fixture.instance();
     await second.evaluate();
-    await room.drainAll(second);
+    await fixture.drainAll(second);
   }
 
   const deliveriesOf = async (ruleId: string) => {
-    const { items } = await room.instance().history.list({ ruleId }, { limit: 1000, offset: 0, cursor: undefined });
+    const { items } = await fixture.instance().history.list({ ruleId }, { limit: 1000, offset: 0, cursor: undefined });
     return items.map(({ deliveryId }) => deliveryId);
   };
-  const told = (mails: readonly { plainText?: string }[]) =>
+  const notified = (mails: readonly { plainText?: string }[]) =>
     mails.flatMap(({ plainText = "" }) => {
       const thresholds = [...plainText.matchAll(/Threshold: (\d+)/g)].map((match) => match[1]);
       return namedIn(plainText).map((name, index) => `${name.split("/")[1]} ${thresholds[index]}`);
@@ -70,12 +70,12 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
     });
   // Items that don't fit into a mail are in the history.
   const ids = await deliveriesOf(immediate.rule.ruleId);
-  const delivered = await Promise.all(ids.map((id) => room.instance().history.get(id)));
+  const delivered = await Promise.all(ids.map((id) => fixture.instance().history.get(id)));
   const recorded = delivered.flatMap((row) =>
     itemsIn(row!).map((item) => `${(item as AssetItem).name} ${(item as AssetItem).threshold}`),
   );
   expect(recorded.sort()).toEqual(expectedOf(THRESHOLDS).sort());
-  const named = told(immediate.mails());
+  const named = notified(immediate.mails());
   const counted = immediate
     .mails()
     .reduce(
@@ -92,8 +92,8 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
     data.items.map((item: { name: string; thresholdDays: number }) => `${item.name} ${item.thresholdDays}`),
   );
   expect(posted.sort()).toEqual(expectedOf(THRESHOLDS).sort());
-  expect(told(digest.mails()).length).toBe(new Set(told(digest.mails())).size);
-  const { history } = room.instance();
+  expect(notified(digest.mails()).length).toBe(new Set(notified(digest.mails())).size);
+  const { history } = fixture.instance();
   for (const { rule } of [immediate, digest, webhook]) {
     const { items } = await history.list({ ruleId: rule.ruleId }, { limit: 1000, offset: 0, cursor: undefined });
     expect(new Set(items.map(({ status }) => status))).toEqual(new Set(["delivered"]));

@@ -2,7 +2,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { CompanyApplication } from "simulated-cloud/company/applications.ts";
 import type { RunRecord } from "../../shared/applications/application.ts";
 import {
-  type ApplicationsRoom,
+  type ApplicationsService,
   createApplications,
   type DiscoverMessage,
 } from "../../shared/applications/applications.ts";
@@ -70,7 +70,7 @@ const WRITES = new Set([
 ]);
 
 /** Calls of a process that crashes at one of its writes. Later calls have no effect. */
-function mortal<T extends object>(inner: T, crash: Crash): T {
+function crashable<T extends object>(inner: T, crash: Crash): T {
   return new Proxy(inner, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
@@ -78,7 +78,7 @@ function mortal<T extends object>(inner: T, crash: Crash): T {
       return (...args: unknown[]) => {
         if (crash.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
         if (crash.dead) throw new Error("dead");
-        if (name === "fence") return mortal(member.apply(target, args) as Fence, crash);
+        if (name === "fence") return crashable(member.apply(target, args) as Fence, crash);
         if (!WRITES.has(name)) return member.apply(target, args) as unknown;
         if (++crash.taken !== crash.at) return member.apply(target, args) as unknown;
         if (!crash.applied) {
@@ -95,7 +95,7 @@ function mortal<T extends object>(inner: T, crash: Crash): T {
 }
 
 export interface Process {
-  applications: ApplicationsRoom;
+  applications: ApplicationsService;
   inventory: ReturnType<typeof createInventory>;
   compliance: ReturnType<typeof createCompliance>;
   writer: ReturnType<typeof createInventoryWriter>;
@@ -140,8 +140,8 @@ export class Deployment {
   } = {}): Process {
     const storeClock = createStoreClock();
     const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
-    const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), crash);
-    const queues: Queues = mortal(
+    const tables = crashable(createTables({ connectionString: this.connectionString }, { clock: storeClock }), crash);
+    const queues: Queues = crashable(
       {
         checkReachable: async () => {},
         send: async (_queue: string, message: unknown, { delaySeconds = 0 } = {}) => {
@@ -184,7 +184,7 @@ export class Deployment {
       writer,
       vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
     });
-    const room = createApplications({
+    const fixture = createApplications({
       tables,
       queues,
       graph: {
@@ -205,7 +205,7 @@ export class Deployment {
       log: quiet,
       ...(waitMs === undefined ? {} : { waitMs }),
     });
-    return { applications: room, inventory, compliance, writer, tables, audit };
+    return { applications: fixture, inventory, compliance, writer, tables, audit };
   }
 
   /** Starts a run of this mode, as the timer does, and waits for its end. */

@@ -46,9 +46,9 @@ afterAll(async () => {
 });
 
 test("violations of an application's credentials are found, and resolved when they are fixed", async () => {
-  const { applications: room, compliance, inventory } = deployment.start();
-  await room.discover(caller);
-  const { tenantId } = await room.get(appIdOf("Good"));
+  const { applications: fixture, compliance, inventory } = deployment.start();
+  await fixture.discover(caller);
+  const { tenantId } = await fixture.get(appIdOf("Good"));
   const violationsOf = async () =>
     (await walk(compliance)).map((one) => {
       const application = applications.find(({ name }) => one.resourceId.includes(appIdOf(name)))!.name;
@@ -78,12 +78,12 @@ test("violations of an application's credentials are found, and resolved when th
   directory.changeApplication(appIdOf("Federated"), { federated: [] });
   const federated = [{ id: objectIdOf("a federation"), name: "f", issuer: "https://i.example", subject: "s" }];
   directory.changeApplication(appIdOf("Long"), { federated });
-  await room.discover(caller);
+  await fixture.discover(caller);
   expect((await violationsOf()).sort()).toEqual([
     "client-secret-beside-federation Long",
     "client-secret-validity-period Long",
   ]);
-  expect((await room.get(appIdOf("Long"))).app.federated).toBe(true);
+  expect((await fixture.get(appIdOf("Long"))).app.federated).toBe(true);
   const { score, passed, failed } = await compliance.score(0);
   expect([failed, passed > 20, score > 80]).toEqual([2, true, true]);
   expect((await inventory.vaults({}, { limit: 10, offset: 0, cursor: undefined })).total).toBe(0);

@@ -44,10 +44,10 @@ const truth = () => {
 
 describe("a discovery", () => {
   test("reads every application with its credentials, and the inventory has each once", async () => {
-    const { applications: room, inventory } = deployment.start();
-    const { run } = await room.discover(caller);
+    const { applications: fixture, inventory } = deployment.start();
+    const { run } = await fixture.discover(caller);
     expect(run).toMatchObject({ status: "completed", mode: "full", ...truth(), failures: [] });
-    const page = await room.list({}, everything);
+    const page = await fixture.list({}, everything);
     expect(page.total).toBe(truth().apps);
     expect(page.items.map(({ app }) => app.displayName)).toEqual(page.items.map(({ app }) => app.displayName).sort());
     const moment = await inventory.moment();
@@ -58,7 +58,7 @@ describe("a discovery", () => {
     expect(run.expiring).toBe(
       health.secret.warning + health.secret.critical + health.certificate.warning + health.certificate.critical,
     );
-    const one = await room.get(appIdOf("App 003").toUpperCase());
+    const one = await fixture.get(appIdOf("App 003").toUpperCase());
     expect(one).toMatchObject({ app: { displayName: "App 003" }, reasons: [], policy: null });
     const id = `entra.${one.tenantId}.${one.app.appId}.${keyIdOf("App 003", "secret-1")}`;
     expect(await inventory.assets.get(id, moment)).toMatchObject({

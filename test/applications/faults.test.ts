@@ -121,9 +121,9 @@ test(
       change(round);
       const crash = mayCrash(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
       const mode = dice.oneIn(2) ? "full" : "changes";
-      const dying = deployment.start({ crash });
-      await dying.applications.handle({ mode }, caller).catch(() => {});
-      await deployment.drain(dying).catch(() => {});
+      const crashing = deployment.start({ crash });
+      await crashing.applications.handle({ mode }, caller).catch(() => {});
+      await deployment.drain(crashing).catch(() => {});
       await storage.move(LEASES_ENDED_MS);
       const process = deployment.start();
       // The queue redelivers the message. If it was never sent, the next timer starts a new run or continues.

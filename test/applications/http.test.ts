@@ -19,11 +19,11 @@ afterAll(() => service?.stop());
 const BASE = "/api/automation/rotation";
 
 test("a discovery is requested, followed and found in applications, assets and the audit log", async () => {
-  const begun = await service.admin("POST", `${BASE}/discover`);
-  expect([begun.status, begun.body]).toMatchObject([201, { status: "completed", apps: 12, failures: [] }]);
-  const location = begun.headers.get("location")!;
-  expect(location).toBe(`${BASE}/runs/${begun.body.runId}`);
-  expect((await service.admin("GET", location)).body).toEqual(begun.body);
+  const started = await service.admin("POST", `${BASE}/discover`);
+  expect([started.status, started.body]).toMatchObject([201, { status: "completed", apps: 12, failures: [] }]);
+  const location = started.headers.get("location")!;
+  expect(location).toBe(`${BASE}/runs/${started.body.runId}`);
+  expect((await service.admin("GET", location)).body).toEqual(started.body);
   expect((await service.admin("GET", `${BASE}/runs/01ARZ3NDEKTSV4RRFFQ69G5FAV`)).status).toBe(404);
 
   const { body: list } = await service.admin("GET", `${BASE}/apps?search=app%2000&limit=5`);
@@ -47,10 +47,10 @@ test("a discovery is requested, followed and found in applications, assets and t
     });
   }
   const csv = await service.admin("GET", "/api/assets/discovery/assets?source=entra&format=csv");
-  expect(csv.text.trimEnd().split("\r\n")).toHaveLength(1 + begun.body.credentials);
+  expect(csv.text.trimEnd().split("\r\n")).toHaveLength(1 + started.body.credentials);
   const { body: entries } = await service.admin("GET", "/audit/entries?event_type=applications.discovered");
   const counted = { apps: 12, added: 12, updated: 0, removed: 0 };
-  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: begun.body.runId }, details: counted }]);
+  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: started.body.runId }, details: counted }]);
 });
 
 test.each([

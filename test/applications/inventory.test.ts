@@ -66,7 +66,7 @@ const rule = (change: Partial<RuleRecord>): RuleRecord => ({
 });
 
 /** Returns the notifications of a rule's first evaluation. */
-async function told(change: Partial<RuleRecord>, licensed = true) {
+async function alertItems(change: Partial<RuleRecord>, licensed = true) {
   const { tables } = process;
   const snapshot = await readVaultSnapshot(tables, licensed);
   const to = new Date();
@@ -105,14 +105,14 @@ test("rules about expiry include credentials and vault secrets, and rules about 
   const soon = await credentials(0, 30);
   const past = await credentials(-1000, 0);
   expect([soon, past].every((count) => count > 0)).toBe(true);
-  expect(await told({})).toHaveLength(soon + 1);
-  expect(await told({ alertType: "expired", thresholds: [] })).toHaveLength(past);
-  const items = await told({ alertType: "credentialExpiry" });
+  expect(await alertItems({})).toHaveLength(soon + 1);
+  expect(await alertItems({ alertType: "expired", thresholds: [] })).toHaveLength(past);
+  const items = await alertItems({ alertType: "credentialExpiry" });
   expect(items).toHaveLength(soon + past);
   expect(items.every(({ credential }) => credential !== undefined)).toBe(true);
-  expect((await told({ filters: { source: "keyVault" } })).map(({ id }) => id)).toEqual(["kv-beside.secret.db"]);
-  expect(await told({ filters: { source: "entra" } })).toHaveLength(soon);
-  const mine = await told({ alertType: "credentialExpiry", filters: { owner: "owner1@acme.example" } });
+  expect((await alertItems({ filters: { source: "keyVault" } })).map(({ id }) => id)).toEqual(["kv-beside.secret.db"]);
+  expect(await alertItems({ filters: { source: "entra" } })).toHaveLength(soon);
+  const mine = await alertItems({ alertType: "credentialExpiry", filters: { owner: "owner1@acme.example" } });
   expect(mine.length).toBeGreaterThan(0);
   expect(new Set(mine.map(({ owner }) => owner))).toEqual(new Set(["owner1@acme.example"]));
   const createdAt = new Date().toISOString();
@@ -129,16 +129,16 @@ test("rules about expiry include credentials and vault secrets, and rules about 
 });
 
 test("without a license rules include only vault assets", async () => {
-  expect((await told({}, false)).map(({ id }) => id)).toEqual(["kv-beside.secret.db"]);
-  expect(await told({ alertType: "credentialExpiry" }, false)).toEqual([]);
+  expect((await alertItems({}, false)).map(({ id }) => id)).toEqual(["kv-beside.secret.db"]);
+  expect(await alertItems({ alertType: "credentialExpiry" }, false)).toEqual([]);
 });
 
 test("the reconciliation finds nothing to repair, repairs planted faults, and a discovery reads again what it must", async () => {
-  const room = openReconciliation(deployment.connectionString);
-  await room.walk();
-  expect(room.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
+  const fixture = openReconciliation(deployment.connectionString);
+  await fixture.walk();
+  expect(fixture.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
   const holder = holderName(live.cloud.app.tenantId, bucketOf(appIdOf("App 003")));
-  const own = room.raw("Assets");
+  const own = fixture.raw("Assets");
   const rows = [];
   for await (const row of own.listEntities({
     queryOptions: { filter: `PartitionKey eq '${partitions.vault(holder)}'` },
@@ -150,17 +150,17 @@ test("the reconciliation finds nothing to repair, repairs planted faults, and a 
     { ...one, partitionKey: partitions.subscription("entra"), rowKey: one!.rowKey!, name: "x" } as never,
     "Replace",
   );
-  await room.walk();
-  expect(room.events.filter(({ type }) => type === "inventory.mended").length).toBeGreaterThan(0);
-  room.events.length = 0;
+  await fixture.walk();
+  expect(fixture.events.filter(({ type }) => type === "inventory.mended").length).toBeGreaterThan(0);
+  fixture.events.length = 0;
   // The holder's own row by name is lost. Only Graph has the right data.
   await own.deleteEntity(partitions.vault(holder), one!.rowKey!);
-  await room.walk();
-  expect(room.events.some(({ details }) => "listedAgain" in (details ?? {}))).toBe(true);
+  await fixture.walk();
+  expect(fixture.events.some(({ details }) => "listedAgain" in (details ?? {}))).toBe(true);
   await process.applications.discover(caller);
-  room.events.length = 0;
-  await room.walk();
-  expect(room.events).toEqual([]);
+  fixture.events.length = 0;
+  await fixture.walk();
+  expect(fixture.events).toEqual([]);
   const { credentials: count } = (await process.applications.discover(caller)).run;
   const moment = await process.inventory.moment();
   expect((await process.inventory.assets.list({ source: "entra" }, everything, moment)).total).toBe(count);

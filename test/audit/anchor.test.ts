@@ -9,7 +9,7 @@ import { storageAccount } from "../../shared/platform/storage/connection.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { by, openRoom } from "./support.ts";
+import { by, openFixture } from "./support.ts";
 
 let azurite: TestStorage;
 let shared: TestStorage;
@@ -34,12 +34,12 @@ const vault = (change: Partial<Config> = {}) => {
 
 test("the service's own key vault stores the newest digest, in one version however often it changes", async () => {
   const anchor = keyVaultAnchor(vault()!, "devstoreaccount1");
-  const room = openRoom(azurite.connectionString());
-  const audit = room.instance({ anchor });
+  const fixture = openFixture(azurite.connectionString());
+  const audit = fixture.instance({ anchor });
   expect(await anchor.read()).toBeUndefined();
   await audit.append(by("ada"));
   for (const number of [1, 2, 3]) {
-    room.clock.addMinutes(number === 1 ? 12 : 10);
+    fixture.clock.addMinutes(number === 1 ? 12 : 10);
     await audit.seal();
     expect(await anchor.read()).toMatchObject({ number });
   }
@@ -64,16 +64,16 @@ test("without an address there is no vault; an address that is not of a key vaul
 });
 
 test("two deployments with one key vault each store their own digest", async () => {
-  const rooms = ["payments", "identity"].map((account) => {
-    const room = openRoom(shared.connectionString(account));
-    return { ...room, audit: room.instance({ anchor: keyVaultAnchor(vault()!, account) }) };
+  const fixtures = ["payments", "identity"].map((account) => {
+    const fixture = openFixture(shared.connectionString(account));
+    return { ...fixture, audit: fixture.instance({ anchor: keyVaultAnchor(vault()!, account) }) };
   });
-  for (const room of rooms) {
-    await room.audit.append(by("ada"));
-    room.clock.addMinutes(12);
-    await room.audit.seal();
+  for (const fixture of fixtures) {
+    await fixture.audit.append(by("ada"));
+    fixture.clock.addMinutes(12);
+    await fixture.audit.seal();
   }
-  for (const { audit } of rooms) {
+  for (const { audit } of fixtures) {
     expect(await audit.verify({})).toMatchObject({ intact: true, anchor: { state: "matches", number: 1 } });
   }
 });

@@ -19,24 +19,24 @@ import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { insert } from "../../shared/platform/storage/tables.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { by, event, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
+import { by, event, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
 
 const run = promisify(execFile);
 let azurite: TestStorage;
-let room: Room;
+let fixture: Fixture;
 let folder: string;
 
 beforeAll(async () => {
   azurite = await openStorage(["small", "large", "fresh"]);
-  room = openRoom(azurite.connectionString("small"));
+  fixture = openFixture(azurite.connectionString("small"));
   for (let index = 0; index < 30; index++) {
-    await room.audit.append(
+    await fixture.audit.append(
       by(index % 2 === 0 ? "ada" : "bob", index % 3 === 0 ? "user.signedIn" : "settings.changed"),
     );
-    room.clock.addMinutes(4);
+    fixture.clock.addMinutes(4);
   }
-  room.clock.addMinutes(12);
-  await room.audit.seal();
+  fixture.clock.addMinutes(12);
+  await fixture.audit.seal();
   folder = await mkdtemp(path.join(tmpdir(), "audit-export-"));
 });
 afterAll(async () => {
@@ -61,17 +61,17 @@ function parseCsv(text: string): string[][] {
 }
 
 test("a JSON export contains every entry, oldest first, with the content of the list", async () => {
-  const [part] = await exportAll(room.audit);
-  const listed = (await room.audit.list({}, page())).items.reverse();
+  const [part] = await exportAll(fixture.audit);
+  const listed = (await fixture.audit.list({}, page())).items.reverse();
   expect(JSON.parse(part!)).toMatchObject({ format: "audit-export/1", entries: listed, nextCursor: null });
 });
 
 test("a CSV export has a line per entry, with the same content", async () => {
-  const [part] = await exportAll(room.audit, { format: "csv" });
+  const [part] = await exportAll(fixture.audit, { format: "csv" });
   expect(part!.startsWith("\uFEFF")).toBe(true);
   const [header, ...rows] = parseCsv(part!.slice(1));
   expect(header!.slice(0, 5)).toEqual(["id", "occurredAt", "eventType", "outcome", "actor"]);
-  const listed = (await room.audit.list({}, page())).items.reverse();
+  const listed = (await fixture.audit.list({}, page())).items.reverse();
   expect(rows.map((row) => row.slice(0, 5))).toEqual(
     listed.map(({ id, occurredAt, eventType, outcome, actor }) => [id, occurredAt, eventType, outcome, actor]),
   );
@@ -85,13 +85,13 @@ test("an export accepts the list's filters", async () => {
     actor: "ADA",
     eventType: "settings.changed",
   };
-  const listed = (await room.audit.list(query, page())).items.map(({ id }) => id).reverse();
+  const listed = (await fixture.audit.list(query, page())).items.map(({ id }) => id).reverse();
   expect(listed.length).toBeGreaterThan(3);
-  const parts = await exportAll(room.audit, { query });
+  const parts = await exportAll(fixture.audit, { query });
   expect(ids(parts)).toEqual(listed);
   const verified = await verifyExport(
     parts.map((part) => JSON.parse(part)),
-    publicKeys(...room.keys),
+    publicKeys(...fixture.keys),
   );
   expect(verified.findings).toEqual([]);
   expect(verified.notes.join()).toContain("filtered");
@@ -99,28 +99,28 @@ test("an export accepts the list's filters", async () => {
 
 test("an export of a part of an interval can be verified on its own", async () => {
   const query = { start: new Date("2026-11-21T10:05:00Z"), end: new Date("2026-11-21T10:30:30Z") };
-  const [part] = await exportAll(room.audit, { query });
+  const [part] = await exportAll(fixture.audit, { query });
   expect(JSON.parse(part!).entries).toHaveLength(6);
-  const verified = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
+  const verified = await verifyExport([JSON.parse(part!)], publicKeys(...fixture.keys));
   expect(verified).toMatchObject({ intact: true, entries: 6, digests: 4 });
   const shortened = JSON.parse(part!);
   shortened.entries.splice(2, 1);
-  const kinds = (await verifyExport([shortened], publicKeys(...room.keys))).findings.map(({ kind }) => kind);
+  const kinds = (await verifyExport([shortened], publicKeys(...fixture.keys))).findings.map(({ kind }) => kind);
   expect(kinds).toEqual(["exportChanged", "entryRemoved"]);
 });
 
 test("gzip returns the same file", async () => {
   const query = { end: new Date("2026-11-21T11:00:00Z") };
   for (const format of ["json", "csv"] as const) {
-    const plain = await room.audit.export({ format, query, cursor: undefined, gzip: false });
-    const zipped = await room.audit.export({ format, query, cursor: undefined, gzip: true });
+    const plain = await fixture.audit.export({ format, query, cursor: undefined, gzip: false });
+    const zipped = await fixture.audit.export({ format, query, cursor: undefined, gzip: true });
     expect(zipped.gzipped).toBe(true);
     expect(gunzipSync(zipped.data).equals(Buffer.from(plain.data))).toBe(true);
   }
 });
 
 test("an empty export is a valid file in every format", async () => {
-  const fresh = openRoom(azurite.connectionString("fresh")).audit;
+  const fresh = openFixture(azurite.connectionString("fresh")).audit;
   expect(JSON.parse((await exportAll(fresh))[0]!)).toMatchObject({ entries: [], digests: [], nextCursor: null });
   expect(parseCsv((await exportAll(fresh, { format: "csv" }))[0]!.slice(1))).toHaveLength(1);
   const pdf = await fresh.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
@@ -218,7 +218,7 @@ describe("a PDF", () => {
     expect(eventsOf([intent, late])).toMatchObject([
       { at: late.occurredAt, happenedAt: late.happenedAt, begunAt: intent.happenedAt },
     ]);
-    const verified = await room.audit.verify({});
+    const verified = await fixture.audit.verify({});
     const counted = { ...about, verified: [{ ...verified, lateEntries: { total: 2, listed: [] } }] };
     const text = await pdfText(await createPdf([intent, late], counted, font));
     expect(text).toContain("2 entries stand under a later instant");
@@ -249,7 +249,7 @@ describe("a PDF", () => {
       details: { text: "several words ".repeat(index % 40) },
     }));
     const finding = { kind: "entryChanged" as const, entryId: "e", detail: "Not the sealed version. ".repeat(12) };
-    const verified = { ...(await room.audit.verify({})), findingsTotal: 25, findings: Array(25).fill(finding) };
+    const verified = { ...(await fixture.audit.verify({})), findingsTotal: 25, findings: Array(25).fill(finding) };
     const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
     expect(placed.length).toBeGreaterThan(500);
     for (const { x, end, y, size, text } of placed) {
@@ -283,7 +283,11 @@ describe("a PDF", () => {
       entryId: "e-1",
       detail: "Changed.",
     };
-    const verified = { ...(await room.audit.verify({})), findingsTotal: count, findings: Array(count).fill(finding) };
+    const verified = {
+      ...(await fixture.audit.verify({})),
+      findingsTotal: count,
+      findings: Array(count).fill(finding),
+    };
     const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
     expect(placed.filter(({ text }) => text === "Times")).toHaveLength(3);
     for (const { y, text } of placed) expect(y, text).toBeGreaterThanOrEqual(30);
@@ -310,7 +314,11 @@ describe("a PDF", () => {
       entryId: "e-1",
       detail: "Changed.",
     };
-    const verified = { ...(await room.audit.verify({})), findingsTotal, findings: Array(findingsTotal).fill(finding) };
+    const verified = {
+      ...(await fixture.audit.verify({})),
+      findingsTotal,
+      findings: Array(findingsTotal).fill(finding),
+    };
     const text = await pdfText(await createPdf([], { ...about, verified: [verified] }, font));
     expect(text.split("\n")).toEqual(
       expect.arrayContaining([words, "entryChanged (2026-11-21T10:10Z, e-1): Changed."]),
@@ -366,9 +374,9 @@ describe("a PDF", () => {
   });
 
   test("states the result of the verification, the key and the last digest", async () => {
-    const part = await room.audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
+    const part = await fixture.audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
     const text = await pdfText(part.data);
-    const { publicKeys: keys, lastDigest, checkedTo } = await room.audit.verify({});
+    const { publicKeys: keys, lastDigest, checkedTo } = await fixture.audit.verify({});
     expect(text).toContain("Intact: no sealed entry was changed, removed or inserted");
     expect(text).toContain(`${lastDigest!.number}, of ${lastDigest!.interval}, sealed`);
     expect(text).toContain(`with key k1; SHA-256 ${lastDigest!.hash}`);
@@ -397,7 +405,7 @@ async function textsOf(data: Uint8Array) {
 describe("an export that is longer than one response", () => {
   /** Returns the parts of an export of at most `entries` each. */
   async function parts(format: "json" | "csv", limits: { entries: number; bytes: number }): Promise<string[]> {
-    const deps = { ...room, trust: createTrust(room.tables, room.keys), unicodeFont: "" };
+    const deps = { ...fixture, trust: createTrust(fixture.tables, fixture.keys), unicodeFont: "" };
     const found: string[] = [];
     let cursor: string | undefined;
     do {
@@ -408,7 +416,7 @@ describe("an export that is longer than one response", () => {
     } while (cursor !== undefined);
     return found;
   }
-  const listed = async () => (await room.audit.list({}, page())).items.map(({ id }) => id).reverse();
+  const listed = async () => (await fixture.audit.list({}, page())).items.map(({ id }) => id).reverse();
 
   for (const limits of [
     { entries: 7, bytes: 1e9 },
@@ -423,10 +431,10 @@ describe("an export that is longer than one response", () => {
       expect(csv.flatMap((part) => parseCsv(part.slice(1)).slice(1)).map(([id]) => id)).toEqual(await listed());
 
       const files = json.map((part) => JSON.parse(part));
-      const together = await verifyExport(files, publicKeys(...room.keys));
+      const together = await verifyExport(files, publicKeys(...fixture.keys));
       expect(together).toMatchObject({ intact: true, findings: [], entries: 30, notes: [] });
       for (const file of files) {
-        const alone = await verifyExport([file], publicKeys(...room.keys));
+        const alone = await verifyExport([file], publicKeys(...fixture.keys));
         expect(alone.findings).toEqual([]);
         expect(alone.notes.join()).toContain(files.length === 1 ? "" : "missing");
       }
@@ -437,14 +445,14 @@ describe("an export that is longer than one response", () => {
     const files = (await parts("json", { entries: 7, bytes: 1e9 })).map((part) => JSON.parse(part));
     for (const file of files) {
       const [removed] = file.entries.splice(1, 1);
-      const { findings } = await verifyExport(files, publicKeys(...room.keys));
+      const { findings } = await verifyExport(files, publicKeys(...fixture.keys));
       expect(findings).toContainEqual(expect.objectContaining({ kind: "entryRemoved", entryId: removed.id }));
       file.entries.splice(1, 0, removed);
     }
   });
 
   test("can't be a PDF, and the error names the other formats", async () => {
-    const large = openRoom(azurite.connectionString("large"));
+    const large = openFixture(azurite.connectionString("large"));
     await large.audit.append(by("ada"));
     const interval = intervalOf(large.clock.now().getTime());
     const [template] = (await large.audit.list({}, page())).items;
@@ -470,10 +478,10 @@ describe("the offline command", () => {
         output: error.stdout + error.stderr,
       }),
     );
-  const trusted = () => ["--public-key", `k1:${publicKeyText(publicKeys(...room.keys).get("k1")!)}`];
+  const trusted = () => ["--public-key", `k1:${publicKeyText(publicKeys(...fixture.keys).get("k1")!)}`];
 
   test("reports an untouched export as intact, compressed or not", async () => {
-    const [part] = await exportAll(room.audit);
+    const [part] = await exportAll(fixture.audit);
     const file = path.join(folder, "intact.json");
     await writeFile(file, part!);
     await writeFile(`${file}.gz`, gzipSync(part!));
@@ -489,7 +497,7 @@ describe("the offline command", () => {
   });
 
   test("names the changed entry", async () => {
-    const [part] = await exportAll(room.audit);
+    const [part] = await exportAll(fixture.audit);
     const altered = JSON.parse(part!);
     altered.entries[3].outcome = "failure";
     const file = path.join(folder, "altered.json");
@@ -502,7 +510,7 @@ describe("the offline command", () => {
   });
 
   test("trusts no key in the export itself", async () => {
-    const [part] = await exportAll(room.audit);
+    const [part] = await exportAll(fixture.audit);
     const file = path.join(folder, "other-key.json");
     await writeFile(file, part!);
     const other = `k1:${Buffer.alloc(32, 9).toString("base64")}`;
@@ -515,10 +523,10 @@ describe("the offline command", () => {
 });
 
 test("a damaged entry does not stop an export or a list of others", async () => {
-  await room.audit.append(event());
-  const interval = intervalOf(room.clock.now().getTime());
+  await fixture.audit.append(event());
+  const interval = intervalOf(fixture.clock.now().getTime());
   const key = entryKey(interval, "01ZZZZZZZZZZZZZZZZZZZZZZZZ");
-  await room.tables.put(EntryRow, entriesPartition(interval), key, { entry: "nonsense" });
-  const [part] = await exportAll(room.audit);
+  await fixture.tables.put(EntryRow, entriesPartition(interval), key, { entry: "nonsense" });
+  const [part] = await exportAll(fixture.audit);
   expect(JSON.parse(part!).entries).toHaveLength(31);
 });

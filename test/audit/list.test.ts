@@ -19,28 +19,28 @@ import { entity } from "../../shared/platform/storage/entity.ts";
 import { insert, put } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { AnyRow, by, openRoom, page, type Room } from "./support.ts";
+import { AnyRow, by, type Fixture, openFixture, page } from "./support.ts";
 
 /** A row of the index with a member of another type. */
 const Broken = entity("AuditIndex", z.object({ id: z.number() }));
 
 let azurite: TestStorage;
 let proxy: TableProxy;
-let room: Room;
-let many: Room;
+let fixture: Fixture;
+let many: Fixture;
 let manyProxy: TableProxy;
 
 beforeAll(async () => {
   azurite = await openStorage(["few", "many", "writes", "index", "broken"]);
   proxy = await startTableProxy(azurite.connectionString("few"));
-  room = openRoom(proxy.connectionString);
+  fixture = openFixture(proxy.connectionString);
   for (let index = 0; index < 60; index++) {
     const type = index % 3 === 0 ? "user.signedIn" : "settings.changed";
-    await room.audit.append(by(index % 2 === 0 ? "Ada" : "bob|%/é", type));
-    room.clock.addMinutes(7);
+    await fixture.audit.append(by(index % 2 === 0 ? "Ada" : "bob|%/é", type));
+    fixture.clock.addMinutes(7);
   }
   manyProxy = await startTableProxy(azurite.connectionString("many"));
-  many = openRoom(manyProxy.connectionString);
+  many = openFixture(manyProxy.connectionString);
   await many.audit.append(by("ada"));
   await many.tables.write(EntryRow.table, "2026-01-01", primaryRows(), { parallel: 4 });
   await many.tables.write(IndexRow.table, INDEX_PARTITION, indexRows(), { parallel: 4 });
@@ -82,9 +82,9 @@ async function walk(query: AuditQuery, limit: number) {
   let cursor: string | undefined;
   let pages = 0;
   do {
-    const answer = await room.audit.list(query, page({ limit, cursor }));
+    const answer = await fixture.audit.list(query, page({ limit, cursor }));
     expect(answer.offset).toBe(items.length);
-    expect(answer.total).toBe((await room.audit.list(query, page())).total);
+    expect(answer.total).toBe((await fixture.audit.list(query, page())).total);
     items.push(...answer.items);
     cursor = answer.nextCursor ?? undefined;
     pages += 1;
@@ -100,7 +100,7 @@ describe("each combination of filters yields its entries once across cursors, ne
       for (const range of [{}, { start }, { end }, { start, end }]) {
         const query = { actor, eventType, ...range };
         test(JSON.stringify(query), async () => {
-          const all = (await room.audit.list({}, page())).items;
+          const all = (await fixture.audit.list({}, page())).items;
           const expected = all.filter(
             (entry) =>
               (actor === undefined || entry.actor.toLowerCase() === actor.toLowerCase()) &&
@@ -122,42 +122,46 @@ describe("each combination of filters yields its entries once across cursors, ne
 test("a period includes its start and excludes its end", async () => {
   const at = new Date("2026-11-21T10:07:00Z");
   const later = new Date(at.getTime() + 1);
-  expect((await room.audit.list({ start: at, end: later }, page())).items).toHaveLength(1);
-  expect((await room.audit.list({ start: later, end: new Date("2026-11-21T10:14:00Z") }, page())).items).toEqual([]);
+  expect((await fixture.audit.list({ start: at, end: later }, page())).items).toHaveLength(1);
+  expect((await fixture.audit.list({ start: later, end: new Date("2026-11-21T10:14:00Z") }, page())).items).toEqual([]);
 });
 
 test("offset skips entries, a page after the end is empty, and a cursor continues from there", async () => {
-  const all = (await room.audit.list({}, page())).items;
-  const skipped = await room.audit.list({}, page({ offset: 10, limit: 5 }));
+  const all = (await fixture.audit.list({}, page())).items;
+  const skipped = await fixture.audit.list({}, page({ offset: 10, limit: 5 }));
   expect(skipped.items).toEqual(all.slice(10, 15));
   expect(skipped).toMatchObject({ total: 60, offset: 10 });
-  const next = await room.audit.list({}, page({ cursor: skipped.nextCursor!, limit: 5 }));
+  const next = await fixture.audit.list({}, page({ cursor: skipped.nextCursor!, limit: 5 }));
   expect(next.items).toEqual(all.slice(15, 20));
-  expect(await room.audit.list({}, page({ offset: 61 }))).toMatchObject({ items: [], total: 60, nextCursor: null });
+  expect(await fixture.audit.list({}, page({ offset: 61 }))).toMatchObject({ items: [], total: 60, nextCursor: null });
 });
 
 test("entries that are added while pages are read neither shift nor repeat the following ones", async () => {
   const query = { actor: "newcomer" };
-  for (let index = 0; index < 4; index++) await room.audit.append(by("newcomer"));
-  const first = await room.audit.list(query, page({ limit: 2 }));
-  await room.audit.append(by("newcomer"));
-  const second = await room.audit.list(query, page({ limit: 2, cursor: first.nextCursor! }));
+  for (let index = 0; index < 4; index++) await fixture.audit.append(by("newcomer"));
+  const first = await fixture.audit.list(query, page({ limit: 2 }));
+  await fixture.audit.append(by("newcomer"));
+  const second = await fixture.audit.list(query, page({ limit: 2, cursor: first.nextCursor! }));
   expect(new Set([...first.items, ...second.items].map(({ id }) => id)).size).toBe(4);
   expect(second.nextCursor).toBeNull();
 });
 
 test("a filter without matches returns an empty list; a cursor of other filters is rejected", async () => {
-  expect(await room.audit.list({ actor: "nobody" }, page())).toMatchObject({ items: [], total: 0, nextCursor: null });
-  const { nextCursor } = await room.audit.list({}, page({ limit: 2 }));
+  expect(await fixture.audit.list({ actor: "nobody" }, page())).toMatchObject({
+    items: [],
+    total: 0,
+    nextCursor: null,
+  });
+  const { nextCursor } = await fixture.audit.list({}, page({ limit: 2 }));
   const refused = { code: "invalidCursor", status: 400 };
-  await expect(room.audit.list({ actor: "ada" }, page({ cursor: nextCursor! }))).rejects.toMatchObject(refused);
-  await expect(room.audit.list({}, page({ cursor: "nonsense" }))).rejects.toMatchObject(refused);
+  await expect(fixture.audit.list({ actor: "ada" }, page({ cursor: nextCursor! }))).rejects.toMatchObject(refused);
+  await expect(fixture.audit.list({}, page({ cursor: "nonsense" }))).rejects.toMatchObject(refused);
 });
 
 test("a page with a cursor costs one request of the index, and one per entry or one for all of a day", async () => {
-  const first = await room.audit.list({ actor: "ada" }, page({ limit: 3 }));
+  const first = await fixture.audit.list({ actor: "ada" }, page({ limit: 3 }));
   proxy.requests.length = 0;
-  await room.audit.list({ actor: "ada" }, page({ limit: 3, cursor: first.nextCursor! }));
+  await fixture.audit.list({ actor: "ada" }, page({ limit: 3, cursor: first.nextCursor! }));
   expect(proxy.requests.map(({ path }) => path.split("(")[0])).toEqual([
     "AuditIndex",
     ...Array(3).fill("AuditEntries"),
@@ -165,14 +169,14 @@ test("a page with a cursor costs one request of the index, and one per entry or 
   expect(proxy.requests[0]!.filter).toMatch(/^PartitionKey eq '[^']+' and RowKey gt '[^']+' and RowKey lt '[^']+'$/);
   expect(proxy.requests[0]!.top).toBe(4);
   proxy.requests.length = 0;
-  await room.audit.list({ actor: "ada" }, page({ limit: 20, cursor: first.nextCursor! }));
+  await fixture.audit.list({ actor: "ada" }, page({ limit: 20, cursor: first.nextCursor! }));
   expect(proxy.requests.map(({ path }) => path.split("(")[0])).toEqual(["AuditIndex", "AuditEntries"]);
 });
 
 test("short and empty pages of the storage service lose no entries", async () => {
-  const all = (await room.audit.list({}, page())).items;
+  const all = (await fixture.audit.list({}, page())).items;
   proxy.shortPages(3);
-  expect((await room.audit.list({}, page({ limit: 50, offset: 3 }))).items).toEqual(all.slice(3, 53));
+  expect((await fixture.audit.list({}, page({ limit: 50, offset: 3 }))).items).toEqual(all.slice(3, 53));
   proxy.shortPages(1000);
 });
 
@@ -204,7 +208,7 @@ describe("more than 10,000", () => {
 
 test("an entry costs two requests, one for the entry and one for the index", async () => {
   const writes = await startTableProxy(azurite.connectionString("writes"));
-  const { audit, clock } = openRoom(writes.connectionString);
+  const { audit, clock } = openFixture(writes.connectionString);
   await audit.append(by("ada")); // the first entry also creates the tables
   for (const minutes of [1, 10]) {
     clock.addMinutes(minutes);
@@ -217,7 +221,7 @@ test("an entry costs two requests, one for the entry and one for the index", asy
 
 describe("the primary row gives an entry's content, whatever the index contains", () => {
   async function three() {
-    const { audit, tables } = openRoom(azurite.connectionString("index"));
+    const { audit, tables } = openFixture(azurite.connectionString("index"));
     const actor = `ann-${Math.random()}`;
     for (let index = 0; index < 3; index++) await audit.append(by(actor));
     const list = () => audit.list({ actor }, page());
@@ -264,7 +268,7 @@ describe("the primary row gives an entry's content, whatever the index contains"
 
 test("planted rows, however many, don't increase the requests of a page, in lists and in verification", async () => {
   const through = await startTableProxy(azurite.connectionString("broken"));
-  const { audit, tables, clock } = openRoom(through.connectionString);
+  const { audit, tables, clock } = openFixture(through.connectionString);
   await audit.append(by("ada"));
   const day = clock.now().toISOString().slice(0, 10);
   const ids = Array.from(

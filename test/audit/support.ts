@@ -51,7 +51,7 @@ export const quietLog = { debug() {}, info() {}, warn() {}, error() {} };
 
 export const START = "2026-11-21T10:00:00.000Z";
 
-export interface Room {
+export interface Fixture {
   audit: Audit;
   tables: Tables;
   clock: SettableClock;
@@ -66,12 +66,12 @@ export interface Room {
   }): Audit;
 }
 
-export function openRoom(connectionString: string, { minimumRetentionDays = 90, start = START } = {}): Room {
+export function openFixture(connectionString: string, { minimumRetentionDays = 90, start = START } = {}): Fixture {
   const tables = createTables({ connectionString });
   const clock = settableClock(start);
   const anchor = memoryAnchor();
   const keys = [makeKey("k1")];
-  const instance: Room["instance"] = (change = {}) =>
+  const instance: Fixture["instance"] = (change = {}) =>
     createAudit({
       tables: change.tables ?? createTables({ connectionString }),
       clock: change.clock ?? clock,

@@ -13,7 +13,17 @@ import { type Entity, entity } from "../../shared/platform/storage/entity.ts";
 import { put } from "../../shared/platform/storage/tables.ts";
 import { sampled } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { by, event, exportAll, makeKey, openRoom, page, publicKeys, type Room, settableClock } from "./support.ts";
+import {
+  by,
+  event,
+  exportAll,
+  type Fixture,
+  makeKey,
+  openFixture,
+  page,
+  publicKeys,
+  settableClock,
+} from "./support.ts";
 
 /**
  * Each case manipulates one or more rows, like an attacker with the account's key. Verification must report what and where, the
@@ -44,7 +54,7 @@ const PARTITIONS: [Table, string[]][] = [
 ];
 
 interface Copy {
-  room: Room;
+  fixture: Fixture;
   audit: Audit;
   get(table: Table, partition: string, row: string): Promise<Columns>;
   put(table: Table, partition: string, row: string, columns: Columns): Promise<void>;
@@ -65,8 +75,8 @@ interface Case {
 const cases: Case[] = [];
 const tampering = (name: string, tamper: Case["tamper"], ...found: string[]) => cases.push({ name, tamper, found });
 
-const stranger = signingKey({ kid: "evil", key: new Uint8Array(randomBytes(32)) });
-const forged = (change: Partial<Digest> = {}, signer = stranger): string =>
+const unknownKey = signingKey({ kid: "evil", key: new Uint8Array(randomBytes(32)) });
+const forged = (change: Partial<Digest> = {}, signer = unknownKey): string =>
   signStatement(
     "audit-digest",
     {
@@ -233,9 +243,9 @@ for (const [number, filter] of [
 ] as const) {
   tampering(
     `an entry hidden from the list ${filter}`,
-    async ({ room, get, remove, entries }) => {
+    async ({ fixture, get, remove, entries }) => {
       const { entry } = await get("AuditEntries", DAY, (await entries("10:40"))[0]!);
-      await room.audit.append(by("somebody"));
+      await fixture.audit.append(by("somebody"));
       await remove("AuditIndex", "entries", indexKeys(JSON.parse(String(entry)))[number]!);
     },
     "[indexEntryMissing 10:40]",
@@ -317,7 +327,7 @@ tampering(
   "a digest signed with another key of a trusted name",
   ({ put }) =>
     put("AuditDigests", "digests", at("10:40"), {
-      digest: forged({ interval: at("10:40"), number: 5 }, { ...stranger, kid: "k2" }),
+      digest: forged({ interval: at("10:40"), number: 5 }, { ...unknownKey, kid: "k2" }),
     }),
   "digestChanged 10:40",
   "chainBroken 10:50",
@@ -616,7 +626,7 @@ tampering(
   "a voucher that a stranger signed",
   ({ put }) =>
     put("AuditDigests", "keys", "k2|evil", {
-      record: signStatement("audit-key", { kid: "evil", publicKey: "x" }, stranger),
+      record: signStatement("audit-key", { kid: "evil", publicKey: "x" }, unknownKey),
     }),
   "keyRecordChanged",
 );
@@ -630,22 +640,22 @@ tampering(
 
 tampering(
   "the anchor unreadable",
-  async ({ room }) => {
-    room.anchor.digest = "unreadable";
+  async ({ fixture }) => {
+    fixture.anchor.digest = "unreadable";
   },
   "anchorChanged",
 );
 tampering(
   "the anchor of another log",
-  async ({ room }) => {
-    room.anchor.digest = { ...remembered(room), hash: "x" };
+  async ({ fixture }) => {
+    fixture.anchor.digest = { ...remembered(fixture), hash: "x" };
   },
   "digestsCut 11:00",
 );
 tampering(
   "the anchor of a log that began elsewhere",
-  async ({ room }) => {
-    room.anchor.digest = { ...remembered(room), beginning: { interval: "2025-01-01T00:00Z", hash: null } };
+  async ({ fixture }) => {
+    fixture.anchor.digest = { ...remembered(fixture), beginning: { interval: "2025-01-01T00:00Z", hash: null } };
   },
   "beginningChanged 2025-01-01T00:00Z",
 );
@@ -660,60 +670,60 @@ tampering(
   "beginningChanged 10:00",
 );
 
-const remembered = ({ anchor }: Room) => anchor.digest as Exclude<typeof anchor.digest, undefined | "unreadable">;
+const remembered = ({ anchor }: Fixture) => anchor.digest as Exclude<typeof anchor.digest, undefined | "unreadable">;
 
 // --- execution
 
 let azurite: TestStorage;
-let template: { room: Room; rows: { table: Table; partition: string; row: string; columns: Columns }[] };
+let template: { fixture: Fixture; rows: { table: Table; partition: string; row: string; columns: Columns }[] };
 const [k1, k2] = [makeKey("k1"), makeKey("k2")];
 
 beforeAll(async () => {
   azurite = await openStorage(["template", ...cases.map((_, index) => `case${index}`)]);
-  const room = openRoom(azurite.connectionString("template"), { minimumRetentionDays: 0 });
-  const [first, second] = [room.instance({ keys: [k1] }), room.instance({ keys: [k2, k1] })];
+  const fixture = openFixture(azurite.connectionString("template"), { minimumRetentionDays: 0 });
+  const [first, second] = [fixture.instance({ keys: [k1] }), fixture.instance({ keys: [k2, k1] })];
   const enter = async (time: string, actor: string) => {
-    room.clock.set(at(time));
+    fixture.clock.set(at(time));
     await first.append(by(actor));
   };
   await enter("10:00", "purged");
   await enter("10:21", "ada");
   await enter("10:22", "bob");
-  room.clock.set(at("10:43"));
+  fixture.clock.set(at("10:43"));
   await first.seal();
   await enter("10:45", "ada");
-  room.clock.set(at("10:55"));
+  fixture.clock.set(at("10:55"));
   await first.refused(event({ type: "access.refused", outcome: "refused" }));
-  room.clock.set(at("11:12"));
+  fixture.clock.set(at("11:12"));
   await second.seal();
   // A purge of the next day, whose own audit entries would disturb the comparison.
   const clock = settableClock("2026-11-22T10:25:00Z");
-  const trust = createTrust(room.tables, [k2]);
+  const trust = createTrust(fixture.tables, [k2]);
   const nothing = { append: async () => {}, minimumRetentionDays: 1 };
-  await purgeSealed({ tables: room.tables, clock, trust, ...nothing }, 1, { actor: "admin", requestId: "req-9" });
+  await purgeSealed({ tables: fixture.tables, clock, trust, ...nothing }, 1, { actor: "admin", requestId: "req-9" });
   const rows = [];
   for (const [table, partitions] of PARTITIONS) {
     for (const partition of partitions) {
-      for await (const found of room.tables.pages(ROWS[table], { partitionKey: partition })) {
+      for await (const found of fixture.tables.pages(ROWS[table], { partitionKey: partition })) {
         for (const { partitionKey, rowKey, etag, ...columns } of found)
           rows.push({ table, partition, row: rowKey, columns });
       }
     }
   }
-  template = { room, rows };
+  template = { fixture, rows };
 });
 afterAll(() => azurite.stop());
 
 async function copyOf(index: number): Promise<Copy> {
-  const room = openRoom(azurite.connectionString(`case${index}`), {
+  const fixture = openFixture(azurite.connectionString(`case${index}`), {
     minimumRetentionDays: 0,
     start: "2026-11-21T11:15:00Z",
   });
-  room.anchor.digest = template.room.anchor.digest;
+  fixture.anchor.digest = template.fixture.anchor.digest;
   for (const [table, partitions] of PARTITIONS) {
     for (const partition of partitions) {
       const rows = template.rows.filter((row) => row.table === table && row.partition === partition);
-      await room.tables.write(
+      await fixture.tables.write(
         table,
         partition,
         rows.map(({ row, columns }) => put(ROWS[table], row, columns)),
@@ -722,24 +732,24 @@ async function copyOf(index: number): Promise<Copy> {
   }
   const keys = async (table: Table, partition: string) => {
     const found: string[] = [];
-    for await (const rows of room.tables.pages(ROWS[table], { partitionKey: partition, select: [] }))
+    for await (const rows of fixture.tables.pages(ROWS[table], { partitionKey: partition, select: [] }))
       found.push(...rows.map(({ rowKey }) => rowKey));
     return found;
   };
   const get = async (table: Table, partition: string, row: string) => {
-    const { partitionKey, rowKey, etag, ...columns } = (await room.tables.get(ROWS[table], partition, row))!;
+    const { partitionKey, rowKey, etag, ...columns } = (await fixture.tables.get(ROWS[table], partition, row))!;
     return columns as Columns;
   };
   const put_ = async (table: Table, partition: string, row: string, columns: Columns) =>
-    void (await room.tables.put(ROWS[table], partition, row, columns));
+    void (await fixture.tables.put(ROWS[table], partition, row, columns));
   return {
-    room,
-    audit: room.instance({ keys: [k2] }),
+    fixture,
+    audit: fixture.instance({ keys: [k2] }),
     get,
     put: put_,
     change: async (table, partition, row, change) =>
       put_(table, partition, row, change(await get(table, partition, row))),
-    remove: async (table, partition, row) => void (await room.tables.remove(ROWS[table], partition, row)),
+    remove: async (table, partition, row) => void (await fixture.tables.remove(ROWS[table], partition, row)),
     keys,
     entries: async (time) => (await keys("AuditEntries", DAY)).filter((key) => key.startsWith(time)),
   };
@@ -766,7 +776,7 @@ const goingOn = new Set(sampled([...cases.keys()], 30));
 for (const [index, { name, tamper, found }] of cases.entries()) {
   test(name, async () => {
     const copy = await copyOf(index);
-    const { room, audit } = copy;
+    const { fixture, audit } = copy;
     await tamper(copy);
 
     const online = await audit.verify({});
@@ -778,7 +788,7 @@ for (const [index, { name, tamper, found }] of cases.entries()) {
     if (!goingOn.has(index)) return;
     await audit.list({}, page());
     await audit.append(by("after"));
-    room.clock.set("2026-11-21T11:52:00Z");
+    fixture.clock.set("2026-11-21T11:52:00Z");
     const sealed = await audit.seal();
     expect(sealed.sealed).toBeGreaterThan(0);
     const after = await audit.verify({});

@@ -6,7 +6,7 @@ import { publicKeyFrom } from "../../shared/audit/chain/signing.ts";
 import { DigestRow } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { by, exportAll, openRoom, page, type Room } from "./support.ts";
+import { by, exportAll, type Fixture, openFixture, page } from "./support.ts";
 
 /**
  * A recording of the version of commit d7e4a4b: 24 entries within 100 minutes, with rejected requests, sealed up to 11:30 with
@@ -30,7 +30,7 @@ beforeAll(async () => {
 afterAll(() => azurite.stop());
 
 /** The store of the earlier version. */
-async function upgraded(account: string): Promise<Room> {
+async function upgraded(account: string): Promise<Fixture> {
   const connection = azurite.connectionString(account);
   for (const [table, rows] of Map.groupBy(written.rows, (row) => row.table)) {
     const client = TableClient.fromConnectionString(connection, table, { allowInsecureConnection: true });
@@ -43,38 +43,38 @@ async function upgraded(account: string): Promise<Room> {
       await client.createEntity({ partitionKey, rowKey, ...Object.fromEntries(values) });
     }
   }
-  const room = openRoom(connection, { start: written.now });
-  room.anchor.digest = written.anchor;
-  return { ...room, keys, audit: room.instance({ keys }) };
+  const fixture = openFixture(connection, { start: written.now });
+  fixture.anchor.digest = written.anchor;
+  return { ...fixture, keys, audit: fixture.instance({ keys }) };
 }
 
-const verifiedOffline = async (room: Room) =>
+const verifiedOffline = async (fixture: Fixture) =>
   await verifyExport(
-    (await exportAll(room.audit)).map((part) => JSON.parse(part)),
+    (await exportAll(fixture.audit)).map((part) => JSON.parse(part)),
     new Map([newestKey!]),
   );
 
 test("an old log verifies unchanged, by the service and offline, and its lists show every entry", async () => {
-  const room = await upgraded("upgraded");
-  const online = await room.audit.verify({});
+  const fixture = await upgraded("upgraded");
+  const online = await fixture.audit.verify({});
   expect(online.findings).toEqual([]);
   expect(online).toMatchObject({ intact: true, digests: 9, entries: 22, beginning: "2026-11-20T10:00:00.000Z" });
-  expect(await verifiedOffline(room)).toMatchObject({ verdict: "intact", findings: [], digests: 9, unsealed: 2 });
-  const { items, findings } = await room.audit.list({}, page());
+  expect(await verifiedOffline(fixture)).toMatchObject({ verdict: "intact", findings: [], digests: 9, unsealed: 2 });
+  const { items, findings } = await fixture.audit.list({}, page());
   expect(findings).toBeUndefined();
   expect(items.map(({ id }) => id).reverse()).toEqual(written.export.entries.map(({ id }) => id));
   expect(items.filter(({ count }) => count === 3)).toHaveLength(4);
 });
 
 test("its beginning is taken once from the anchor and the oldest signed digest, and that is recorded", async () => {
-  const room = await upgraded("adopted");
-  const adopted = async () => (await room.audit.list({ eventType: "audit.beginningAdopted" }, page())).items;
-  room.clock.set("2026-11-20T11:40:59Z");
-  expect(await room.audit.seal()).toMatchObject({ sealed: 0 });
+  const fixture = await upgraded("adopted");
+  const adopted = async () => (await fixture.audit.list({ eventType: "audit.beginningAdopted" }, page())).items;
+  fixture.clock.set("2026-11-20T11:40:59Z");
+  expect(await fixture.audit.seal()).toMatchObject({ sealed: 0 });
   expect(await adopted()).toEqual([]);
   for (const now of ["2026-11-20T12:01:00Z", "2026-11-20T12:31:00Z"]) {
-    room.clock.set(now);
-    expect(await room.audit.seal()).toMatchObject({ configured: true, sealed: 3, more: false });
+    fixture.clock.set(now);
+    expect(await fixture.audit.seal()).toMatchObject({ configured: true, sealed: 3, more: false });
   }
   const oldest = { interval: "2026-11-20T10:00Z", hash: expect.stringMatching(/^[\w-]{43}$/) };
   expect(await adopted()).toMatchObject([
@@ -83,13 +83,13 @@ test("its beginning is taken once from the anchor and the oldest signed digest, 
       details: { beginning: oldest, newestDigest: written.anchor, anchor: "matches" },
     },
   ]);
-  expect(room.anchor.digest).toMatchObject({ number: 15, beginning: oldest });
-  expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 15, findings: [] });
-  expect(await verifiedOffline(room)).toMatchObject({ verdict: "intact", findings: [], digests: 15 });
+  expect(fixture.anchor.digest).toMatchObject({ number: 15, beginning: oldest });
+  expect(await fixture.audit.verify({})).toMatchObject({ intact: true, digests: 15, findings: [] });
+  expect(await verifiedOffline(fixture)).toMatchObject({ verdict: "intact", findings: [], digests: 15 });
 
   // From now on every digest contains the log's beginning, even if the oldest digests are purged.
-  await room.tables.remove(DigestRow, "digests", "2026-11-20T10:00Z");
-  expect((await room.audit.verify({})).findings).toMatchObject([
+  await fixture.tables.remove(DigestRow, "digests", "2026-11-20T10:00Z");
+  expect((await fixture.audit.verify({})).findings).toMatchObject([
     { kind: "digestMissing", interval: "2026-11-20T10:00Z" },
   ]);
 });
@@ -111,9 +111,9 @@ test("an export of the earlier version verifies offline, and a changed one does 
 });
 
 test("an instance that wrote to the log before the upgrade continues in the same interval after it", async () => {
-  const room = await upgraded("written");
-  await room.audit.append(by("after"));
-  room.clock.set("2026-11-20T12:02:00Z");
-  await room.audit.seal();
-  expect(await room.audit.verify({})).toMatchObject({ intact: true, entries: 25 });
+  const fixture = await upgraded("written");
+  await fixture.audit.append(by("after"));
+  fixture.clock.set("2026-11-20T12:02:00Z");
+  await fixture.audit.seal();
+  expect(await fixture.audit.verify({})).toMatchObject({ intact: true, entries: 25 });
 });

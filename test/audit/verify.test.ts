@@ -7,7 +7,7 @@ import { DigestRow, EntryRow, entryKey, HEAD, ManifestRow, RecordRow } from "../
 import { verifySealed } from "../../shared/audit/verify/verify.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { AnyRow, by, exportAll, makeKey, openRoom, page, publicKeys, type Room, START } from "./support.ts";
+import { AnyRow, by, exportAll, type Fixture, makeKey, openFixture, page, publicKeys, START } from "./support.ts";
 
 const accounts = Array.from({ length: 46 }, (_, index) => `verify${index}`);
 let azurite: TestStorage;
@@ -23,33 +23,33 @@ const LAST = "2026-11-21T10:50Z";
 const keyOf = (interval: string, id: string) => entryKey(intervalFrom(interval), id);
 
 /** Entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 have no entries. */
-async function sealedRoom(): Promise<Room> {
-  const room = openRoom(azurite.connectionString(accounts[used++]!));
+async function sealedFixture(): Promise<Fixture> {
+  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
   for (const instant of ["10:00:00", "10:01:00", "10:20:00", "10:50:00"]) {
-    room.clock.set(`2026-11-21T${instant}Z`);
-    await room.audit.append(by(`at-${instant}`));
+    fixture.clock.set(`2026-11-21T${instant}Z`);
+    await fixture.audit.append(by(`at-${instant}`));
   }
-  room.clock.set("2026-11-21T11:02:00Z");
-  expect(await room.audit.seal()).toMatchObject({ sealed: 6, more: false });
-  return room;
+  fixture.clock.set("2026-11-21T11:02:00Z");
+  expect(await fixture.audit.seal()).toMatchObject({ sealed: 6, more: false });
+  return fixture;
 }
 
-async function ids(room: Room, interval: string): Promise<string[]> {
+async function ids(fixture: Fixture, interval: string): Promise<string[]> {
   const keys: string[] = [];
   const [from, before] = [keyOf(interval, ""), entryKey(intervalFrom(interval) + INTERVAL_MS, "")];
-  for await (const rows of room.tables.pages(AnyRow, { partitionKey: DAY, from, before })) {
+  for await (const rows of fixture.tables.pages(AnyRow, { partitionKey: DAY, from, before })) {
     keys.push(...rows.map(({ rowKey }) => rowKey.slice(6)));
   }
   return keys;
 }
 
 /** Findings of the service and of the offline check, which must be equal. */
-async function findings(room: Room) {
-  const online = await room.audit.verify({});
-  const parts = await exportAll(room.audit);
+async function findings(fixture: Fixture) {
+  const online = await fixture.audit.verify({});
+  const parts = await exportAll(fixture.audit);
   const offline = await verifyExport(
     parts.map((part) => JSON.parse(part)),
-    publicKeys(...room.keys),
+    publicKeys(...fixture.keys),
   );
   const brief = (list: typeof online.findings) =>
     list.map(({ kind, interval, entryId, digestNumber }) => ({
@@ -63,16 +63,16 @@ async function findings(room: Room) {
   return { online: brief(ofTheLog), offline: brief(offline.findings) };
 }
 
-async function both(room: Room, expected: object[]) {
-  const found = await findings(room);
+async function both(fixture: Fixture, expected: object[]) {
+  const found = await findings(fixture);
   expect(found.online).toEqual(expected);
   expect(found.offline).toEqual(expected);
 }
 
 test("an unchanged log is intact, and the unsealed part is stated", async () => {
-  const room = await sealedRoom();
-  await room.audit.append(by("later"));
-  expect(await room.audit.verify({})).toMatchObject({
+  const fixture = await sealedFixture();
+  await fixture.audit.append(by("later"));
+  expect(await fixture.audit.verify({})).toMatchObject({
     intact: true,
     sealing: "configured",
     checkedFrom: "2026-11-21T10:00:00.000Z",
@@ -84,8 +84,8 @@ test("an unchanged log is intact, and the unsealed part is stated", async () => 
     anchor: { state: "matches", number: 6 },
     nextCursor: null,
   });
-  const [part] = await exportAll(room.audit);
-  expect(await verifyExport([JSON.parse(part!)], publicKeys(...room.keys))).toMatchObject({
+  const [part] = await exportAll(fixture.audit);
+  expect(await verifyExport([JSON.parse(part!)], publicKeys(...fixture.keys))).toMatchObject({
     intact: true,
     entries: 5,
     digests: 6,
@@ -96,19 +96,19 @@ test("an unchanged log is intact, and the unsealed part is stated", async () => 
 });
 
 test("sealing again adds nothing, and two concurrent sealers create one chain", async () => {
-  const room = await sealedRoom();
-  expect(await room.audit.seal()).toMatchObject({ sealed: 0, more: false });
-  room.clock.set("2026-11-22T10:00:00Z");
-  await Promise.all([room.audit.seal(), room.instance().seal(), room.instance().seal()]);
-  await room.audit.seal();
-  expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 143, findings: [] });
+  const fixture = await sealedFixture();
+  expect(await fixture.audit.seal()).toMatchObject({ sealed: 0, more: false });
+  fixture.clock.set("2026-11-22T10:00:00Z");
+  await Promise.all([fixture.audit.seal(), fixture.instance().seal(), fixture.instance().seal()]);
+  await fixture.audit.seal();
+  expect(await fixture.audit.verify({})).toMatchObject({ intact: true, digests: 143, findings: [] });
 });
 
 test("a long period is verified in parts, which together have the same findings", async () => {
-  const room = await sealedRoom();
+  const fixture = await sealedFixture();
   const middle = "2026-11-21T10:20Z";
-  await room.tables.remove(EntryRow, DAY, keyOf(middle, (await ids(room, middle))[0]!));
-  const trust = createTrust(room.tables, room.keys);
+  await fixture.tables.remove(EntryRow, DAY, keyOf(middle, (await ids(fixture, middle))[0]!));
+  const trust = createTrust(fixture.tables, fixture.keys);
   for (const limits of [
     { entries: 1, intervals: 100 },
     { entries: 100, intervals: 2 },
@@ -117,7 +117,7 @@ test("a long period is verified in parts, which together have the same findings"
     let cursor: string | undefined;
     const seen = { digests: 0, entries: 0, findings: [] as object[], parts: 0 };
     do {
-      const part = await verifySealed({ ...room, trust }, { cursor }, limits);
+      const part = await verifySealed({ ...fixture, trust }, { cursor }, limits);
       seen.digests += part.digests;
       seen.entries += part.entries;
       seen.findings.push(...part.findings);
@@ -127,17 +127,17 @@ test("a long period is verified in parts, which together have the same findings"
     expect(seen).toMatchObject({ digests: 6, entries: 3, findings: [{ kind: "entryRemoved", interval: middle }] });
     expect(seen.parts).toBeGreaterThan(1);
   }
-  await expect(room.audit.verify({ cursor: "e30" })).rejects.toMatchObject({ code: "invalidCursor" });
+  await expect(fixture.audit.verify({ cursor: "e30" })).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
 test("only the intervals of the requested period are checked", async () => {
-  const room = await sealedRoom();
-  const [, id] = await ids(room, FIRST);
-  await room.tables.remove(EntryRow, DAY, keyOf(FIRST, id!));
+  const fixture = await sealedFixture();
+  const [, id] = await ids(fixture, FIRST);
+  await fixture.tables.remove(EntryRow, DAY, keyOf(FIRST, id!));
   const later = { start: new Date("2026-11-21T10:10:00Z"), end: new Date("2026-11-21T10:30:00Z") };
-  expect(await room.audit.verify(later)).toMatchObject({ intact: true, digests: 2, entries: 1 });
+  expect(await fixture.audit.verify(later)).toMatchObject({ intact: true, digests: 2, entries: 1 });
   const earlier = { end: new Date("2026-11-21T10:05:00Z") };
-  expect(await room.audit.verify(earlier)).toMatchObject({ intact: false, digests: 1, entries: 1 });
+  expect(await fixture.audit.verify(earlier)).toMatchObject({ intact: false, digests: 1, entries: 1 });
 });
 
 describe("a change of one row is found and located, by the service and offline", () => {
@@ -146,39 +146,39 @@ describe("a change of one row is found and located, by the service and offline",
     ["the last", LAST, 6],
   ] as const) {
     test(`${name} interval: a changed entry`, async () => {
-      const room = await sealedRoom();
-      const [id] = await ids(room, interval);
-      const row = (await room.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
-      await room.tables.put(EntryRow, DAY, keyOf(interval, id!), {
+      const fixture = await sealedFixture();
+      const [id] = await ids(fixture, interval);
+      const row = (await fixture.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
+      await fixture.tables.put(EntryRow, DAY, keyOf(interval, id!), {
         entry: row.entry.replace('"success"', '"failure"'),
       });
-      await both(room, [{ kind: "entryChanged", interval, entryId: id, digestNumber: number }]);
+      await both(fixture, [{ kind: "entryChanged", interval, entryId: id, digestNumber: number }]);
     });
 
     test(`${name} interval: a removed entry`, async () => {
-      const room = await sealedRoom();
-      const [id] = await ids(room, interval);
-      await room.tables.remove(EntryRow, DAY, keyOf(interval, id!));
-      await both(room, [{ kind: "entryRemoved", interval, entryId: id, digestNumber: number }]);
+      const fixture = await sealedFixture();
+      const [id] = await ids(fixture, interval);
+      await fixture.tables.remove(EntryRow, DAY, keyOf(interval, id!));
+      await both(fixture, [{ kind: "entryRemoved", interval, entryId: id, digestNumber: number }]);
     });
 
     test(`${name} interval: an inserted entry`, async () => {
-      const room = await sealedRoom();
-      const [id] = await ids(room, interval);
+      const fixture = await sealedFixture();
+      const [id] = await ids(fixture, interval);
       const forged = `${id!.slice(0, -4)}0000`;
-      const row = (await room.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
-      await room.tables.put(EntryRow, DAY, keyOf(interval, forged), { entry: row.entry.replace(id!, forged) });
-      await both(room, [{ kind: "entryInserted", interval, entryId: forged, digestNumber: number }]);
+      const row = (await fixture.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
+      await fixture.tables.put(EntryRow, DAY, keyOf(interval, forged), { entry: row.entry.replace(id!, forged) });
+      await both(fixture, [{ kind: "entryInserted", interval, entryId: forged, digestNumber: number }]);
     });
   }
 
   test("an entry inserted into an interval that was sealed empty", async () => {
-    const room = await sealedRoom();
-    const [id] = await ids(room, FIRST);
-    const row = (await room.tables.get(EntryRow, DAY, keyOf(FIRST, id!)))!;
+    const fixture = await sealedFixture();
+    const [id] = await ids(fixture, FIRST);
+    const row = (await fixture.tables.get(EntryRow, DAY, keyOf(FIRST, id!)))!;
     const empty = "2026-11-21T10:10Z";
-    await room.tables.put(EntryRow, DAY, keyOf(empty, id!), row);
-    expect((await findings(room)).online).toEqual([
+    await fixture.tables.put(EntryRow, DAY, keyOf(empty, id!), row);
+    expect((await findings(fixture)).online).toEqual([
       { kind: "entryInserted", interval: empty, entryId: id, digestNumber: 2 },
     ]);
   });
@@ -189,70 +189,70 @@ describe("a change of one row is found and located, by the service and offline",
     ["10:5", "2026-11-21T10:40Z", "10:5", 5],
   ] as const) {
     test(`a row that is not an entry: ${rowKey}`, async () => {
-      const room = await sealedRoom();
-      await room.tables.put(EntryRow, DAY, rowKey, { entry: "{}" });
-      expect((await findings(room)).online).toEqual([{ kind: "entryInserted", interval, entryId, digestNumber }]);
+      const fixture = await sealedFixture();
+      await fixture.tables.put(EntryRow, DAY, rowKey, { entry: "{}" });
+      expect((await findings(fixture)).online).toEqual([{ kind: "entryInserted", interval, entryId, digestNumber }]);
     });
   }
 
   test("a row whose column has another type", async () => {
-    const room = await sealedRoom();
-    const [id] = await ids(room, LAST);
-    await room.tables.put(AnyRow, DAY, keyOf(LAST, id!), { entry: 7 });
-    const [first] = (await findings(room)).online;
+    const fixture = await sealedFixture();
+    const [id] = await ids(fixture, LAST);
+    await fixture.tables.put(AnyRow, DAY, keyOf(LAST, id!), { entry: 7 });
+    const [first] = (await findings(fixture)).online;
     expect(first).toEqual({ kind: "entryChanged", interval: LAST, entryId: id, digestNumber: 6 });
   });
 });
 
 describe("a change of the seals is found", () => {
   test("fingerprints changed together with their entry", async () => {
-    const room = await sealedRoom();
-    const [id] = await ids(room, LAST);
-    const row = (await room.tables.get(EntryRow, DAY, keyOf(LAST, id!)))!;
-    await room.tables.put(EntryRow, DAY, keyOf(LAST, id!), { entry: row.entry.replace("at-", "xx-") });
-    const manifest = (await room.tables.get(ManifestRow, "manifests", `${LAST}|000000`))!;
+    const fixture = await sealedFixture();
+    const [id] = await ids(fixture, LAST);
+    const row = (await fixture.tables.get(EntryRow, DAY, keyOf(LAST, id!)))!;
+    await fixture.tables.put(EntryRow, DAY, keyOf(LAST, id!), { entry: row.entry.replace("at-", "xx-") });
+    const manifest = (await fixture.tables.get(ManifestRow, "manifests", `${LAST}|000000`))!;
     manifest.hashes[40]! ^= 1;
-    await room.tables.replace(ManifestRow, manifest);
-    expect((await findings(room)).online).toEqual([
+    await fixture.tables.replace(ManifestRow, manifest);
+    expect((await findings(fixture)).online).toEqual([
       { kind: "fingerprintsChanged", interval: LAST, digestNumber: 6 },
       { kind: "entryChanged", interval: LAST, digestNumber: 6, entryId: id },
     ]);
   });
 
   test("a digest signed with a foreign key", async () => {
-    const room = await sealedRoom();
-    const stored = (await room.tables.get(DigestRow, "digests", FIRST))!;
+    const fixture = await sealedFixture();
+    const stored = (await fixture.tables.get(DigestRow, "digests", FIRST))!;
     const [header, payload] = stored.digest.split(".");
     const { privateKey } = generateKeyPairSync("ed25519");
     const forged = sign(null, Buffer.from(`${header}.${payload}`), privateKey).toString("base64url");
-    await room.tables.replace(DigestRow, { ...stored, digest: `${header}.${payload}.${forged}` });
-    await both(room, [
+    await fixture.tables.replace(DigestRow, { ...stored, digest: `${header}.${payload}.${forged}` });
+    await both(fixture, [
       { kind: "digestChanged", interval: FIRST },
       { kind: "chainBroken", interval: "2026-11-21T10:10Z", digestNumber: 2 },
     ]);
   });
 
   test("a digest and its entries removed from the middle", async () => {
-    const room = await sealedRoom();
+    const fixture = await sealedFixture();
     const middle = "2026-11-21T10:20Z";
-    const [id] = await ids(room, middle);
-    await room.tables.remove(EntryRow, DAY, keyOf(middle, id!));
-    await room.tables.remove(DigestRow, "digests", middle);
-    await both(room, [{ kind: "digestMissing", interval: middle }]);
+    const [id] = await ids(fixture, middle);
+    await fixture.tables.remove(EntryRow, DAY, keyOf(middle, id!));
+    await fixture.tables.remove(DigestRow, "digests", middle);
+    await both(fixture, [{ kind: "digestMissing", interval: middle }]);
   });
 
   test("the first digests and entries removed without a purge", async () => {
-    const room = await sealedRoom();
-    for (const id of await ids(room, FIRST)) await room.tables.remove(EntryRow, DAY, keyOf(FIRST, id));
-    await room.tables.remove(DigestRow, "digests", FIRST);
-    await both(room, [{ kind: "digestMissing", interval: FIRST }]);
+    const fixture = await sealedFixture();
+    for (const id of await ids(fixture, FIRST)) await fixture.tables.remove(EntryRow, DAY, keyOf(FIRST, id));
+    await fixture.tables.remove(DigestRow, "digests", FIRST);
+    await both(fixture, [{ kind: "digestMissing", interval: FIRST }]);
   });
 
   test("a purge record without a valid signature", async () => {
-    const room = await sealedRoom();
-    await room.tables.put(RecordRow, "purges", "2026-11-21T10:20Z", { record: "e30.e30.AA" });
-    await room.tables.remove(DigestRow, "digests", FIRST);
-    expect((await findings(room)).online).toEqual([
+    const fixture = await sealedFixture();
+    await fixture.tables.put(RecordRow, "purges", "2026-11-21T10:20Z", { record: "e30.e30.AA" });
+    await fixture.tables.remove(DigestRow, "digests", FIRST);
+    expect((await findings(fixture)).online).toEqual([
       { kind: "purgeRecordChanged", interval: "2026-11-21T10:20Z" },
       { kind: "digestMissing", interval: FIRST },
     ]);
@@ -260,77 +260,77 @@ describe("a change of the seals is found", () => {
 });
 
 /** Removes the last `count` digests with their entries, and resets the head row to hide it. */
-async function cutTail(room: Room, count: number) {
+async function cutTail(fixture: Fixture, count: number) {
   const intervals: string[] = [];
-  for await (const rows of room.tables.pages(DigestRow, { partitionKey: "digests", before: "~" })) {
+  for await (const rows of fixture.tables.pages(DigestRow, { partitionKey: "digests", before: "~" })) {
     intervals.push(...rows.map(({ rowKey }) => rowKey));
   }
   for (const interval of intervals.slice(-count)) {
-    for (const id of await ids(room, interval)) await room.tables.remove(EntryRow, DAY, keyOf(interval, id));
-    await room.tables.remove(DigestRow, "digests", interval);
-    await room.tables.remove(ManifestRow, "manifests", `${interval}|000000`);
+    for (const id of await ids(fixture, interval)) await fixture.tables.remove(EntryRow, DAY, keyOf(interval, id));
+    await fixture.tables.remove(DigestRow, "digests", interval);
+    await fixture.tables.remove(ManifestRow, "manifests", `${interval}|000000`);
   }
-  const newest = await room.tables.get(DigestRow, "digests", intervals.at(-count - 1)!);
-  await room.tables.put(DigestRow, "digests", HEAD, { digest: newest!.digest });
+  const newest = await fixture.tables.get(DigestRow, "digests", intervals.at(-count - 1)!);
+  await fixture.tables.put(DigestRow, "digests", HEAD, { digest: newest!.digest });
 }
 
 describe("removing the last digests with their rows", () => {
   test("is found with the anchor in the key vault", async () => {
-    const room = await sealedRoom();
-    await cutTail(room, 3);
-    await both(room, [{ kind: "digestsCut", interval: LAST, digestNumber: 6 }]);
-    expect((await room.audit.verify({})).anchor.state).toBe("differs");
+    const fixture = await sealedFixture();
+    await cutTail(fixture, 3);
+    await both(fixture, [{ kind: "digestsCut", interval: LAST, digestNumber: 6 }]);
+    expect((await fixture.audit.verify({})).anchor.state).toBe("differs");
   });
 
   test("is still found after sealing continued", async () => {
-    const room = await sealedRoom();
-    await cutTail(room, 3);
-    room.clock.set("2026-11-21T12:02:00Z");
-    expect(await room.audit.seal()).toMatchObject({ lost: { number: 6 } });
-    room.clock.set("2026-11-21T12:32:00Z");
-    expect(await room.audit.seal()).toMatchObject({ sealed: 3 });
+    const fixture = await sealedFixture();
+    await cutTail(fixture, 3);
+    fixture.clock.set("2026-11-21T12:02:00Z");
+    expect(await fixture.audit.seal()).toMatchObject({ lost: { number: 6 } });
+    fixture.clock.set("2026-11-21T12:32:00Z");
+    expect(await fixture.audit.seal()).toMatchObject({ sealed: 3 });
     const cut = { kind: "digestsCut", interval: "2026-11-21T10:30Z", digestNumber: 7 };
-    await both(room, [cut]);
+    await both(fixture, [cut]);
   });
 
   test("is not found without a key vault, and the response says so", async () => {
-    const room = await sealedRoom();
-    await cutTail(room, 3);
-    const blind = room.instance({ anchor: undefined });
+    const fixture = await sealedFixture();
+    await cutTail(fixture, 3);
+    const blind = fixture.instance({ anchor: undefined });
     expect(await blind.verify({})).toMatchObject({ intact: true, anchor: { state: "notConfigured" } });
   });
 });
 
 test("a key vault that fails once leaves the digests sealed, and the next run stores them", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]!));
-  await room.audit.append(by("ada"));
-  room.clock.addMinutes(12);
+  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
+  await fixture.audit.append(by("ada"));
+  fixture.clock.addMinutes(12);
   const down = { read: async () => undefined, write: () => Promise.reject(new Error("the vault is down")) };
-  await expect(room.instance({ anchor: down }).seal()).rejects.toThrow("the vault is down");
-  expect(room.anchor.digest).toBeUndefined();
-  expect(await room.audit.seal()).toMatchObject({ sealed: 0 });
-  expect(room.anchor.digest).toMatchObject({ number: 1, interval: FIRST });
-  expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 1 });
+  await expect(fixture.instance({ anchor: down }).seal()).rejects.toThrow("the vault is down");
+  expect(fixture.anchor.digest).toBeUndefined();
+  expect(await fixture.audit.seal()).toMatchObject({ sealed: 0 });
+  expect(fixture.anchor.digest).toMatchObject({ number: 1, interval: FIRST });
+  expect(await fixture.audit.verify({})).toMatchObject({ intact: true, digests: 1 });
 });
 
 test("a head row that was reset does not stop the sealing", async () => {
-  const room = await sealedRoom();
-  const first = await room.tables.get(DigestRow, "digests", FIRST);
-  await room.tables.put(DigestRow, "digests", HEAD, { digest: first!.digest });
-  room.clock.set("2026-11-21T11:12:00Z");
-  expect(await room.audit.seal()).toMatchObject({ sealed: 1 });
-  await both(room, []);
+  const fixture = await sealedFixture();
+  const first = await fixture.tables.get(DigestRow, "digests", FIRST);
+  await fixture.tables.put(DigestRow, "digests", HEAD, { digest: first!.digest });
+  fixture.clock.set("2026-11-21T11:12:00Z");
+  expect(await fixture.audit.seal()).toMatchObject({ sealed: 1 });
+  await both(fixture, []);
 });
 
 test("keys rotate: signatures of an old key are valid after it was removed from the configuration", async () => {
-  const room = await sealedRoom();
+  const fixture = await sealedFixture();
   const second = makeKey("k2");
   const third = makeKey("k3");
-  for (const keys of [[second, ...room.keys], [third, second], [third]]) {
-    room.clock.addMinutes(10);
-    await room.instance({ keys }).seal();
+  for (const keys of [[second, ...fixture.keys], [third, second], [third]]) {
+    fixture.clock.addMinutes(10);
+    await fixture.instance({ keys }).seal();
   }
-  const audit = room.instance({ keys: [third] });
+  const audit = fixture.instance({ keys: [third] });
   expect(await audit.verify({})).toMatchObject({ intact: true, digests: 9 });
   const [part] = await exportAll(audit);
   expect((await verifyExport([JSON.parse(part!)], publicKeys(third))).findings).toEqual([]);
@@ -338,9 +338,9 @@ test("keys rotate: signatures of an old key are valid after it was removed from 
 
 for (const kid of ["k1", "k9"]) {
   test(`if all keys are replaced at once, under the name ${kid}, the chain continues and reports it`, async () => {
-    const room = await sealedRoom();
-    const replaced = room.instance({ keys: [makeKey(kid)], anchor: undefined });
-    room.clock.set("2026-11-21T11:22:00Z");
+    const fixture = await sealedFixture();
+    const replaced = fixture.instance({ keys: [makeKey(kid)], anchor: undefined });
+    fixture.clock.set("2026-11-21T11:22:00Z");
     expect(await replaced.seal()).toMatchObject({ sealed: 2 });
     const { findings, lastDigest } = await replaced.verify({});
     expect(lastDigest).toMatchObject({ number: 8, kid });
@@ -349,7 +349,7 @@ for (const kid of ["k1", "k9"]) {
     ]);
     // With the old key in addition to the new one, everything is valid again except the findings recorded at that time.
     if (kid !== "k9") return;
-    const restored = room.instance({ keys: [...room.keys], anchor: undefined });
+    const restored = fixture.instance({ keys: [...fixture.keys], anchor: undefined });
     const kinds = new Set(
       (await restored.verify({ end: new Date("2026-11-21T11:00:00Z") })).findings.map(({ kind }) => kind),
     );
@@ -358,52 +358,57 @@ for (const kid of ["k1", "k9"]) {
 }
 
 test("a key in the tables is trusted only if a trusted key vouches for it", async () => {
-  const room = await sealedRoom();
-  const stranger = makeKey("evil");
-  await room.instance({ keys: [stranger, ...room.keys] }).seal();
-  const [part] = await exportAll(room.instance({ keys: [stranger] }));
-  const result = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
+  const fixture = await sealedFixture();
+  const unknownKey = makeKey("evil");
+  await fixture.instance({ keys: [unknownKey, ...fixture.keys] }).seal();
+  const [part] = await exportAll(fixture.instance({ keys: [unknownKey] }));
+  const result = await verifyExport([JSON.parse(part!)], publicKeys(...fixture.keys));
   expect(result.findings[0]).toMatchObject({ kind: "exportChanged" });
 });
 
 test("a log without sealed entries has no findings, and its export is not called intact", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]!));
+  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
   for (const entries of [0, 1]) {
-    if (entries > 0) await room.audit.append(by("ada"));
-    expect(await room.audit.verify({})).toMatchObject({ findings: [], digests: 0, checkedFrom: null, beginning: null });
-    const files = (await exportAll(room.audit)).map((part) => JSON.parse(part));
-    const offline = await verifyExport(files, publicKeys(...room.keys));
+    if (entries > 0) await fixture.audit.append(by("ada"));
+    expect(await fixture.audit.verify({})).toMatchObject({
+      findings: [],
+      digests: 0,
+      checkedFrom: null,
+      beginning: null,
+    });
+    const files = (await exportAll(fixture.audit)).map((part) => JSON.parse(part));
+    const offline = await verifyExport(files, publicKeys(...fixture.keys));
     expect(offline).toMatchObject({ verdict: "nothingSealed", intact: false, findings: [], unsealed: entries });
     expect(offline.notes.join()).toContain("Nothing was sealed at the time of the export");
   }
 });
 
 test("without signing keys nothing is sealed, and the response says so", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]!));
-  const audit = room.instance({ keys: [] });
+  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
+  const audit = fixture.instance({ keys: [] });
   await audit.append(by("ada"));
-  room.clock.set("2026-11-21T12:00:00Z");
+  fixture.clock.set("2026-11-21T12:00:00Z");
   expect(await audit.seal()).toEqual({ configured: false, sealed: 0, more: false });
   expect(await audit.verify({})).toMatchObject({ sealing: "notConfigured", digests: 0, unsealedFrom: START });
 });
 
 test("sealing writes the index rows that a crashed writer did not write", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]!));
-  await room.audit.append(by("ada"));
-  const [stored] = (await room.audit.list({}, page())).items;
+  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
+  await fixture.audit.append(by("ada"));
+  const [stored] = (await fixture.audit.list({}, page())).items;
   const lost = { ...stored!, id: `${stored!.id.slice(0, -4)}0000`, actor: "bob" };
-  await room.tables.insert(EntryRow, DAY, keyOf(FIRST, lost.id), { entry: canonicalJson(lost) });
-  expect((await room.audit.list({ actor: "bob" }, page())).items).toEqual([]);
-  room.clock.addMinutes(12);
-  await room.audit.seal();
-  expect((await room.audit.list({ actor: "bob" }, page())).items).toEqual([lost]);
-  expect((await room.audit.list({}, page())).items).toHaveLength(2);
+  await fixture.tables.insert(EntryRow, DAY, keyOf(FIRST, lost.id), { entry: canonicalJson(lost) });
+  expect((await fixture.audit.list({ actor: "bob" }, page())).items).toEqual([]);
+  fixture.clock.addMinutes(12);
+  await fixture.audit.seal();
+  expect((await fixture.audit.list({ actor: "bob" }, page())).items).toEqual([lost]);
+  expect((await fixture.audit.list({}, page())).items).toHaveLength(2);
 });
 
 test("an export that was changed afterwards is found offline", async () => {
-  const room = await sealedRoom();
-  const [text] = await exportAll(room.audit);
-  const keys = publicKeys(...room.keys);
+  const fixture = await sealedFixture();
+  const [text] = await exportAll(fixture.audit);
+  const keys = publicKeys(...fixture.keys);
   const altered = async (change: (file: { entries: { actor: string }[]; statement: string | null }) => void) => {
     const file = JSON.parse(text!);
     change(file);

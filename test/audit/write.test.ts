@@ -24,11 +24,11 @@ import {
   by,
   event,
   exportAll,
+  type Fixture,
   memoryAnchor,
-  openRoom,
+  openFixture,
   page,
   publicKeys,
-  type Room,
   START,
   settableClock,
 } from "./support.ts";
@@ -40,13 +40,13 @@ beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
-const open = (): Room => openRoom(azurite.connectionString(accounts[used++]!));
+const open = (): Fixture => openFixture(azurite.connectionString(accounts[used++]!));
 
 /** Returns the marks and entries of the interval of a time. */
-async function interval(room: Room, instant: string) {
+async function interval(fixture: Fixture, instant: string) {
   const start = intervalOf(Date.parse(instant));
   const keys: string[] = [];
-  for await (const rows of room.tables.pages(AnyRow, { partitionKey: entriesPartition(start) })) {
+  for await (const rows of fixture.tables.pages(AnyRow, { partitionKey: entriesPartition(start) })) {
     keys.push(...rows.map(({ rowKey }) => rowKey));
   }
   return {
@@ -108,132 +108,132 @@ test("details that are too large are left out, and the entry says so", async () 
 });
 
 test("repeats of one rejected request within a minute share an entry with a count, over all instances", async () => {
-  const room = open();
+  const fixture = open();
   const refusal = event({ type: "access.refused", outcome: "refused" });
-  const other = room.instance();
-  await Promise.all([...Array(20)].flatMap(() => [room.audit.refused(refusal), other.refused(refusal)]));
-  room.clock.set("2026-11-21T10:00:30Z");
+  const other = fixture.instance();
+  await Promise.all([...Array(20)].flatMap(() => [fixture.audit.refused(refusal), other.refused(refusal)]));
+  fixture.clock.set("2026-11-21T10:00:30Z");
   await other.refused(refusal);
-  const sameMinute = await room.audit.list({}, page());
+  const sameMinute = await fixture.audit.list({}, page());
   expect(sameMinute.items).toHaveLength(1);
   expect(sameMinute.items[0]).toMatchObject({ count: 41, lastOccurredAt: "2026-11-21T10:00:30.000Z" });
 
-  room.clock.set("2026-11-21T10:01:00Z");
-  await room.audit.refused(refusal);
-  await room.audit.refused(event({ ...refusal, target: { type: "endpoint", id: "another" } }));
-  expect((await room.audit.list({}, page())).items.map(({ count }) => count)).toEqual([1, 1, 41]);
+  fixture.clock.set("2026-11-21T10:01:00Z");
+  await fixture.audit.refused(refusal);
+  await fixture.audit.refused(event({ ...refusal, target: { type: "endpoint", id: "another" } }));
+  expect((await fixture.audit.list({}, page())).items.map(({ count }) => count)).toEqual([1, 1, 41]);
 });
 
 test("a rejected request that is repeated after its interval was sealed gets a new entry", async () => {
-  const room = open();
+  const fixture = open();
   const refusal = event({ type: "access.refused", outcome: "refused" });
-  const slow = room.instance({ clock: settableClock("2026-11-21T10:00:00Z") });
+  const slow = fixture.instance({ clock: settableClock("2026-11-21T10:00:00Z") });
   await slow.refused(refusal);
-  room.clock.set("2026-11-21T10:12:00Z");
-  await room.audit.seal();
+  fixture.clock.set("2026-11-21T10:12:00Z");
+  await fixture.audit.seal();
   await slow.refused(refusal);
-  const { items } = await room.audit.list({}, page());
+  const { items } = await fixture.audit.list({}, page());
   expect(items.map(({ occurredAt, count }) => [occurredAt, count])).toEqual([
     ["2026-11-21T10:10:00.000Z", 1],
     ["2026-11-21T10:00:00.000Z", 1],
   ]);
-  expect((await room.audit.verify({})).findings).toEqual([]);
+  expect((await fixture.audit.verify({})).findings).toEqual([]);
 });
 
 test("a writer whose clock is behind the sealing uses the first open interval", async () => {
-  const room = open();
-  await room.audit.append(by("ada"));
-  room.clock.set("2026-11-21T10:35:00Z");
-  await room.audit.seal();
-  await room.instance({ clock: settableClock("2026-11-21T10:02:00Z") }).append(by("late"));
-  expect((await room.audit.list({ actor: "late" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:30:00.000Z");
-  expect(await interval(room, "2026-11-21T10:00:00Z")).toEqual({ born: true, open: false, entries: 1 });
-  expect(await interval(room, "2026-11-21T10:30:00Z")).toEqual({ born: true, open: true, entries: 1 });
+  const fixture = open();
+  await fixture.audit.append(by("ada"));
+  fixture.clock.set("2026-11-21T10:35:00Z");
+  await fixture.audit.seal();
+  await fixture.instance({ clock: settableClock("2026-11-21T10:02:00Z") }).append(by("late"));
+  expect((await fixture.audit.list({ actor: "late" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:30:00.000Z");
+  expect(await interval(fixture, "2026-11-21T10:00:00Z")).toEqual({ born: true, open: false, entries: 1 });
+  expect(await interval(fixture, "2026-11-21T10:30:00Z")).toEqual({ born: true, open: true, entries: 1 });
 });
 
 test("sealing an interval without entries prevents that entries are added to it", async () => {
-  const room = open();
-  await room.audit.append(by("ada"));
-  room.clock.set("2026-11-21T10:22:00Z");
-  await room.audit.seal();
-  expect(await interval(room, "2026-11-21T10:10:00Z")).toEqual({ born: true, open: false, entries: 0 });
-  await room.instance({ clock: settableClock("2026-11-21T10:12:00Z") }).append(by("late"));
-  expect(await interval(room, "2026-11-21T10:10:00Z")).toEqual({ born: true, open: false, entries: 0 });
-  expect((await room.audit.list({ actor: "late" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:20:00.000Z");
+  const fixture = open();
+  await fixture.audit.append(by("ada"));
+  fixture.clock.set("2026-11-21T10:22:00Z");
+  await fixture.audit.seal();
+  expect(await interval(fixture, "2026-11-21T10:10:00Z")).toEqual({ born: true, open: false, entries: 0 });
+  await fixture.instance({ clock: settableClock("2026-11-21T10:12:00Z") }).append(by("late"));
+  expect(await interval(fixture, "2026-11-21T10:10:00Z")).toEqual({ born: true, open: false, entries: 0 });
+  expect((await fixture.audit.list({ actor: "late" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:20:00.000Z");
 });
 
 test("an event with its own id is recorded once, in the interval of that id, and not after that is sealed", async () => {
-  const room = open();
-  await room.audit.append(by("ada"));
-  const [first, late] = [systemRandomness().ulid(room.clock.now()), systemRandomness().ulid(room.clock.now())];
-  for (let time = 0; time < 2; time++) await room.audit.append({ ...by("bob"), id: first });
-  expect((await room.audit.list({ actor: "bob" }, page())).items.map(({ id }) => id)).toEqual([first]);
-  room.clock.set("2026-11-21T10:35:00Z");
-  await room.audit.seal();
-  await expect(room.audit.append({ ...by("bob"), id: late })).rejects.toThrow(IntervalSealed);
-  expect((await room.audit.list({ actor: "bob" }, page())).items).toHaveLength(1);
+  const fixture = open();
+  await fixture.audit.append(by("ada"));
+  const [first, late] = [systemRandomness().ulid(fixture.clock.now()), systemRandomness().ulid(fixture.clock.now())];
+  for (let time = 0; time < 2; time++) await fixture.audit.append({ ...by("bob"), id: first });
+  expect((await fixture.audit.list({ actor: "bob" }, page())).items.map(({ id }) => id)).toEqual([first]);
+  fixture.clock.set("2026-11-21T10:35:00Z");
+  await fixture.audit.seal();
+  await expect(fixture.audit.append({ ...by("bob"), id: late })).rejects.toThrow(IntervalSealed);
+  expect((await fixture.audit.list({ actor: "bob" }, page())).items).toHaveLength(1);
 });
 
 test("200 concurrent writers during sealing lose no entry and leave none unsealed", async () => {
-  const room = open();
-  const instances = [room.audit, room.instance(), room.instance(), room.instance()];
+  const fixture = open();
+  const instances = [fixture.audit, fixture.instance(), fixture.instance(), fixture.instance()];
   const slowClock = settableClock("2026-11-21T10:09:59.000Z");
-  instances.push(room.instance({ clock: slowClock }));
-  room.clock.set("2026-11-21T10:09:59.000Z");
-  await room.audit.append(by("first"));
+  instances.push(fixture.instance({ clock: slowClock }));
+  fixture.clock.set("2026-11-21T10:09:59.000Z");
+  await fixture.audit.append(by("first"));
   const writers = [...Array(200)].map(async (_, index) => {
-    if (index === 60) room.clock.set("2026-11-21T10:11:30.000Z");
-    if (index === 70 || index === 75) await room.instance().seal();
+    if (index === 60) fixture.clock.set("2026-11-21T10:11:30.000Z");
+    if (index === 70 || index === 75) await fixture.instance().seal();
     await instances[index % instances.length]!.append(by(`writer-${index}`));
   });
   await Promise.all(writers);
-  room.clock.set("2026-11-21T10:40:00Z");
-  await room.audit.seal();
+  fixture.clock.set("2026-11-21T10:40:00Z");
+  await fixture.audit.seal();
 
-  const verified = await room.audit.verify({});
+  const verified = await fixture.audit.verify({});
   expect(verified).toMatchObject({ intact: true, entries: 201 });
-  const { items } = await room.audit.list({}, page({ limit: 1000 }));
+  const { items } = await fixture.audit.list({}, page({ limit: 1000 }));
   expect(new Set(items.map(({ actor }) => actor)).size).toBe(201);
   // The entries of the slow instance were rejected by the sealed interval and are in the next one.
-  expect((await interval(room, "2026-11-21T10:00:00Z")).open).toBe(false);
-  expect((await interval(room, "2026-11-21T10:10:00Z")).entries).toBeGreaterThan(0);
+  expect((await interval(fixture, "2026-11-21T10:00:00Z")).open).toBe(false);
+  expect((await interval(fixture, "2026-11-21T10:10:00Z")).entries).toBeGreaterThan(0);
 });
 
 test("at any step of a sealer, an instance whose clock is behind writes no entry that the seal misses", async () => {
-  const room = open();
+  const fixture = open();
   const slowClock = settableClock(START);
-  const slow = room.instance({ clock: slowClock });
+  const slow = fixture.instance({ clock: slowClock });
   let wasHeld = true;
   let at = 0;
   for (; wasHeld; at++) {
     const start = Date.parse(START) + at * 10 * MINUTE_MS;
-    for (const clock of [room.clock, slowClock]) clock.set(new Date(start + 9 * MINUTE_MS).toISOString());
-    await room.audit.append(by("in time"));
-    room.clock.set(new Date(start + 12 * MINUTE_MS).toISOString());
+    for (const clock of [fixture.clock, slowClock]) clock.set(new Date(start + 9 * MINUTE_MS).toISOString());
+    await fixture.audit.append(by("in time"));
+    fixture.clock.set(new Date(start + 12 * MINUTE_MS).toISOString());
     wasHeld = false;
-    const tables = interrupted(room.tables, at, async () => {
+    const tables = interrupted(fixture.tables, at, async () => {
       wasHeld = true;
       await slow.append(by("slow"));
     });
-    expect(await room.instance({ tables }).seal()).toMatchObject({ sealed: 1 });
+    expect(await fixture.instance({ tables }).seal()).toMatchObject({ sealed: 1 });
   }
   expect(at).toBeGreaterThan(10);
-  room.clock.addMinutes(60);
-  await room.audit.seal();
-  expect(await room.audit.verify({})).toMatchObject({ intact: true, entries: 2 * at - 1, findings: [] });
+  fixture.clock.addMinutes(60);
+  await fixture.audit.seal();
+  expect(await fixture.audit.verify({})).toMatchObject({ intact: true, entries: 2 * at - 1, findings: [] });
 });
 
 test("intervals that a sealer with a fast clock closed but did not seal don't reject entries for good", async () => {
-  const room = open();
-  await room.audit.append(by("first"));
+  const fixture = open();
+  await fixture.audit.append(by("first"));
   const ahead = settableClock("2026-11-21T23:30:00Z");
-  const dying = { ...room.tables, transaction: refuseDigests(room.tables) } as Tables;
-  await expect(room.instance({ clock: ahead, tables: dying }).seal()).rejects.toThrow("died");
-  room.clock.set("2026-11-21T10:05:00Z");
-  await Promise.all([room.audit.append(by("ada")), room.audit.refused(by("eve"))]);
-  room.clock.set("2026-11-22T10:00:00Z");
-  await room.audit.seal();
-  expect(await room.audit.verify({})).toMatchObject({ intact: true, entries: 3, findings: [] });
+  const crashing = { ...fixture.tables, transaction: refuseDigests(fixture.tables) } as Tables;
+  await expect(fixture.instance({ clock: ahead, tables: crashing }).seal()).rejects.toThrow("died");
+  fixture.clock.set("2026-11-21T10:05:00Z");
+  await Promise.all([fixture.audit.append(by("ada")), fixture.audit.refused(by("eve"))]);
+  fixture.clock.set("2026-11-22T10:00:00Z");
+  await fixture.audit.seal();
+  expect(await fixture.audit.verify({})).toMatchObject({ intact: true, entries: 3, findings: [] });
 });
 
 /** Crashes before it writes a digest. */
@@ -245,24 +245,28 @@ const refuseDigests =
   };
 
 test("reading the log is recorded: one entry per actor, kind and filter in 15 minutes, with a count of pages", async () => {
-  const room = open();
+  const fixture = open();
   const [ada, bob] = ["ada", "bob"].map((actor) => ({ actor, address: "203.0.113.7", requestId: "req-1" }));
   const entered = async (eventType: string) =>
-    (await room.audit.list({ eventType }, page())).items.map(({ actor, target, count }) => [actor, target!.id, count]);
-  for (let index = 0; index < 3; index++) await room.audit.list({}, page(), ada);
-  await room.audit.list({ actor: "Eve" }, page(), { ...ada!, address: "198.51.100.9" });
-  await room.audit.list({}, page(), bob);
-  room.clock.set("2026-11-21T10:09:00Z");
-  await room.audit.list({}, page(), ada);
-  await room.audit.verify({}, ada);
+    (await fixture.audit.list({ eventType }, page())).items.map(({ actor, target, count }) => [
+      actor,
+      target!.id,
+      count,
+    ]);
+  for (let index = 0; index < 3; index++) await fixture.audit.list({}, page(), ada);
+  await fixture.audit.list({ actor: "Eve" }, page(), { ...ada!, address: "198.51.100.9" });
+  await fixture.audit.list({}, page(), bob);
+  fixture.clock.set("2026-11-21T10:09:00Z");
+  await fixture.audit.list({}, page(), ada);
+  await fixture.audit.verify({}, ada);
   expect((await entered("audit.listed")).sort()).toEqual([
     ["ada", "actor=eve", 1],
     ["ada", "all", 4],
     ["bob", "all", 1],
   ]);
   expect(await entered("audit.verified")).toEqual([["ada", "all", 1]]);
-  room.clock.set("2026-11-21T10:15:00Z");
-  await room.audit.list({}, page(), ada);
+  fixture.clock.set("2026-11-21T10:15:00Z");
+  await fixture.audit.list({}, page(), ada);
   expect((await entered("audit.listed")).filter(([actor, target]) => actor === "ada" && target === "all")).toEqual([
     ["ada", "all", 1],
     ["ada", "all", 4],
@@ -270,14 +274,14 @@ test("reading the log is recorded: one entry per actor, kind and filter in 15 mi
 });
 
 test("an export is recorded as one intent and one outcome for all parts", async () => {
-  const room = open();
-  for (let index = 0; index < 5; index++) await room.audit.append(by("ada"));
+  const fixture = open();
+  for (let index = 0; index < 5; index++) await fixture.audit.append(by("ada"));
   const reader = { actor: "auditor", requestId: "first" };
   const entered = async () =>
-    (await room.audit.list({ eventType: "audit.exported" }, page())).items.map(
+    (await fixture.audit.list({ eventType: "audit.exported" }, page())).items.map(
       ({ outcome, requestId, details, count }) => ({ outcome, requestId, details, count }),
     );
-  const make = { ...room, trust: createTrust(room.tables, room.keys), unicodeFont: "" };
+  const make = { ...fixture, trust: createTrust(fixture.tables, fixture.keys), unicodeFont: "" };
   const counter = createWriter({ ...make, randomness: systemRandomness() });
   const part = (cursor: string | undefined, requestId: string) => {
     const request = { format: "csv" as const, query: { actor: "ada" }, cursor, gzip: false };
@@ -286,7 +290,7 @@ test("an export is recorded as one intent and one outcome for all parts", async 
   };
   const first = await part(undefined, "first");
   // The export ends at the time it started, so it does not contain its own outcome.
-  room.clock.addMinutes(1);
+  fixture.clock.addMinutes(1);
   const filter = "actor=ada";
   const intent = { outcome: "intent", requestId: "first", details: { format: "csv", filter }, count: 1 };
   expect(await entered()).toEqual([intent]);
@@ -303,8 +307,8 @@ test("an export is recorded as one intent and one outcome for all parts", async 
   const forged = { ...decoded(second.nextCursor!), entries: 1_000_000 };
   const text = Buffer.from(JSON.stringify(forged)).toString("base64url");
   await part(text, "forged");
-  const told = (await entered()).find(({ requestId }) => requestId === "forged");
-  expect(told!.details).toEqual({ format: "csv", filter, parts: 3 });
+  const reported = (await entered()).find(({ requestId }) => requestId === "forged");
+  expect(reported!.details).toEqual({ format: "csv", filter, parts: 3 });
   await expect(part("nonsense", "broken")).rejects.toMatchObject({ code: "invalidCursor" });
   expect(await entered()).toHaveLength(3);
 });
@@ -312,76 +316,80 @@ test("an export is recorded as one intent and one outcome for all parts", async 
 const decoded = (cursor: string) => JSON.parse(Buffer.from(cursor.split(".")[1]!, "base64url").toString());
 
 test("a failed export is recorded in the log", async () => {
-  const room = open();
-  await room.audit.append(by("ada"));
+  const fixture = open();
+  await fixture.audit.append(by("ada"));
   const failing = { ...memoryAnchor(), read: () => Promise.reject(new TypeError("the vault is down")) };
-  const audit = room.instance({ anchor: failing });
+  const audit = fixture.instance({ anchor: failing });
   const request = { format: "json" as const, query: {}, cursor: undefined, gzip: false };
   await expect(audit.export(request, { actor: "auditor", requestId: "r" })).rejects.toThrow("the vault is down");
-  const outcomes = (await room.audit.list({ eventType: "audit.exported" }, page())).items;
+  const outcomes = (await fixture.audit.list({ eventType: "audit.exported" }, page())).items;
   expect(outcomes).toMatchObject([{ outcome: "failure", details: { reason: "TypeError" } }, { outcome: "intent" }]);
 });
 
 test("planted marks of future intervals keep no entry out, however many, and are reported", async () => {
-  const room = open();
-  await room.audit.append(by("first"));
+  const fixture = open();
+  await fixture.audit.append(by("first"));
   const start = Date.parse("2026-11-21T10:10Z");
   for (let ahead = 0; ahead < 60; ahead++) {
     const interval = start + ahead * 10 * MINUTE_MS;
-    await room.tables.put(AnyRow, new Date(interval).toISOString().slice(0, 10), bornMark(interval), {});
+    await fixture.tables.put(AnyRow, new Date(interval).toISOString().slice(0, 10), bornMark(interval), {});
   }
-  room.clock.set("2026-11-21T10:12:00Z");
-  await Promise.all([room.audit.append(by("ada")), room.instance().append(by("bob")), room.audit.refused(by("eve"))]);
+  fixture.clock.set("2026-11-21T10:12:00Z");
+  await Promise.all([
+    fixture.audit.append(by("ada")),
+    fixture.instance().append(by("bob")),
+    fixture.audit.refused(by("eve")),
+  ]);
   for (const actor of ["ada", "bob", "eve"]) {
-    const [entry] = (await room.audit.list({ actor }, page())).items;
+    const [entry] = (await fixture.audit.list({ actor }, page())).items;
     expect(entry!.occurredAt).toBe("2026-11-21T10:12:00.000Z");
     expect(entry).not.toHaveProperty("happenedAt");
   }
-  room.clock.addMinutes(60);
-  expect(await room.audit.seal()).toMatchObject({ sealed: 7 });
-  const verified = await room.audit.verify({});
+  fixture.clock.addMinutes(60);
+  expect(await fixture.audit.seal()).toMatchObject({ sealed: 7 });
+  const verified = await fixture.audit.verify({});
   expect(verified.entries).toBe(4);
   // No instance writes marks of future intervals.
   expect(new Set(verified.findings.map(({ kind }) => kind))).toEqual(new Set(["markChanged"]));
 });
 
 test("a reopening that arrives after its interval was closed is rejected", async () => {
-  const room = open();
-  await room.tables.put(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")), {});
-  await room.audit.append(by("ada"));
-  const before = await room.tables.get(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")));
-  room.clock.set("2026-11-21T10:12:00Z");
-  await room.audit.seal();
-  const after = await room.tables.get(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")));
+  const fixture = open();
+  await fixture.tables.put(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")), {});
+  await fixture.audit.append(by("ada"));
+  const before = await fixture.tables.get(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")));
+  fixture.clock.set("2026-11-21T10:12:00Z");
+  await fixture.audit.seal();
+  const after = await fixture.tables.get(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")));
   expect(after!.etag).not.toBe(before!.etag);
 });
 
 test("an entry that meets a sealed interval contains the time of its event, which is sealed, too", async () => {
-  const room = open();
-  await room.audit.append(by("ada"));
-  room.clock.set("2026-11-21T10:22:00Z");
-  await room.audit.append(by("ada"));
-  room.clock.set("2026-11-21T10:32:00Z");
-  await room.audit.seal();
+  const fixture = open();
+  await fixture.audit.append(by("ada"));
+  fixture.clock.set("2026-11-21T10:22:00Z");
+  await fixture.audit.append(by("ada"));
+  fixture.clock.set("2026-11-21T10:32:00Z");
+  await fixture.audit.seal();
   // This instance's clock falls behind the sealed intervals.
   const at = "2026-11-21T10:21:00.000Z";
-  room.clock.set(at);
-  await room.audit.append(by("bob"));
-  await room.audit.refused(by("eve"));
-  room.clock.addMinutes(60);
-  await room.audit.seal();
-  const { items } = await room.audit.list({}, page());
+  fixture.clock.set(at);
+  await fixture.audit.append(by("bob"));
+  await fixture.audit.refused(by("eve"));
+  fixture.clock.addMinutes(60);
+  await fixture.audit.seal();
+  const { items } = await fixture.audit.list({}, page());
   const pushed = { occurredAt: "2026-11-21T10:30:00.000Z", happenedAt: at };
   expect(items.slice(0, 2)).toMatchObject([pushed, pushed]);
-  const verified = await room.audit.verify({});
+  const verified = await fixture.audit.verify({});
   expect(verified).toMatchObject({ intact: true, lateEntries: { total: 2 } });
   expect(verified.lateEntries.listed).toMatchObject([
     { ...pushed, interval: "2026-11-21T10:30Z" },
     { ...pushed, interval: "2026-11-21T10:30Z" },
   ]);
-  expect((await room.audit.verify({ end: new Date("2026-11-21T10:30:00Z") })).lateEntries.total).toBe(0);
-  const [part] = await exportAll(room.audit);
-  const offline = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
+  expect((await fixture.audit.verify({ end: new Date("2026-11-21T10:30:00Z") })).lateEntries.total).toBe(0);
+  const [part] = await exportAll(fixture.audit);
+  const offline = await verifyExport([JSON.parse(part!)], publicKeys(...fixture.keys));
   expect(offline).toMatchObject({
     intact: true,
     notes: [expect.stringContaining("2 entries are listed under a later")],
@@ -390,24 +398,24 @@ test("an entry that meets a sealed interval contains the time of its event, whic
 
 for (const interval of ["2099-01-01T00:00Z", "nonsense"]) {
   test(`a new instance dates its entries by the clock, whatever the row of the first interval contains: ${interval}`, async () => {
-    const room = open();
-    await room.audit.append(by("ada"));
-    await room.tables.put(FirstRow, "first", "first", { interval });
-    room.clock.set("2026-11-21T10:12:00Z");
-    await room.instance().append(by("bob"));
-    expect((await room.audit.list({ actor: "bob" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:12:00.000Z");
-    room.clock.set("2026-11-21T10:32:00Z");
-    expect(await room.audit.seal()).toMatchObject({ sealed: 3 });
-    expect(await room.audit.verify({})).toMatchObject({ entries: 2, findings: [{ kind: "beginningChanged" }] });
+    const fixture = open();
+    await fixture.audit.append(by("ada"));
+    await fixture.tables.put(FirstRow, "first", "first", { interval });
+    fixture.clock.set("2026-11-21T10:12:00Z");
+    await fixture.instance().append(by("bob"));
+    expect((await fixture.audit.list({ actor: "bob" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:12:00.000Z");
+    fixture.clock.set("2026-11-21T10:32:00Z");
+    expect(await fixture.audit.seal()).toMatchObject({ sealed: 3 });
+    expect(await fixture.audit.verify({})).toMatchObject({ entries: 2, findings: [{ kind: "beginningChanged" }] });
   });
 }
 
 test("a counted entry whose place is occupied is recorded under another id", async () => {
-  const room = open();
+  const fixture = open();
   const refusal = event({ type: "access.refused", outcome: "refused" });
-  await room.audit.refused(refusal);
-  const [entry] = (await room.audit.list({}, page())).items;
-  await room.tables.put(EntryRow, "2026-11-21", `10:00|${entry!.id}`, { entry: "nonsense" });
-  await room.audit.refused(refusal);
-  expect((await room.audit.list({}, page())).items).toMatchObject([{ eventType: "access.refused", count: 1 }]);
+  await fixture.audit.refused(refusal);
+  const [entry] = (await fixture.audit.list({}, page())).items;
+  await fixture.tables.put(EntryRow, "2026-11-21", `10:00|${entry!.id}`, { entry: "nonsense" });
+  await fixture.audit.refused(refusal);
+  expect((await fixture.audit.list({}, page())).items).toMatchObject([{ eventType: "access.refused", count: 1 }]);
 });

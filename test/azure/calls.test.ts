@@ -243,11 +243,11 @@ test.each([
       response.write(secretPage(["a"]).slice(0, 20));
     },
   ],
-] as const)("a request to a server that hangs %s ends at the time limit", async (_, hang) => {
+] as const)("a request to a server that hangs %s ends at the time limit", async (_, stopResponding) => {
   // The first request also loads libraries and certificates, which takes longer than this time limit.
   server.answer((_request, response) => response.writeHead(200, JSON_TYPE).end(secretPage([])));
   await all(vault().secrets());
-  server.answer((_request, response) => hang(response));
+  server.answer((_request, response) => stopResponding(response));
   const failure = await failureOf(all(vault({ requestTimeoutMs: 500 }).secrets()));
   expect(failure.code).toBe("unreachable");
   expect(failure.message).toContain("within 0.5 s");

@@ -335,7 +335,7 @@ describe("proving", () => {
 
 describe("an odd server", () => {
   const JSON_TYPE = { "content-type": "application/json" };
-  const odd = () =>
+  const faultyGraph = () =>
     createGraph({
       config: testConfig({ AZURE_GRAPH_ENDPOINT: `https://graph.localhost:${server.port}` }),
       identity: plainIdentity,
@@ -346,21 +346,21 @@ describe("an odd server", () => {
   test("an application without its IDs fails the list, and other missing members do not", async () => {
     const entry = { id: payments, appId: appIdOf("Payments"), passwordCredentials: [], keyCredentials: [] };
     server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ value: [entry] })));
-    expect(await all(odd().applications())).toMatchObject([{ displayName: "", passwords: [], keys: [] }]);
+    expect(await all(faultyGraph().applications())).toMatchObject([{ displayName: "", passwords: [], keys: [] }]);
     const { appId: _, ...without } = entry;
     server.answer((_request, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ value: [without] })));
-    expect((await failureOf(all(odd().applications()))).code).toBe("badResponse");
+    expect((await failureOf(all(faultyGraph().applications()))).code).toBe("badResponse");
   });
 
   test("an undocumented answer about one application is a bad response, not an error of this program", async () => {
     server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ id: payments })));
-    expect((await failureOf(odd().application({ objectId: payments }))).code).toBe("badResponse");
-    expect((await failureOf(odd().rights())).code).toBe("badResponse");
+    expect((await failureOf(faultyGraph().application({ objectId: payments }))).code).toBe("badResponse");
+    expect((await failureOf(faultyGraph().rights())).code).toBe("badResponse");
   });
 
   test("after an answer that asks for a retry, the change may have been applied", async () => {
     server.answer((_, response) => response.writeHead(503, { ...JSON_TYPE, "retry-after": "0" }).end("{}"));
-    const failure = await failureOf(odd().addPassword(payments, { displayName: "new", expiresOn: inDays(90) }));
+    const failure = await failureOf(faultyGraph().addPassword(payments, { displayName: "new", expiresOn: inDays(90) }));
     expect([failure.unclear, server.requests.length]).toEqual([true, 1]);
   });
 

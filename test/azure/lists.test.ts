@@ -90,7 +90,7 @@ test("a list without end and without a signal ends at the limit of pages", async
 
 describe("an entry of a vault's list that the client can't parse, or that is not what the service documents,", () => {
   const good = (name: string) => ({ id: `${vaultAddress()}/secrets/${name}`, attributes: { enabled: true } });
-  const odd = [
+  const invalidEntries = [
     ["a wrong expiry", () => ({ ...good("odd"), attributes: { exp: "soon" } })],
     ["an expiry that no date can hold", () => ({ ...good("odd"), attributes: { exp: 1e300 } })],
     ["tags that are a number", () => ({ ...good("odd"), tags: 7 })],
@@ -101,7 +101,7 @@ describe("an entry of a vault's list that the client can't parse, or that is not
     ["a text", () => "odd"],
   ] as const;
 
-  test.each(odd)("(%s) fails its page, after the pages before it were read", async (_, entry) => {
+  test.each(invalidEntries)("(%s) fails its page, after the pages before it were read", async (_, entry) => {
     server.answer((request, response) => {
       const last = request.url?.includes("page=2");
       answerJson(response, {

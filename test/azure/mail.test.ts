@@ -12,7 +12,7 @@ let cloud: Cloud;
 let sender: MailSender;
 let server: OddServer;
 /** Port of the odd server. */
-let odd: MailSender;
+let faultySender: MailSender;
 beforeAll(async () => {
   server = await startOddServer();
   const live = await liveIn({ company: "small" });
@@ -23,7 +23,7 @@ beforeAll(async () => {
     COMMUNICATION_ENDPOINT: `https://acme.communication.localhost:${server.port}`,
     ALERT_SENDER_ADDRESS: "alerts@acme.example",
   };
-  odd = createMailSender({ config, identity: plainIdentity })!;
+  faultySender = createMailSender({ config, identity: plainIdentity })!;
 });
 afterAll(async () => {
   await cloud?.stop();
@@ -77,14 +77,16 @@ describe("other answers", () => {
     ["who is broken", 500, {}, error, { kind: "unknown" }],
   ])("%s: %i", async (_, status, headers, body, expected) => {
     answer(status, headers, body);
-    const found: MailAnswer = await odd.send(mailTo("ada@acme.example"));
+    const found: MailAnswer = await faultySender.send(mailTo("ada@acme.example"));
     expect(found).toMatchObject(expected);
     expect(server.requests).toHaveLength(1);
   });
 
   test("a denied query of a mail's outcome names the role", async () => {
     answer(403, {}, error);
-    expect(await odd.outcome(randomUUID())).toMatchObject({ reason: expect.stringContaining("Service Owner") });
+    expect(await faultySender.outcome(randomUUID())).toMatchObject({
+      reason: expect.stringContaining("Service Owner"),
+    });
   });
 
   test("an accepted mail stays accepted, whatever the first query of its outcome returns", async () => {
@@ -96,11 +98,11 @@ describe("other answers", () => {
           .end('{"id":"1","status":"Running"}');
       else response.writeHead(503).end();
     });
-    expect(await odd.send(mailTo("ada@acme.example"))).toEqual({ kind: "accepted" });
+    expect(await faultySender.send(mailTo("ada@acme.example"))).toEqual({ kind: "accepted" });
   });
 
   test("an HTML page as the answer says nothing about the mail's outcome", async () => {
     answer(200, {}, { page: "Sign in" });
-    expect(await odd.outcome(randomUUID())).toMatchObject({ kind: "unknown" });
+    expect(await faultySender.outcome(randomUUID())).toMatchObject({ kind: "unknown" });
   });
 });

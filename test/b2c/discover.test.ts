@@ -10,14 +10,14 @@ import { caller, company, openTestRegistry, PAGE, type TestRegistry } from "./su
 let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };
 let account = 0;
-let room: TestRegistry;
+let fixture: TestRegistry;
 
 beforeAll(async () => {
   const accounts = Array.from({ length: 24 }, (_, index) => `tenants${index}`);
   [storage, live] = await Promise.all([startMovedStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {
-  room = openTestRegistry(live.cloud, live.config, storage.azurite.connectionString(`tenants${account++}`), storage);
+  fixture = openTestRegistry(live.cloud, live.config, storage.azurite.connectionString(`tenants${account++}`), storage);
   live.cloud.control.resetCounts();
 });
 afterEach(() => live.cloud.control.clearFaults());
@@ -30,11 +30,11 @@ const tenants = () => live.cloud.control.tenants;
 
 describe("a discovery", () => {
   test("writes each credential to the inventory once, under its own id", async () => {
-    const { row } = await room.register("outlet");
-    const { run, isNew } = await room.b2c.discover(row.tenantId, caller);
+    const { row } = await fixture.register("outlet");
+    const { run, isNew } = await fixture.b2c.discover(row.tenantId, caller);
     expect([isNew, run]).toMatchObject([true, { status: "completed", failures: [] }]);
     expect(run.counts).toMatchObject({ applications: 2, policyKeys: 2, identityProviders: 1, expiring: 2 });
-    const assets = await room.assets();
+    const assets = await fixture.assets();
     expect(assets.every(({ enabled }) => enabled)).toBe(true);
     const ids = assets.map(assetId);
     expect([new Set(ids).size, assets.length]).toEqual([5, 5]);
@@ -42,10 +42,10 @@ describe("a discovery", () => {
       const { type, name, vaultName } = assets[at]!;
       expect(placesOf(id)).toContainEqual({ type, name, vaultName });
     }
-    const moment = await room.inventory.moment();
+    const moment = await fixture.inventory.moment();
     const keyId = keyIdOf("Outlet Web", "web");
     const own = `b2c.${row.tenantId}.application.${appIdOf("Outlet Web")}.${keyId}`;
-    expect(await room.inventory.assets.get(own, moment)).toMatchObject({
+    expect(await fixture.inventory.assets.get(own, moment)).toMatchObject({
       asset: { type: "secret", credential: { applicationName: "Outlet Web", keyId, owners: ["outlet@acme.example"] } },
       notCounted: undefined,
     });
@@ -56,56 +56,56 @@ describe("a discovery", () => {
       ["key", "RSA", false, false],
       ["key", "RSA", true, true],
     ]);
-    const google = await room.inventory.assets.get(`b2c.${row.tenantId}.identityProvider.google-oauth`, moment);
+    const google = await fixture.inventory.assets.get(`b2c.${row.tenantId}.identityProvider.google-oauth`, moment);
     expect(google?.asset).toMatchObject({ type: "secret", credential: { applicationName: "Google" } });
     expect(google?.asset.expiresOn).toBeUndefined();
-    expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ tenantType: "b2c", counts: run.counts });
+    expect((await fixture.b2c.get(row.tenantId)).status).toMatchObject({ tenantType: "b2c", counts: run.counts });
 
     // Unchanged credentials are not written, and changed ones are.
-    room.messages.splice(0);
+    fixture.messages.splice(0);
     const directory = tenants().directory(row.tenantId);
     directory.addSecret(appIdOf("Outlet Web"), { name: "third", expiresInDays: 3 });
     directory.removeSecret(appIdOf("Outlet Web"), keyId);
-    const again = await room.b2c.discover(row.tenantId, caller);
-    const now = await room.assets();
+    const again = await fixture.b2c.discover(row.tenantId, caller);
+    const now = await fixture.assets();
     expect(again.run.counts?.applications).toBe(2);
     expect(now.filter(({ credential }) => credential?.keyId === keyId)).toEqual([]);
     const kept = new Map(assets.map((asset) => [assetId(asset), asset.firstSeenAt]));
     expect(now.filter((asset) => kept.get(assetId(asset)) !== asset.firstSeenAt)).toHaveLength(1);
-    expect(room.state.evaluations).toBe(2);
-    const entries = room.events.filter(({ type }) => type === "b2cTenant.discovered");
+    expect(fixture.state.evaluations).toBe(2);
+    const entries = fixture.events.filter(({ type }) => type === "b2cTenant.discovered");
     expect(entries.map(({ outcome }) => outcome)).toEqual(["success", "success"]);
   });
 
   test("a kind with access denied hides no other kind, keeps known credentials, and names the missing permission", async () => {
-    const { row } = await room.register("outlet");
-    const before = (await room.b2c.discover(row.tenantId, caller)).run;
+    const { row } = await fixture.register("outlet");
+    const before = (await fixture.b2c.discover(row.tenantId, caller)).run;
     const operation = "graph.listKeySets";
     live.cloud.control.addFault({ match: { operation, item: row.tenantId }, action: { kind: "deny" } });
     tenants().directory(row.tenantId).addSecret(appIdOf("Outlet Web"), { name: "fourth", expiresInDays: 3 });
-    const { run } = await room.b2c.discover(row.tenantId, caller);
+    const { run } = await fixture.b2c.discover(row.tenantId, caller);
     expect(run).toMatchObject({ status: "partial", failures: [{ list: "policyKeys", code: "accessDenied" }] });
     expect(run.failures[0]!.remedy).toContain("TrustFrameworkKeySet.Read.All");
     expect(run.counts).toMatchObject({ policyKeys: 2, applications: before.counts!.applications + 1 });
-    expect((await room.b2c.get(row.tenantId)).status.failures).toEqual(run.failures);
+    expect((await fixture.b2c.get(row.tenantId)).status.failures).toEqual(run.failures);
     // A week later, credentials that were not seen are not counted, and only those.
-    await room.pass(8 * 86_400_000);
-    await room.b2c.discover(row.tenantId, caller);
-    const moment = await room.inventory.moment();
-    const uncounted = await room.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
+    await fixture.pass(8 * 86_400_000);
+    await fixture.b2c.discover(row.tenantId, caller);
+    const moment = await fixture.inventory.moment();
+    const uncounted = await fixture.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
     expect([uncounted.total, uncounted.items[0]?.notCounted]).toEqual([2, "notSeen"]);
     expect(uncounted.items.every(({ asset }) => asset.credential?.kind === "policyKey")).toBe(true);
   });
 
   test("a tenant of External ID has no policy keys, and they are not requested", async () => {
-    const { row } = await room.register("partners");
-    const { run } = await room.b2c.discover(row.tenantId, caller);
+    const { row } = await fixture.register("partners");
+    const { run } = await fixture.b2c.discover(row.tenantId, caller);
     expect(run).toMatchObject({
       status: "completed",
       counts: { applications: 7, policyKeys: 0, identityProviders: 1 },
       failures: [],
     });
-    expect((await room.b2c.get(row.tenantId)).status.tenantType).toBe("external");
+    expect((await fixture.b2c.get(row.tenantId)).status.tenantType).toBe("external");
     expect(live.cloud.control.counts()["graph.listKeySets"]).toBeUndefined();
   });
 
@@ -113,18 +113,23 @@ describe("a discovery", () => {
     ["a wrong domain", { tenantDomain: "other.onmicrosoft.com" }, "organization", "wrongDomain"],
     ["a wrong secret", { clientSecret: "wrong~secret" }, "signIn", "unauthenticated"],
   ])("with %s reads nothing, and names the problem", async (_what, change, list, code) => {
-    const { row } = await room.register("outlet", change);
-    const { run } = await room.b2c.discover(row.tenantId, caller);
+    const { row } = await fixture.register("outlet", change);
+    const { run } = await fixture.b2c.discover(row.tenantId, caller);
     expect(run).toMatchObject({ status: "failed", failures: [{ list, code }] });
-    expect(await room.assets()).toEqual([]);
-    expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed" });
+    expect(await fixture.assets()).toEqual([]);
+    expect((await fixture.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed" });
   });
 
   test("no secret value is in a row, a message, an audit entry or a log line", async () => {
-    const { row } = await room.register("outlet");
-    await room.b2c.discover(row.tenantId, caller);
-    await room.b2c.test(row.tenantId, caller);
-    const everything = [await room.rows(), ...room.sent, JSON.stringify(room.events), ...room.log.lines].join("\n");
+    const { row } = await fixture.register("outlet");
+    await fixture.b2c.discover(row.tenantId, caller);
+    await fixture.b2c.test(row.tenantId, caller);
+    const everything = [
+      await fixture.rows(),
+      ...fixture.sent,
+      JSON.stringify(fixture.events),
+      ...fixture.log.lines,
+    ].join("\n");
     expect(everything).not.toContain(secretValueOf("Outlet Credential Lifecycle", "lifecycle"));
     expect(everything).not.toMatch(/eyJ[\w-]+\.eyJ/); // contains no token
     expect(everything).toContain(row.clientId);
@@ -133,54 +138,54 @@ describe("a discovery", () => {
 
 describe("with the timer", () => {
   test("a due tenant is discovered once, and again after its interval", async () => {
-    const { row } = await room.register("partners", { discoveryIntervalHours: 2 });
-    await room.register("outlet", { autoDiscover: false });
-    const ended = () => room.events.filter(({ type }) => type === "b2cTenant.discovered").length;
-    await room.b2c.tick();
-    await room.b2c.tick();
-    await room.drain();
+    const { row } = await fixture.register("partners", { discoveryIntervalHours: 2 });
+    await fixture.register("outlet", { autoDiscover: false });
+    const ended = () => fixture.events.filter(({ type }) => type === "b2cTenant.discovered").length;
+    await fixture.b2c.tick();
+    await fixture.b2c.tick();
+    await fixture.drain();
     expect(ended()).toBe(1);
-    await room.pass(3_600_000);
-    await room.b2c.tick();
-    expect(room.messages).toEqual([]);
-    await room.pass(3_700_000);
-    await room.b2c.tick();
-    await room.drain();
+    await fixture.pass(3_600_000);
+    await fixture.b2c.tick();
+    expect(fixture.messages).toEqual([]);
+    await fixture.pass(3_700_000);
+    await fixture.b2c.tick();
+    await fixture.drain();
     expect(ended()).toBe(2);
-    expect((await room.b2c.get(row.tenantId)).status.counts?.applications).toBe(7);
+    expect((await fixture.b2c.get(row.tenantId)).status.counts?.applications).toBe(7);
   });
 
   test("a discovery whose message failed for good ends as failed, and the next one starts", async () => {
-    const { row } = await room.register("partners");
-    await room.b2c.tick();
-    await room.b2c.handle(room.messages.shift()!.message, caller);
-    const { message } = room.messages.shift()!;
-    await room.b2c.failed(message, caller);
-    const run = await room.b2c.run(row.tenantId, message.runId!);
+    const { row } = await fixture.register("partners");
+    await fixture.b2c.tick();
+    await fixture.b2c.handle(fixture.messages.shift()!.message, caller);
+    const { message } = fixture.messages.shift()!;
+    await fixture.b2c.failed(message, caller);
+    const run = await fixture.b2c.run(row.tenantId, message.runId!);
     expect(run).toMatchObject({ status: "failed", failures: [{ list: "signIn", code: "internal" }] });
     expect(Date.parse(run.finishedAt!)).toBeGreaterThanOrEqual(Date.parse(run.failures[0]!.at));
-    expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed", failures: run.failures });
-    expect(room.events.at(-1)).toMatchObject({ type: "b2cTenant.discovered", outcome: "failure" });
+    expect((await fixture.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed", failures: run.failures });
+    expect(fixture.events.at(-1)).toMatchObject({ type: "b2cTenant.discovered", outcome: "failure" });
     // A late duplicate of the message finds the run completed.
-    await room.b2c.handle(message, caller);
-    expect(await room.assets()).toEqual([]);
-    expect((await room.b2c.discover(row.tenantId, caller)).run.status).toBe("completed");
+    await fixture.b2c.handle(message, caller);
+    expect(await fixture.assets()).toEqual([]);
+    expect((await fixture.b2c.discover(row.tenantId, caller)).run.status).toBe("completed");
   });
 
   test("without a license nothing starts, which is logged once a day; started runs end, and tenants are not counted", async () => {
-    const { row } = await room.register("partners");
-    await room.b2c.tick();
-    await room.b2c.handle(room.messages.shift()!.message, caller);
-    room.state.licensed = false;
-    await room.drain();
-    expect(await room.assets()).toHaveLength(0);
-    const moment = await room.inventory.moment();
-    const left = await room.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
+    const { row } = await fixture.register("partners");
+    await fixture.b2c.tick();
+    await fixture.b2c.handle(fixture.messages.shift()!.message, caller);
+    fixture.state.licensed = false;
+    await fixture.drain();
+    expect(await fixture.assets()).toHaveLength(0);
+    const moment = await fixture.inventory.moment();
+    const left = await fixture.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
     expect([left.total, left.items[0]?.notCounted]).toEqual([8, "noLicense"]);
-    await room.pass(25 * 3_600_000);
-    for (let times = 0; times < 3; times++) await room.b2c.tick();
-    expect(room.messages).toEqual([]);
-    expect(room.events.filter(({ type }) => type === "b2cTenant.unlicensed")).toHaveLength(1);
-    expect((await room.b2c.get(row.tenantId)).row.tenantId).toBe(row.tenantId);
+    await fixture.pass(25 * 3_600_000);
+    for (let times = 0; times < 3; times++) await fixture.b2c.tick();
+    expect(fixture.messages).toEqual([]);
+    expect(fixture.events.filter(({ type }) => type === "b2cTenant.unlicensed")).toHaveLength(1);
+    expect((await fixture.b2c.get(row.tenantId)).row.tenantId).toBe(row.tenantId);
   });
 });

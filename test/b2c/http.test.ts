@@ -33,9 +33,9 @@ test("a tenant of 300 credentials is registered, tested, discovered, and alerted
   const tested = await service.admin("POST", `${one}/test`);
   expect(tested.body).toMatchObject({ ok: true, tenantType: "b2c", organization: { id: given.tenantId } });
 
-  const begun = await service.admin("POST", `${one}/discover`);
-  expect([begun.status, begun.body]).toMatchObject([201, { failures: [] }]);
-  const run = begun.headers.get("location")!;
+  const started = await service.admin("POST", `${one}/discover`);
+  expect([started.status, started.body]).toMatchObject([201, { failures: [] }]);
+  const run = started.headers.get("location")!;
   await expect
     .poll(async () => (await service.admin("GET", run)).body.status, { timeout: 150_000, interval: 500 })
     .toBe("completed");
@@ -54,8 +54,8 @@ test("a tenant of 300 credentials is registered, tested, discovered, and alerted
   const mails = () => service.cloud.control.mails().map((mail) => JSON.stringify(mail));
   await expect.poll(() => mails().length, { timeout: 150_000, interval: 500 }).toBeGreaterThan(0);
   expect(mails()[0]).toContain("acmeshop.onmicrosoft.com");
-  const { body: told } = await service.admin("GET", "/alerts/history");
-  const { body: delivery } = await service.admin("GET", `/alerts/history/${told.items[0].id}`);
+  const { body: alertHistory } = await service.admin("GET", "/alerts/history");
+  const { body: delivery } = await service.admin("GET", `/alerts/history/${alertHistory.items[0].id}`);
   expect(delivery.itemsTotal).toBe(soon.length);
   for (const { id, credentialTitle } of delivery.items) {
     const { applicationName, displayName, keyId } = soon.find((one) => one.id === id).credential;
@@ -68,7 +68,7 @@ test("a tenant of 300 credentials is registered, tested, discovered, and alerted
   expect((await service.admin("GET", one)).status).toBe(404);
   const left = await service.admin("GET", "/api/assets/discovery/assets?source=b2c");
   expect(left.body.total).toBe(0);
-  expect(JSON.stringify([made.body, tested.body, begun.body, changed.body])).not.toContain(secret);
+  expect(JSON.stringify([made.body, tested.body, started.body, changed.body])).not.toContain(secret);
   expect(service.hosts.flatMap(({ lines }) => lines).join("\n")).not.toContain(secret);
 });
 

@@ -13,14 +13,14 @@ import { caller, company, openTestRegistry, registrationOf, type TestRegistry } 
 let storage: TestStorage;
 let live: { cloud: Cloud; config: Config };
 let account = 0;
-let room: TestRegistry;
+let fixture: TestRegistry;
 
 beforeAll(async () => {
   const accounts = Array.from({ length: 44 }, (_, index) => `registry${index}`);
   [storage, live] = await Promise.all([openStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {
-  room = openTestRegistry(live.cloud, live.config, connectionString());
+  fixture = openTestRegistry(live.cloud, live.config, connectionString());
 });
 const connectionString = (at = account++) => storage.connectionString(`registry${at}`);
 const settings = () => structuredClone(directory().settings());
@@ -44,8 +44,8 @@ const tenant = (at: 1 | 2) => live.cloud.control.tenants.list()[at]!;
 describe("the connection test", () => {
   /** Returns the failed checks with their codes, and the names of all checks in order. */
   async function failing(change: object = {}) {
-    const { row } = await room.register("outlet", change);
-    const result = await room.b2c.test(row.tenantId, caller);
+    const { row } = await fixture.register("outlet", change);
+    const result = await fixture.b2c.test(row.tenantId, caller);
     expect(result.checks.map(({ name }) => name)).toEqual(ALL);
     return result.checks.flatMap(({ name, outcome, finding }) =>
       outcome === "failed" ? [[name, finding!.code, `${finding!.message} ${finding!.remedy}`]] : [],
@@ -53,9 +53,9 @@ describe("the connection test", () => {
   }
 
   test("of a valid registration finds no problem, with one small request each", async () => {
-    const { row } = await room.register("outlet");
+    const { row } = await fixture.register("outlet");
     live.cloud.control.resetCounts();
-    const result = await room.b2c.test(row.tenantId, caller);
+    const result = await fixture.b2c.test(row.tenantId, caller);
     expect(result.checks.map(({ outcome }) => outcome)).toEqual(ALL.map(() => "ok"));
     expect(result).toMatchObject({ tenantType: "b2c", organization: { displayName: "Acme Outlet" } });
     expect(live.cloud.control.counts()).toMatchObject({
@@ -65,12 +65,12 @@ describe("the connection test", () => {
       "graph.listKeySets": 1,
       "graph.listIdentityProviders": 1,
     });
-    expect(room.events.at(-1)).toMatchObject({ type: "b2cTenant.tested", outcome: "success" });
+    expect(fixture.events.at(-1)).toMatchObject({ type: "b2cTenant.tested", outcome: "success" });
   });
 
   test("of a tenant of External ID says that policy keys don't apply", async () => {
-    const { row } = await room.register("partners");
-    const { checks, tenantType } = await room.b2c.test(row.tenantId, caller);
+    const { row } = await fixture.register("partners");
+    const { checks, tenantType } = await fixture.b2c.test(row.tenantId, caller);
     expect(tenantType).toBe("external");
     expect(checks.filter(({ outcome }) => outcome !== "ok")).toMatchObject([
       { name: "policyKeys", outcome: "notApplicable" },
@@ -78,11 +78,11 @@ describe("the connection test", () => {
   });
 
   test("treats missing policy keys as none only if the tenant's type is unknown", async () => {
-    const { row } = await room.register("outlet");
+    const { row } = await fixture.register("outlet");
     const outcomes = async (refused: Record<string, number>) => {
       for (const [operation, status] of Object.entries(refused))
         live.cloud.control.addFault({ match: { operation }, action: { kind: "fail", status } });
-      const { checks } = await room.b2c.test(row.tenantId, caller);
+      const { checks } = await fixture.b2c.test(row.tenantId, caller);
       live.cloud.control.clearFaults();
       return checks.map(({ outcome, finding }) => finding?.code ?? outcome).join(" ");
     };
@@ -131,20 +131,20 @@ describe("the connection test", () => {
 
   test("explains other errors of Entra and Graph: no consent, an expired secret, throttling", async () => {
     directory().set({ permissions: [] });
-    const { row } = await room.register("outlet");
-    const found = await room.b2c.test(row.tenantId, caller);
+    const { row } = await fixture.register("outlet");
+    const found = await fixture.b2c.test(row.tenantId, caller);
     expect(found.checks.find(({ name }) => name === "consent")?.finding?.code).toBe("noConsent");
     directory().set(before);
     const app = tenant(2).clientId;
     const { keyId } = directory().secrets(app)[0]!;
     directory().expireSecret(app, keyId, -1);
-    const expired = await room.b2c.test(row.tenantId, caller);
+    const expired = await fixture.b2c.test(row.tenantId, caller);
     directory().expireSecret(app, keyId, 120);
     expect(expired.checks[0]).toMatchObject({ name: "signIn", finding: { code: "unauthenticated" } });
     expect(expired.checks[0]!.finding!.message).toContain("AADSTS7000222");
     const operation = "graph.listIdentityProviders";
     live.cloud.control.addFault({ match: { operation, item: row.tenantId }, action: { kind: "throttle" } });
-    const throttled = await room.b2c.test(row.tenantId, caller);
+    const throttled = await fixture.b2c.test(row.tenantId, caller);
     expect(throttled.checks.filter(({ outcome }) => outcome === "failed")).toMatchObject([
       { name: "identityProviders", finding: { code: "throttled" } },
     ]);
@@ -153,12 +153,12 @@ describe("the connection test", () => {
 
 describe("a registration", () => {
   test("is unique, and its secret is sent to no other tenant", async () => {
-    const { row } = await room.register("outlet");
-    await expect(room.register("outlet")).rejects.toMatchObject({ code: "alreadyExists" });
-    await expect(room.register("outlet", { tenantId: live.cloud.app.tenantId })).rejects.toMatchObject({
+    const { row } = await fixture.register("outlet");
+    await expect(fixture.register("outlet")).rejects.toMatchObject({ code: "alreadyExists" });
+    await expect(fixture.register("outlet", { tenantId: live.cloud.app.tenantId })).rejects.toMatchObject({
       code: "conflict",
     });
-    const change = (given: object, ifMatch?: string) => room.b2c.change(row.tenantId, given, ifMatch, caller);
+    const change = (given: object, ifMatch?: string) => fixture.b2c.change(row.tenantId, given, ifMatch, caller);
     const other = tenant(1);
     await expect(change({ clientId: other.clientId })).rejects.toMatchObject({ code: "invalidRequest" });
     await expect(change({ tenantId: other.id })).rejects.toMatchObject({ code: "invalidRequest" });
@@ -169,24 +169,24 @@ describe("a registration", () => {
     const both = await change({ clientId: other.clientId, clientSecret: "another" });
     expect(both.row.clientSecret.id).not.toBe(row.clientSecret.id);
     // A row that names another tenant or application than the secret is bound to reads no secret.
-    await room.b2c.change(row.tenantId, { clientId: tenant(2).clientId, clientSecret: "again" }, undefined, caller);
-    const entries = JSON.stringify(room.events);
+    await fixture.b2c.change(row.tenantId, { clientId: tenant(2).clientId, clientSecret: "again" }, undefined, caller);
+    const entries = JSON.stringify(fixture.events);
     for (const secret of ["another", "again", secretValueOf("Outlet Credential Lifecycle", "lifecycle")])
       expect(entries).not.toContain(`"${secret}"`);
   });
 
   test("that two requests create at once is created once, and the other request gets the existing one", async () => {
-    const both = await Promise.allSettled([room.register("outlet"), room.register("outlet")]);
+    const both = await Promise.allSettled([fixture.register("outlet"), fixture.register("outlet")]);
     expect(both.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
     expect(both.find(({ status }) => status === "rejected")).toMatchObject({ reason: { code: "alreadyExists" } });
   });
 
   test("whose row someone else wrote is not used, and can be deleted", async () => {
-    const [shop, partners] = [await room.register("outlet"), await room.register("partners")];
+    const [shop, partners] = [await fixture.register("outlet"), await fixture.register("partners")];
     const client = TableClient.fromConnectionString(connectionString(account - 1), "B2c", {
       allowInsecureConnection: true,
     });
-    await room.b2c.discover(shop.row.tenantId, caller);
+    await fixture.b2c.discover(shop.row.tenantId, caller);
     const key = ["tenants", `t|${shop.row.tenantId}`] as const;
     await client.updateEntity(
       { ...(await client.getEntity(...key)), partitionKey: key[0], rowKey: key[1], displayName: "Other" },
@@ -194,87 +194,91 @@ describe("a registration", () => {
     );
     live.cloud.control.resetCounts();
     const { tenantId } = shop.row;
-    for (const call of [room.b2c.get(tenantId), room.b2c.test(tenantId, caller), room.b2c.discover(tenantId, caller)])
+    for (const call of [
+      fixture.b2c.get(tenantId),
+      fixture.b2c.test(tenantId, caller),
+      fixture.b2c.discover(tenantId, caller),
+    ])
       await expect(call).rejects.toMatchObject({ code: "conflict" });
     expect(live.cloud.control.counts()["entra.token"]).toBeUndefined();
-    const page = await room.b2c.list({ limit: 10, offset: 0, cursor: undefined });
+    const page = await fixture.b2c.list({ limit: 10, offset: 0, cursor: undefined });
     expect(page.items.map(({ row }) => row.tenantId)).toEqual([partners.row.tenantId]);
     // It is still registered: only its deletion deletes its credentials.
-    const assets = await room.assets(tenantId);
+    const assets = await fixture.assets(tenantId);
     expect(assets.length).toBeGreaterThan(0);
-    await room.b2c.cleanUp(caller);
-    expect(await room.assets(tenantId)).toEqual(assets);
-    await room.b2c.remove(tenantId, undefined, caller);
-    await expect(room.b2c.get(tenantId)).rejects.toMatchObject({ code: "notFound" });
-    expect(await room.assets(tenantId)).toEqual([]);
-    await room.register("outlet");
+    await fixture.b2c.cleanUp(caller);
+    expect(await fixture.assets(tenantId)).toEqual(assets);
+    await fixture.b2c.remove(tenantId, undefined, caller);
+    await expect(fixture.b2c.get(tenantId)).rejects.toMatchObject({ code: "notFound" });
+    expect(await fixture.assets(tenantId)).toEqual([]);
+    await fixture.register("outlet");
   });
 
   test("stores its secret under a name that every version of the service finds", async () => {
-    const { row } = await room.register("outlet");
+    const { row } = await fixture.register("outlet");
     const use = hash("sha256", JSON.stringify(["b2c", row.tenantId, row.clientId]));
     expect(row.clientSecret.id).toMatch(new RegExp(`-${use.slice(0, 32)}$`));
   });
 
   test("takes the expiry date of its secret from the tenant, or as entered", async () => {
-    const { row } = await room.register("partners");
+    const { row } = await fixture.register("partners");
     const inDays = (days: number) => new Date(Date.now() + days * 86_400_000);
     const ends = async (days = 400) => {
       const found = [];
-      for await (const one of room.b2c.expiring(inDays(days))) found.push(one);
+      for await (const one of fixture.b2c.expiring(inDays(days))) found.push(one);
       return found;
     };
     expect(await ends()).toEqual([]);
-    await room.b2c.discover(row.tenantId, caller);
+    await fixture.b2c.discover(row.tenantId, caller);
     const secret = live.cloud.control.tenants.directory(row.tenantId).secrets(tenant(1).clientId)[0]!;
     expect(await ends()).toMatchObject([{ name: "Acme Partners", expiresAt: secret.expiresOn }]);
-    const tell = async (clientSecretExpiresOn: string) =>
-      await room.b2c.change(row.tenantId, { clientSecretExpiresOn }, undefined, caller);
-    const told = inDays(20).toISOString();
-    await tell(told);
-    expect(await ends()).toMatchObject([{ expiresAt: told }]);
+    const report = async (clientSecretExpiresOn: string) =>
+      await fixture.b2c.change(row.tenantId, { clientSecretExpiresOn }, undefined, caller);
+    const reported = inDays(20).toISOString();
+    await report(reported);
+    expect(await ends()).toMatchObject([{ expiresAt: reported }]);
     expect(await ends(19)).toEqual([]);
-    await tell(inDays(-1).toISOString());
+    await report(inDays(-1).toISOString());
     expect(await ends()).toEqual([]);
   });
 
   test("that is removed loses its assets, runs and secret, and can be registered again", async () => {
-    const [shop, partners] = [await room.register("outlet"), await room.register("partners")];
-    await room.b2c.discover(partners.row.tenantId, caller);
-    const { run } = await room.b2c.discover(shop.row.tenantId, caller);
-    expect(await room.assets()).toHaveLength(13);
-    await expect(room.b2c.remove(shop.row.tenantId, '"stale"', caller)).rejects.toMatchObject({ status: 412 });
-    await room.b2c.remove(shop.row.tenantId, undefined, caller);
-    await expect(room.b2c.get(shop.row.tenantId)).rejects.toMatchObject({ code: "notFound" });
-    await expect(room.b2c.run(shop.row.tenantId, run.runId)).rejects.toMatchObject({ code: "notFound" });
-    expect(await room.assets()).toHaveLength(8);
-    const rows = await room.rows();
+    const [shop, partners] = [await fixture.register("outlet"), await fixture.register("partners")];
+    await fixture.b2c.discover(partners.row.tenantId, caller);
+    const { run } = await fixture.b2c.discover(shop.row.tenantId, caller);
+    expect(await fixture.assets()).toHaveLength(13);
+    await expect(fixture.b2c.remove(shop.row.tenantId, '"stale"', caller)).rejects.toMatchObject({ status: 412 });
+    await fixture.b2c.remove(shop.row.tenantId, undefined, caller);
+    await expect(fixture.b2c.get(shop.row.tenantId)).rejects.toMatchObject({ code: "notFound" });
+    await expect(fixture.b2c.run(shop.row.tenantId, run.runId)).rejects.toMatchObject({ code: "notFound" });
+    expect(await fixture.assets()).toHaveLength(8);
+    const rows = await fixture.rows();
     expect(rows).not.toContain(`runs:${shop.row.tenantId}`);
     expect(rows).not.toContain(`secret|${shop.row.clientSecret.id}`);
     expect(rows).toContain(`secret|${partners.row.clientSecret.id}`);
     const held = `b2c-${shop.row.clientSecret.id}`;
     expect(live.cloud.control.items("kv-lifecycle-service", "secrets").map(({ name }) => name)).not.toContain(held);
     // A slow worker may write the status once more after the removal.
-    await room.tables.put(Statuses, TENANTS, statusKey(shop.row.tenantId), { runId: run.runId, ended: "completed" });
+    await fixture.tables.put(Statuses, TENANTS, statusKey(shop.row.tenantId), { runId: run.runId, ended: "completed" });
     // The message for a crash finds nothing to do, and does not remove the new registration.
-    await room.register("outlet", { autoDiscover: false });
-    await room.drain();
-    expect((await room.b2c.get(shop.row.tenantId)).status).toEqual({});
+    await fixture.register("outlet", { autoDiscover: false });
+    await fixture.drain();
+    expect((await fixture.b2c.get(shop.row.tenantId)).status).toEqual({});
   });
 
   test("a lost response after the start of a removal leaves nothing behind", async () => {
-    const { row } = await room.register("partners");
-    await room.b2c.discover(row.tenantId, caller);
-    room.messages.splice(0);
-    for (let dieAt = 1; dieAt < 60; dieAt += 4) {
-      const steps = { taken: 0, dieAt, when: "after" as const };
-      const outcome = await room
+    const { row } = await fixture.register("partners");
+    await fixture.b2c.discover(row.tenantId, caller);
+    fixture.messages.splice(0);
+    for (let crashAt = 1; crashAt < 60; crashAt += 4) {
+      const steps = { taken: 0, crashAt, when: "after" as const };
+      const outcome = await fixture
         .instance(steps)
         .b2c.remove(row.tenantId, undefined, caller)
         .catch(() => "died");
       if (outcome !== "died") break;
       if (
-        await room.b2c.get(row.tenantId).then(
+        await fixture.b2c.get(row.tenantId).then(
           () => true,
           () => false,
         )
@@ -282,12 +286,12 @@ describe("a registration", () => {
         continue;
       break;
     }
-    await expect(room.register("partners")).rejects.toMatchObject({ code: "conflict" });
-    await room.b2c.tick();
-    await room.drain();
-    await expect(room.b2c.get(row.tenantId)).rejects.toMatchObject({ code: "notFound" });
-    expect(await room.assets()).toEqual([]);
-    const again = await room.register("partners");
+    await expect(fixture.register("partners")).rejects.toMatchObject({ code: "conflict" });
+    await fixture.b2c.tick();
+    await fixture.drain();
+    await expect(fixture.b2c.get(row.tenantId)).rejects.toMatchObject({ code: "notFound" });
+    expect(await fixture.assets()).toEqual([]);
+    const again = await fixture.register("partners");
     expect(again.row.clientId).toBe(tenant(1).clientId);
   });
 });

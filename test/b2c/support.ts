@@ -24,7 +24,7 @@ import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/sett
 import { IMPATIENT } from "../azure/config.ts";
 import { recordingLog } from "../azure/services.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 
 /** The registry of tenants on real tables and the simulated cloud. The test controls queue, timer and time. */
 
@@ -99,7 +99,7 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
 
   /** Starts a process. @param waitMs - How long its requests wait for a discovery. */
   function instance(steps: Steps = { taken: 0 }, waitMs?: number) {
-    const own = mortal(tables, steps, (name) => !["pages", "fence", "get", "getWithAge"].includes(name));
+    const own = crashable(tables, steps, (name) => !["pages", "fence", "get", "getWithAge"].includes(name));
     const audit = { append: async (event: AuditEvent) => void events.push(event) };
     const values = { values: async () => settings } as never;
     const licensed = async () => state.licensed;
@@ -127,9 +127,9 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
     });
     const b2c = createB2c({
       tables: own,
-      queues: mortal(queues, steps),
-      audit: mortal(audit, steps),
-      vault: vault && mortal(vault, steps, (name) => name !== "readSecret"),
+      queues: crashable(queues, steps),
+      audit: crashable(audit, steps),
+      vault: vault && crashable(vault, steps, (name) => name !== "readSecret"),
       graphOf: (registration) =>
         createGraph({
           config,
@@ -151,7 +151,7 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
   }
 
   const first = instance();
-  const room = {
+  const fixture = {
     ...first,
     tables,
     clock,
@@ -177,7 +177,7 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
     async drain(b2c: B2c = first.b2c): Promise<void> {
       for (let next = messages.shift(); next; next = messages.shift()) {
         const wait = next.visibleAt - clock.now().getTime();
-        if (wait > 0) await room.pass(wait);
+        if (wait > 0) await fixture.pass(wait);
         await b2c.handle(next.message, caller);
       }
     },
@@ -199,6 +199,6 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
       return JSON.stringify(rows);
     },
   };
-  return room;
+  return fixture;
 }
 export type TestRegistry = ReturnType<typeof openTestRegistry>;

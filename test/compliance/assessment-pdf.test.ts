@@ -5,13 +5,16 @@ import { drawTrend } from "../../shared/compliance/report/trend.ts";
 import { drawn } from "../support/pdf-contents.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openRoom } from "./compliance-fixture.ts";
+import { openFixture } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let nothingYet: Assessment;
 beforeAll(async () => {
   storage = await openStorage();
-  nothingYet = await openRoom(storage.connectionString()).compliance.assessment("pci-dss-4.0.1", { days: 30, each: 5 });
+  nothingYet = await openFixture(storage.connectionString()).compliance.assessment("pci-dss-4.0.1", {
+    days: 30,
+    each: 5,
+  });
 });
 afterAll(() => storage.stop());
 

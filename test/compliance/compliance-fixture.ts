@@ -115,7 +115,7 @@ export function asset(
   return { ...record, firstSeenAt: new Date(START).toISOString(), listing: content, content };
 }
 
-export interface Room {
+export interface Fixture {
   compliance: Compliance;
   clock: { now(): Date; at: number };
   settings: SettingValues;
@@ -132,11 +132,11 @@ export interface Room {
 }
 
 /** `measured` is the connection of compliance's own tables, to count its requests. */
-export function openRoom(
+export function openFixture(
   connectionString: string,
   measured = connectionString,
   references: (vaultName: string) => Promise<(AssetUse | Reference)[]> = async () => [],
-): Room {
+): Fixture {
   const tables = createTables({ connectionString });
   const clock = { at: START, now: () => new Date(clock.at) };
   const settings = Object.fromEntries(
@@ -175,7 +175,7 @@ export function openRoom(
     delays,
 
     async scan(wanted, assets, { twice = false } = {}) {
-      const known = await writer.known(wanted.name);
+      const known = await writer.storedVault(wanted.name);
       const changes: AssetChange[] = [];
       for (const type of ASSET_TYPES) {
         const left = known.row ? await writer.assetsOf(wanted.name, type) : new Map<string, AssetRecord>();
@@ -199,14 +199,14 @@ export function openRoom(
       }
       await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => {
         const write = await compliance.prepareChange({ vault: record, vaultBefore, vaultGone: false });
-        return async (...told) => {
-          for (let time = 0; time < (twice ? 2 : 1); time++) await write(...told);
+        return async (...reported) => {
+          for (let time = 0; time < (twice ? 2 : 1); time++) await write(...reported);
         };
       });
     },
 
     async leave(vaultName) {
-      const known = await writer.known(vaultName);
+      const known = await writer.storedVault(vaultName);
       if (!known.row) return;
       const left = { vault: known.row, vaultBefore: known.row, vaultGone: true };
       await writer.forget(known, `test/${randomUUID()}`, () => compliance.prepareChange(left));

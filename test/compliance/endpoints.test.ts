@@ -6,22 +6,22 @@ import type { PoisonMessage } from "../../shared/messages/failed-messages.ts";
 import { parse } from "../../shared/platform/http/parse-request.ts";
 import type { Reply } from "../../shared/platform/http/reply.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, inDays, openRoom, type Room, vault } from "./compliance-fixture.ts";
+import { asset, caller, type Fixture, inDays, openFixture, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
-let room: Room;
+let fixture: Fixture;
 let reports: ComplianceReports;
 beforeAll(async () => {
   azurite = await openStorage(["endpoints"]);
-  room = openRoom(azurite.connectionString());
-  const { compliance, clock } = room;
+  fixture = openFixture(azurite.connectionString());
+  const { compliance, clock } = fixture;
   reports = createComplianceReports({
     compliance,
     clock,
     unreadableVaults: async () => 1,
     unreadSubscriptions: async () => ({ names: [], isListRead: true }),
   });
-  await room.scan(vault("kv", { privateEndpoints: 0 }), [
+  await fixture.scan(vault("kv", { privateEndpoints: 0 }), [
     asset("kv", "secret", "a", { expiresOn: undefined }),
     asset("kv", "certificate", "c", { expiresOn: inDays(-1), autoRenew: false }),
   ]);
@@ -39,7 +39,7 @@ async function call(name: string, input: { query?: object; body?: object; params
     body: endpoint.body && parse(endpoint.body, input.body, "body"),
     caller,
     url: new URL("https://service.example/compliance"),
-    services: { compliance: room.compliance, complianceReports: reports },
+    services: { compliance: fixture.compliance, complianceReports: reports },
   } as never);
   if (reply.content) return { ...reply, json: undefined };
   const json = JSON.parse(JSON.stringify(reply.json));
@@ -140,13 +140,13 @@ test("timers and queue call the module", async () => {
     receive: (message: PoisonMessage, _schema: unknown, handle: (body: unknown) => Promise<void>) =>
       handle(message.body),
   };
-  const invocation = { services: { compliance: room.compliance, failedMessages }, requestId: "r" } as never;
+  const invocation = { services: { compliance: fixture.compliance, failedMessages }, requestId: "r" } as never;
   for (const { handle } of timers) await handle(invocation);
   const [work, poison] = queues;
-  for (const message of await room.drain()) {
+  for (const message of await fixture.drain()) {
     await work!.handle(message, invocation);
     await poison!.handle(message, invocation);
   }
-  expect(room.events.at(-1)).toMatchObject({ type: "compliance.evaluationFailed", caller: { actor: "system" } });
+  expect(fixture.events.at(-1)).toMatchObject({ type: "compliance.evaluationFailed", caller: { actor: "system" } });
   await expect(work!.handle({ kind: "other" }, invocation)).rejects.toThrow();
 });

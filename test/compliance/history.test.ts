@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { readHistory, recordDay } from "../../shared/compliance/history.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openRoom } from "./compliance-fixture.ts";
+import { openFixture } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 beforeAll(async () => {
@@ -14,7 +14,7 @@ afterAll(() => storage.stop());
 test("a day's score is stored where every version stored it, so that an upgrade loses none", async () => {
   const connectionString = storage.connectionString();
   const tables = createTables({ connectionString });
-  const { compliance } = openRoom(connectionString);
+  const { compliance } = openFixture(connectionString);
   const [score, framework] = await Promise.all([compliance.score(), compliance.framework("cis-azure-6.0.0")]);
   await recordDay(tables, new Date("2026-11-20T23:00:00Z"), { ...score, score: 71.5 }, [framework]);
   const stored = TableClient.fromConnectionString(connectionString, "Compliance", { allowInsecureConnection: true });

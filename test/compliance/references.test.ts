@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, openRoom, type Room, vault } from "./compliance-fixture.ts";
+import { asset, type Fixture, openFixture, vault } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
-let room: Room;
+let fixture: Fixture;
 let asked = 0;
 /** Known references from dependency discovery. */
 let known: (Reference | AssetUse)[] = [];
 
 beforeAll(async () => {
   storage = await openStorage();
-  room = openRoom(storage.connectionString(), undefined, async () => {
+  fixture = openFixture(storage.connectionString(), undefined, async () => {
     asked++;
     return known;
   });
@@ -20,7 +20,7 @@ afterAll(() => storage?.stop());
 
 const page = { limit: 100, offset: 0, cursor: undefined };
 const failing = async () =>
-  (await room.compliance.violations({}, page)).items
+  (await fixture.compliance.violations({}, page)).items
     .filter(({ checkId }) => checkId.endsWith("-reference-resolved"))
     .map(({ checkId, resourceId, evidence }) => `${checkId} ${resourceId}: ${evidence}`);
 const named = (name: string | undefined, resolved: boolean, who = "app"): Reference => ({
@@ -30,16 +30,16 @@ const named = (name: string | undefined, resolved: boolean, who = "app"): Refere
 });
 const changed = async (references: typeof known, assets: string[]) => {
   known = references;
-  await room.compliance.referencesChanged("KV-One", assets);
-  await room.drain();
+  await fixture.compliance.referencesChanged("KV-One", assets);
+  await fixture.drain();
 };
 
 test("a reference that can't be resolved is a violation of its target until it is resolved", async () => {
   const one = asset("kv-one", "secret", "db");
   const certificate = asset("kv-one", "certificate", "web");
-  await room.scan(vault("kv-one"), [one, certificate]);
+  await fixture.scan(vault("kv-one"), [one, certificate]);
   expect(await failing()).toEqual([]);
-  const before = await room.compliance.score();
+  const before = await fixture.compliance.score();
 
   const all = [
     named("secret.db", false),
@@ -54,11 +54,11 @@ test("a reference that can't be resolved is a violation of its target until it i
     "secret-reference-resolved kv-one.secret.db: 1 reference does not resolve: app (webApp), A: SecretNotFound.",
     "vault-reference-resolved kv-one: 1 reference does not resolve: app (webApp), A: SecretNotFound.",
   ]);
-  expect((await room.compliance.score()).total).toBe(before.total + 3);
+  expect((await fixture.compliance.score()).total).toBe(before.total + 3);
 
   // A scan uses the stored references: the missing secret exists now, and dependency discovery was not queried.
   asked = 0;
-  await room.scan(vault("kv-one"), [one, certificate, asset("kv-one", "secret", "gone")]);
+  await fixture.scan(vault("kv-one"), [one, certificate, asset("kv-one", "secret", "gone")]);
   expect(asked).toBe(0);
   expect((await failing()).map((text) => text.split(":")[0])).toEqual([
     "certificate-reference-resolved kv-one.certificate.web",
@@ -68,32 +68,32 @@ test("a reference that can't be resolved is a violation of its target until it i
 
   await changed([named("secret.db", true), named("secret.gone", true)], ["secret.db", "secret.gone", "secret.web"]);
   expect(await failing()).toEqual([]);
-  const { total } = await room.compliance.score();
+  const { total } = await fixture.compliance.score();
   await changed([], ["secret.db", "secret.gone"]);
-  expect((await room.compliance.score()).total).toBe(total - 2);
+  expect((await fixture.compliance.score()).total).toBe(total - 2);
 });
 
 test("a new vault, and one that is evaluated completely, reads the known references", async () => {
   known = [named("secret.late", false)];
-  await room.scan(vault("kv-two"), [asset("kv-two", "secret", "late")]);
+  await fixture.scan(vault("kv-two"), [asset("kv-two", "secret", "late")]);
   expect((await failing()).map((text) => text.split(":")[0])).toEqual(["secret-reference-resolved kv-two.secret.late"]);
   known = [];
-  await room.compliance.handle({ kind: "vault", vault: "kv-two" });
+  await fixture.compliance.handle({ kind: "vault", vault: "kv-two" });
   expect(await failing()).toEqual([]);
 });
 
 test("a reference to an unknown vault is no violation", async () => {
-  await room.compliance.referencesChanged("kv-nowhere", ["secret.x"]);
-  await room.drain();
+  await fixture.compliance.referencesChanged("kv-nowhere", ["secret.x"]);
+  await fixture.drain();
   expect(await failing()).toEqual([]);
 });
 
 test("a secret without a read in the logs is a violation until it is read; without logs there is none", async () => {
   const unused = async () =>
-    (await room.compliance.violations({}, page)).items
+    (await fixture.compliance.violations({}, page)).items
       .filter(({ checkId }) => checkId === "secret-unused")
       .map(({ resourceId, evidence }) => `${resourceId}: ${evidence}`);
-  await room.scan(vault("kv-one"), [asset("kv-one", "secret", "db"), asset("kv-one", "secret", "api")]);
+  await fixture.scan(vault("kv-one"), [asset("kv-one", "secret", "db"), asset("kv-one", "secret", "api")]);
   const use = (name: string, unused: boolean): AssetUse => ({ asset: `secret.${name}`, unused, evidence: `${name}.` });
   await changed([named("secret.db", true), use("db", true), use("api", false)], ["secret.db", "secret.api"]);
   expect([await unused(), await failing()]).toEqual([["kv-one.secret.db: db."], []]);

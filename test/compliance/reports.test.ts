@@ -5,11 +5,11 @@ import { violationsCsv } from "../../shared/compliance/report/csv.ts";
 import { createComplianceReports, MAX_PDF_VIOLATIONS } from "../../shared/compliance/report/reports.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, inDays, openRoom, type Room, vault, walk } from "./compliance-fixture.ts";
+import { asset, caller, type Fixture, inDays, openFixture, vault, walk } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
-let room: Room;
-const reportsOf = ({ compliance, clock }: Room) =>
+let fixture: Fixture;
+const reportsOf = ({ compliance, clock }: Fixture) =>
   createComplianceReports({
     compliance,
     clock,
@@ -19,8 +19,8 @@ const reportsOf = ({ compliance, clock }: Room) =>
 
 beforeAll(async () => {
   storage = await openStorage(["reports", "many"]);
-  room = openRoom(storage.connectionString("reports"));
-  await room.scan(vault("kv-pay", { purgeProtection: false }), [
+  fixture = openFixture(storage.connectionString("reports"));
+  await fixture.scan(vault("kv-pay", { purgeProtection: false }), [
     ...Array.from({ length: 25 }, (_, at) =>
       asset("kv-pay", "secret", `expired-${String(at).padStart(2, "0")}`, {
         expiresOn: inDays(-at - 1),
@@ -30,7 +30,7 @@ beforeAll(async () => {
     asset("kv-pay", "key", "signing", { expiresOn: inDays(-3) }),
     asset("kv-pay", "certificate", "web"),
   ]);
-  await room.compliance.exemptions.create(
+  await fixture.compliance.exemptions.create(
     {
       checkId: "key-expired",
       scope: { type: "asset", id: "kv-pay.key.signing" },
@@ -45,18 +45,18 @@ beforeAll(async () => {
 afterAll(() => storage.stop());
 
 test("the CSV has a line for each violation, and no cell that a spreadsheet executes", async () => {
-  const all = await walk(room.compliance);
-  const { csv, nextCursor } = await reportsOf(room).violationsCsv({}, undefined);
+  const all = await walk(fixture.compliance);
+  const { csv, nextCursor } = await reportsOf(fixture).violationsCsv({}, undefined);
   expect(nextCursor).toBeNull();
   expect(csv).toBe(violationsCsv(all));
   expect(csv).toContain(`"'=HYPERLINK(""http://evil.example"")"`);
   expect(csv).not.toMatch(/(^|,)"=/m);
-  const { csv: some } = await reportsOf(room).violationsCsv({ check: "key-expired", exempted: true }, undefined);
+  const { csv: some } = await reportsOf(fixture).violationsCsv({ check: "key-expired", exempted: true }, undefined);
   expect(some.trimEnd().split("\r\n").length).toBe(2);
 });
 
 test("the framework's CSV has a line for each control and check, and marks manual controls", async () => {
-  const { id, csv } = await reportsOf(room).frameworkCsv("CIS-Azure-6.0.0");
+  const { id, csv } = await reportsOf(fixture).frameworkCsv("CIS-Azure-6.0.0");
   expect(id).toBe("cis-azure-6.0.0");
   const lines = controlsOf(id).reduce((sum, { checks }) => sum + Math.max(1, checks.size), 0);
   expect(csv.trimEnd().split("\r\n").length).toBe(1 + lines);
@@ -64,7 +64,7 @@ test("the framework's CSV has a line for each control and check, and marks manua
 });
 
 test("an assessor's report has scope, period, method, every control's result, and evidence with its limits", async () => {
-  const { id, data } = await reportsOf(room).frameworkPdf("pci-dss-4.0.1", 30);
+  const { id, data } = await reportsOf(fixture).frameworkPdf("pci-dss-4.0.1", 30);
   const text = await pdfText(data);
   expect(await PDFDocument.load(data).then((document) => document.getTitle())).toBe("Assessment: PCI DSS 4.0.1");
   for (const words of [
@@ -83,16 +83,16 @@ test("an assessor's report has scope, period, method, every control's result, an
   ])
     expect(text, words).toContain(words);
   for (const control of controlsOf(id)) expect(text).toContain(control.title.slice(0, 20));
-  const { controls } = await room.compliance.framework(id);
+  const { controls } = await fixture.compliance.framework(id);
   expect(controls.find((control) => control.id === "8.6.3")).toMatchObject({ status: "fail", failed: 25 });
   expect(controls.find((control) => control.id === "3.7.5")).toMatchObject({ exempted: 1, failed: 0 });
 });
 
 test("a PDF of violations has its filters and remediations, and too many violations are rejected", async () => {
-  const text = await pdfText(await reportsOf(room).violationsPdf({ check: "secret-expired" }));
+  const text = await pdfText(await reportsOf(fixture).violationsPdf({ check: "secret-expired" }));
   for (const words of ["check secret-expired", "25 open (25 critical", "az keyvault secret set --vault-name kv-pay"])
     expect(text, words).toContain(words);
-  const many = openRoom(storage.connectionString("many"));
+  const many = openFixture(storage.connectionString("many"));
   const secrets = Array.from({ length: MAX_PDF_VIOLATIONS + 1 }, (_, at) =>
     asset("kv", "secret", `s${at}`, { contentType: undefined }),
   );

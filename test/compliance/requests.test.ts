@@ -5,11 +5,20 @@ import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { asset, caller, firstPage, inDays, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
+import {
+  asset,
+  caller,
+  type Fixture,
+  firstPage,
+  inDays,
+  openFixture,
+  SUBSCRIPTION,
+  vault,
+} from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let proxy: TableProxy;
-let room: Room;
+let fixture: Fixture;
 const accounts = Array.from({ length: 14 }, (_, at) => `requests${at}`);
 const free = [...accounts];
 beforeAll(async () => {
@@ -19,7 +28,7 @@ afterAll(() => azurite.stop());
 beforeEach(async () => {
   const account = azurite.connectionString(free.pop()!);
   proxy = await startTableProxy(account);
-  room = openRoom(account, proxy.connectionString);
+  fixture = openFixture(account, proxy.connectionString);
 });
 afterEach(() => proxy.stop());
 
@@ -51,22 +60,22 @@ const assets = (vaultName: string, count: number): AssetRecord[] =>
   });
 
 test("a new vault costs one request, a changed one three, an unchanged one none", async () => {
-  await room.scan(vault("warm-up"), []);
-  expect(await asked(() => room.scan(vault("kv"), assets("kv", 140)))).toEqual(["POST $batch"]);
+  await fixture.scan(vault("warm-up"), []);
+  expect(await asked(() => fixture.scan(vault("kv"), assets("kv", 140)))).toEqual(["POST $batch"]);
   // As at the end of a scan: from then on the totals count the vault's current state.
-  await room.compliance.renewTotals();
+  await fixture.compliance.renewTotals();
   const changed = assets("kv", 140).with(70, asset("kv", "secret", "a-070", { contentType: "other" }));
-  expect(await asked(() => room.scan(vault("kv"), changed))).toEqual([
+  expect(await asked(() => fixture.scan(vault("kv"), changed))).toEqual([
     "GET Compliance()",
     "GET Compliance(row)",
     "POST $batch",
   ]);
-  expect(await asked(() => room.scan(vault("kv"), changed))).toEqual([]);
+  expect(await asked(() => fixture.scan(vault("kv"), changed))).toEqual([]);
 });
 
 test("if a change is reported again, only the fence is written", async () => {
-  await room.scan(vault("warm-up"), []);
-  const requests = await asked(() => room.scan(vault("kv"), assets("kv", 20), { twice: true }));
+  await fixture.scan(vault("warm-up"), []);
+  const requests = await asked(() => fixture.scan(vault("kv"), assets("kv", 20), { twice: true }));
   expect(requests.filter((request) => request.startsWith("POST"))).toHaveLength(1);
   expect(requests.filter((request) => request.startsWith("PUT"))).toHaveLength(1);
 });
@@ -84,17 +93,17 @@ test("score, frameworks and the first page under every filter take at most seven
         : [asset(name, "secret", kind, { expiresOn: inDays(3), createdOn: inDays(-900) })],
     );
     const of = at === 7 ? vault(name, { purgeProtection: false, publicNetworkAccess: "Enabled" }) : vault(name);
-    await room.scan(of, [...few, ...between]);
+    await fixture.scan(of, [...few, ...between]);
   }
-  await room.compliance.renewTotals();
+  await fixture.compliance.renewTotals();
   // One request is for the scope, which is one row.
-  expect(await asked(() => room.compliance.score())).toHaveLength(2);
-  expect(await asked(() => room.compliance.score(30))).toHaveLength(3);
-  expect(await asked(() => room.compliance.frameworks(firstPage()))).toHaveLength(2);
+  expect(await asked(() => fixture.compliance.score())).toHaveLength(2);
+  expect(await asked(() => fixture.compliance.score(30))).toHaveLength(3);
+  expect(await asked(() => fixture.compliance.frameworks(firstPage()))).toHaveLength(2);
   for (const severity of [undefined, ...SEVERITIES]) {
     for (const framework of [undefined, ...FRAMEWORK_IDS]) {
       for (const limit of [100, 1000]) {
-        const requests = await asked(() => room.compliance.violations({ severity, framework }, firstPage(limit)));
+        const requests = await asked(() => fixture.compliance.violations({ severity, framework }, firstPage(limit)));
         expect([severity, framework, requests.length <= 7]).toEqual([severity, framework, true]);
       }
     }
@@ -107,7 +116,7 @@ test("score, frameworks and the first page under every filter take at most seven
     { exempted: false },
     { owner: "x" },
   ]) {
-    const requests = await asked(() => room.compliance.violations(filter, firstPage()));
+    const requests = await asked(() => fixture.compliance.violations(filter, firstPage()));
     expect([filter, requests.length <= 7]).toEqual([filter, true]);
   }
   for (const { path, filter } of proxy.requests) {
@@ -117,29 +126,32 @@ test("score, frameworks and the first page under every filter take at most seven
 });
 
 test("unreadable totals are requested once, before every vault's row is read", async () => {
-  await room.scan(vault("kv"), assets("kv", 6));
-  await room.compliance.renewTotals();
-  const { sequence } = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
-  await room.tables.put(TotalsRows, STATE, TOTALS_KEY, { sequence, totals: Buffer.from("garbage") });
-  expect(await asked(() => room.compliance.score())).toHaveLength(3);
+  await fixture.scan(vault("kv"), assets("kv", 6));
+  await fixture.compliance.renewTotals();
+  const { sequence } = (await fixture.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
+  await fixture.tables.put(TotalsRows, STATE, TOTALS_KEY, { sequence, totals: Buffer.from("garbage") });
+  expect(await asked(() => fixture.compliance.score())).toHaveLength(3);
 });
 
 test("of a thousand assets only those that passed a threshold are read", async () => {
-  await room.scan(vault("kv-1"), assets("kv-1", 300));
-  await room.scan(vault("kv-2"), [...assets("kv-2", 300), asset("kv-2", "secret", "due", { expiresOn: inDays(30.5) })]);
-  room.clock.at += 86_400_000;
-  await room.compliance.renewTotals();
-  await room.compliance.runDue();
-  const requests = await asked(() => room.drain());
+  await fixture.scan(vault("kv-1"), assets("kv-1", 300));
+  await fixture.scan(vault("kv-2"), [
+    ...assets("kv-2", 300),
+    asset("kv-2", "secret", "due", { expiresOn: inDays(30.5) }),
+  ]);
+  fixture.clock.at += 86_400_000;
+  await fixture.compliance.renewTotals();
+  await fixture.compliance.runDue();
+  const requests = await asked(() => fixture.drain());
   expect(requests.filter((request) => request === "GET Assets(row)")).toHaveLength(1);
   expect(requests.filter((request) => request === "POST $batch")).toHaveLength(1);
 });
 
 test("a lost response to the write of results does not change them", async () => {
-  await room.scan(vault("warm-up"), []);
+  await fixture.scan(vault("warm-up"), []);
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
-  await room.scan(vault("kv"), assets("kv", 12));
-  const once = await room.compliance.score();
-  await room.compliance.evaluate(caller);
-  expect(await room.compliance.score()).toMatchObject({ passed: once.passed, failed: once.failed });
+  await fixture.scan(vault("kv"), assets("kv", 12));
+  const once = await fixture.compliance.score();
+  await fixture.compliance.evaluate(caller);
+  expect(await fixture.compliance.score()).toMatchObject({ passed: once.passed, failed: once.failed });
 });

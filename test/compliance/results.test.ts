@@ -15,12 +15,12 @@ import {
   asset,
   caller,
   context,
+  type Fixture,
   firstPage,
   inDays,
-  openRoom,
+  openFixture,
   type Pair,
   pairsOf,
-  type Room,
   vault,
   walk,
 } from "./compliance-fixture.ts";
@@ -32,10 +32,10 @@ beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
-function fresh(): Room {
+function fresh(): Fixture {
   const account = free.pop();
   if (account === undefined) throw new Error("Each run needs an account of its own: list more.");
-  return openRoom(azurite.connectionString(account));
+  return openFixture(azurite.connectionString(account));
 }
 
 type Estate = Map<string, { vault: VaultRecord; assets: AssetRecord[] }>;
@@ -43,11 +43,11 @@ type Estate = Map<string, { vault: VaultRecord; assets: AssetRecord[] }>;
 const failing = (pairs: Pair[]) => pairs.filter(({ result }) => result === "fail");
 
 /** Compares all responses of the module with the expected results of the resources. */
-async function expectAnswersOf(room: Room, estate: Estate, at = context): Promise<void> {
+async function expectAnswersOf(fixture: Fixture, estate: Estate, at = context): Promise<void> {
   const pairs = pairsOf(estate.values(), at);
   const weight = (of: Pair[]) => of.reduce((sum, { check }) => sum + WEIGHTS[check.severity], 0);
   const passed = pairs.filter(({ result }) => result === "pass");
-  expect(await room.compliance.score()).toMatchObject({
+  expect(await fixture.compliance.score()).toMatchObject({
     score: pairs.length === 0 ? 100 : Math.round((1000 * weight(passed)) / weight(pairs)) / 10,
     passed: passed.length,
     failed: failing(pairs).length,
@@ -59,7 +59,7 @@ async function expectAnswersOf(room: Room, estate: Estate, at = context): Promis
       ]),
     ),
   });
-  const listed = await walk(room.compliance, {}, 7);
+  const listed = await walk(fixture.compliance, {}, 7);
   expect(listed.map(({ id }) => id).sort()).toEqual(
     failing(pairs)
       .map(({ check, resourceId }) => `${check.id}.${resourceId}`)
@@ -122,7 +122,7 @@ test("after any changes, reported once or twice, score and violations match the 
 }, async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 1, maxLength: 8 }), async (steps) => {
-      const room = fresh();
+      const fixture = fresh();
       const estate: Estate = new Map();
       for (const step of steps) {
         if (step.kind === "scan") {
@@ -130,20 +130,20 @@ test("after any changes, reported once or twice, score and violations match the 
             asset(step.name, type as AssetRecord["type"], name, change),
           );
           estate.set(step.name, { vault: vault(step.name, step.vault), assets });
-          await room.scan(vault(step.name, step.vault), assets, { twice: step.twice });
+          await fixture.scan(vault(step.name, step.vault), assets, { twice: step.twice });
         } else if (step.kind === "leave") {
           estate.delete(step.name);
-          await room.leave(step.name);
-        } else await room.compliance.evaluate(caller);
+          await fixture.leave(step.name);
+        } else await fixture.compliance.evaluate(caller);
       }
-      await expectAnswersOf(room, estate);
+      await expectAnswersOf(fixture, estate);
     }),
     { numRuns: IS_CAMPAIGN ? 40 : 8, endOnFailure: true },
   );
 });
 
 test("severity and framework filter alone and together, with the exact total, on every page", async () => {
-  const room = fresh();
+  const fixture = fresh();
   const estate: Estate = new Map();
   for (const name of ["kv-1", "kv-2", "kv-3"]) {
     const assets = [
@@ -159,7 +159,7 @@ test("severity and framework filter alone and together, with the exact total, on
       publicNetworkAccess: "Enabled",
     });
     estate.set(name, { vault: of, assets });
-    await room.scan(of, assets);
+    await fixture.scan(of, assets);
   }
   const all = failing(pairsOf(estate.values(), context));
   const alone = [
@@ -176,13 +176,13 @@ test("severity and framework filter alone and together, with the exact total, on
         (!severity || check.severity === severity) &&
         (!framework || controlsOfCheck(check.id).some((control) => control.framework === framework)),
     );
-    const whole = await room.compliance.violations({ severity, framework }, firstPage());
+    const whole = await fixture.compliance.violations({ severity, framework }, firstPage());
     expect(whole.total).toBe(wanted.length);
     expect(whole.items.map(({ id }) => id).sort()).toEqual(
       wanted.map(({ check, resourceId }) => `${check.id}.${resourceId}`).sort(),
     );
-    expect(await walk(room.compliance, { severity, framework }, 2)).toEqual(whole.items);
-    const later = await room.compliance.violations({ severity, framework }, firstPage(3, 2));
+    expect(await walk(fixture.compliance, { severity, framework }, 2)).toEqual(whole.items);
+    const later = await fixture.compliance.violations({ severity, framework }, firstPage(3, 2));
     expect(later.items).toEqual(whole.items.slice(2, 5));
     if (severity && framework) matched += wanted.length;
   }
@@ -190,8 +190,8 @@ test("severity and framework filter alone and together, with the exact total, on
 });
 
 /** Two subscriptions, owners by tag, exemptions of one asset, of a vault and of a check. */
-async function withOwners(): Promise<Room> {
-  const room = fresh();
+async function withOwners(): Promise<Fixture> {
+  const fixture = fresh();
   const other = "99999999-9999-4999-8999-999999999999";
   for (const [name, subscriptionId, owner] of [
     ["kv-a", vault("kv").subscriptionId, "ada"],
@@ -199,7 +199,7 @@ async function withOwners(): Promise<Room> {
     ["kv-c", other, undefined],
   ] as const) {
     const tags = owner === undefined ? undefined : { owner };
-    await room.scan(vault(name, { subscriptionId, purgeProtection: false, ...(tags && { tags }) }), [
+    await fixture.scan(vault(name, { subscriptionId, purgeProtection: false, ...(tags && { tags }) }), [
       ...["one", "two", "three"].map((secret) =>
         asset(name, "secret", secret, { contentType: undefined, subscriptionId, ...(tags && { tags }) }),
       ),
@@ -207,18 +207,18 @@ async function withOwners(): Promise<Room> {
     ]);
   }
   const exempt = (checkId: string, scope: { type: "asset" | "vault"; id: string }) =>
-    room.compliance.exemptions.create(
-      { checkId, scope, category: "waiver", reason: "It is", until: new Date(room.clock.at + 86_400_000) },
+    fixture.compliance.exemptions.create(
+      { checkId, scope, category: "waiver", reason: "It is", until: new Date(fixture.clock.at + 86_400_000) },
       caller,
     );
   await exempt("secret-content-type", { type: "asset", id: "kv-a.secret.two" });
   await exempt("vault-purge-protection", { type: "vault", id: "kv-b" });
-  return room;
+  return fixture;
 }
 
 test("check, vault, subscription, resource, owner and exempted filter alone and together, with the exact total, on every page", async () => {
-  const room = await withOwners();
-  const all = await walk(room.compliance, {}, 1000);
+  const fixture = await withOwners();
+  const all = await walk(fixture.compliance, {}, 1000);
   expect(all.filter(({ exempted }) => exempted)).toHaveLength(2);
   const choices: ViolationFilter[] = [
     { check: "secret-content-type" },
@@ -250,29 +250,29 @@ test("check, vault, subscription, resource, owner and exempted filter alone and 
     );
     if (choices.includes(filter)) byOne += wanted.length;
     else byTwo += wanted.length;
-    const page = await room.compliance.violations(filter, firstPage(1000));
+    const page = await fixture.compliance.violations(filter, firstPage(1000));
     expect([filter, page.items, page.nextCursor]).toEqual([filter, wanted, null]);
     const exempted = wanted.filter((one) => one.exempted).length;
     expect([page.total, page.open, page.exempted]).toEqual([wanted.length, wanted.length - exempted, exempted]);
     if (!choices.includes(filter)) continue;
-    expect(await walk(room.compliance, filter, 2)).toEqual(wanted);
-    expect((await room.compliance.violations(filter, firstPage(2, 1))).items).toEqual(wanted.slice(1, 3));
+    expect(await walk(fixture.compliance, filter, 2)).toEqual(wanted);
+    expect((await fixture.compliance.violations(filter, firstPage(2, 1))).items).toEqual(wanted.slice(1, 3));
   }
   expect(byOne).toBeGreaterThan(30);
   expect(byTwo).toBeGreaterThan(0);
 });
 
 test("the list's numbers of open and exempted violations equal those of the score", async () => {
-  const room = await withOwners();
-  const { failed, exempted } = await room.compliance.score();
-  const list = await room.compliance.violations({}, firstPage(1));
+  const fixture = await withOwners();
+  const { failed, exempted } = await fixture.compliance.score();
+  const list = await fixture.compliance.violations({}, firstPage(1));
   expect([list.open, list.exempted, list.total]).toEqual([failed, exempted, failed + exempted]);
 });
 
 test("owners are those of the evaluation, and findings of earlier versions have none", async () => {
-  const room = await withOwners();
+  const fixture = await withOwners();
   const owned = async (owner: string) =>
-    (await room.compliance.violations({ owner }, firstPage())).items.map(({ id }) => id);
+    (await fixture.compliance.violations({ owner }, firstPage())).items.map(({ id }) => id);
   expect(await owned("bob")).toEqual([
     "vault-purge-protection.kv-b",
     "secret-content-type.kv-b.secret.one",
@@ -280,62 +280,62 @@ test("owners are those of the evaluation, and findings of earlier versions have 
     "secret-content-type.kv-b.secret.two",
   ]);
   // The findings of an earlier version.
-  for await (const rows of room.tables.pages(Findings, { partitionKey: STATE, from: "1!", before: "2!" })) {
-    for (const { facts: _, ...row } of rows) await room.tables.replace(Findings, row);
+  for await (const rows of fixture.tables.pages(Findings, { partitionKey: STATE, from: "1!", before: "2!" })) {
+    for (const { facts: _, ...row } of rows) await fixture.tables.replace(Findings, row);
   }
   expect(await owned("bob")).toEqual(["vault-purge-protection.kv-b"]);
 });
 
 test("a new owner of a failing asset is shown at once", async () => {
-  const room = fresh();
+  const fixture = fresh();
   const owned = (owner: string) => [asset("kv", "secret", "a", { contentType: undefined, tags: { owner } })];
-  await room.scan(vault("kv"), owned("ada"));
-  await room.scan(vault("kv"), owned("bob"));
-  const { items } = await room.compliance.violations({}, firstPage());
+  await fixture.scan(vault("kv"), owned("ada"));
+  await fixture.scan(vault("kv"), owned("bob"));
+  const { items } = await fixture.compliance.violations({}, firstPage());
   expect(items.map(({ owner }) => owner)).toEqual(["bob"]);
 });
 
 test("evaluations can be read by ID, earlier ones and those of many vaults too, as long as scans are kept", async () => {
-  const room = fresh();
-  for (let at = 0; at < 21; at++) await room.scan(vault(`kv-${at}`), []);
-  const first = await room.compliance.evaluate(caller);
+  const fixture = fresh();
+  for (let at = 0; at < 21; at++) await fixture.scan(vault(`kv-${at}`), []);
+  const first = await fixture.compliance.evaluate(caller);
   expect(first).toMatchObject({ status: "queued", score: null });
-  room.clock.at += 60_000;
-  const second = await room.compliance.evaluate(caller);
+  fixture.clock.at += 60_000;
+  const second = await fixture.compliance.evaluate(caller);
   const statuses = async () => {
-    const both = [first, second].map(({ evaluationId }) => room.compliance.evaluation(evaluationId));
+    const both = [first, second].map(({ evaluationId }) => fixture.compliance.evaluation(evaluationId));
     return (await Promise.all(both)).map(({ status, vaults, vaultsLeft }) => [status, vaults, vaultsLeft]);
   };
-  await room.compliance.handle({ kind: "everything", evaluationId: second.evaluationId });
-  await room.compliance.handle({ kind: "vault", vault: "kv-1", evaluationId: second.evaluationId });
+  await fixture.compliance.handle({ kind: "everything", evaluationId: second.evaluationId });
+  await fixture.compliance.handle({ kind: "vault", vault: "kv-1", evaluationId: second.evaluationId });
   expect(await statuses()).toEqual([
     ["queued", null, 0],
     ["running", 21, 20],
   ]);
-  await room.drain();
+  await fixture.drain();
   expect(await statuses()).toEqual([
     ["completed", 21, 0],
     ["completed", 21, 0],
   ]);
-  expect((await room.compliance.evaluation(first.evaluationId)).score).toMatchObject({ failed: 0 });
+  expect((await fixture.compliance.evaluation(first.evaluationId)).score).toMatchObject({ failed: 0 });
   const unknown = "01KAJ4K3M0T5Q8W2Z7X9C1V6BN";
   for (const id of [unknown, "../x", second.evaluationId.toLowerCase()])
-    await expect(room.compliance.evaluation(id)).rejects.toMatchObject({ code: "notFound" });
-  room.clock.at += 91 * 86_400_000;
-  await room.compliance.runDue();
-  await expect(room.compliance.evaluation(first.evaluationId)).rejects.toMatchObject({ code: "notFound" });
+    await expect(fixture.compliance.evaluation(id)).rejects.toMatchObject({ code: "notFound" });
+  fixture.clock.at += 91 * 86_400_000;
+  await fixture.compliance.runDue();
+  await expect(fixture.compliance.evaluation(first.evaluationId)).rejects.toMatchObject({ code: "notFound" });
   // The score contains the newest evaluation.
-  expect((await room.compliance.evaluation(second.evaluationId)).status).toBe("completed");
+  expect((await fixture.compliance.evaluation(second.evaluationId)).status).toBe("completed");
 });
 
 test("a violation contains the failure, its resource, time, controls and remediation", async () => {
-  const room = fresh();
-  await room.scan(vault("kv-Pay"), [asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined })]);
-  room.clock.at += 3_600_000;
-  await room.scan(vault("kv-Pay"), [
+  const fixture = fresh();
+  await fixture.scan(vault("kv-Pay"), [asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined })]);
+  fixture.clock.at += 3_600_000;
+  await fixture.scan(vault("kv-Pay"), [
     asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined, tags: { a: "b" } }),
   ]);
-  const { items } = await room.compliance.violations({ severity: "high" }, firstPage());
+  const { items } = await fixture.compliance.violations({ severity: "high" }, firstPage());
   expect(items).toMatchObject([
     {
       id: "secret-expiry-set-rbac.kv-pay.secret.db-password",
@@ -356,86 +356,88 @@ test("a violation contains the failure, its resource, time, controls and remedia
 });
 
 test("paging neither skips nor repeats unchanged violations while others arise and end", async () => {
-  const room = fresh();
+  const fixture = fresh();
   const names = Array.from({ length: 40 }, (_, at) => `s${String(at).padStart(2, "0")}`);
   const secrets = (without: string[], more: string[] = []) =>
     [...names.filter((name) => !without.includes(name)), ...more].map((name) =>
       asset("kv", "secret", name, { contentType: undefined }),
     );
-  await room.scan(vault("kv"), secrets([]));
+  await fixture.scan(vault("kv"), secrets([]));
   const seen: string[] = [];
   let cursor: string | undefined;
   let page = 0;
   do {
-    const answer = await room.compliance.violations({ severity: "low" }, { limit: 10, offset: 0, cursor });
+    const answer = await fixture.compliance.violations({ severity: "low" }, { limit: 10, offset: 0, cursor });
     seen.push(...answer.items.map(({ resourceName }) => resourceName));
     cursor = answer.nextCursor ?? undefined;
     page++;
-    if (page === 1) await room.scan(vault("kv"), secrets(["s00", "s01", "s02", "s03"]));
-    if (page === 2) await room.scan(vault("kv"), secrets(["s00", "s01", "s02", "s03"], ["a1", "a2"]));
+    if (page === 1) await fixture.scan(vault("kv"), secrets(["s00", "s01", "s02", "s03"]));
+    if (page === 2) await fixture.scan(vault("kv"), secrets(["s00", "s01", "s02", "s03"], ["a1", "a2"]));
   } while (cursor !== undefined);
   expect(seen).toEqual(names);
 });
 
 test("a cursor of other filters is rejected, and so is a modified one", async () => {
-  const room = fresh();
-  await room.scan(vault("kv", { privateEndpoints: 0, purgeProtection: false }), []);
-  const { nextCursor } = await room.compliance.violations({}, firstPage(1));
+  const fixture = fresh();
+  await fixture.scan(vault("kv", { privateEndpoints: 0, purgeProtection: false }), []);
+  const { nextCursor } = await fixture.compliance.violations({}, firstPage(1));
   const at = (cursor: string) => ({ limit: 1, offset: 0, cursor });
-  await expect(room.compliance.violations({ severity: "high" }, at(nextCursor!))).rejects.toMatchObject({
+  await expect(fixture.compliance.violations({ severity: "high" }, at(nextCursor!))).rejects.toMatchObject({
     code: "invalidCursor",
   });
-  await expect(room.compliance.violations({}, at(`x${nextCursor}`))).rejects.toMatchObject({ code: "invalidCursor" });
+  await expect(fixture.compliance.violations({}, at(`x${nextCursor}`))).rejects.toMatchObject({
+    code: "invalidCursor",
+  });
 });
 
 test("if a call ends before the whole offset is skipped, its cursor skips the rest", async () => {
-  const room = await withOwners();
+  const fixture = await withOwners();
   const filter = { owner: "ada" };
-  const all = await walk(room.compliance, filter);
-  const { nextCursor } = await room.compliance.violations(filter, firstPage(1));
+  const all = await walk(fixture.compliance, filter);
+  const { nextCursor } = await fixture.compliance.violations(filter, firstPage(1));
   const place = JSON.parse(Buffer.from(nextCursor!, "base64url").toString());
   const cursor = encodeCursor({ ...place, s: 2 });
-  const { items } = await room.compliance.violations(filter, { limit: 1, offset: 0, cursor });
+  const { items } = await fixture.compliance.violations(filter, { limit: 1, offset: 0, cursor });
   expect([items, items.length]).toEqual([all.slice(3, 4), 1]);
 });
 
 test("a vault with thousands of failing secrets is listed completely, in order, and after a change too", {
   timeout: 300_000,
 }, async () => {
-  const room = fresh();
+  const fixture = fresh();
   const secrets = Array.from({ length: 1205 }, (_, at) =>
     asset("kv-big", "secret", `secret-${String(at).padStart(5, "0")}`, { contentType: undefined }),
   );
-  const { cursor: start } = await room.compliance.newViolations(undefined, 1);
-  await room.scan(vault("kv-big"), secrets);
-  const { violations } = await room.compliance.newViolations(start, 2000);
+  const { cursor: start } = await fixture.compliance.newViolations(undefined, 1);
+  await fixture.scan(vault("kv-big"), secrets);
+  const { violations } = await fixture.compliance.newViolations(start, 2000);
   expect(violations.map(({ resourceId }) => resourceId)).toEqual(secrets.map(({ name }) => `kv-big.secret.${name}`));
-  await room.scan(vault("kv-small"), [asset("kv-small", "secret", "only", { contentType: undefined })]);
+  await fixture.scan(vault("kv-small"), [asset("kv-small", "secret", "only", { contentType: undefined })]);
   const names = async () =>
-    (await walk(room.compliance, { severity: "low" }, 300)).map(({ resourceName }) => resourceName);
+    (await walk(fixture.compliance, { severity: "low" }, 300)).map(({ resourceName }) => resourceName);
   expect(await names()).toEqual([...secrets.map(({ name }) => name), "only"]);
-  await room.scan(vault("kv-big"), secrets.slice(710));
+  await fixture.scan(vault("kv-big"), secrets.slice(710));
   expect(await names()).toEqual([...secrets.slice(710).map(({ name }) => name), "only"]);
-  await room.leave("kv-big");
+  await fixture.leave("kv-big");
   expect(await names()).toEqual(["only"]);
 });
 
 test("the next evaluation completes half-written results of a vault", async () => {
   const connectionString = azurite.connectionString(free.pop()!);
-  const room = openRoom(connectionString);
+  const fixture = openFixture(connectionString);
   const secrets = ["a", "b", "c"].map((name) => asset("kv", "secret", name, { contentType: undefined }));
-  await room.scan(vault("kv"), secrets);
+  await fixture.scan(vault("kv"), secrets);
   await createTables({ connectionString }).remove(Details, STATE, detailsKey("kv", 0));
   const changed = secrets.with(1, asset("kv", "secret", "b"));
-  await room.scan(vault("kv"), changed);
-  await expectAnswersOf(room, new Map([["kv", { vault: vault("kv"), assets: changed }]]));
+  await fixture.scan(vault("kv"), changed);
+  await expectAnswersOf(fixture, new Map([["kv", { vault: vault("kv"), assets: changed }]]));
 });
 
 test("a framework's controls pass, fail, are not applicable or manual", async () => {
-  const room = fresh();
-  await room.scan(vault("kv-1", { privateEndpoints: 0 }), [asset("kv-1", "secret", "a")]);
-  await room.scan(vault("kv-2"), [asset("kv-2", "secret", "a", { expiresOn: undefined })]);
-  const framework = await room.compliance.framework("cis-azure-5.0.0");
+  const fixture = fresh();
+  await fixture.scan(vault("kv-1", { privateEndpoints: 0 }), [asset("kv-1", "secret", "a")]);
+  await fixture.scan(vault("kv-2"), [asset("kv-2", "secret", "a", { expiresOn: undefined })]);
+  const framework = await fixture.compliance.framework("cis-azure-5.0.0");
   const status = Object.fromEntries(framework.controls.map((control) => [control.id, control.status]));
   expect(status).toMatchObject({
     "8.3.1": "notApplicable",
@@ -452,30 +454,30 @@ test("a framework's controls pass, fail, are not applicable or manual", async ()
     checks: [{ id: "vault-private-endpoint", failed: 1, basis: expect.stringContaining("Private endpoints") }],
   });
   expect(framework).toMatchObject({ controlsTotal: 14, controlsByStatus: { manual: 3, fail: 2 } });
-  const { items, total } = await room.compliance.frameworks(firstPage());
+  const { items, total } = await fixture.compliance.frameworks(firstPage());
   expect(total).toBe(10);
   // Two vaults' soft delete and purge protection, one expiration date that is set, one secret that has not expired.
   expect(items.find(({ id }) => id === "soc-2")).toMatchObject({ name: "SOC 2", failed: 1, passed: 4 + 1 + 1 });
-  await expect(room.compliance.framework("cis")).rejects.toMatchObject({ code: "notFound" });
+  await expect(fixture.compliance.framework("cis")).rejects.toMatchObject({ code: "notFound" });
 });
 
 test("without results, the score is 100", async () => {
-  const room = fresh();
-  expect(await room.compliance.score()).toMatchObject({ score: 100, total: 0, evaluatedAt: null, evaluation: null });
-  expect(await room.compliance.violations({}, firstPage())).toMatchObject({ items: [], total: 0, nextCursor: null });
+  const fixture = fresh();
+  expect(await fixture.compliance.score()).toMatchObject({ score: 100, total: 0, evaluatedAt: null, evaluation: null });
+  expect(await fixture.compliance.violations({}, firstPage())).toMatchObject({ items: [], total: 0, nextCursor: null });
   expect(CHECKS.length).toBeGreaterThan(30);
 });
 
 test("violations that arose in two evaluations of a vault at the same time are all returned", async () => {
-  const room = fresh();
+  const fixture = fresh();
   const [a, b] = ["a", "b"].map((name) => asset("kv", "secret", name)) as [AssetRecord, AssetRecord];
   const failing = (one: AssetRecord) => asset("kv", "secret", one.name, { contentType: undefined });
-  await room.scan(vault("kv"), [a, b]);
-  const { cursor } = await room.compliance.newViolations(undefined, 1);
-  room.clock.at += 1000;
+  await fixture.scan(vault("kv"), [a, b]);
+  const { cursor } = await fixture.compliance.newViolations(undefined, 1);
+  fixture.clock.at += 1000;
   // Like two attempts of one evaluation, of which the second continues after the first one's write.
-  await room.scan(vault("kv"), [failing(a), b]);
-  await room.scan(vault("kv"), [failing(a), failing(b)]);
-  const { violations } = await room.compliance.newViolations(cursor, 100);
+  await fixture.scan(vault("kv"), [failing(a), b]);
+  await fixture.scan(vault("kv"), [failing(a), failing(b)]);
+  const { violations } = await fixture.compliance.newViolations(cursor, 100);
   expect(violations.map(({ resourceId }) => resourceId).sort()).toEqual(["kv.secret.a", "kv.secret.b"]);
 });

@@ -24,7 +24,7 @@ import { put, type Range, type Tables } from "../../shared/platform/storage/tabl
 import { held } from "../support/delayed-tables.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
+import { asset, caller, type Fixture, openFixture, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 
 const OTHER = "22222222-2222-2222-2222-222222222222";
 const NAMES = ["kv-a", "kv-b", "kv-c"];
@@ -48,7 +48,7 @@ beforeAll(async () => {
 afterAll(() => storage?.stop());
 
 /** Compares the results from the totals with those from the vaults' own rows. */
-function askers({ tables, clock }: Room) {
+function askers({ tables, clock }: Fixture) {
   const counts = { totals: 0, walks: 0 };
   const over = (pages: (range: Range, read: () => unknown) => unknown) =>
     createCompliance({
@@ -77,14 +77,14 @@ async function expectRight({ byTotals, byRows }: ReturnType<typeof askers>): Pro
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
 
 /** Some of the secrets have no content type, which is a finding. */
-async function scan(room: Room, name: string, secrets: number): Promise<void> {
+async function scan(fixture: Fixture, name: string, secrets: number): Promise<void> {
   const subscriptionId = name === "kv-c" ? OTHER : SUBSCRIPTION;
   const of = vault(name, { subscriptionId, purgeProtection: secrets % 2 === 0 });
   const named = ["a", "b", "c"].slice(0, secrets);
   const assets = named.map((one, at) =>
     asset(name, "secret", one, { subscriptionId, ...(at < 2 ? { contentType: undefined } : {}) }),
   );
-  await room.scan(of, assets);
+  await fixture.scan(of, assets);
 }
 
 const randomness = systemRandomness();
@@ -105,35 +105,35 @@ const steps = fc.array(
 );
 
 test("after any concurrent writes, crashes and late requests during renewals, the score equals that of the vaults' rows", async () => {
-  const room = openRoom(storage.connectionString("schedules"));
-  const asked = askers(room);
+  const fixture = openFixture(storage.connectionString("schedules"));
+  const asked = askers(fixture);
   let evaluationId: string | undefined;
   await fc.assert(
     fc.asyncProperty(steps, async (schedule) => {
       const waiting: (() => Promise<void>)[] = [];
-      await renewTotals(room.tables);
+      await renewTotals(fixture.tables);
       for (const step of schedule) {
-        room.clock.at += 1000;
-        if ("name" in step) await scan(room, step.name, step.secrets);
-        else if ("gone" in step) await room.leave(step.gone);
-        else if ("exempt" in step) await exempt(room, step.exempt, step.hours);
+        fixture.clock.at += 1000;
+        if ("name" in step) await scan(fixture, step.name, step.secrets);
+        else if ("gone" in step) await fixture.leave(step.gone);
+        else if ("exempt" in step) await exempt(fixture, step.exempt, step.hours);
         else if ("ended" in step) {
-          const one = (await room.compliance.exemptions.all())[step.ended];
-          if (one) await room.compliance.exemptions.end(one.id, caller);
+          const one = (await fixture.compliance.exemptions.all())[step.ended];
+          if (one) await fixture.compliance.exemptions.end(one.id, caller);
         } else if ("begun" in step) {
-          evaluationId = randomness.ulid(room.clock.now());
-          const requestedAt = room.clock.now().toISOString();
+          evaluationId = randomness.ulid(fixture.clock.now());
+          const requestedAt = fixture.clock.now().toISOString();
           const record = { evaluationId, requestedAt, requestedBy: "test", vaults: 3, failedVaults: step.failed };
-          await room.tables.put(Evaluations, STATE, EVALUATION_KEY, record);
+          await fixture.tables.put(Evaluations, STATE, EVALUATION_KEY, record);
         } else if ("evaluated" in step) {
-          await room.compliance.handle({ kind: "vault", vault: step.evaluated, evaluationId });
+          await fixture.compliance.handle({ kind: "vault", vault: step.evaluated, evaluationId });
         } else if ("named" in step) {
           const scope = { watchAll: false, left: {}, names: {}, discovered: {}, unseenSince: {} };
-          const namedOnlySince = room.clock.now().toISOString();
-          await room.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: step.named, namedOnlySince });
-        } else if ("held" in step) waiting.push(held(room.tables, { at: step.held, dies: step.dies }, renewTotals));
+          const namedOnlySince = fixture.clock.now().toISOString();
+          await fixture.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: step.named, namedOnlySince });
+        } else if ("held" in step) waiting.push(held(fixture.tables, { at: step.held, dies: step.dies }, renewTotals));
         else if ("release" in step) await waiting.splice(step.release, 1)[0]?.();
-        else room.clock.at += step.hours * HOUR;
+        else fixture.clock.at += step.hours * HOUR;
         await expectRight(asked);
       }
       for (const letGo of waiting.reverse()) await letGo();
@@ -143,25 +143,25 @@ test("after any concurrent writes, crashes and late requests during renewals, th
   );
   expect(asked.counts.totals, "questions").toBeGreaterThan(RUNS * 6);
   expect(asked.counts.walks, "questions that read every vault").toBeLessThan(asked.counts.totals);
-  await renewTotals(room.tables);
-  expect(await faultOfTotals(room.tables)).toBe(undefined);
-  expect(await changes(room)).toEqual([]);
+  await renewTotals(fixture.tables);
+  expect(await faultOfTotals(fixture.tables)).toBe(undefined);
+  expect(await changes(fixture)).toEqual([]);
 }, 600_000);
 
 async function exempt(
-  room: Room,
+  fixture: Fixture,
   scope: { type: "all" | "subscription" | "vault" | "asset"; id?: string },
   hours: number,
 ): Promise<void> {
-  const until = new Date(room.clock.at + hours * HOUR);
+  const until = new Date(fixture.clock.at + hours * HOUR);
   const request = { checkId: "secret-content-type", scope, category: "waiver" as const, reason: "Legacy", until };
-  await room.compliance.exemptions.create(request, caller).catch((error: unknown) => {
+  await fixture.compliance.exemptions.create(request, caller).catch((error: unknown) => {
     // Of a vault or an asset that does not exist, or has no violations.
     if (!(error instanceof Problem)) throw error;
   });
 }
 
-async function changes({ tables }: Room): Promise<string[]> {
+async function changes({ tables }: Fixture): Promise<string[]> {
   const found: string[] = [];
   for await (const rows of tables.pages(ChangedRows, { ...changedRange, select: [] }))
     found.push(...rows.map(({ rowKey }) => rowKey));
@@ -169,58 +169,58 @@ async function changes({ tables }: Room): Promise<string[]> {
 }
 
 test("a store without totals is counted from its vaults, and from the totals after the next scan; lost rows are found", async () => {
-  const room = openRoom(storage.connectionString("upgraded"));
-  const asked = askers(room);
+  const fixture = openFixture(storage.connectionString("upgraded"));
+  const asked = askers(fixture);
   const { counts } = asked;
-  for (const [at, name] of NAMES.entries()) await scan(room, name, at + 1);
+  for (const [at, name] of NAMES.entries()) await scan(fixture, name, at + 1);
   // The state written by an earlier version, without marks of changed vaults.
-  for (const key of await changes(room)) await room.tables.remove(ChangedRows, STATE, key);
-  await exempt(room, { type: "vault", id: "kv-a" }, 100);
+  for (const key of await changes(fixture)) await fixture.tables.remove(ChangedRows, STATE, key);
+  await exempt(fixture, { type: "vault", id: "kv-a" }, 100);
   await expectRight(asked);
   expect(counts).toEqual({ totals: 2, walks: 2 });
-  await renewTotals(room.tables, { changed: true });
+  await renewTotals(fixture.tables, { changed: true });
   await expectRight(asked);
   expect(counts).toEqual({ totals: 4, walks: 2 });
-  await scan(room, "kv-b", 1);
-  await exempt(room, { type: "asset", id: "kv-b.secret.a" }, 100);
+  await scan(fixture, "kv-b", 1);
+  await exempt(fixture, { type: "asset", id: "kv-b.secret.a" }, 100);
   await expectRight(asked);
   expect(counts).toEqual({ totals: 6, walks: 2 });
 
   // The vault that was evaluated last is removed. The vaults' rows tell which one was before it.
-  await renewTotals(room.tables, { changed: true });
-  room.clock.at += HOUR;
-  await scan(room, "kv-c", 2);
-  await renewTotals(room.tables, { changed: true });
-  await room.leave("kv-c");
+  await renewTotals(fixture.tables, { changed: true });
+  fixture.clock.at += HOUR;
+  await scan(fixture, "kv-c", 2);
+  await renewTotals(fixture.tables, { changed: true });
+  await fixture.leave("kv-c");
   await expectRight(asked);
   expect(counts).toEqual({ totals: 8, walks: 4 });
 
   // Nothing has changed, so nothing is written.
-  await renewTotals(room.tables, { changed: true });
-  const { etag } = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
-  await renewTotals(room.tables, { changed: true });
-  expect((await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!.etag).toBe(etag);
+  await renewTotals(fixture.tables, { changed: true });
+  const { etag } = (await fixture.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
+  await renewTotals(fixture.tables, { changed: true });
+  expect((await fixture.tables.get(TotalsRows, STATE, TOTALS_KEY))!.etag).toBe(etag);
 
   // A row is lost. The reconciliation finds that and evaluates the vault again, which the totals already count.
-  await room.tables.remove(VaultStates, STATE, vaultStateKey("kv-a"));
-  await room.compliance.restore("kv-a");
+  await fixture.tables.remove(VaultStates, STATE, vaultStateKey("kv-a"));
+  await fixture.compliance.restore("kv-a");
   await expectRight(asked);
-  expect(await faultOfTotals(room.tables)).toBe(undefined);
-  await renewTotals(room.tables, { changed: true });
+  expect(await faultOfTotals(fixture.tables)).toBe(undefined);
+  await renewTotals(fixture.tables, { changed: true });
   await expectRight(asked);
   expect(counts).toEqual({ totals: 12, walks: 6 });
 
-  const totals = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
-  await scan(room, "kv-b", 3);
-  await renewTotals(room.tables);
-  await room.tables.put(TotalsRows, STATE, TOTALS_KEY, { sequence: "another", totals: totals.totals });
-  expect(await faultOfTotals(room.tables)).toBe("stale");
+  const totals = (await fixture.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
+  await scan(fixture, "kv-b", 3);
+  await renewTotals(fixture.tables);
+  await fixture.tables.put(TotalsRows, STATE, TOTALS_KEY, { sequence: "another", totals: totals.totals });
+  expect(await faultOfTotals(fixture.tables)).toBe("stale");
 });
 
 test("the score still comes from the totals after an exemption during a renewal, and after an evaluation that failed at a vault", async () => {
-  const room = openRoom(storage.connectionString("apart"));
-  const asked = askers(room);
-  const at = room.clock.now().toISOString();
+  const fixture = openFixture(storage.connectionString("apart"));
+  const asked = askers(fixture);
+  const at = fixture.clock.now().toISOString();
   const results = {
     subscriptionId: SUBSCRIPTION,
     tallies: new Uint8Array(),
@@ -232,24 +232,24 @@ test("the score still comes from the totals after an exemption during a renewal,
     const state = { ...results, name: `kv-${index}`, rbac: true, createdAt: at, evaluatedAt: at, gone: false };
     return put(VaultStates, vaultStateKey(state.name), state);
   });
-  await room.tables.write(TABLE, STATE, states);
+  await fixture.tables.write(TABLE, STATE, states);
   let made = false;
   const pages = async function* (e: Entity<unknown>, range: Range) {
-    yield* room.tables.pages(e, range);
+    yield* fixture.tables.pages(e, range);
     if (made || range.from === changedRange.from) return;
     made = true;
-    await exempt(room, { type: "vault", id: "kv-7" }, 100);
+    await exempt(fixture, { type: "vault", id: "kv-7" }, 100);
   } as Tables["pages"];
-  await renewTotals({ ...room.tables, pages });
+  await renewTotals({ ...fixture.tables, pages });
   expect(made).toBe(true);
   await expectRight(asked);
   expect(asked.counts).toEqual({ totals: 2, walks: 0 });
 
-  room.clock.at += 1000;
-  const now = room.clock.now();
+  fixture.clock.at += 1000;
+  const now = fixture.clock.now();
   const evaluation = { evaluationId: randomness.ulid(now), requestedAt: now.toISOString(), requestedBy: "test" };
   const failedAt = (failedVaults: string[]) =>
-    room.tables.put(Evaluations, STATE, EVALUATION_KEY, { ...evaluation, vaults: 52, failedVaults });
+    fixture.tables.put(Evaluations, STATE, EVALUATION_KEY, { ...evaluation, vaults: 52, failedVaults });
   await failedAt([]);
   await expectRight(asked);
   expect(asked.counts).toEqual({ totals: 4, walks: 0 });
@@ -257,7 +257,7 @@ test("the score still comes from the totals after an exemption during a renewal,
   await failedAt(["kv-3"]);
   await expectRight(asked);
   expect(asked.counts).toEqual({ totals: 6, walks: 2 });
-  await renewTotals(room.tables);
+  await renewTotals(fixture.tables);
   await expectRight(asked);
   expect(asked.counts).toEqual({ totals: 8, walks: 2 });
 });

@@ -247,8 +247,8 @@ describe("over the wire", () => {
         return { value: entries[name] ?? [] };
       },
     );
-    const told = await reading();
-    const uses = told.flatMap((one) =>
+    const reported = await reading();
+    const uses = reported.flatMap((one) =>
       "resource" in one ? [[one.resource.name, one.edges.length, one.partial ?? false]] : [],
     );
     expect(uses.sort()).toEqual([
@@ -260,7 +260,7 @@ describe("over the wire", () => {
       ["none", 0, false],
       ["odd", 1, true],
     ]);
-    const unseen = told.flatMap((one) => ("notSeen" in one ? [[one.notSeen.scope, one.notSeen.code]] : []));
+    const unseen = reported.flatMap((one) => ("notSeen" in one ? [[one.notSeen.scope, one.notSeen.code]] : []));
     expect(unseen.sort()).toEqual([
       [`/subscriptions/${UNIT}`, "badResponse"],
       [`/subscriptions/${UNIT}`, "badResponse"],
@@ -269,7 +269,7 @@ describe("over the wire", () => {
       [site("odd"), "badResponse"],
       [site("odd"), "badResponse"],
     ]);
-    expect(JSON.stringify(told)).not.toContain("xxxxx");
+    expect(JSON.stringify(reported)).not.toContain("xxxxx");
     // No id of another shape became a path.
     expect(server.requests.filter(({ url }) => /\.\.|%2E/i.test(url))).toEqual([]);
   });

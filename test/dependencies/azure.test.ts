@@ -102,7 +102,7 @@ const line = ({ vaultName, type, name, strength, evidence, pinned, refresh, stat
   return `${asset} ${strength} ${evidence} ${rest}${state ? ` ${state.status}` : ""}`;
 };
 /** Returns everything reported for the resources with these names, by kind and name. */
-function told({ resources }: Reading, ...kinds: string[]): Record<string, string[]> {
+function reported({ resources }: Reading, ...kinds: string[]): Record<string, string[]> {
   const chosen = resources.filter(({ resource }) => kinds.includes(resource.kind));
   expect(new Set(chosen.map(({ resource }) => resource.id)).size).toBe(chosen.length);
   return Object.fromEntries(chosen.map(({ resource, edges }) => [resource.name, edges.map(line).sort()]));
@@ -223,18 +223,18 @@ describe("the platform's subscription", () => {
       { "mlw-forecast": ["kv-platform-telemetry * * references keyVault blind -"], "mlw-vaultless": [] },
     ],
   ])("of %s what uses a vault is found and what only looks so is not", (kind, expected) => {
-    expect(told(platform, kind)).toEqual(expected);
+    expect(reported(platform, kind)).toEqual(expected);
   });
 
   test("a cluster's key is found, and what its pods may mount", () => {
-    expect(told(platform, "kubernetesCluster")).toMatchObject({
+    expect(reported(platform, "kubernetesCluster")).toMatchObject({
       "aks-main": expect.arrayContaining(["kv-platform-aks key one references azureKeyVaultKms willBreak - pinned"]),
       "aks-lab": [],
     });
   });
 
   test("the service's own vault is left out, and a reference to a vault behind a firewall is unresolved", () => {
-    expect(told(platform, "webApp", "functionApp")).toEqual({
+    expect(reported(platform, "webApp", "functionApp")).toEqual({
       "app-dmz-status": ["kv-dmz secret one references appsettings/TOKEN action 86400 AccessToKeyVaultDenied"],
       "func-lifecycle": [],
     });
@@ -261,7 +261,7 @@ describe("the production subscription", () => {
   });
 
   test("sites and slots: versionless and pinned references in every spelling, connection strings, states", () => {
-    const sites = told(production, "webApp", "functionApp");
+    const sites = reported(production, "webApp", "functionApp");
     expect(sites["app-catalog"]).toEqual([
       "kv-catalog-prod secret one references appsettings/API_CLIENT_SECRET action 86400 Resolved",
       "kv-catalog-prod secret one references appsettings/PARTNER_KEY willBreak - pinned Resolved",
@@ -295,7 +295,7 @@ describe("the production subscription", () => {
 
   test("container apps, jobs and API Management", () => {
     const secret = "kv-payments-prod secret one references";
-    expect(told(production, "containerApp", "containerAppJob", "apiManagement")).toEqual({
+    expect(reported(production, "containerApp", "containerAppJob", "apiManagement")).toEqual({
       "ca-checkout": [`${secret} secrets/client-secret automatic 1800`],
       "ca-refunds": [`${secret} secrets/client-secret automatic 1800`],
       "ca-disputes": [`${secret} secrets/client-secret willBreak - pinned`],
@@ -366,7 +366,7 @@ test("whatever the identity may not read, the remedy names the custom role and t
       "arm.listVaults",
     ]),
   );
-  const told = new Map<string, string[]>();
+  const reported = new Map<string, string[]>();
   for (const operation of operations) {
     const fault = cloud.control.addFault({ match: { operation }, action: { kind: "deny" } });
     const denied: { code: string; remedy: string }[] = [];
@@ -377,9 +377,9 @@ test("whatever the identity may not read, the remedy names the custom role and t
       );
     cloud.control.removeFault(fault);
     const remedies = denied.filter(({ code }) => code === "accessDenied").map(({ remedy }) => remedy);
-    told.set(operation, [...new Set(remedies)]);
+    reported.set(operation, [...new Set(remedies)]);
   }
-  const wrong = [...told].filter(
+  const wrong = [...reported].filter(
     ([, remedies]) =>
       remedies.length === 0 ||
       remedies.some(

@@ -26,7 +26,7 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Fence } from "../../shared/platform/storage/fence.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
-/** The room of dependencies on real tables, with sources, queue and time that the test holds. */
+/** The fixture of dependencies on real tables, with sources, queue and time that the test holds. */
 
 export const caller = { actor: "admin", requestId: "request-1" };
 export const everything = { limit: 1000, offset: 0, cursor: undefined };
@@ -47,20 +47,20 @@ const WRITES = new Set([
 ]);
 
 /** Which write of a process ends its life, and whether that was applied. */
-export interface Death {
+export interface SimulatedCrash {
   at: number;
   applied: boolean;
   taken: number;
   dead: boolean;
 }
-export const mayDie = (at = Number.POSITIVE_INFINITY, applied = false): Death => ({
+export const mayDie = (at = Number.POSITIVE_INFINITY, applied = false): SimulatedCrash => ({
   at,
   applied,
   taken: 0,
   dead: false,
 });
 
-function mortal<T extends object>(inner: T, death: Death): T {
+function crashable<T extends object>(inner: T, death: SimulatedCrash): T {
   return new Proxy(inner, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
@@ -68,7 +68,7 @@ function mortal<T extends object>(inner: T, death: Death): T {
       return (...args: unknown[]) => {
         if (death.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
         if (death.dead) throw new Error("dead");
-        if (name === "fence") return mortal(member.apply(target, args) as Fence, death);
+        if (name === "fence") return crashable(member.apply(target, args) as Fence, death);
         if (!WRITES.has(name) || ++death.taken !== death.at) return member.apply(target, args) as unknown;
         if (!death.applied) {
           death.dead = true;
@@ -103,9 +103,9 @@ export class Company implements EdgeSource {
 
   async *read(unit: string, { since, after }: ReadOptions): AsyncGenerator<ReadingItem> {
     this.readings.push({ unit, since, ...(after !== undefined && { after }) });
-    const told = this.told(unit, after);
-    if (told instanceof CloudFailure) throw told;
-    for (const one of told) {
+    const reported = this.told(unit, after);
+    if (reported instanceof CloudFailure) throw reported;
+    for (const one of reported) {
       await this.before(unit);
       if (one instanceof CloudFailure) throw one;
       yield one;
@@ -172,16 +172,16 @@ export class Deployment {
     this.pass = pass;
   }
 
-  start({ death = mayDie(), sources = [this.company] }: { death?: Death; sources?: EdgeSource[] } = {}): {
-    room: Dependencies;
+  start({ death = mayDie(), sources = [this.company] }: { death?: SimulatedCrash; sources?: EdgeSource[] } = {}): {
+    fixture: Dependencies;
     tables: Tables;
   } {
     const storeClock = createStoreClock();
-    const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
+    const tables = crashable(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
     const moment = async () => ({ now: Date.now(), criticalDays: 7, warningDays: 30 });
-    const room = createDependencies({
+    const fixture = createDependencies({
       tables,
-      queues: mortal(
+      queues: crashable(
         {
           checkReachable: async () => {},
           send: async (_queue: string, message: unknown, { delaySeconds = 0 } = {}) => {
@@ -190,7 +190,7 @@ export class Deployment {
         },
         death,
       ),
-      audit: mortal({ append: async (event: AuditEvent) => void this.events.push(event) }, death),
+      audit: crashable({ append: async (event: AuditEvent) => void this.events.push(event) }, death),
       config: { SERVICE_KEY_VAULT_URL: `https://${SERVICE_VAULT}.vault.azure.net` },
       sources,
       usage: this.usage,
@@ -202,15 +202,15 @@ export class Deployment {
       randomness: systemRandomness(),
       log: quiet,
     });
-    return { room, tables };
+    return { fixture, tables };
   }
 
   /** A run as the timer begins it, to its end. */
   async run(mode: "full" | "changes" = "full", process = this.start()): Promise<RunRecord> {
-    await process.room.handle({ mode }, caller);
+    await process.fixture.handle({ mode }, caller);
     const { runId } = this.messages.at(-1)!.message;
     await this.drain(process);
-    return await process.room.run(runId!);
+    return await process.fixture.run(runId!);
   }
 
   /** Delivers the messages of the queue until it is empty. Messages of crashed processes are delivered again. */
@@ -219,7 +219,7 @@ export class Deployment {
     for (let next = this.messages.shift(); next; next = this.messages.shift()) {
       if (next.delaySeconds > 0) await this.pass(next.delaySeconds * 1000);
       try {
-        await living.room.handle(next.message, caller);
+        await living.fixture.handle(next.message, caller);
       } catch (error) {
         if (!(error instanceof Error && error.message === "dead")) throw error;
         this.messages.push({ ...next, delaySeconds: 61 });

@@ -87,21 +87,21 @@ async function ended(runId: string) {
 }
 
 test("a reading is asked for, followed, and found in lists, coverage, violations and the audit log", async () => {
-  const begun = await service.admin("POST", `${BASE}/discover`);
-  expect([begun.status, begun.body]).toMatchObject([201, { mode: "full", failures: [] }]);
-  const location = begun.headers.get("location")!;
-  expect(location).toBe(`${BASE}/runs/${begun.body.runId}`);
-  const run = await ended(begun.body.runId);
+  const started = await service.admin("POST", `${BASE}/discover`);
+  expect([started.status, started.body]).toMatchObject([201, { mode: "full", failures: [] }]);
+  const location = started.headers.get("location")!;
+  expect(location).toBe(`${BASE}/runs/${started.body.runId}`);
+  const run = await ended(started.body.runId);
   expect(run).toMatchObject({ status: "completed", unitsFailed: 0, failures: [] });
   // If the run ends within 20 seconds the response has its end.
-  if (begun.body.finishedAt !== null) expect(run).toEqual(begun.body);
+  if (started.body.finishedAt !== null) expect(run).toEqual(started.body);
 
   const { body: list } = await get("?strength=references");
-  const told = list.items.map(
+  const reported = list.items.map(
     // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
     (one: any) => `${one.secret} ${one.resource.name} ${one.pinned ? "pinned" : ""} ${one.state?.status}`,
   );
-  expect(told.sort()).toEqual([
+  expect(reported.sort()).toEqual([
     "kv-shop.secret.copied app-orders  undefined",
     "kv-shop.secret.db app-batch pinned Resolved",
     "kv-shop.secret.db app-orders  Resolved",
@@ -124,7 +124,7 @@ test("a reading is asked for, followed, and found in lists, coverage, violations
   for (const { text } of [await get(""), await get("/coverage")]) expect(text).not.toContain(PLANTED);
 
   const { body: entries } = await service.admin("GET", "/audit/entries?event_type=dependencies.discovered");
-  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: begun.body.runId } }]);
+  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: started.body.runId } }]);
   await expect
     .poll(
       async () => {

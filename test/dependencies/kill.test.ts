@@ -80,7 +80,7 @@ test(
       expect({ ...standing, unresolved: 0 }, where).toEqual({ ...expected[company], unresolved: 0 });
       // Each reference that began to be unresolved is kept once: two apps in the first company, and 121 edges in the second.
       expect(standing.unresolved - unresolved, where).toBe(company === 0 ? 2 : 121);
-      expect(await deployment.start().room.handle({ runId: "0".repeat(26) }, caller), where).toBeUndefined();
+      expect(await deployment.start().fixture.handle({ runId: "0".repeat(26) }, caller), where).toBeUndefined();
       const ends = deployment.events.slice(events).filter(({ type }) => type === "dependencies.discovered");
       // A redelivered timer message may start a second run. Each run ends once.
       expect(ends.length, where).toBeGreaterThan(0);

@@ -6,7 +6,7 @@ import { readInfraFiles } from "template-checks/files.ts";
 import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { dependencyView } from "../../shared/dependencies/api.ts";
-import { candidatesIn, isTelling } from "../../shared/dependencies/literals/comparable-values.ts";
+import { candidatesIn, isComparable } from "../../shared/dependencies/literals/comparable-values.ts";
 import { createLiteralSource } from "../../shared/dependencies/literals/source.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
@@ -144,11 +144,13 @@ function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
   return deployment.start({ sources: [source] });
 }
 const run = (mode: "full" | "changes" = "full", process = start()) => deployment.run(mode, process);
-const edges = async () => (await start().room.list({}, everything)).page.items;
+const edges = async () => (await start().fixture.list({}, everything)).page.items;
 const lines = async () =>
   (await edges()).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`).sort();
 const notSeen = async () =>
-  (await start().room.coverage(everything)).items.map(({ scope, code }) => `${scope.split("/").at(-1)} ${code}`).sort();
+  (await start().fixture.coverage(everything)).items
+    .map(({ scope, code }) => `${scope.split("/").at(-1)} ${code}`)
+    .sort();
 
 const COPIES = [
   "kv-far/far app-copies appsettings/FAR",
@@ -190,7 +192,7 @@ describe("a reading", () => {
     for (const { edge } of await edges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
     const [first] = await start()
-      .room.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, everything)
+      .fixture.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, everything)
       .then(({ page }) => page.items);
     expect(dependencyView(first!)).toMatchObject({
       secret: "kv-far.secret.far",
@@ -204,9 +206,9 @@ describe("a reading", () => {
     await run();
     const read = cloud.control.requests({ operation: "keyvault.getSecret" }).map(({ path }) => path.split("/")[2]);
     expect(read.sort()).toEqual(["db", "far", "hook", "regular", "sealed", "short"]);
-    const told = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
-    expect(told.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
-    expect(told[1]!.details).toEqual({ vaults: 3, values: 5, leftOut: 2, vaultsNotRead: 1 });
+    const reported = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
+    expect(reported.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
+    expect(reported[1]!.details).toEqual({ vaults: 3, values: 5, leftOut: 2, vaultsNotRead: 1 });
     const texts = [
       ...log.lines,
       ...(await rows()),
@@ -214,7 +216,7 @@ describe("a reading", () => {
         deployment.messages,
         deployment.events,
         await edges(),
-        (await start().room.coverage(everything)).items,
+        (await start().fixture.coverage(everything)).items,
       ]),
     ];
     expect(texts.some((text) => text.includes("app-copies"))).toBe(true);
@@ -306,8 +308,8 @@ describe("comparable values", () => {
     ["abababababababababababab", false],
     ["0000000000001", false],
     ["8f14e45fceea", true],
-  ])("%s: %s", (value, tells) => {
-    expect(isTelling(value)).toBe(tells);
+  ])("%s: %s", (value, reports) => {
+    expect(isComparable(value)).toBe(reports);
   });
 
   test.each([

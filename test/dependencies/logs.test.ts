@@ -28,7 +28,7 @@ import { createTables, type Tables } from "../../shared/platform/storage/tables.
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
-import { Death, mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { app, Deployment, everything } from "./discovery-fixture.ts";
@@ -73,7 +73,7 @@ let secrets: { asset: { name: string; enabled: boolean; createdOn: number } }[] 
 let changed: string[][] = [];
 
 /** One store, with the logs on it as each instance has them. */
-function room({
+function fixture({
   ids = [workspace().id],
   config = live.config,
   limits = IMPATIENT,
@@ -90,7 +90,7 @@ function room({
   const tables = createTables({ connectionString });
   const start = (steps?: Steps) =>
     createLogs({
-      tables: steps ? dying(tables, steps) : tables,
+      tables: steps ? crashing(tables, steps) : tables,
       config: named,
       logAnalytics: createLogAnalytics({ config: named, identity, log, limits }),
       ownObjectId: async () => (await identity.describe()).objectId,
@@ -111,15 +111,15 @@ function room({
 const WRITES = new Set(["insert", "put", "replace", "take", "write"]);
 
 /** Tables of a process that crashes at one of its writes. */
-function dying(tables: Tables, steps: Steps): Tables {
+function crashing(tables: Tables, steps: Steps): Tables {
   const counted = (method: string) => WRITES.has(method);
   return {
-    ...mortal(tables, steps, counted),
-    fence: (...args) => mortal(tables.fence(...args), steps, counted),
+    ...crashable(tables, steps, counted),
+    fence: (...args) => crashable(tables.fence(...args), steps, counted),
   };
 }
 
-async function told(source: EdgeSource, unit = workspace().id): Promise<ReadingItem[]> {
+async function reported(source: EdgeSource, unit = workspace().id): Promise<ReadingItem[]> {
   const found: ReadingItem[] = [];
   for await (const one of source.read(unit, {})) found.push(one);
   return found;
@@ -148,7 +148,7 @@ const read = (more: Partial<VaultEvent> & { secret?: string; version?: string } 
 };
 
 test("who reads a secret shows with the version that was read, by the vault's own log; the service itself does not", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   const application = { ...configIn(live.cloud, live.cloud.app.clientSecret), LOG_ANALYTICS_WORKSPACE_IDS: [] };
   const services = { log, limits: IMPATIENT };
   const vaultUri = `${uri()}/`;
@@ -159,7 +159,7 @@ test("who reads a secret shows with the version that was read, by the vault's ow
   const { version } = control()
     .items(VAULT, "secrets")
     .find(({ name }) => name === "db")!;
-  const found = await told(logs.source);
+  const found = await reported(logs.source);
   expect(edgesIn(found)).toEqual([
     expect.objectContaining({
       ...db,
@@ -184,14 +184,14 @@ test("who reads a secret shows with the version that was read, by the vault's ow
 
 test("both tables of vault events are read; denied requests, lists, names of other vaults and empty callers do not count", async () => {
   const former = control().logs.named("law-former");
-  const logs = room({ ids: [workspace().id, former.id] }).start();
+  const logs = fixture({ ids: [workspace().id, former.id] }).start();
   read();
   read({ table: "AzureDiagnostics", userName: "ada@acme.example", objectId: OTHER });
   read({ status: 403, objectId: "55555555-5555-4555-8555-555555555555" });
   read({ operation: "SecretList", id: "" });
   read({ id: "https://kv-observed.evil.example/secrets/db/1" });
   read({ objectId: "", appId: "" });
-  const found = [...(await told(logs.source)), ...(await told(logs.source, former.id))];
+  const found = [...(await reported(logs.source)), ...(await reported(logs.source, former.id))];
   expect(edgesIn(found).map(({ resource }) => resource.name)).toEqual([READER, "ada@acme.example"]);
   expect((await logs.usage.of(db)).readers.map(({ id, userName }) => [id, userName]).sort()).toEqual([
     [READER, undefined],
@@ -201,11 +201,11 @@ test("both tables of vault events are read; denied requests, lists, names of oth
 
 test("who shows in the logs of several workspaces is shown as the last use has them", async () => {
   const former = control().logs.named("law-former");
-  const logs = room({ ids: [workspace().id, former.id] }).start();
+  const logs = fixture({ ids: [workspace().id, former.id] }).start();
   const at = now() - MINUTE_MS;
   read({ objectId: OTHER, userName: "ada.before@acme.example", at: at - MINUTE_MS });
   read({ table: "AzureDiagnostics", objectId: OTHER, userName: "ada@acme.example", at });
-  for (const unit of [workspace().id, former.id]) await told(logs.source, unit);
+  for (const unit of [workspace().id, former.id]) await reported(logs.source, unit);
   const lastAt = new Date(at).toISOString();
   expect(await logs.usage.of(db)).toMatchObject({
     lastAt,
@@ -214,7 +214,7 @@ test("who shows in the logs of several workspaces is shown as the last use has t
 });
 
 test("two million rows a day cost 24 queries, with throttling, partial answers and late events, on two instances", async () => {
-  const { start } = room();
+  const { start } = fixture();
   const instances = [start(), start()];
   control().moveClock(DAY_MS - (now() % DAY_MS));
   const volume = {
@@ -237,7 +237,7 @@ test("two million rows a day cost 24 queries, with throttling, partial answers a
         times: 1,
       });
     for (const minute of hour === 5 || hour === 8 ? [0, 20] : [0]) {
-      const all = await Promise.all(instances.map(({ source }) => told(source)));
+      const all = await Promise.all(instances.map(({ source }) => reported(source)));
       if (hour === 5 && minute === 20) expect(notSeenIn(all.flat())).toEqual(["throttled", "throttled"]);
       if (hour === 8 && minute === 20) expect(notSeenIn(all.flat())).toEqual(["incomplete", "incomplete"]);
       if (minute === 0) control().moveClock(20 * MINUTE_MS);
@@ -245,7 +245,7 @@ test("two million rows a day cost 24 queries, with throttling, partial answers a
     control().moveClock(40 * MINUTE_MS);
   }
   expect(queries()).toBe(24);
-  expect(notSeenIn(await told(instances[0]!.source))).toEqual([]);
+  expect(notSeenIn(await reported(instances[0]!.source))).toEqual([]);
   const [reader] = (await instances[0]!.usage.of({ ...db, name: "generated-3" })).readers;
   // Each row counted once, in spite of 24 readings of the same days: 50,000 a day for each of 40 pairs, seven days back.
   expect(reader!.uses).toBeGreaterThan(7.8 * 50_000);
@@ -254,14 +254,14 @@ test("two million rows a day cost 24 queries, with throttling, partial answers a
 });
 
 test("a partial answer is merged but does not count as complete, so the same period is queried again", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   for (let index = 0; index < 9; index++) read({ secret: `s-${index}` });
   control().addFault({
     match: { operation: "loganalytics.query" },
     action: { kind: "refuse", as: "partial" },
     times: 1,
   });
-  const partial = await told(logs.source);
+  const partial = await reported(logs.source);
   expect(edgesIn(partial).length).toBeLessThan(9);
   expect(notSeenIn(partial)).toEqual(["incomplete"]);
   expect((await logs.usage.of(db)).logs).toEqual([
@@ -269,13 +269,13 @@ test("a partial answer is merged but does not count as complete, so the same per
   ]);
   // Half a day without a query passes midnight.
   control().moveClock(12 * HOUR_MS);
-  expect(edgesIn(await told(logs.source)).length).toBe(9);
+  expect(edgesIn(await reported(logs.source)).length).toBe(9);
 });
 
 test("a workspace without permission, or that does not exist, is reported, and known readers stay", async () => {
-  const logs = room({ limits: { ...IMPATIENT, requestTimeoutMs: 2_000 } }).start();
+  const logs = fixture({ limits: { ...IMPATIENT, requestTimeoutMs: 2_000 } }).start();
   read();
-  expect(edgesIn(await told(logs.source))).toHaveLength(1);
+  expect(edgesIn(await reported(logs.source))).toHaveLength(1);
   const faults = [
     [{ kind: "deny" }, "accessDenied"],
     [{ kind: "garbage", as: "html" }, "badResponse"],
@@ -285,7 +285,7 @@ test("a workspace without permission, or that does not exist, is reported, and k
   for (const [action, code] of faults) {
     control().moveClock(HOUR_MS);
     control().addFault({ match: { operation: "loganalytics.query" }, action, times: 1 });
-    const all = await told(logs.source);
+    const all = await reported(logs.source);
     expect(edgesIn(all)).toHaveLength(1);
     expect(notSeenIn(all)).toEqual([code]);
   }
@@ -299,12 +299,12 @@ test("a workspace without permission, or that does not exist, is reported, and k
     [["throttled"], 1],
     [[], 2],
   ] as const) {
-    expect([notSeenIn(await told(logs.source)), queries()]).toEqual([codes, count]);
+    expect([notSeenIn(await reported(logs.source)), queries()]).toEqual([codes, count]);
     control().moveClock(HOUR_MS);
   }
-  const unknown = room({ ids: ["99999999-9999-4999-8999-999999999999"] }).start();
-  expect(notSeenIn(await told(unknown.source, "99999999-9999-4999-8999-999999999999"))).toEqual(["notFound"]);
-  const none = room({ ids: [] }).start();
+  const unknown = fixture({ ids: ["99999999-9999-4999-8999-999999999999"] }).start();
+  expect(notSeenIn(await reported(unknown.source, "99999999-9999-4999-8999-999999999999"))).toEqual(["notFound"]);
+  const none = fixture({ ids: [] }).start();
   expect([none.source.off?.code, await none.source.units()]).toEqual(["notConfigured", []]);
 });
 
@@ -314,7 +314,7 @@ test.each([
 ])(
   "after %i consecutive failures a first query has %i of the reads of today and four days ago: the third failure shortens the period",
   async (failures, found) => {
-    const logs = room().start();
+    const logs = fixture().start();
     read();
     read({ secret: "api", at: now() - 4 * DAY_MS });
     for (let failed = 0; failed < failures; failed++) {
@@ -323,10 +323,10 @@ test.each([
         action: { kind: "fail", status: 504 },
         times: 1,
       });
-      expect(notSeenIn(await told(logs.source))).toEqual(["timedOut"]);
+      expect(notSeenIn(await reported(logs.source))).toEqual(["timedOut"]);
       control().moveClock(HOUR_MS);
     }
-    expect(edgesIn(await told(logs.source))).toHaveLength(found);
+    expect(edgesIn(await reported(logs.source))).toHaveLength(found);
   },
 );
 
@@ -335,7 +335,7 @@ test.each([
   ["a later hour's worker has taken it", true],
 ])("a taking comes late, between a write whose answer is lost and its second sending: %s", async (_, isLater) => {
   const proxy = await startTableProxy(storage.connectionString(ACCOUNTS[accounts++]!));
-  const { start, tables } = room({ connectionString: proxy.connectionString });
+  const { start, tables } = fixture({ connectionString: proxy.connectionString });
   read();
   let sent = 0;
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
@@ -349,7 +349,7 @@ test.each([
     },
     ({ path }) => path === "$batch" && ++sent === 2,
   );
-  const found = edgesIn(await told(start().source));
+  const found = edgesIn(await reported(start().source));
   const row = await tables.get(WorkspaceRows, WORKSPACES, workspace().id);
   await proxy.stop();
   expect([found.length, row?.readTo, row?.failures]).toEqual(isLater ? [0, undefined, 7] : [1, expect.any(String), 0]);
@@ -366,7 +366,7 @@ test.each([
 });
 
 test("a reader without a role, policy or reference is unexpected once access is known, and is reported once", async () => {
-  const { start, tables, connectionString } = room();
+  const { start, tables, connectionString } = fixture();
   const deployment = new Deployment(connectionString);
   const logs = start();
   const unexpected = async () => {
@@ -379,7 +379,7 @@ test("a reader without a role, policy or reference is unexpected once access is 
   read({ objectId: OTHER });
   read({ objectId: "66666666-6666-4666-8666-666666666666", identityOf: owner.toUpperCase() });
   read({ objectId: "77777777-7777-4777-8777-777777777777", userName: "ada@acme.example" });
-  await told(logs.source);
+  await reported(logs.source);
   expect(await unexpected()).toEqual([]);
 
   const principal = (id: string, name: string) =>
@@ -407,11 +407,11 @@ test("a reader without a role, policy or reference is unexpected once access is 
   };
   await deployment.run("full");
   control().moveClock(HOUR_MS);
-  await told(logs.source);
+  await reported(logs.source);
   expect(await unexpected()).toEqual([[READER, "db"]]);
   control().moveClock(HOUR_MS);
   read();
-  await told(logs.source);
+  await reported(logs.source);
   expect(await unexpected()).toEqual([[READER, "db"]]);
   expect((await logs.usage.of(db)).readers.map(({ id, expected }) => [id[0], expected]).sort()).toEqual([
     ["3", false],
@@ -431,11 +431,11 @@ test("a reader without a role, policy or reference is unexpected once access is 
   // As one reading of all dependencies: a managed identity is the resource that it belongs to.
   deployment.assets.set(`${VAULT}.secret.db`, { asset: { ...db, enabled: true } } as never);
   await deployment.run("full", deployment.start({ sources: [deployment.company, logs.source] }));
-  const { consumers } = await deployment.start().room.blastRadius(`${VAULT}.secret.db`);
+  const { consumers } = await deployment.start().fixture.blastRadius(`${VAULT}.secret.db`);
   const shown = consumers.map(({ resource, edges }) => [resource.name, edges.map(({ edge }) => edge.strength).sort()]);
   expect(shown).toContainEqual(["shop", ["observed", "references"]]);
   expect(shown).toContainEqual([READER, ["observed"]]);
-  const page = await deployment.start().room.list({ strength: "observed" }, everything);
+  const page = await deployment.start().fixture.list({ strength: "observed" }, everything);
   expect(page.page.items).toHaveLength(4);
   const rows: unknown[] = [];
   for await (const one of tables.pages(AssetUses, under(workspace().id, ASSET_USES))) rows.push(...one);
@@ -443,7 +443,7 @@ test("a reader without a role, policy or reference is unexpected once access is 
 });
 
 test("a secret is unused once logs that were whole for all the days of the policy have not seen it read", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   const secret = (name: string, days: number, enabled = true) => ({
     asset: { name, enabled, createdOn: Math.floor((now() - days * DAY_MS) / 1000) },
   });
@@ -456,16 +456,16 @@ test("a secret is unused once logs that were whole for all the days of the polic
   ];
   const listed = (daysAgo: number) => read({ operation: "SecretList", id: "", at: now() - daysAgo * DAY_MS });
   for (const daysAgo of [1, 2, 3]) listed(daysAgo);
-  await told(logs.source);
+  await reported(logs.source);
   // Three days of log say nothing of five.
   expect([await logs.unused.of(VAULT), changed]).toEqual([[], []]);
 
-  const whole = room().start();
+  const whole = fixture().start();
   for (const daysAgo of [4, 5, 6]) listed(daysAgo);
   read({ secret: "db", at: now() - 5.5 * DAY_MS });
   read({ secret: "api", at: now() - DAY_MS });
   const first = now() - 6 * DAY_MS;
-  await told(whole.source);
+  await reported(whole.source);
   const day = (at: number) => new Date(at).toISOString().slice(0, 10);
   expect(await whole.unused.of(VAULT)).toEqual([
     { asset: "secret.db", unused: true, evidence: `No log shows a read after ${day(now() - 5.5 * DAY_MS)}.` },
@@ -476,26 +476,26 @@ test("a secret is unused once logs that were whole for all the days of the polic
 
   control().moveClock(DAY_MS);
   read({ secret: "db" });
-  await told(whole.source);
+  await reported(whole.source);
   expect(changed.slice(1)).toEqual([[VAULT, "secret.db"]]);
   // A vault whose log has ended is no longer evaluated.
   control().moveClock(3 * DAY_MS);
-  await told(whole.source);
+  await reported(whole.source);
   expect(await whole.unused.of(VAULT)).toEqual([]);
   expect(changed.slice(2)).toEqual([[VAULT, "secret.API", "secret.db", "secret.never"]]);
 });
 
 test("a vault with very many secrets is evaluated like any other", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   const createdOn = Math.floor((now() - 300 * DAY_MS) / 1000);
   const name = (index: number) => hash("sha512", String(index)).slice(0, 127);
   secrets = Array.from({ length: 20_000 }, (_, index) => ({ asset: { name: name(index), enabled: true, createdOn } }));
   for (const daysAgo of [1, 2, 3, 4, 5, 6]) read({ operation: "SecretList", id: "", at: now() - daysAgo * DAY_MS });
-  await told(logs.source);
+  await reported(logs.source);
   expect(changed.map((one) => one.length)).toEqual([20_001]);
   control().moveClock(DAY_MS);
   for (const index of [7, 19_999]) read({ secret: name(index) });
-  await told(logs.source);
+  await reported(logs.source);
   expect(changed.slice(1)).toEqual([[VAULT, ...[7, 19_999].map((index) => `secret.${name(index)}`).sort()]]);
 });
 
@@ -507,7 +507,7 @@ test("the role of the templates allows the query of these tables, and holds noth
     [`${on}/read`, `${on}/query/read`, ...TABLES.map((table) => `${on}/query/${table}/read`)].sort(),
   );
   expect([role.dataActions, role.scope]).toEqual([[], "workspace"]);
-  const logs = room().start();
+  const logs = fixture().start();
   const scope = workspace().resourceId;
   for (const [actions, expected] of [
     [role.actions, []],
@@ -515,15 +515,15 @@ test("the role of the templates allows the query of these tables, and holds noth
   ] as const) {
     control().moveClock(HOUR_MS);
     control().allowOnly([{ scope, actions, dataActions: [] }]);
-    expect(notSeenIn(await told(logs.source))).toEqual(expected);
+    expect(notSeenIn(await reported(logs.source))).toEqual(expected);
   }
   control().allowOnly(undefined);
 });
 
 test("a worker that crashes at any write loses nothing and counts nothing twice: the next hour's worker continues", async () => {
-  for (let dieAt = 1; ; dieAt++) {
+  for (let crashAt = 1; ; crashAt++) {
     for (const one of control().logs.all) one.events = [];
-    const { start } = room();
+    const { start } = fixture();
     for (const secret of ["db", "api"]) read({ secret });
     control().logs.plant("law-operations", {
       table: "AADServicePrincipalSignInLogs",
@@ -533,19 +533,19 @@ test("a worker that crashes at any write loses nothing and counts nothing twice:
       name: "shop",
       result: "0",
     });
-    const steps: Steps = { taken: 0, dieAt, when: dieAt % 2 === 0 ? "before" : "after" };
-    const survived = await told(start(steps).source).then(
+    const steps: Steps = { taken: 0, crashAt, when: crashAt % 2 === 0 ? "before" : "after" };
+    const survived = await reported(start(steps).source).then(
       () => true,
-      (error: unknown) => !(error instanceof Death),
+      (error: unknown) => !(error instanceof SimulatedCrash),
     );
     control().moveClock(HOUR_MS);
     const living = start();
-    expect(edgesIn(await told(living.source)).map(({ name }) => name)).toEqual(["api", "db"]);
+    expect(edgesIn(await reported(living.source)).map(({ name }) => name)).toEqual(["api", "db"]);
     expect((await living.usage.of(db)).readers).toEqual([expect.objectContaining({ uses: 1, name: "shop" })]);
     expect(await living.usage.lastSignIn({ appId: READER, keyId: OTHER })).toEqual(expect.any(Date));
     expect(await living.usage.unreadSignIns()).toEqual([]);
     if (!survived) continue;
-    expect(dieAt).toBeGreaterThan(6);
+    expect(crashAt).toBeGreaterThan(6);
     return;
   }
 });

@@ -28,7 +28,7 @@ beforeEach(() => {
   deployment = new Deployment(storage.connectionString(`deps${account++}`));
 });
 
-const list = async (filter = {}) => (await deployment.start().room.list(filter, everything)).page.items;
+const list = async (filter = {}) => (await deployment.start().fixture.list(filter, everything)).page.items;
 const names = async (filter = {}) =>
   (await list(filter)).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`);
 
@@ -58,7 +58,7 @@ test("changed dependencies are written, missing ones are deleted, and a removed 
   expect(await deployment.run()).toMatchObject({ status: "completed", units: 2, edges: 2, resources: 1, notSeen: 0 });
   expect(await names()).toEqual(["kv-one/db one A", "kv-one/db one C"]);
   expect(await names({ pinned: true })).toEqual(["kv-one/db one A"]);
-  const { page, coverage } = await deployment.start().room.list({}, everything);
+  const { page, coverage } = await deployment.start().fixture.list({}, everything);
   expect([page.total, coverage.total]).toEqual([2, 0]);
 });
 
@@ -105,7 +105,7 @@ test("resources that can't be read stay unchanged, have the time of their last c
     three: [false],
     four: [false],
   });
-  const coverage = await deployment.start().room.coverage(everything);
+  const coverage = await deployment.start().fixture.coverage(everything);
   expect(coverage.items.map(({ scope }) => scope).sort()).toEqual([
     "/subscriptions/s1/sites/TWO",
     "/subscriptions/s1/sites/three",
@@ -136,9 +136,9 @@ test("a unit that takes longer than there is time is read in parts, as if it wer
   for (const one of [deployment, whole]) await one.run();
   whole.company.units_ = { s1: now.flat() };
   const expected = await whole.run();
-  let begun: number | undefined;
+  let started: number | undefined;
   deployment.company.told = (_, after = "") => {
-    begun ??= Date.now();
+    started ??= Date.now();
     return parts[after]!;
   };
   const run = await deployment.run();
@@ -153,7 +153,7 @@ test("a unit that takes longer than there is time is read in parts, as if it wer
   expect(counts(run)).toEqual(counts(expected));
   expect(await deployment.standing()).toEqual(await whole.standing());
   await deployment.run("changes");
-  expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(begun! - 15 * 60_000);
+  expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(started! - 15 * 60_000);
 
   // Without a step forward it has failed, and takes nothing away.
   parts[3] = [...earlier("one", "two", "three"), timedOut()];
@@ -167,14 +167,14 @@ test("a source whose units can't be listed loses none of them, and says so until
   await deployment.run();
   company.unlistable = denied();
   expect(await deployment.run()).toMatchObject({ status: "failed", units: 0, edges: 1 });
-  const { coverage } = await deployment.start().room.list({}, everything);
+  const { coverage } = await deployment.start().fixture.list({}, everything);
   expect(coverage).toMatchObject({ total: 1, items: [{ scope: "azure", code: "accessDenied" }] });
   company.unlistable = undefined;
   expect(await deployment.run()).toMatchObject({ status: "completed", edges: 1, notSeen: 0 });
 });
 
 test("before anything was read the coverage says so", async () => {
-  const { coverage, page } = await deployment.start().room.list({}, everything);
+  const { coverage, page } = await deployment.start().fixture.list({}, everything);
   expect(page).toMatchObject({ items: [], total: 0 });
   expect(coverage).toMatchObject({ total: 1, items: [{ code: "neverRead" }] });
 });
@@ -183,8 +183,8 @@ test("an unresolved reference is reported once, and again after it was resolved 
   const { company } = deployment;
   const known = async () => {
     const found: { id: string; still: boolean }[] = [];
-    for await (const page of deployment.start().room.references.unresolved(new Date(0)))
-      for (const one of page) found.push({ id: one.unresolved.id, still: (await one.still()) !== undefined });
+    for await (const page of deployment.start().fixture.references.unresolved(new Date(0)))
+      for (const one of page) found.push({ id: one.unresolved.id, still: (await one.currentEdge()) !== undefined });
     return found;
   };
   company.units_ = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };
@@ -204,7 +204,7 @@ test("an unresolved reference is reported once, and again after it was resolved 
   expect(new Set(again.map(({ id }) => id)).size).toBe(2);
   expect(deployment.compliance).toHaveLength(3);
   const words = [];
-  const source = createReferenceNotices(deployment.start().room.references);
+  const source = createReferenceNotices(deployment.start().fixture.references);
   for await (const page of source.notices("referenceUnresolved", new Date(0)))
     for (const one of page) words.push([one.id, one.at !== undefined, await one.notice()]);
   expect(words).toEqual(
@@ -219,7 +219,7 @@ test("an unresolved reference is reported once, and again after it was resolved 
       }),
     ]),
   );
-  const references = await deployment.start().room.references.of("KV-one");
+  const references = await deployment.start().fixture.references.of("KV-one");
   expect(references.map(({ asset, resolved }) => `${asset} ${resolved}`).sort()).toEqual([
     "secret.db false",
     "secret.db true",
@@ -231,13 +231,13 @@ test("a walk by cursor yields everything once, with a filter too, and takes no c
   const settings = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`S${at}`, {}]));
   company.units_ = { s1: [app("one", settings(7)), app("two", settings(4), { environment: "test" })] };
   await deployment.run();
-  const { room } = deployment.start();
+  const { fixture } = deployment.start();
   const walk = async (filter: object, limit: number) => {
     const found: string[] = [];
     const totals = new Set<number | null>();
     let cursor: string | undefined;
     do {
-      const { page } = await room.list(filter, { limit, offset: 0, cursor });
+      const { page } = await fixture.list(filter, { limit, offset: 0, cursor });
       found.push(...page.items.map(({ edge }) => `${edge.resource.name} ${edge.evidence}`));
       totals.add(page.total);
       cursor = page.nextCursor ?? undefined;
@@ -248,10 +248,10 @@ test("a walk by cursor yields everything once, with a filter too, and takes no c
   expect(await walk({}, 3)).toEqual({ found: 11, totals: [11] });
   expect(await walk({ vault: "kv-one" }, 20)).toEqual({ found: 11, totals: [11] });
   expect(await walk({ environment: "TEST" }, 3)).toEqual({ found: 4, totals: [4, null] });
-  const { page } = await room.list({}, { limit: 3, offset: 9, cursor: undefined });
+  const { page } = await fixture.list({}, { limit: 3, offset: 9, cursor: undefined });
   expect([page.items.length, page.nextCursor, page.total]).toEqual([2, null, 11]);
-  const other = await room.list({}, { limit: 3, offset: 0, cursor: undefined });
-  const wrong = room.list({ vault: "kv-one" }, { limit: 3, offset: 0, cursor: other.page.nextCursor! });
+  const other = await fixture.list({}, { limit: 3, offset: 0, cursor: undefined });
+  const wrong = fixture.list({ vault: "kv-one" }, { limit: 3, offset: 0, cursor: other.page.nextCursor! });
   await expect(wrong).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
@@ -305,15 +305,15 @@ test("two workers at once: what the slow one still writes after the other is ref
 test("one run at a time; without a licence none begins, and one that began is finished", async () => {
   const { company } = deployment;
   company.units_ = { s1: [app("one", { A: {} })] };
-  const { room } = deployment.start();
-  await room.handle({ mode: "full" }, caller);
-  await room.handle({ mode: "changes" }, caller);
+  const { fixture } = deployment.start();
+  await fixture.handle({ mode: "full" }, caller);
+  await fixture.handle({ mode: "changes" }, caller);
   expect(new Set(deployment.messages.map(({ message }) => message.runId)).size).toBe(1);
   deployment.licensed = false;
   await deployment.drain();
   expect(await names()).toHaveLength(1);
   company.units_ = { s1: [] };
-  await room.handle({ mode: "full" }, caller);
+  await fixture.handle({ mode: "full" }, caller);
   expect(deployment.messages).toEqual([]);
   expect(await names()).toHaveLength(1);
   expect(deployment.events.at(-1)).toMatchObject({
@@ -325,8 +325,8 @@ test("one run at a time; without a licence none begins, and one that began is fi
 
 test("a request returns the run after its end, and its audit entries name the caller and the result", async () => {
   deployment.company.units_ = { s1: [app("one", { A: {} })], s2: [app("two", { A: {} })] };
-  const { room } = deployment.start();
-  const { run, isNew } = await room.discover(caller);
+  const { fixture } = deployment.start();
+  const { run, isNew } = await fixture.discover(caller);
   expect(isNew).toBe(true);
   expect(run).toMatchObject({ status: "completed", units: 2, edges: 2, trigger: "api" });
   expect(deployment.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual([
@@ -342,10 +342,10 @@ test("a message that finds all units taken is sent again later", async () => {
   company.units_ = { s1: [app("one", { A: {} })] };
   const again: number[] = [];
   company.before = async () => {
-    await deployment.start().room.handle({ runId: runId! }, caller);
+    await deployment.start().fixture.handle({ runId: runId! }, caller);
     again.push(...deployment.messages.splice(0).map(({ delaySeconds }) => delaySeconds));
   };
-  await deployment.start().room.handle({ mode: "full" }, caller);
+  await deployment.start().fixture.handle({ mode: "full" }, caller);
   const { runId } = deployment.messages.at(-1)!.message;
   await deployment.drain();
   expect(again).toEqual([60]);
@@ -353,13 +353,13 @@ test("a message that finds all units taken is sent again later", async () => {
 });
 
 test("a run whose message failed for good is over, and is entered as failed", async () => {
-  const { room } = deployment.start();
-  await room.handle({ mode: "full" }, caller);
+  const { fixture } = deployment.start();
+  await fixture.handle({ mode: "full" }, caller);
   const { runId } = deployment.messages.at(-1)!.message;
   deployment.events.length = 0;
-  await room.failed({ runId });
-  await room.failed({ runId });
-  expect(await room.run(runId!)).toMatchObject({
+  await fixture.failed({ runId });
+  await fixture.failed({ runId });
+  expect(await fixture.run(runId!)).toMatchObject({
     status: "failed",
     failures: [{ source: "service", code: "internal" }],
   });

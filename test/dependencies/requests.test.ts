@@ -50,7 +50,7 @@ test(
         asset: { type: "secret", name: "shared", vaultName: "kv-000" },
       } as never);
       expect(await deployment.run()).toMatchObject({ status: "completed", edges });
-      const { room } = deployment.start();
+      const { fixture } = deployment.start();
       const page = { limit: 20, offset: 0, cursor: undefined };
       const counted: Record<string, number> = {};
       const cost = async <T>(what: string, work: () => Promise<T>): Promise<T> => {
@@ -59,19 +59,19 @@ test(
         counted[what] = proxy.requests.length - before;
         return answer;
       };
-      const first = await cost("first page", () => room.list({}, page));
+      const first = await cost("first page", () => fixture.list({}, page));
       expect(first.page).toMatchObject({ total: edges, nextCursor: expect.any(String) });
       let last = first.page;
       await cost("next page", async () => {
-        last = (await room.list({}, { ...page, cursor: last.nextCursor! })).page;
+        last = (await fixture.list({}, { ...page, cursor: last.nextCursor! })).page;
       });
       expect(last.items.length).toBe(20);
       const shared = { vaultName: "kv-000", type: "secret", name: "shared" } as const;
-      const named = await cost("of an asset", () => room.list({ place: shared }, page));
+      const named = await cost("of an asset", () => fixture.list({ place: shared }, page));
       expect(named.page).toMatchObject({ total: 5 });
-      await cost("of a vault", () => room.list({ vault: "kv-001" }, page));
-      await cost("coverage", () => room.coverage(everything));
-      const radius = await cost("blast radius", () => room.blastRadius("kv-000.secret.shared"));
+      await cost("of a vault", () => fixture.list({ vault: "kv-001" }, page));
+      await cost("coverage", () => fixture.coverage(everything));
+      const radius = await cost("blast radius", () => fixture.blastRadius("kv-000.secret.shared"));
       expect(radius.consumers.length).toBe(5);
       const before = proxy.requests.length;
       await deployment.run();

@@ -23,7 +23,7 @@ import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { configIn, enter } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 import { Service } from "../support/service.ts";
-import { Death, mortal } from "../support/simulated-crash.ts";
+import { crashable, SimulatedCrash } from "../support/simulated-crash.ts";
 
 const SETTINGS = "/api/settings/integrations/devops";
 const PLANTED = ["copied-db-password", "https://hooks.acme.example/T0KEN", secretValueOf("Shop API", "current")];
@@ -82,7 +82,7 @@ let devops: StandIn;
 let members: string[];
 let client: DevopsClient;
 /** The integration as another instance in this process. */
-let room: Devops;
+let fixture: Devops;
 let tables: Tables;
 const clock = { now: () => new Date() };
 const log = recordingLog();
@@ -99,7 +99,7 @@ beforeAll(async () => {
   const vault = createServiceKeyVault({ config, ...parts })!;
   const keys = keyVaultRowKeys(vault, randomness);
   tables = createTables({ connectionString: service.azurite.connectionString() }, { keys });
-  room = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
+  fixture = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
 });
 afterAll(() => service?.stop());
 afterEach(() => {
@@ -108,11 +108,11 @@ afterEach(() => {
 });
 
 /** Returns true if the work ended with the simulated crash of its worker. Any other error fails the test. */
-const deathOf = (work: Promise<unknown>) =>
+const crashOf = (work: Promise<unknown>) =>
   work.then(
     () => false,
     (error: unknown) => {
-      if (error instanceof Death) return true;
+      if (error instanceof SimulatedCrash) return true;
       throw error;
     },
   );
@@ -291,16 +291,16 @@ describe("the rate limit", () => {
 });
 
 describe("as a source of dependencies", () => {
-  const source = () => devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
+  const source = () => devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
   const read = async (project: string): Promise<ReadingItem[]> => {
-    const told: ReadingItem[] = [];
-    for await (const one of source().read(projectId(project), {})) told.push(one);
-    return told;
+    const reported: ReadingItem[] = [];
+    for await (const one of source().read(projectId(project), {})) reported.push(one);
+    return reported;
   };
 
   test("returns linked groups and connections with a client secret, and nothing else", async () => {
-    const told = await read("Shop");
-    const edges = told.flatMap((one) => ("edges" in one ? one.edges : []));
+    const reported = await read("Shop");
+    const edges = reported.flatMap((one) => ("edges" in one ? one.edges : []));
     expect(
       edges.map(({ vaultName, name, resource, refresh, state }) => [
         resource.name,
@@ -321,11 +321,11 @@ describe("as a source of dependencies", () => {
       ]),
       ["deploy-made", `entra.${service.cloud.app.tenantId}`, appIdOf("Shop API"), "willBreak", undefined],
     ]);
-    const without = told.flatMap((one) => ("edges" in one && one.edges.length === 0 ? [one.resource.name] : []));
+    const without = reported.flatMap((one) => ("edges" in one && one.edges.length === 0 ? [one.resource.name] : []));
     expect(without).toEqual(["shop-copies", "deploy-federated", "deploy-certificate", "agents", "source"]);
     for (const { resource } of edges)
       expect(devopsPlace(resource.id)).toMatchObject({ organization: "acme", projectId: projectId("Shop") });
-    expect(JSON.stringify(told)).not.toMatch(new RegExp(PLANTED.join("|")));
+    expect(JSON.stringify(reported)).not.toMatch(new RegExp(PLANTED.join("|")));
   });
 
   test("covers the chosen projects, and none while it is turned off", async () => {
@@ -422,9 +422,9 @@ describe("a secret variable", () => {
     const before = names();
     const tried = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
-      for (let dieAt = 1; ; dieAt++) {
-        const value = `new-value-${when}-${dieAt}`;
-        const died = await deathOf(replaceVariable(mortal(client, { taken: 0, dieAt, when }), place(), value));
+      for (let crashAt = 1; ; crashAt++) {
+        const value = `new-value-${when}-${crashAt}`;
+        const died = await crashOf(replaceVariable(crashable(client, { taken: 0, crashAt, when }), place(), value));
         if (!died) break;
         tried[when]++;
         expect(await replaceVariable(client, place(), value)).toEqual({ meanwhile: [] });
@@ -471,9 +471,10 @@ describe("a secret variable", () => {
 
 /** The consumers of each secret in a variable group of the project Shop. */
 async function edgesOf(group: string): Promise<Edge[]> {
-  const source = devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
+  const source = devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
   const edges: Edge[] = [];
-  for await (const told of source.read(projectId("Shop"), {})) if ("edges" in told) edges.push(...told.edges);
+  for await (const reported of source.read(projectId("Shop"), {}))
+    if ("edges" in reported) edges.push(...reported.edges);
   return edges.filter(({ resource }) => resource.name === group);
 }
 
@@ -488,7 +489,7 @@ test("a variable group that is linked to a vault contains the linked secrets of 
     slowestSeconds: 0,
     blast: 1,
   };
-  const { check } = variableGroupConsumers({ devops: room });
+  const { check } = variableGroupConsumers({ devops: fixture });
   const holds = async (change: Partial<PlannedConsumer>) => await check({ ...consumer, ...change }, "1", new Date());
   expect(await holds({})).toEqual({ holds: "new" });
   expect(await holds({ secretName: "api-key" })).toEqual({ holds: "gone" });
@@ -528,7 +529,7 @@ describe("a copy that an administrator configures", () => {
     };
     const wanted = { version: "1", value: async () => "new-value-7", restart: false };
     await put([copy()]);
-    const { refresh, check } = variableGroupConsumers({ devops: room });
+    const { refresh, check } = variableGroupConsumers({ devops: fixture });
     expect(await refresh!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
     expect(await check(consumer, "1", new Date())).toEqual({ holds: "new" });
@@ -553,7 +554,7 @@ describe("a service connection's secret", () => {
     tenantId: service.cloud.app.tenantId,
   });
   const replace = async (name: string, application: ReturnType<typeof of>, secret: string) =>
-    (await room.organization())!.replaceConnectionSecret(place(name), application, secret);
+    (await fixture.organization())!.replaceConnectionSecret(place(name), application, secret);
   const newSecret = (name: string) => {
     const { directory } = service.cloud.control;
     const { value } = directory.addSecret(appIdOf("Shop API"), { name, expiresInDays: 90 });
@@ -614,12 +615,12 @@ describe("a service connection's secret", () => {
     const { data, url } = structuredClone(devops.organization.connectionNamed("deploy"));
     const tried = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
-      for (let dieAt = 1; ; dieAt++) {
-        const steps = { taken: 0, dieAt, when };
+      for (let crashAt = 1; ; crashAt++) {
+        const steps = { taken: 0, crashAt, when };
         // Each starts without proofs.
-        const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${dieAt}.example`);
-        const dying = { client: mortal(client, steps), proofs: mortal(proofs, steps), resourceManagers };
-        const died = await deathOf(replaceConnectionSecret(dying, place("deploy"), of(), secret));
+        const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${crashAt}.example`);
+        const crashing = { client: crashable(client, steps), proofs: crashable(proofs, steps), resourceManagers };
+        const died = await crashOf(replaceConnectionSecret(crashing, place("deploy"), of(), secret));
         if (!died) break;
         tried[when]++;
         const living = { client, proofs, resourceManagers };
@@ -646,7 +647,7 @@ describe("a service connection's secret", () => {
   test("can be restored if the new one does not work", async () => {
     const before = devops.value("deploy")!;
     await replace("deploy", of(), "no-secret-of-it");
-    const { signsIn } = (await room.organization())!;
+    const { signsIn } = (await fixture.organization())!;
     expect(await signsIn(place("deploy"), of())).toBe(false);
     await replace("deploy", of(), before);
     expect(await signsIn(place("deploy"), of())).toBe(true);

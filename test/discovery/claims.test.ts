@@ -108,7 +108,7 @@ test("a poison handler that crashes before it sends the next vault is recovered 
   const scanId = await fixture.planned();
   const [message] = fixture.take(QUEUES.vaults);
   let ended = false;
-  const dying = createScanFixture(connection, (tables) => ({
+  const crashing = createScanFixture(connection, (tables) => ({
     ...tables,
     transaction: async (...of) => {
       if (ended) throw new Error("died");
@@ -116,7 +116,7 @@ test("a poison handler that crashes before it sends the next vault is recovered 
       return await tables.transaction(...of);
     },
   }));
-  await expect(dying.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
+  await expect(crashing.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
   await storage.move(65 * SECOND_MS);
   await fixture.watch();
   expect(fixture.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
@@ -172,7 +172,7 @@ describe("a vault's message", () => {
   test("waits at most half a minute for another worker of the vault, and does not count as lost meanwhile", async () => {
     const scanId = await fixture.planned();
     const [message] = fixture.take(QUEUES.vaults);
-    fixture.writer.known = async (name) => {
+    fixture.writer.storedVault = async (name) => {
       throw new VaultBusy(name, 3 * HOUR_MS);
     };
     await fixture.hand(message!);
@@ -197,10 +197,10 @@ test("after an outage each worker sends messages only for its own vaults, howeve
   for (const { message } of working) {
     const worker = createScanFixture(connection);
     await worker.clockCatchesUp();
-    const { known } = worker.writer;
-    const begun = new Set<string>();
-    worker.writer.known = async (name) => {
-      if (begun.add(name).size > 1) throw new Error("storage is away");
+    const { storedVault: known } = worker.writer;
+    const started = new Set<string>();
+    worker.writer.storedVault = async (name) => {
+      if (started.add(name).size > 1) throw new Error("storage is away");
       return await known(name);
     };
     await expect(worker.run.scanVaults(message, 1)).rejects.toThrow("storage is away");
@@ -274,11 +274,11 @@ describe("regardless of the clocks of the hosts that wrote the rows", () => {
   test("the times of a scan are those of the store", async () => {
     await storage.move(HOUR_MS);
     await fixture.clockCatchesUp();
-    const begun = Date.now();
+    const started = Date.now();
     const scan = await fixture.scan("full");
-    const told = [scan.createdAt, scan.startedAt, scan.finishedAt].map((at) => Date.parse(at!) - begun);
+    const reported = [scan.createdAt, scan.startedAt, scan.finishedAt].map((at) => Date.parse(at!) - started);
     // The store's times have whole seconds.
-    for (const ahead of told) expect(ahead).toBeGreaterThan(HOUR_MS - 5 * SECOND_MS);
+    for (const ahead of reported) expect(ahead).toBeGreaterThan(HOUR_MS - 5 * SECOND_MS);
     expect(Date.parse(scan.deadline!) - Date.parse(scan.startedAt!)).toBe(HOUR_MS);
   });
 });

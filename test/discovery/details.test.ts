@@ -10,7 +10,7 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 
 let storage: TestStorage;
 beforeAll(async () => {
-  storage = await openStorage(["week", "rooms"]);
+  storage = await openStorage(["week", "services"]);
 });
 afterAll(() => storage?.stop());
 

@@ -6,7 +6,7 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { Service } from "../support/service.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 import { createScanFixture, everything, type ScanFixture } from "./scan-fixture.ts";
 
 const company: Company = {
@@ -86,17 +86,19 @@ describe("an instance that crashes", () => {
     async (when) => {
       let crashes = 0;
       let claims = 0;
-      for (let dieAt = 1; ; dieAt++) {
+      for (let crashAt = 1; ; crashAt++) {
         const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-        const steps: Steps = { taken: 0, dieAt, when };
-        const first = createScanFixture(connection, (tables) => mortal(tables, steps, (method) => WRITES.has(method)));
+        const steps: Steps = { taken: 0, crashAt, when };
+        const first = createScanFixture(connection, (tables) =>
+          crashable(tables, steps, (method) => WRITES.has(method)),
+        );
         await first.startFirstScan("crashed").catch(() => undefined);
         if (!steps.dead) break;
         crashes++;
         const other = createScanFixture(connection);
         if ((await other.tables.partitions("Scans").next()).value !== undefined) claims++;
         await laterOn(other);
-        expect([dieAt, await list(other)]).toMatchObject([dieAt, [{ status: "completed", trigger: "schedule" }]]);
+        expect([crashAt, await list(other)]).toMatchObject([crashAt, [{ status: "completed", trigger: "schedule" }]]);
         expect(new Set((await other.entries("scan.started")).map(({ target }) => target?.id)).size).toBe(1);
       }
       // The claim, the active scans, the scan, its copy in the list, the claim again.
@@ -108,7 +110,7 @@ describe("an instance that crashes", () => {
 
   test("two instances that find no claim at the same time start one scan", async () => {
     const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-    const [claimed, begun, ended] = [
+    const [claimed, started, ended] = [
       Promise.withResolvers<void>(),
       Promise.withResolvers<void>(),
       Promise.withResolvers<void>(),
@@ -118,7 +120,7 @@ describe("an instance that crashes", () => {
       async insert(...args) {
         const row = await tables.insert(...args);
         claimed.resolve();
-        await begun.promise;
+        await started.promise;
         return row;
       },
     }));
@@ -129,12 +131,12 @@ describe("an instance that crashes", () => {
         return await tables.insert(...args);
       },
       async modify(...args) {
-        begun.resolve();
+        started.resolve();
         await ended.promise;
         return await tables.modify(...args);
       },
     }));
-    const late = slower.startFirstScan("slower").finally(() => begun.resolve());
+    const late = slower.startFirstScan("slower").finally(() => started.resolve());
     await faster.startFirstScan("faster");
     await faster.deliver();
     ended.resolve();
@@ -193,8 +195,8 @@ describe("an instance that crashes", () => {
 
   test("an instance does not start a scan that another one has just claimed", async () => {
     const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-    const steps: Steps = { taken: 0, dieAt: 1, when: "after" };
-    await createScanFixture(connection, (tables) => mortal(tables, steps, (method) => WRITES.has(method)))
+    const steps: Steps = { taken: 0, crashAt: 1, when: "after" };
+    await createScanFixture(connection, (tables) => crashable(tables, steps, (method) => WRITES.has(method)))
       .startFirstScan("slow")
       .catch(() => undefined);
     const other = createScanFixture(connection);

@@ -5,7 +5,7 @@ import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 import { caller, createScanFixture, everything, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);
@@ -188,8 +188,8 @@ describe("a scan within the invocation of its one message", () => {
 
   test("that fails at one vault scans the others, and the message's next delivery sends a message for that vault", async () => {
     fixture.cloud.vaults.set(HERE, names(5));
-    const { known } = fixture.writer;
-    fixture.writer.known = async (name) => {
+    const { storedVault: known } = fixture.writer;
+    fixture.writer.storedVault = async (name) => {
       if (name === "kv-03") throw new Error("storage fails");
       return await known(name);
     };
@@ -197,7 +197,7 @@ describe("a scan within the invocation of its one message", () => {
     fixture.take(QUEUES.plan);
     await expect(fixture.run.scan(scanId, 1)).rejects.toThrow("storage fails");
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 4 });
-    fixture.writer.known = known;
+    fixture.writer.storedVault = known;
     await fixture.run.scan(scanId, 2);
     expect(fixture.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000003" }, delaySeconds: 0 }]);
     await fixture.deliver();
@@ -211,9 +211,9 @@ describe("a scan within the invocation of its one message", () => {
       const other = createScanFixture(connection);
       const { scanId } = await other.discovery.start({ mode: "full" }, caller);
       other.take(QUEUES.plan);
-      const steps: Steps = { taken: 0, dieAt: at, when: at % 2 ? "before" : "after" };
+      const steps: Steps = { taken: 0, crashAt: at, when: at % 2 ? "before" : "after" };
       const crashingTables = createScanFixture(connection, (tables) =>
-        mortal(tables, steps, (method) => WRITES.includes(method)),
+        crashable(tables, steps, (method) => WRITES.includes(method)),
       );
       await crashingTables.run.scan(scanId, 1).catch(() => {});
       if (!steps.dead) break;

@@ -8,7 +8,7 @@ import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
-import { Death, mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
 import { caller, createScanFixture, event, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 64 }, (_, index) => `looks${index}`);
@@ -276,11 +276,11 @@ describe("an event of the resource manager", () => {
 
 describe("a scan and a re-scan", () => {
   test("of the same vault: the re-scan waits for the scan's write, and both end", async () => {
-    const { known } = fixture.writer;
+    const { storedVault: known } = fixture.writer;
     await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     addSecret();
-    const busy = vi.spyOn(fixture.writer, "known").mockImplementation(async (name) => {
+    const busy = vi.spyOn(fixture.writer, "storedVault").mockImplementation(async (name) => {
       throw new VaultBusy(name, 3 * SECOND_MS);
     });
     fixture.take(RESCAN_QUEUE);
@@ -439,7 +439,7 @@ describe("after a crash", () => {
     const counted = (method: string) =>
       ["insert", "replace", "modify", "remove", "transaction", "put"].includes(method);
     const inLife = async (steps: Steps) => {
-      const mortals = createScanFixture(connection(), (tables) => mortal(tables, steps, counted));
+      const mortals = createScanFixture(connection(), (tables) => crashable(tables, steps, counted));
       mortals.cloud.listed = { ...mortals.cloud.listed, secrets: [{ name: "password" }, newSecret] };
       return mortals;
     };
@@ -453,31 +453,31 @@ describe("after a crash", () => {
     expect(writes).toBeGreaterThan(4);
     const all = Array.from({ length: writes }, (_, index) => index + 1);
     const chosen = IS_CAMPAIGN ? all : all.filter((at) => at % 2 === 1);
-    for (const [round, dieAt] of chosen.entries()) {
+    for (const [round, crashAt] of chosen.entries()) {
       account++;
       fixture = createScanFixture(connection());
       await fixture.scan("full");
       await later(MINUTE_MS);
       fixture.sent.length = 0;
-      const dying = await inLife({ taken: 0, dieAt, when: round % 2 === 0 ? "before" : "after" });
+      const crashing = await inLife({ taken: 0, crashAt, when: round % 2 === 0 ? "before" : "after" });
       const work = async () => {
-        await dying.rescans.note(event("kv-two"), 1);
+        await crashing.rescans.note(event("kv-two"), 1);
         await later(SETTLED_MS);
-        await dying.clockCatchesUp();
-        await dying.rescans.rescan("kv-two", "request");
+        await crashing.clockCatchesUp();
+        await crashing.rescans.rescan("kv-two", "request");
       };
-      await expect(work()).rejects.toThrow(Death);
+      await expect(work()).rejects.toThrow(SimulatedCrash);
       // The platform redelivers the event's message to another process, and the watch does the rest.
       addSecret();
-      if (dieAt === 1) await fixture.rescans.note(event("kv-two"), 2);
+      if (crashAt === 1) await fixture.rescans.note(event("kv-two"), 2);
       for (let minute = 0; minute < 4; minute++) {
         await later(MINUTE_MS);
         await fixture.rescans.watch();
         await deliverLooks();
       }
-      expect((await fixture.ids({ vault: "kv-two", type: "secret" })).length, `death at ${dieAt}`).toBe(2);
-      expect(await rows(), `death at ${dieAt}`).toEqual([]);
-      expect((await changes()).length, `death at ${dieAt}`).toBeGreaterThanOrEqual(1);
+      expect((await fixture.ids({ vault: "kv-two", type: "secret" })).length, `death at ${crashAt}`).toBe(2);
+      expect(await rows(), `death at ${crashAt}`).toEqual([]);
+      expect((await changes()).length, `death at ${crashAt}`).toBeGreaterThanOrEqual(1);
     }
   });
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { readAssets } from "../../shared/discovery/read-assets.ts";
-import { readListing, sameReading } from "../../shared/discovery/read-list.ts";
+import { readingHash, readListing } from "../../shared/discovery/read-list.ts";
 import { ASSET_TYPES, Assets, type AssetType, fingerprint } from "../../shared/inventory/asset.ts";
 import { nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
@@ -26,11 +26,11 @@ beforeAll(async () => {
 afterAll(() => storage?.stop());
 
 let fixture: ScanFixture;
-const openRooms = () => {
+const openFixtures = () => {
   fixture = createScanFixture(storage.azurite.connectionString(ACCOUNTS[used++]!));
   fixture.cloud.vaults.set(HERE, ["kv-one"]);
 };
-beforeEach(openRooms);
+beforeEach(openFixtures);
 
 /** Runs a full scan and returns how many responses it parsed. */
 async function readBy(mode: "full" | "force" = "full"): Promise<number> {
@@ -121,7 +121,7 @@ describe("a full scan", () => {
 
   test("reverts a half-finished write of a crashed worker, although the responses are those from before it", async () => {
     await readBy();
-    const known = await fixture.writer.known("kv-one");
+    const known = await fixture.writer.storedVault("kv-one");
     const before = (await asset("key", "signing"))!;
     const change = {
       type: before.type,
@@ -132,8 +132,8 @@ describe("a full scan", () => {
     const dies = async () => async () => {
       throw new Error("It died.");
     };
-    const dying = fixture.writer.apply(known, withoutKeys(known.row!), [change], "dead", dies);
-    await expect(dying).rejects.toThrow("It died.");
+    const crashing = fixture.writer.apply(known, withoutKeys(known.row!), [change], "dead", dies);
+    await expect(crashing).rejects.toThrow("It died.");
     const copy = async () => await fixture.tables.get(Assets, partitions.all, nameKey("key", "signing", "kv-one"));
     expect(await copy()).toMatchObject({ keySize: 4096 });
     await storage.move(LEASE_ENDED_MS);
@@ -171,7 +171,7 @@ test(
     const reached = { unread: 0, read: 0, refused: 0 };
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 30 }), async (steps) => {
-        openRooms();
+        openFixtures();
         const { cloud } = fixture;
         const said = { key: new Map(), policy: new Map(), certificate: new Map() };
         const off = new Set<string>();
@@ -301,7 +301,12 @@ test("the same responses lead to the same assets while their hash is the same", 
     const vault = { name: "kv-one", id: "/subscriptions/s/vaults/kv-one", subscriptionId: "s", vaultUri: address };
     const client = vaults.open(vault);
     const { signal } = new AbortController();
-    const options = { known: async () => new Map(), refresh: () => true, now: "2026-11-25T00:00:00.000Z", signal };
+    const options = {
+      storedAssets: async () => new Map(),
+      refresh: () => true,
+      now: "2026-11-25T00:00:00.000Z",
+      signal,
+    };
     const assets = [];
     for (const type of ASSET_TYPES) {
       const listed = await readListing(client, type, signal);
@@ -309,7 +314,7 @@ test("the same responses lead to the same assets while their hash is the same", 
     }
     expect(assets.map(({ name }) => name)).toEqual(["www", "ec", "rsa", "a"]);
     expect({
-      reading: sameReading(vault as VaultRecord, { listing: "listing", contents: "contents", answers: "answers" }),
+      reading: readingHash(vault as VaultRecord, { listing: "listing", contents: "contents", answers: "answers" }),
       assets: fingerprint(assets),
     }).toEqual({ reading: "kc8GbhEPobgCyR3vnh51mW", assets: "G-jX8ZjB3Tbz9bHPslN-Rq" });
   } finally {

@@ -87,9 +87,9 @@ describe("the simulated company acme", () => {
 
   /** Starts a discovery and waits for its end. */
   async function ended(path: string): Promise<void> {
-    const begun = await service.admin("POST", path);
-    expect(begun.status, path).toBe(201);
-    const isOver = async () => (await service.admin("GET", begun.headers.get("location")!)).body.status !== "running";
+    const started = await service.admin("POST", path);
+    expect(started.status, path).toBe(201);
+    const isOver = async () => (await service.admin("GET", started.headers.get("location")!)).body.status !== "running";
     await vi.waitUntil(isOver, { timeout: 150_000, interval: 200 });
   }
 

@@ -41,11 +41,11 @@ describe("every endpoint", () => {
 });
 
 describe("the specification", () => {
-  const begun = Object.entries(SPECIFICATION).filter(([, ids]) =>
+  const started = Object.entries(SPECIFICATION).filter(([, ids]) =>
     ids.some((id) => declared.some((one) => one.id === id)),
   );
 
-  test.each(begun)("section %s is fully declared", (section, ids) => {
+  test.each(started)("section %s is fully declared", (section, ids) => {
     expect(declared.map(({ id }) => id)).toEqual(expect.arrayContaining([...ids]));
     const isPro = PRO_SECTIONS.includes(section);
     // In PRO sections, data from the time of a license stays readable. Those endpoints check the license in their module.
@@ -56,7 +56,7 @@ describe("the specification", () => {
   });
 
   test("the basic sections exist", () => {
-    expect(begun.map(([section]) => section)).toEqual(
+    expect(started.map(([section]) => section)).toEqual(
       expect.arrayContaining(["Authentication and health", "Discovery", "Documentation routes"]),
     );
   });

@@ -85,26 +85,26 @@ describe("an expected error", () => {
 });
 
 test("four sign-ins are counted at once, and an address with a recent sign-in does not wait behind the others", async () => {
-  const begun: string[] = [];
+  const started: string[] = [];
   const ends: (() => void)[] = [];
   const take = async (caller: string) => {
-    begun.push(caller);
+    started.push(caller);
     await new Promise<void>((resolve) => ends.push(resolve));
     return allowed;
   };
   const recentAddresses = { has: (address: string) => address === "203.0.113.9", add: () => {} };
   const { signInLimiter } = createGate({ access: { recentAddresses }, signInLimiter: { ...limiter, take } } as never);
-  const strangers = ["a", "b", "c", "d", "e", "f"];
-  const answers = strangers.map((one) => signInLimiter.take(`address:${one}`));
+  const unknownClients = ["a", "b", "c", "d", "e", "f"];
+  const answers = unknownClients.map((one) => signInLimiter.take(`address:${one}`));
   answers.push(signInLimiter.take("address:203.0.113.9"), signInLimiter.take("user:203.0.113.9"));
   await new Promise(setImmediate);
-  expect(begun.toSorted()).toEqual(["address:203.0.113.9", "address:a", "address:b", "address:c", "address:d"]);
+  expect(started.toSorted()).toEqual(["address:203.0.113.9", "address:a", "address:b", "address:c", "address:d"]);
   for (let end = ends.shift(); end !== undefined; end = ends.shift()) {
     end();
     await new Promise(setImmediate);
   }
   expect(await Promise.all(answers)).toEqual(answers.map(() => allowed));
-  expect(begun.slice(5)).toEqual(["address:e", "address:f", "user:203.0.113.9"]);
+  expect(started.slice(5)).toEqual(["address:e", "address:f", "user:203.0.113.9"]);
 });
 
 test("at most 100 callers wait for an answer that is cheap to repeat, and a further caller does not wait", async () => {

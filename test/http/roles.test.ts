@@ -169,9 +169,9 @@ describe("who may call", () => {
     if (!line) throw new Error(`${MATRIX} has no line for ${endpoint.id}. Run npm run roles-page.`);
     for (const tier of ["pro", "core"] as const) {
       for (const { caller: who, role, program } of callers) {
-        const told = await answer(endpoint, sent.get(who!)!, tier);
+        const reported = await answer(endpoint, sent.get(who!)!, tier);
         const wanted = expected(line, role!, { program: program === "yes", tier });
-        expect([who, tier, told]).toEqual([who, tier, wanted]);
+        expect([who, tier, reported]).toEqual([who, tier, wanted]);
       }
       const due = await answer(endpoint, sent.get("due")!, tier);
       expect(["password due", tier, due]).toEqual(["password due", tier, expected(line, "admin", { due: true, tier })]);
@@ -182,7 +182,8 @@ describe("who may call", () => {
   test.each(changes)("$id accepts a session only from the service's own pages", async (endpoint) => {
     const { headers, found } = sent.get("the session of an admin")!;
     const { "Sec-Fetch-Site": _, ...cookie } = headers;
-    const told = (more: Record<string, string>) => answer(endpoint, { headers: { ...cookie, ...more }, found }, "pro");
+    const reported = (more: Record<string, string>) =>
+      answer(endpoint, { headers: { ...cookie, ...more }, found }, "pro");
     for (const refused of [
       {},
       { "Sec-Fetch-Site": "cross-site" },
@@ -192,10 +193,10 @@ describe("who may call", () => {
       { Origin: "https://elsewhere.example" },
       { Origin: "null" },
     ] as Record<string, string>[]) {
-      expect([refused, await told(refused)]).toEqual([refused, "crossSite"]);
+      expect([refused, await reported(refused)]).toEqual([refused, "crossSite"]);
     }
     for (const taken of [{ "Sec-Fetch-Site": "same-origin" }, { Origin: ORIGIN }] as Record<string, string>[]) {
-      expect([taken, await told(taken)]).toEqual([taken, "in"]);
+      expect([taken, await reported(taken)]).toEqual([taken, "in"]);
     }
   });
 });

@@ -89,7 +89,7 @@ describe("users", () => {
     ["an address that is none", { email: "zoe" }, "body.email"],
     ["a reserved name", { username: "System" }, "body.username"],
     ["the name of single sign-on's", { username: "sso-1" }, "body.username"],
-    ["a name of another room", { username: "|directory" }, "body.username"],
+    ["a name of another fixture", { username: "|directory" }, "body.username"],
     ["a name with a colon", { username: "entra:1:2" }, "body.username"],
     ["a member that is none", { state: "disabled" }, "body.state"],
   ])("are not created with %s", async (_what, change, path) => {

@@ -263,8 +263,10 @@ test("an offset larger than one call's pages is skipped over several calls", asy
 
 test("a list by name contains whether and since when each asset is out of scope, and its subscription's name", async () => {
   const { items } = await queries.list({ source: "keyVault" }, { limit: 1000, offset: 0, cursor: undefined }, moment);
-  const told = new Set(items.map((one) => [one.asset.vaultName, one.subscriptionName, one.outOfScopeSince].join(" ")));
-  expect([...told].sort()).toEqual(["Kv-B Payments ", "kv-a Payments ", "kv-a-b Web ", `kv-c  ${LEFT_AT}`]);
+  const alertItems = new Set(
+    items.map((one) => [one.asset.vaultName, one.subscriptionName, one.outOfScopeSince].join(" ")),
+  );
+  expect([...alertItems].sort()).toEqual(["Kv-B Payments ", "kv-a Payments ", "kv-a-b Web ", `kv-c  ${LEFT_AT}`]);
   const [left] = items.filter(({ asset }) => isOut(asset));
   const { asset: _, ...said } = left!;
   expect(await queries.get(assetId(left!.asset), moment)).toMatchObject(said);

@@ -48,8 +48,8 @@ beforeAll(async () => {
 });
 afterAll(() => storage?.stop());
 
-type Room = ReturnType<typeof roomOn>;
-function roomOn(account: string) {
+type Fixture = ReturnType<typeof openFixture>;
+function openFixture(account: string) {
   const connectionString = storage.connectionString(account);
   const tables = createTables({ connectionString });
   const counts = { walks: 0, readings: 0 };
@@ -73,7 +73,7 @@ function roomOn(account: string) {
 /** The expected content, by vault. */
 type Held = Map<string, AssetRecord[]>;
 
-async function scan(room: Room, held: Held, name: string, expiries: (number | undefined)[]): Promise<void> {
+async function scan(fixture: Fixture, held: Held, name: string, expiries: (number | undefined)[]): Promise<void> {
   const at = new Date(START).toISOString();
   const isHolder = name === HOLDER;
   const vault = isHolder
@@ -86,12 +86,12 @@ async function scan(room: Room, held: Held, name: string, expiries: (number | un
     const of = isHolder ? { source: "entra" as const } : owner === undefined ? {} : { tags: { owner } };
     return assetRecord(vault, type, `a-${index}`, { ...expiresOn, ...of });
   });
-  await writeVault(room.writer, vault, assets);
+  await writeVault(fixture.writer, vault, assets);
   held.set(name, assets);
 }
 
-async function forget(room: Room, held: Held, name: string): Promise<void> {
-  await room.writer.forget(await room.writer.known(name), "test", async () => async () => {});
+async function forget(fixture: Fixture, held: Held, name: string): Promise<void> {
+  await fixture.writer.forget(await fixture.writer.storedVault(name), "test", async () => async () => {});
   held.delete(name);
 }
 
@@ -99,10 +99,10 @@ const renewal = (tables: Tables) => renewTotals(tables, momentAt(START));
 const momentAt = (now: number): Moment => ({ now, criticalDays: 7, warningDays: 30 });
 
 /** Compares counted results with a recount of the expected content. */
-async function expectRight(room: Room, held: Held, now: number, filter: AssetFilter): Promise<void> {
+async function expectRight(fixture: Fixture, held: Held, now: number, filter: AssetFilter): Promise<void> {
   const all = [...held.values()].flat();
   const moment = momentAt(now);
-  const figures = await room.queries.figures(moment);
+  const figures = await fixture.queries.figures(moment);
   const wanted = Object.fromEntries(
     ASSET_TYPES.map((type) => {
       const counts = { healthy: 0, warning: 0, critical: 0, expired: 0 };
@@ -116,7 +116,7 @@ async function expectRight(room: Room, held: Held, now: number, filter: AssetFil
     vaults.length,
     vaults.filter(([, assets]) => assets.length % 2 === 1).length,
   ]);
-  const page = await room.queries.list(filter, { limit: 200, offset: 0, cursor: undefined }, moment);
+  const page = await fixture.queries.list(filter, { limit: 200, offset: 0, cursor: undefined }, moment);
   const fitting = all.filter(
     (asset) =>
       (!filter.type || asset.type === filter.type) &&
@@ -124,13 +124,13 @@ async function expectRight(room: Room, held: Held, now: number, filter: AssetFil
       (!filter.status || statusOf(asset.expiresOn, moment) === filter.status),
   );
   expect([page.total, page.items.length]).toEqual([fitting.length, fitting.length]);
-  await expectSummary(room, held, moment);
+  await expectSummary(fixture, held, moment);
 }
 
 /** Compares the summary of everything with a recount of the expected content. */
-async function expectSummary(room: Room, held: Held, moment: Moment): Promise<void> {
+async function expectSummary(fixture: Fixture, held: Held, moment: Moment): Promise<void> {
   const all = [...held.values()].flat();
-  const summary = await room.queries.summary({ since: new Date(START) }, moment);
+  const summary = await fixture.queries.summary({ since: new Date(START) }, moment);
   const byStatus = (assets: readonly AssetRecord[]) => {
     const counts = { healthy: 0, warning: 0, critical: 0, expired: 0 };
     for (const { expiresOn } of assets) counts[statusOf(expiresOn, moment)]++;
@@ -224,66 +224,66 @@ const steps = fc.array(
 );
 
 test("after any concurrent writes, crashes and late requests during renewals, each result equals a recount", async () => {
-  const room = roomOn("schedules");
+  const fixture = openFixture("schedules");
   const held: Held = new Map();
   await fc.assert(
     fc.asyncProperty(steps, async (schedule) => {
       const waiting: (() => Promise<void>)[] = [];
       for (const step of schedule) {
-        if ("name" in step) await scan(room, held, step.name, step.expiries);
-        else if ("gone" in step) await forget(room, held, step.gone);
-        else if ("held" in step) waiting.push(heldBack(room.tables, { at: step.held, dies: step.dies }, renewal));
+        if ("name" in step) await scan(fixture, held, step.name, step.expiries);
+        else if ("gone" in step) await forget(fixture, held, step.gone);
+        else if ("held" in step) waiting.push(heldBack(fixture.tables, { at: step.held, dies: step.dies }, renewal));
         else if ("release" in step) await waiting.splice(step.release, 1)[0]?.();
-        else await expectRight(room, held, START, step.asked);
+        else await expectRight(fixture, held, START, step.asked);
       }
-      await expectRight(room, held, START, {});
+      await expectRight(fixture, held, START, {});
       for (const letGo of waiting.reverse()) await letGo();
-      await expectRight(room, held, START, {});
+      await expectRight(fixture, held, START, {});
     }),
     { numRuns: RUNS },
   );
-  expect(room.counts.readings, "questions").toBeGreaterThan(RUNS * 3);
-  expect(room.counts.walks, "questions that read every vault").toBeLessThan(room.counts.readings / 2);
-  await renewTotals(room.tables, momentAt(START));
+  expect(fixture.counts.readings, "questions").toBeGreaterThan(RUNS * 3);
+  expect(fixture.counts.walks, "questions that read every vault").toBeLessThan(fixture.counts.readings / 2);
+  await renewTotals(fixture.tables, momentAt(START));
   const left: string[] = [];
   const range = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, select: [] };
-  for await (const rows of room.tables.pages(ChangedVaults, range)) left.push(...rows.map(({ rowKey }) => rowKey));
+  for await (const rows of fixture.tables.pages(ChangedVaults, range)) left.push(...rows.map(({ rowKey }) => rowKey));
   expect(left).toEqual(held.has(HOLDER) ? [changedKey(HOLDER)] : []);
 }, 600_000);
 
 test("a store without totals is counted from its vaults once, and from the totals after the next scan", async () => {
-  const room = roomOn("upgraded");
+  const fixture = openFixture("upgraded");
   const held: Held = new Map();
-  for (const [at, name] of [...NAMES, HOLDER].entries()) await scan(room, held, name, EXPIRIES.slice(at));
+  for (const [at, name] of [...NAMES, HOLDER].entries()) await scan(fixture, held, name, EXPIRIES.slice(at));
   // The state written by an earlier version, without marks of changed vaults.
-  for (const name of [...NAMES, HOLDER]) await room.tables.remove(ChangedVaults, VAULTS, changedKey(name));
-  await expectRight(room, held, START, {});
+  for (const name of [...NAMES, HOLDER]) await fixture.tables.remove(ChangedVaults, VAULTS, changedKey(name));
+  await expectRight(fixture, held, START, {});
   // Both parts of the totals are read, for a summary only one.
-  expect(room.counts).toEqual({ readings: 5, walks: 3 });
-  await renewTotals(room.tables, momentAt(START));
-  await expectRight(room, held, START, {});
-  expect(room.counts).toEqual({ readings: 8, walks: 3 });
+  expect(fixture.counts).toEqual({ readings: 5, walks: 3 });
+  await renewTotals(fixture.tables, momentAt(START));
+  await expectRight(fixture, held, START, {});
+  expect(fixture.counts).toEqual({ readings: 8, walks: 3 });
   // A change of a holder or a vault is counted immediately.
-  await scan(room, held, HOLDER, [1, undefined]);
-  await scan(room, held, "kv-a", [3 * DAY]);
-  await expectRight(room, held, START, { status: "critical" });
-  expect(room.counts).toEqual({ readings: 11, walks: 3 });
+  await scan(fixture, held, HOLDER, [1, undefined]);
+  await scan(fixture, held, "kv-a", [3 * DAY]);
+  await expectRight(fixture, held, START, { status: "critical" });
+  expect(fixture.counts).toEqual({ readings: 11, walks: 3 });
 });
 
 test("the assets that expire next are exact even if an asset was removed that the totals count", async () => {
-  const room = roomOn("next");
+  const fixture = openFixture("next");
   const held: Held = new Map();
   const days = (from: number) => Array.from({ length: 12 }, (_, at) => (from + at) * DAY);
-  await scan(room, held, "kv-a", days(1));
-  await scan(room, held, "kv-b", days(40));
-  await renewTotals(room.tables, momentAt(START));
-  await scan(room, held, "kv-a", []);
-  await expectRight(room, held, START, {});
-  expect(room.counts.walks).toBe(0);
+  await scan(fixture, held, "kv-a", days(1));
+  await scan(fixture, held, "kv-b", days(40));
+  await renewTotals(fixture.tables, momentAt(START));
+  await scan(fixture, held, "kv-a", []);
+  await expectRight(fixture, held, START, {});
+  expect(fixture.counts.walks).toBe(0);
 });
 
 test("the largest vaults are exact after vaults grow, shrink, leave the scope or were written by an earlier version", async () => {
-  const room = roomOn("largest");
+  const fixture = openFixture("largest");
   const vaults = Array.from({ length: 60 }, (_, at) => {
     const vault = vaultRecord(`kv-${at + 10}`, SUBSCRIPTIONS[at % 2]);
     const own = Array.from({ length: 70 - at }, (_, index) => START / 1000 + (index % 90) * DAY);
@@ -291,23 +291,26 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
     return { ...vault, secretExpiries: packExpiries(own), owners: { secret: owners } };
   });
   const rows = vaults.map((vault) => put(Vaults, vaultKey(vault.name), vault));
-  await room.tables.write(Vaults.table, VAULTS, rows);
-  await renewTotals(room.tables, momentAt(START));
+  await fixture.tables.write(Vaults.table, VAULTS, rows);
+  await renewTotals(fixture.tables, momentAt(START));
   /** Compares the result from the totals with that from the vaults' rows, which a filter forces. Returns which one was used. */
   const asked = async (of: Partial<Moment> = {}) => {
-    const before = room.counts.walks;
+    const before = fixture.counts.walks;
     const moment = { ...momentAt(START), ...of };
-    const summary = await room.queries.summary({ since: new Date(START) }, moment);
-    const walked = room.counts.walks > before;
-    const { vaults, ...counted } = await room.queries.summary({ since: new Date(START), source: "keyVault" }, moment);
+    const summary = await fixture.queries.summary({ since: new Date(START) }, moment);
+    const walked = fixture.counts.walks > before;
+    const { vaults, ...counted } = await fixture.queries.summary(
+      { since: new Date(START), source: "keyVault" },
+      moment,
+    );
     expect(summary).toEqual({ vaults, ...counted });
     return { summary, walked };
   };
   const write = async (at: number, assets: number, more: Partial<VaultRecord> = {}) => {
-    const known = await room.writer.known(vaults[at]!.name);
+    const known = await fixture.writer.storedVault(vaults[at]!.name);
     const own = Array.from({ length: assets }, (_, index) => START / 1000 + (index % 90) * DAY);
-    await room.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
-    return withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey(vaults[at]!.name)))!);
+    await fixture.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
+    return withoutKeys((await fixture.tables.get(ChangedVaults, VAULTS, changedKey(vaults[at]!.name)))!);
   };
   expect((await asked()).walked).toBe(false);
   expect((await asked({ now: START + 30 * 3600_000 })).walked).toBe(false);
@@ -324,14 +327,14 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   await write(20, 0);
   await write(21, 0);
   expect((await asked()).walked).toBe(true);
-  await renewTotals(room.tables, momentAt(START));
+  await renewTotals(fixture.tables, momentAt(START));
   expect((await asked()).walked).toBe(false);
 
   const scope = { watchAll: false, left: {}, names: {}, discovered: {}, unseenSince: {} };
   const namedOnlySince = new Date(START).toISOString();
-  await room.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: [SUBSCRIPTIONS[0]], namedOnlySince });
+  await fixture.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: [SUBSCRIPTIONS[0]], namedOnlySince });
   expect((await asked()).walked).toBe(true);
-  await renewTotals(room.tables, momentAt(START));
+  await renewTotals(fixture.tables, momentAt(START));
   const narrowed = await asked();
   expect([narrowed.walked, narrowed.summary.outOfScope.vaults]).toEqual([false, 30]);
   await write(1, 3);
@@ -339,10 +342,12 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   expect((await asked()).walked).toBe(false);
 
   // An earlier version writes its change without the owners, into a mark with the owners of another state.
-  const { ownersNow: _, ...mark } = withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey("kv-12")))!);
-  await room.tables.put(ChangedVaults, VAULTS, changedKey("kv-12"), mark);
+  const { ownersNow: _, ...mark } = withoutKeys(
+    (await fixture.tables.get(ChangedVaults, VAULTS, changedKey("kv-12")))!,
+  );
+  await fixture.tables.put(ChangedVaults, VAULTS, changedKey("kv-12"), mark);
   expect((await asked()).walked).toBe(true);
-  await renewTotals(room.tables, momentAt(START));
+  await renewTotals(fixture.tables, momentAt(START));
   expect((await asked()).walked).toBe(false);
 
   // That version merges its change into a mark of this version, whose owners are those of the previous state.
@@ -352,42 +357,45 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   const { ownersNow } = await write(4, 8, owned("first"));
   const merged = await write(4, 9, owned("second"));
   expect((await asked()).walked).toBe(false);
-  await room.tables.put(ChangedVaults, VAULTS, changedKey("kv-14"), { ...merged, ownersNow });
+  await fixture.tables.put(ChangedVaults, VAULTS, changedKey("kv-14"), { ...merged, ownersNow });
   expect((await asked()).walked).toBe(true);
-  await renewTotals(room.tables, momentAt(START));
+  await renewTotals(fixture.tables, momentAt(START));
   expect((await asked()).walked).toBe(false);
 
   // The name is that of the vault's row.
   const [largest] = (await asked()).summary.vaults.largest;
   const at = vaults.findIndex(({ name }) => name === largest!.name);
-  const row = await room.tables.get(Vaults, VAULTS, vaultKey(largest!.name));
-  await room.writer.touch(await room.writer.known(largest!.name), { ...withoutKeys(row!), name: `KV-${at + 10}` });
+  const row = await fixture.tables.get(Vaults, VAULTS, vaultKey(largest!.name));
+  await fixture.writer.touch(await fixture.writer.storedVault(largest!.name), {
+    ...withoutKeys(row!),
+    name: `KV-${at + 10}`,
+  });
   const renamed = await asked();
   expect([renamed.walked, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
 });
 
 test("a change by an earlier version that conflicts with the vault's mark is counted correctly from the next renewal on", async () => {
-  const room = roomOn("before");
+  const fixture = openFixture("before");
   const held: Held = new Map();
   const changeAsBefore = async (name: string, change: () => Promise<void>) => {
-    const mark = withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey(name)))!);
+    const mark = withoutKeys((await fixture.tables.get(ChangedVaults, VAULTS, changedKey(name)))!);
     await change();
-    await room.tables.put(ChangedVaults, VAULTS, changedKey(name), mark);
+    await fixture.tables.put(ChangedVaults, VAULTS, changedKey(name), mark);
   };
   for (const name of ["kv-a", HOLDER]) {
-    await scan(room, held, name, [1]);
-    await changeAsBefore(name, () => scan(room, held, name, [1, 3 * DAY, undefined]));
+    await scan(fixture, held, name, [1]);
+    await changeAsBefore(name, () => scan(fixture, held, name, [1, 3 * DAY, undefined]));
   }
-  await renewTotals(room.tables, momentAt(START));
-  await expectRight(room, held, START, {});
-  await changeAsBefore(HOLDER, () => forget(room, held, HOLDER));
-  await renewTotals(room.tables, momentAt(START));
-  await expectRight(room, held, START, {});
-  expect(room.counts.walks).toBe(0);
+  await renewTotals(fixture.tables, momentAt(START));
+  await expectRight(fixture, held, START, {});
+  await changeAsBefore(HOLDER, () => forget(fixture, held, HOLDER));
+  await renewTotals(fixture.tables, momentAt(START));
+  await expectRight(fixture, held, START, {});
+  expect(fixture.counts.walks).toBe(0);
 });
 
 test("the marks of vaults and holders of any size fit their row and transaction", async () => {
-  const { tables, queries } = roomOn("sizes");
+  const { tables, queries } = openFixture("sizes");
   // As an earlier version wrote them, without marks.
   const at = new Date(START).toISOString();
   const holders = Array.from({ length: 90 }, (_, index) => {
@@ -419,7 +427,7 @@ test("the marks of vaults and holders of any size fit their row and transaction"
 });
 
 test("a renewal fails visibly if other writers interfere in every attempt", async () => {
-  const { tables } = roomOn("upgraded");
+  const { tables } = openFixture("upgraded");
   const pages: Tables["pages"] = async function* (e: Entity<unknown>, range: Range) {
     yield* tables.pages(e, range);
     // Another renewal finishes before this one has read everything.
@@ -429,17 +437,17 @@ test("a renewal fails visibly if other writers interfere in every attempt", asyn
 });
 
 test("the totals are exact at the second at which a status starts or ends, for more than a day; later the vaults are read", async () => {
-  const room = roomOn("moments");
+  const fixture = openFixture("moments");
   const held: Held = new Map();
-  await scan(room, held, "kv-a", EXPIRIES);
-  await renewTotals(room.tables, momentAt(START));
+  await scan(fixture, held, "kv-a", EXPIRIES);
+  await renewTotals(fixture.tables, momentAt(START));
   for (const after of [-1, 0, 1, 999, 1000, 1001, DAY * 1000, DAY * 1000 + 1])
-    for (const status of STATUSES) await expectRight(room, held, START + after, { status });
-  expect(room.counts.walks).toBe(0);
-  await expectRight(room, held, START + 3.5 * DAY * 1000, {});
-  await expectRight(room, held, START + 370.5 * DAY * 1000, { status: "warning" });
-  expect(room.counts.walks).toBeGreaterThan(0);
-  expect(room.counts.walks).toBeLessThanOrEqual(6);
+    for (const status of STATUSES) await expectRight(fixture, held, START + after, { status });
+  expect(fixture.counts.walks).toBe(0);
+  await expectRight(fixture, held, START + 3.5 * DAY * 1000, {});
+  await expectRight(fixture, held, START + 370.5 * DAY * 1000, { status: "warning" });
+  expect(fixture.counts.walks).toBeGreaterThan(0);
+  expect(fixture.counts.walks).toBeLessThanOrEqual(6);
 });
 
 test("a summary counts to the second where statuses start until the next scan, and by all days that can be requested", () => {

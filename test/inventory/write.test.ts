@@ -142,7 +142,7 @@ test("a removal that crashes at any write, after which the vault is found again:
   const deaths = await dieEverywhere(
     async (on) => {
       const writer = writerOn(on);
-      await writer.forget(await writer.known(vault.name), randomUUID(), nothing);
+      await writer.forget(await writer.storedVault(vault.name), randomUUID(), nothing);
     },
     async () => {
       const row = await writerOn(tables).find(vault.name);
@@ -162,17 +162,17 @@ test("a removal waits for the worker of the vault, and does not remove what was 
   const { vault, assets } = example("kv-both");
   await writeVault(writerOn(tables), vault, assets);
   const writer = writerOn(tables);
-  const seen = await writer.known(vault.name);
+  const seen = await writer.storedVault(vault.name);
   await writeVault(writerOn(tables), vault, assets);
   await expect(writer.forget(seen, randomUUID(), nothing)).rejects.toThrow(VaultBusy);
   expect(await standing(vault.name)).toEqual(whole(assets));
 
   await expect(
-    writer.forget(await writer.known(vault.name), randomUUID(), async () => async () => {
+    writer.forget(await writer.storedVault(vault.name), randomUUID(), async () => async () => {
       await expect(writeVault(writerOn(tables), vault, assets)).rejects.toThrow(VaultBusy);
     }),
   ).resolves.toHaveLength(assets.length);
-  expect((await writer.known(vault.name)).row).toBeUndefined();
+  expect((await writer.storedVault(vault.name)).row).toBeUndefined();
 });
 
 test("the next worker completes or reverts the writes of a crashed one, wherever it crashed", async () => {
@@ -252,32 +252,32 @@ test("if one write adds 100,000 assets, no transaction exceeds the store's limit
     await claim.end(vault, { changes: changeOperations(standing, net, now) });
     return known.pending.length;
   };
-  const told = async (since?: Date) => (await countChanges(tables, { vault: vault.name, since })).added;
+  const alertItems = async (since?: Date) => (await countChanges(tables, { vault: vault.name, since })).added;
   // Earlier than the changes of the other tests.
   const [first, second, third] = [72, 48, 24].map((hours) => new Date(START - hours * 3_600_000)) as [Date, Date, Date];
-  let begun = 0;
+  let started = 0;
   // The end removes all announcements.
-  const dying = {
+  const crashing = {
     ...tables,
     transaction: async (...of: Parameters<Tables["transaction"]>) => {
-      begun++;
+      started++;
       if (of[2].some(({ kind }) => kind === "remove")) throw new Error("killed");
       return await tables.transaction(...of);
     },
   };
-  await expect(work(dying, names, first)).rejects.toThrow("killed");
-  expect(begun).toBeGreaterThan(3);
-  expect(await told()).toBeGreaterThan(0);
+  await expect(work(crashing, names, first)).rejects.toThrow("killed");
+  expect(started).toBeGreaterThan(3);
+  expect(await alertItems()).toBeGreaterThan(0);
   await clock.add(20_000);
   // Most of the assets are removed again.
   expect(await work(tables, names.slice(0, 7_000), second)).toBe(100_000);
   // The time of the completion, not of the crash.
-  expect([await told(), await told(second)]).toEqual([7_000, 7_000]);
+  expect([await alertItems(), await alertItems(second)]).toEqual([7_000, 7_000]);
   const { row } = await readStoredVault(tables, vault.name);
   expect([row!.pending, row!.changesKey]).toEqual([false, undefined]);
   await clock.add(20_000);
   await work(tables, names.slice(0, 10), third);
-  expect(await told()).toBe(7_010);
+  expect(await alertItems()).toBe(7_010);
 });
 
 test("changes are listed by any filter, newest first, in pages of any size, with the changed members", async () => {
@@ -327,10 +327,10 @@ test("a vault that is found in another subscription while it is removed from its
   const writer = writerOn(tables);
   const moves = async (name: string) => {
     if (name === vault.name) {
-      await writer.forget(await writer.known(name), randomUUID(), nothing);
+      await writer.forget(await writer.storedVault(name), randomUUID(), nothing);
       await writeVault(writer, there, assets);
     }
-    return await writer.known(name);
+    return await writer.storedVault(name);
   };
   const inventory = createInventory({
     tables,
@@ -340,7 +340,7 @@ test("a vault that is found in another subscription while it is removed from its
     ownerTag: "owner",
     licensed: async () => true,
     keyVaults: undefined as never,
-    writer: { ...writer, known: moves },
+    writer: { ...writer, storedVault: moves },
     vaultLeaves: nothing,
   });
   await inventory.forgetSubscription(SUBSCRIPTIONS[0].toUpperCase());

@@ -50,7 +50,7 @@ describe("a license", () => {
 
   test("is in the alerts before it expires, while it is valid", async () => {
     const license = await sign(claims);
-    const told = async (days: number, within: number, key: string | undefined = license) => {
+    const reported = async (days: number, within: number, key: string | undefined = license) => {
       const names: string[] = [];
       const by = new Date(NOW + (days + within) * DAY);
       for await (const { what, name, expiresAt } of licensed(key, days).expiring(by)) {
@@ -59,11 +59,11 @@ describe("a license", () => {
       return names;
     };
     const line = `Licence PRO ${new Date(claims.exp * 1000).toISOString()}`;
-    expect(await told(0, 29)).toEqual([]);
-    expect(await told(0, 30)).toEqual([line]);
-    expect(await told(29, 3)).toEqual([line]);
-    expect(await told(31, 30)).toEqual([]);
-    expect(await told(0, 60, "garbage")).toEqual([]);
+    expect(await reported(0, 29)).toEqual([]);
+    expect(await reported(0, 30)).toEqual([line]);
+    expect(await reported(29, 3)).toEqual([line]);
+    expect(await reported(31, 30)).toEqual([]);
+    expect(await reported(0, 60, "garbage")).toEqual([]);
   });
 
   test("expires no later than the last representable time", async () => {

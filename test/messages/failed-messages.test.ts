@@ -78,13 +78,13 @@ describe("a message that failed five times", () => {
 
 describe("receiving a poison message", () => {
   const events: object[] = [];
-  const room = () => {
+  const fixture = () => {
     const connectionString = service.azurite.connectionString();
     const log = { debug() {}, info() {}, warn() {}, error() {} };
     const clock = { now: () => new Date() };
     const audit = { append: async (event: object) => void events.push(event) };
-    const [tables, queuesRoom] = [createTables({ connectionString }), createQueues({ connectionString })];
-    return createFailedMessages({ tables, queues: queuesRoom, audit, clock, log });
+    const [tables, queues] = [createTables({ connectionString }), createQueues({ connectionString })];
+    return createFailedMessages({ tables, queues, audit, clock, log });
   };
   const message = (change: Partial<PoisonMessage>): PoisonMessage => ({
     queue: "test-work",
@@ -100,8 +100,8 @@ describe("receiving a poison message", () => {
   test("twice creates one failure", async () => {
     const twice = message({ messageId: "twice" });
     const before = (await failures()).length;
-    await room().receive(twice, schema, undefined);
-    await room().receive(twice, schema, undefined);
+    await fixture().receive(twice, schema, undefined);
+    await fixture().receive(twice, schema, undefined);
     expect((await failures()).length).toBe(before + 1);
     expect(events.length).toBe(1);
   });
@@ -110,25 +110,27 @@ describe("receiving a poison message", () => {
     const failing = async () => {
       throw new Error("storage is away");
     };
-    await expect(room().receive(message({ messageId: "again" }), schema, failing)).rejects.toThrow("storage is away");
-    await room().receive(message({ messageId: "again", delivery: 5 }), schema, failing);
+    await expect(fixture().receive(message({ messageId: "again" }), schema, failing)).rejects.toThrow(
+      "storage is away",
+    );
+    await fixture().receive(message({ messageId: "again", delivery: 5 }), schema, failing);
     const { approximateMessagesCount } = await queueOf("test-work-poison").getProperties();
     expect(approximateMessagesCount).toBe(1);
   });
 
   test("keeps the failure for 30 days", async () => {
-    await room().receive(
+    await fixture().receive(
       message({ messageId: "old", insertedAt: new Date(Date.now() - 31 * DAY_MS) }),
       schema,
       undefined,
     );
-    await room().receive(
+    await fixture().receive(
       message({ messageId: "young", insertedAt: new Date(Date.now() - 29 * DAY_MS) }),
       schema,
       undefined,
     );
     const before = (await failures()).length;
-    await room().cleanUp();
+    await fixture().cleanUp();
     expect((await failures()).length).toBe(before - 1);
   });
 });

@@ -79,7 +79,7 @@ export const LEFT_OUT: Record<string, string> = {
       "POST /api/automation/sync/records/{record_id}/sync",
       "POST /b2c/tenants/{tenant_id}/discover",
       "POST /api/assets/dependencies/discover",
-    ].map((endpoint) => [endpoint, "begins work whose every step is lost or killed in tests of its own room"]),
+    ].map((endpoint) => [endpoint, "begins work whose every step is lost or killed in tests of its own fixture"]),
   ),
   "POST /auth/sso/callback": "needs a response that was signed for it: test/sso/saml/sign-in.test.ts",
   "POST /api/automation/rotation/discover": "killed at its writes in test/applications/faults.test.ts",

@@ -301,8 +301,8 @@ describe("a request to a configured address", () => {
     expect((await fetch(`http://127.0.0.1:${port}/moved`, form)).status).toBe(302);
     const large = await failure(fetch(`http://127.0.0.1:${port}/large`, { method: "GET", headers: {} }));
     expect(large).toMatchObject({ name: "Unreachable" });
-    const odd = await failure(fetch(`http://127.0.0.1:${port}/odd`, { method: "GET", headers: {} }));
-    expect(odd).toMatchObject({ name: "Unreachable", sent: true });
+    const unusual = await failure(fetch(`http://127.0.0.1:${port}/odd`, { method: "GET", headers: {} }));
+    expect(unusual).toMatchObject({ name: "Unreachable", sent: true });
     const guarded = guardedFetch(createOutgoing(targets("public")));
     expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ permanent: true, sent: false });
   });

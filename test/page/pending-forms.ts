@@ -63,11 +63,11 @@ withPlanted(
       else await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
       await dialogOf(page).waitFor({ state: "hidden" });
       waiting.go();
-      const told = page.getByRole("alertdialog");
-      await told.getByText("The form was closed, but the change was already sent").waitFor();
-      await told.getByText("shown only once").waitFor();
-      await told.getByRole("button", { name: "Close" }).click();
-      await told.waitFor({ state: "hidden" });
+      const reported = page.getByRole("alertdialog");
+      await reported.getByText("The form was closed, but the change was already sent").waitFor();
+      await reported.getByText("shown only once").waitFor();
+      await reported.getByRole("button", { name: "Close" }).click();
+      await reported.waitFor({ state: "hidden" });
       await page.unroute("**/auth/tokens");
     }
     expect(await tokens()).toBe(before + 4);

@@ -283,7 +283,9 @@ describe("the reconciliation", () => {
     await fixture.walk();
     const second = (await fixture.reconciliation.status()).newest!;
 
-    const total = [first, second].flatMap(({ mended }) => Object.values(mended)).reduce((sum, count) => sum + count, 0);
+    const total = [first, second]
+      .flatMap(({ mended: repaired }) => Object.values(repaired))
+      .reduce((sum, count) => sum + count, 0);
     const entered = new Set(fixture.events.flatMap(({ details }) => (details?.rows as string[] | undefined) ?? []));
     expect(plantedRows.filter((row) => !entered.has(row))).toEqual([]);
     // The log of changes contains the changes of the scans in between.
@@ -337,7 +339,7 @@ describe("a copy of a vault's row", () => {
     Object.assign(tables, {
       get: async (...of: Parameters<typeof get>) => {
         const found = await get(...of);
-        if (of[2] === key && ++looks === 2) await writer.touch(await writer.known(record.name), record);
+        if (of[2] === key && ++looks === 2) await writer.touch(await writer.storedVault(record.name), record);
         return found;
       },
     });

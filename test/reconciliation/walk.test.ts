@@ -30,7 +30,7 @@ describe("while a vault is written", () => {
     const { writer } = fixture;
     const before = await fixture.tables.get(Assets, partitions.vault(vault), nameKey("secret", "password", vault));
     const asset = withoutKeys(before!);
-    const known = await writer.known(vault);
+    const known = await writer.storedVault(vault);
     const after = { ...asset, enabled: false, expiresOn: asset.expiresOn! + 1, content: "changed" };
     const inBetween = Promise.withResolvers<void>();
     const walked = Promise.withResolvers<void>();
@@ -105,9 +105,9 @@ test("a fault just behind the position of a walk that takes days is repaired wit
     fixture.pass(HOUR_MS);
   };
   const walk = async () => (await fixture.reconciliation.status()).newest!;
-  const begun = async () => (await walk()).walkId !== before && (await walk()).stage !== "vaults";
+  const started = async () => (await walk()).walkId !== before && (await walk()).stage !== "vaults";
   do await hour();
-  while (!(await begun()));
+  while (!(await started()));
   const vault = VAULTS[0]!;
   const copy = vaultInSubscriptionKey(SUBSCRIPTIONS[0], vault);
   const isThere = () => fixture.tables.get(Vaults, VAULTS_PARTITION, copy);
@@ -164,7 +164,7 @@ describe("totals", () => {
   ];
 
   /** Responses computed from totals. */
-  async function told() {
+  async function readState() {
     const assets = "/api/assets/discovery/assets?limit=3";
     const asked = ["/api/assets/summary", assets, `${assets}&expiresBefore=2028-01-01`, "/compliance/score"];
     const answers = await Promise.all(asked.map((path) => service.admin("GET", path)));
@@ -189,7 +189,7 @@ describe("totals", () => {
     const headers = { "content-type": "application/json" };
     await fetch(`${service.cloud.controlUrl}/vaults/${VAULTS[2]}/secrets`, { method: "POST", body, headers });
     expect((await service.scan({ mode: "delta" })).status).toBe("completed");
-    const whole = await told();
+    const whole = await readState();
 
     /** Replaces them by the given kind of fault. */
     const planted: [fault: "stale" | "unreadable", bytes: (old: Uint8Array) => Uint8Array][] = [
@@ -203,7 +203,7 @@ describe("totals", () => {
         const values = Object.fromEntries(columns.map((column, of) => [column, bytes(before[at]![of]!)]));
         await fixture.raw(table).updateEntity({ partitionKey, rowKey, ...values }, "Merge");
       }
-      const answered = await told();
+      const answered = await readState();
       if (fault === "stale") expect(answered.score).not.toBe(whole.score);
       else expect(answered).toEqual(whole);
       fixture.events.splice(0);
@@ -216,7 +216,7 @@ describe("totals", () => {
           `${type} success ${fault}`,
         ]),
       );
-      expect(await told()).toEqual(whole);
+      expect(await readState()).toEqual(whole);
     }
   }, 600_000);
 });

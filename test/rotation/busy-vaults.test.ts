@@ -5,7 +5,7 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openMatchingRoom } from "./matching-world.ts";
+import { openMatchingFixture } from "./matching-world.ts";
 import { BOSS, VAULT } from "./world.ts";
 
 /** Two vaults that hold an application's client secret; each is away for a moment at the wrong time. */
@@ -19,8 +19,8 @@ const company: Company = {
 let azurite: TestStorage;
 let accounts = 0;
 let live: Awaited<ReturnType<typeof liveIn>>;
-let room: ReturnType<typeof openMatchingRoom>;
-let app: ReturnType<(typeof room)["application"]>;
+let fixture: ReturnType<typeof openMatchingFixture>;
+let app: ReturnType<(typeof fixture)["application"]>;
 
 beforeAll(async () => {
   azurite = await openStorage(Array.from({ length: 60 }, (_, index) => `busy${index}`));
@@ -34,17 +34,17 @@ beforeEach(async () => {
   live.cloud.control.clearFaults();
   // The vault that never answers is waited for as long as this, three times.
   const limits = { firstWaitMs: 1, requestTimeoutMs: 2_000 };
-  room = openMatchingRoom(live, azurite.connectionString(`busy${accounts++}`), limits);
-  app = room.application();
-  const second = room.copy(app, SECOND);
-  await room.discover(app, second);
-  await room.confirm(app, second);
+  fixture = openMatchingFixture(live, azurite.connectionString(`busy${accounts++}`), limits);
+  app = fixture.application();
+  const second = fixture.copy(app, SECOND);
+  await fixture.discover(app, second);
+  await fixture.confirm(app, second);
 });
 
 const inBoth = [`${VAULT} planned`, `${SECOND} planned`];
 const places = ({ publications }: RotationRecord) =>
   publications.map(({ vaultName, state }) => `${vaultName} ${state}`);
-const begin = async () => await room.rotations.begin(room.requestFor(app), BOSS);
+const begin = async () => await fixture.rotations.begin(fixture.requestFor(app), BOSS);
 const ofVault = (vault: string, action: FaultAction): Fault => ({ match: { vault }, action });
 
 const PASSING: [how: string, action: FaultAction][] = [
@@ -75,43 +75,43 @@ const unavailable = expect.objectContaining({
 });
 
 test.each(AWAY)("where %s, a plan is 503 and nothing begins; then the plan has both places", async (_, ...faults) => {
-  for (const fault of faults) room.control.addFault(fault);
+  for (const fault of faults) fixture.control.addFault(fault);
   await expect(begin()).rejects.toEqual(unavailable);
-  expect(await room.rotationsOf(app.appId)).toEqual([]);
-  room.control.clearFaults();
+  expect(await fixture.rotationsOf(app.appId)).toEqual([]);
+  fixture.control.clearFaults();
   const row = await begin();
   expect([places(row), row.notUpdated]).toEqual([inBoth, []]);
 });
 
 test("where the sign-in service gives no clear answer, a plan is 503 and nothing begins; then the plan is whole", async () => {
-  const unproved = room.application();
-  await room.discover(unproved);
+  const unproved = fixture.application();
+  await fixture.discover(unproved);
   for (const action of [{ kind: "fail", status: 503 }, { kind: "reset" }, { kind: "garbage", as: "html" }] as const) {
-    const fault = room.control.addFault({ match: { operation: "entra.token" }, action });
-    await expect(room.rotations.begin(room.requestFor(unproved), BOSS)).rejects.toEqual(unavailable);
-    room.control.removeFault(fault);
+    const fault = fixture.control.addFault({ match: { operation: "entra.token" }, action });
+    await expect(fixture.rotations.begin(fixture.requestFor(unproved), BOSS)).rejects.toEqual(unavailable);
+    fixture.control.removeFault(fault);
   }
-  const row = await room.rotations.begin(room.requestFor(unproved), BOSS);
+  const row = await fixture.rotations.begin(fixture.requestFor(unproved), BOSS);
   expect(places(row)).toEqual([`${VAULT} planned`]);
 });
 
 test("an automatic rotation that meets a busy vault is retried, and its policy needs no attention", async () => {
-  await room.policy(app.appId);
-  for (const vault of [VAULT, SECOND]) room.control.addFault(ofVault(vault, { kind: "fail", status: 503 }));
-  await expect(room.tick()).rejects.toMatchObject({ code: expect.stringMatching(/^(unreachable|unavailable)$/) });
-  const { attention, nextCheckAt } = await room.policies.get(app.appId);
+  await fixture.policy(app.appId);
+  for (const vault of [VAULT, SECOND]) fixture.control.addFault(ofVault(vault, { kind: "fail", status: 503 }));
+  await expect(fixture.tick()).rejects.toMatchObject({ code: expect.stringMatching(/^(unreachable|unavailable)$/) });
+  const { attention, nextCheckAt } = await fixture.policies.get(app.appId);
   expect([attention, nextCheckAt]).toEqual([undefined, undefined]);
-  room.control.clearFaults();
-  await room.tick();
-  const [{ rotationId } = { rotationId: "" }] = await room.rotationsOf(app.appId);
-  expect(places(await room.rotations.get(rotationId))).toEqual(inBoth);
+  fixture.control.clearFaults();
+  await fixture.tick();
+  const [{ rotationId } = { rotationId: "" }] = await fixture.rotationsOf(app.appId);
+  expect(places(await fixture.rotations.get(rotationId))).toEqual(inBoth);
 });
 
 describe("at the end of the overlap", () => {
   const overlapping = async () => {
     const { rotationId } = await begin();
-    const { row } = await room.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
-    room.world.pass(Date.parse(row.overlapEndsAt!) - room.world.clock.now().getTime());
+    const { row } = await fixture.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+    fixture.world.pass(Date.parse(row.overlapEndsAt!) - fixture.world.clock.now().getTime());
     return rotationId;
   };
 
@@ -121,34 +121,34 @@ describe("at the end of the overlap", () => {
     ["the sign-in is unclear", { match: { operation: "entra.token" }, action: { kind: "fail", status: 503 } }],
   ])("if %s, the check is repeated within minutes without attention", async (_, fault) => {
     const rotationId = await overlapping();
-    const before = room.world.clock.now().getTime();
-    room.control.addFault(fault);
-    const { row } = await room.world.run(rotationId, { until: ({ failures }) => failures === 3 });
+    const before = fixture.world.clock.now().getTime();
+    fixture.control.addFault(fault);
+    const { row } = await fixture.world.run(rotationId, { until: ({ failures }) => failures === 3 });
     expect(row).toMatchObject({ status: "overlapping", needsConfirmation: false, reasons: [] });
-    await expect(room.rotations.finish(rotationId, false, BOSS)).rejects.toEqual(unavailable);
-    room.control.clearFaults();
-    expect((await room.world.run(rotationId)).row).toMatchObject({ status: "completed" });
-    expect(room.world.clock.now().getTime() - before).toBeLessThan(20 * MINUTE_MS);
+    await expect(fixture.rotations.finish(rotationId, false, BOSS)).rejects.toEqual(unavailable);
+    fixture.control.clearFaults();
+    expect((await fixture.world.run(rotationId)).row).toMatchObject({ status: "completed" });
+    expect(fixture.world.clock.now().getTime() - before).toBeLessThan(20 * MINUTE_MS);
   });
 
   test("a long outage needs attention, and the rotation ends automatically within hours after it", async () => {
     const rotationId = await overlapping();
-    const before = room.world.clock.now().getTime();
-    room.control.addFault(ofVault(SECOND, { kind: "fail", status: 503 }));
-    const { row } = await room.world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+    const before = fixture.world.clock.now().getTime();
+    fixture.control.addFault(ofVault(SECOND, { kind: "fail", status: 503 }));
+    const { row } = await fixture.world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
     expect(row.status).toBe("overlapping");
     expect(row.reasons).toEqual([
       expect.stringMatching(
         /can't read now which places and consumers hold the new secret: .*key vault kv-second.*503/,
       ),
     ]);
-    expect(room.world.clock.now().getTime() - before).toBeLessThan(HOUR_MS);
-    expect(await room.notices("rotationDue")).toContainEqual(expect.stringContaining("can't read now"));
-    room.world.pass(DAY_MS);
-    await room.world.run(rotationId, { until: ({ failures }) => failures === 2 });
-    room.control.clearFaults();
-    const healed = room.world.clock.now().getTime();
-    expect((await room.world.run(rotationId)).row).toMatchObject({ status: "completed" });
-    expect(room.world.clock.now().getTime() - healed).toBeLessThan(2 * HOUR_MS);
+    expect(fixture.world.clock.now().getTime() - before).toBeLessThan(HOUR_MS);
+    expect(await fixture.notices("rotationDue")).toContainEqual(expect.stringContaining("can't read now"));
+    fixture.world.pass(DAY_MS);
+    await fixture.world.run(rotationId, { until: ({ failures }) => failures === 2 });
+    fixture.control.clearFaults();
+    const healed = fixture.world.clock.now().getTime();
+    expect((await fixture.world.run(rotationId)).row).toMatchObject({ status: "completed" });
+    expect(fixture.world.clock.now().getTime() - healed).toBeLessThan(2 * HOUR_MS);
   });
 });

@@ -97,10 +97,10 @@ test("a rotation over HTTP: invalid requests are rejected, a plan changes nothin
   expect([plan.status, plan.body.rotationId, plan.body.targets.length]).toEqual([200, null, 2]);
   expect((await admin("GET", `${base}/history`)).body.items).toEqual([]);
 
-  const begun = await rotate({ appId, secretId, overlapDays: 2 });
-  expect(begun.status).toBe(201);
-  const id: string = begun.body.rotationId;
-  expect(begun.headers.get("location")).toBe(`${base}/rotations/${id}`);
+  const started = await rotate({ appId, secretId, overlapDays: 2 });
+  expect(started.status).toBe(201);
+  const id: string = started.body.rotationId;
+  expect(started.headers.get("location")).toBe(`${base}/rotations/${id}`);
   const again = await rotate({ appId, secretId });
   expect([again.status, again.body.code, again.body.rotationId]).toEqual([409, "rotationUnfinished", id]);
   expect((await admin("POST", `${base}/rotations/${id}/retry`)).status).toBe(409);
@@ -121,9 +121,9 @@ test("a rotation killed during calls to the cloud continues in another process",
   const { directory } = control;
   for (const secret of places) directory.watchTarget({ appId, vault: VAULT, secret });
   const [live] = directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
-  const begun = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
-  expect(begun.status, begun.text).toBe(201);
-  const id: string = begun.body.rotationId;
+  const started = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
+  expect(started.status, started.text).toBe(201);
+  const id: string = started.body.rotationId;
   for (const { at, fault } of CHOSEN) {
     const faultId = control.addFault({ ...fault, times: 1 });
     await until(id, () => control.faults().some((one) => one.id === faultId && one.happened > 0));

@@ -7,12 +7,12 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
-import { BOSS, type Death, VAULT, World } from "./world.ts";
+import { BOSS, type SimulatedCrash, VAULT, World } from "./world.ts";
 
 /** Number of calls to storage and the cloud between crashes. */
 const STRIDE = IS_CAMPAIGN ? 1 : 97;
 /** Before the call is sent, after it was carried out, and so that it is carried out after another worker has gone on. */
-const HOW: Death["how"][] = ["before", "after", "late"];
+const HOW: SimulatedCrash["how"][] = ["before", "after", "late"];
 
 let world: World;
 let azurite: TestStorage;
@@ -60,7 +60,7 @@ const scenarios: Scenario[] = [
 ];
 
 /** Runs a rotation whose first worker crashes. Returns whether it reached the crash. */
-async function dies(scenario: Scenario, death: Death | undefined): Promise<boolean> {
+async function dies(scenario: Scenario, death: SimulatedCrash | undefined): Promise<boolean> {
   const name = `${scenarios.indexOf(scenario)}-${death?.how ?? "no"}-${death?.at ?? 0}`;
   world.targets = [];
   world.messages.length = 0;

@@ -198,9 +198,9 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
     { rotationId: null, assetId: id, appId: null, consumers: [{ name: "web-good", how: "action", state: "waiting" }] },
   ]);
   expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(OLD);
-  const begun = await service.admin("POST", rotate(id), { new_value: NEW });
-  expect(begun.status).toBe(201);
-  const at = begun.headers.get("location")!;
+  const started = await service.admin("POST", rotate(id), { new_value: NEW });
+  expect(started.status).toBe(201);
+  const at = started.headers.get("location")!;
   let ended = await service.admin("GET", at);
   await vi.waitFor(
     async () => {
@@ -215,12 +215,12 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
   });
   expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(NEW);
   const history = await service.admin("GET", `/api/automation/rotation/history?assetId=${id}`);
-  expect(history.body.items).toMatchObject([{ rotationId: begun.body.rotationId, assetId: id }]);
+  expect(history.body.items).toMatchObject([{ rotationId: started.body.rotationId, assetId: id }]);
   const credential = await service.admin("POST", rotate(`${VAULT}.secret.shop-api-client-secret`), { dryRun: true });
   expect(credential.body).toMatchObject({ appId, oldKeyId: keyId, assetId: null });
   const entries = await service.admin("GET", "/audit/entries?limit=1000");
   const lines = JSON.stringify(service.hosts.map((host) => host.lines));
-  for (const text of [plan.text, begun.text, ended.text, history.text, entries.text, lines]) {
+  for (const text of [plan.text, started.text, ended.text, history.text, entries.text, lines]) {
     expect(text).not.toContain(NEW);
     expect(text).not.toContain(OLD);
   }

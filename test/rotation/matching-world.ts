@@ -22,7 +22,7 @@ import { BOSS, VAULT, World } from "./world.ts";
 let applications = 0;
 
 /** Matches, policies and automatic rotations, on top of the rotations of a test world. */
-export function openMatchingRoom(
+export function openMatchingFixture(
   { cloud, config }: { cloud: Cloud; config: Config },
   connectionString: string,
   limits: Partial<CallLimits> = IMPATIENT,
@@ -31,7 +31,7 @@ export function openMatchingRoom(
   const { control } = cloud;
   const tables = world.tables();
   const settings = {
-    values: async () => ({ rotationTriggerDays: 30, defaultValidityDays: 180, ...room.settings }) as never,
+    values: async () => ({ rotationTriggerDays: 30, defaultValidityDays: 180, ...fixture.settings }) as never,
   };
   const identity = createIdentity(config);
   const services = { config, identity, log: world.log, limits };
@@ -65,7 +65,7 @@ export function openMatchingRoom(
     log,
     app: async (appId) => {
       const app = await graph.application({ appId });
-      return app && { ...app, reasons: room.reasons };
+      return app && { ...app, reasons: fixture.reasons };
     },
     passwordPolicy: graph.passwordPolicy,
     matches,
@@ -89,7 +89,7 @@ export function openMatchingRoom(
   const notices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
   const writer = createInventoryWriter({ tables });
 
-  const room = {
+  const fixture = {
     world,
     control,
     graph,
@@ -146,7 +146,7 @@ export function openMatchingRoom(
       for (const place of new Set(apps.map((app) => app.place))) {
         const vault = {
           ...vaultRecord(place),
-          ...(room.vaultIds[place] !== undefined && { id: room.vaultIds[place] }),
+          ...(fixture.vaultIds[place] !== undefined && { id: fixture.vaultIds[place] }),
           vaultUri: world.uriOf(place),
           contents: { secret: `${Math.random()}` },
         };
@@ -213,5 +213,5 @@ export function openMatchingRoom(
       return found;
     },
   };
-  return room;
+  return fixture;
 }

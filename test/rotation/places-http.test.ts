@@ -124,18 +124,18 @@ test("an unknown copy of a secret is not written and is reported, and is written
   await discovered();
   const plan = await rotate(app, { dryRun: true });
   expect([plan.status, targets(plan), leftOut(plan)]).toEqual([200, [SHOP], [`${STRANGER} certain newPlace`]]);
-  const begun = await rotate(app);
-  expect([begun.status, targets(begun), leftOut(begun)]).toEqual([201, [SHOP], [`${STRANGER} certain newPlace`]]);
-  const id: string = begun.body.rotationId;
+  const started = await rotate(app);
+  expect([started.status, targets(started), leftOut(started)]).toEqual([201, [SHOP], [`${STRANGER} certain newPlace`]]);
+  const id: string = started.body.rotationId;
 
-  const told = () =>
+  const notified = () =>
     control
       .sunk("rotations")
       .flatMap(({ body }) => (JSON.parse(body).data.items as { why: string }[]).map(({ why }) => why));
   const evaluate = () => service.call("POST", "/__host/timers/evaluateAlerts", { body: {} });
   await evaluate();
   const alert = `${STRANGER}/shop-api holds the old secret, is new to this service, and was not written.`;
-  await expect.poll(told, { timeout: 150_000 }).toEqual([alert]);
+  await expect.poll(notified, { timeout: 150_000 }).toEqual([alert]);
 
   const overlapping = await http.until(id, ({ status }) => status === "overlapping", false);
   expect([keyAt(SHOP, app), keyAt(STRANGER, app)]).toEqual([overlapping.newKeyId, keyIdOf(app, "current")]);
@@ -219,11 +219,11 @@ test("a compromised secret is replaced only where the request says so, and the o
     [SECOND],
     [`${SHOP} certain notNamed`],
   ]);
-  const begun = await rotate(app, { reason: "compromised", targets: [assetId(SHOP, app)], overlapDays: 0 });
-  expect([begun.status, begun.body.reason, targets(begun)]).toEqual([201, "compromised", [SHOP]]);
-  expect(leftOut(begun)).toEqual([`${SECOND} certain notNamed`]);
+  const started = await rotate(app, { reason: "compromised", targets: [assetId(SHOP, app)], overlapDays: 0 });
+  expect([started.status, started.body.reason, targets(started)]).toEqual([201, "compromised", [SHOP]]);
+  expect(leftOut(started)).toEqual([`${SECOND} certain notNamed`]);
   const ended = await http.until(
-    begun.body.rotationId,
+    started.body.rotationId,
     ({ endedAt, attention }) => endedAt !== null || attention !== null,
   );
   expect(ended.status, JSON.stringify(ended.reasons)).toBe("completed");
@@ -260,9 +260,9 @@ test("an automatic rotation that meets a busy vault is retried automatically, an
   const match = { vault: SHOP, operation: "keyvault.listSecretVersions" };
   const fault = control.addFault({ match, action: { kind: "fail", status: 503 }, times: 3 });
   await service.call("POST", "/__host/timers/beginDueRotations", { body: {} });
-  const begun = async () => (await http.admin("GET", `${base}/history?appId=${appIdOf(app)}`)).body.items;
+  const started = async () => (await http.admin("GET", `${base}/history?appId=${appIdOf(app)}`)).body.items;
   await expect
-    .poll(begun, { timeout: 150_000 })
+    .poll(started, { timeout: 150_000 })
     .toMatchObject([{ automatic: true, oldKeyId: keyIdOf(app, "current") }]);
   expect(control.faults().find(({ id }) => id === fault)?.happened).toBe(3);
   expect((await http.admin("GET", policy)).body).toMatchObject({ state: "active", attention: null });

@@ -11,8 +11,8 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
-import { openMatchingRoom } from "./matching-world.ts";
-import { BOSS, type Death, VAULT } from "./world.ts";
+import { openMatchingFixture } from "./matching-world.ts";
+import { BOSS, type SimulatedCrash, VAULT } from "./world.ts";
 
 /** Vaults that the service watches, beside `VAULT`. */
 const [STRANGER, SECOND] = ["kv-stranger", "kv-second"];
@@ -29,7 +29,7 @@ const company: CloudCompany = {
 let azurite: TestStorage;
 let accounts = 0;
 let live: Awaited<ReturnType<typeof liveIn>>;
-let room: ReturnType<typeof openMatchingRoom>;
+let fixture: ReturnType<typeof openMatchingFixture>;
 
 beforeAll(async () => {
   azurite = await openStorage(Array.from({ length: 40 }, (_, index) => `places${index}`));
@@ -45,18 +45,18 @@ beforeEach(() => {
 });
 
 function anew(): void {
-  room = openMatchingRoom(live, azurite.connectionString(`places${accounts++ % 40}`));
+  fixture = openMatchingFixture(live, azurite.connectionString(`places${accounts++ % 40}`));
 }
 
-type App = ReturnType<(typeof room)["application"]>;
+type App = ReturnType<(typeof fixture)["application"]>;
 const keyAt = (app: App, place = app.place) =>
-  room.control.directory.keyIdOf(app.appId, room.control.secretValue(place, app.name)!);
+  fixture.control.directory.keyIdOf(app.appId, fixture.control.secretValue(place, app.name)!);
 const validKeys = ({ appId }: App): string[] =>
-  room.control.directory.secrets(appId).flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
-const begin = async (app: App, rest: Parameters<typeof room.requestFor>[1] = {}) =>
-  await room.rotations.begin(room.requestFor(app, rest), BOSS);
+  fixture.control.directory.secrets(appId).flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
+const begin = async (app: App, rest: Parameters<typeof fixture.requestFor>[1] = {}) =>
+  await fixture.rotations.begin(fixture.requestFor(app, rest), BOSS);
 const until = async (rotationId: string, isSo: (row: RotationRecord) => boolean) =>
-  (await room.world.run(rotationId, { until: isSo })).row;
+  (await fixture.world.run(rotationId, { until: isSo })).row;
 const waits = ({ needsConfirmation }: RotationRecord) => needsConfirmation;
 const written = ({ publications }: Pick<RotationRecord, "publications">) =>
   publications.map(({ vaultName, state }) => `${vaultName} ${state}`);
@@ -65,125 +65,125 @@ const leftOut = ({ notUpdated }: Pick<RotationRecord, "notUpdated">) =>
 
 /** Confirms as an administrator over the API, which notifies the rotation. */
 async function confirm(app: App): Promise<void> {
-  await room.confirm(app);
-  await room.rotations.placeConfirmed(app.appId);
+  await fixture.confirm(app);
+  await fixture.rotations.placeConfirmed(app.appId);
 }
 
 describe("a new place", () => {
   test("gets nothing although its value signs in, and is named in the answer, in an alert and in the reasons", async () => {
-    const app = room.application();
-    const thief = room.copy(app, STRANGER);
-    await room.discover(app, thief);
+    const app = fixture.application();
+    const thief = fixture.copy(app, STRANGER);
+    await fixture.discover(app, thief);
     const row = await begin(app);
     expect([written(row), leftOut(row)]).toEqual([[`${VAULT} planned`], [`${STRANGER} certain newPlace`]]);
     const alert = `${STRANGER}/${app.name} holds the old secret, is new to this service, and was not written.`;
-    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
+    expect(await fixture.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
     const waiting = await until(row.rotationId, waits);
     expect(waiting.reasons).toEqual([
       `${STRANGER}/${app.name} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret anyway.`,
     ]);
     expect([keyAt(app), keyAt(app, STRANGER)]).toEqual([waiting.newKeyId, app.keyId]);
-    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
-    await room.rotations.finish(row.rotationId, true, BOSS);
-    const ended = (await room.world.run(row.rotationId)).row;
+    expect(await fixture.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
+    await fixture.rotations.finish(row.rotationId, true, BOSS);
+    const ended = (await fixture.world.run(row.rotationId)).row;
     expect([ended.status, validKeys(app)]).toEqual(["completed", [ended.newKeyId]]);
-    expect(room.control.directory.signsIn(app.appId, room.control.secretValue(STRANGER, app.name)!)).toBe(false);
-    expect(await room.notices("rotationFailed")).toEqual([]);
+    expect(fixture.control.directory.signsIn(app.appId, fixture.control.secretValue(STRANGER, app.name)!)).toBe(false);
+    expect(await fixture.notices("rotationFailed")).toEqual([]);
     // Without a confirmation of the copy, the next rotation does not write it either.
-    room.control.putSecret(STRANGER, { name: app.name, value: room.control.secretValue(VAULT, app.name)! });
+    fixture.control.putSecret(STRANGER, { name: app.name, value: fixture.control.secretValue(VAULT, app.name)! });
     const next = { ...app, keyId: ended.newKeyId! };
     const marked = { ...next, contentType: `${app.name}:${app.appId}:${next.keyId}` };
-    await room.discover(marked, { ...marked, place: STRANGER });
+    await fixture.discover(marked, { ...marked, place: STRANGER });
     const again = await begin(next);
     expect([written(again), leftOut(again)]).toEqual([[`${VAULT} planned`], [`${STRANGER} certain newPlace`]]);
   });
 
   test("that a person confirms during the overlap is written at once, verified with its consumers, and counts from then on", async () => {
-    const app = room.application();
-    const second = room.copy(app, SECOND);
-    await room.discover(app, second);
-    const consumers = new Company(room.world);
-    room.world.consumers = consumers;
+    const app = fixture.application();
+    const second = fixture.copy(app, SECOND);
+    await fixture.discover(app, second);
+    const consumers = new Company(fixture.world);
+    fixture.world.consumers = consumers;
     consumers.add("web-first", app.name, "action");
     consumers.add("web-second", app.name, "action", { vaultName: SECOND });
     const { rotationId } = await begin(app, { overlapDays: 30 });
     const overlapping = await until(rotationId, ({ status }) => status === "overlapping");
     expect(overlapping.consumers!.map(({ id }) => id)).toEqual(["web-first"]);
-    await room.world.start().work(rotationId, "early");
-    const confirmedAt = room.world.clock.now().getTime();
+    await fixture.world.start().work(rotationId, "early");
+    const confirmedAt = fixture.world.clock.now().getTime();
     await confirm(second);
     const back = await until(
       rotationId,
       ({ publications, status }) => publications.length === 2 && status === "overlapping",
     );
-    expect(room.world.clock.now().getTime() - confirmedAt).toBeLessThan(DAY_MS);
+    expect(fixture.world.clock.now().getTime() - confirmedAt).toBeLessThan(DAY_MS);
     expect([written(back), leftOut(back)]).toEqual([[`${VAULT} written`, `${SECOND} written`], []]);
     expect(back.consumers!.map(({ id, state }) => `${id} ${state}`)).toEqual([
       "web-first verified",
       "web-second verified",
     ]);
-    expect(await room.notices("rotationFailed")).toEqual([]);
-    const { row } = await room.world.run(rotationId);
+    expect(await fixture.notices("rotationFailed")).toEqual([]);
+    const { row } = await fixture.world.run(rotationId);
     expect([row.status, row.reasons, validKeys(app)]).toEqual(["completed", [], [row.newKeyId]]);
     expect([keyAt(app), keyAt(app, SECOND)]).toEqual([row.newKeyId, row.newKeyId]);
     // The next rotation writes both without another confirmation.
     const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
-    await room.discover(next, { ...next, place: SECOND });
+    await fixture.discover(next, { ...next, place: SECOND });
     const again = await begin(next);
     expect([written(again).sort(), leftOut(again)]).toEqual([[`${VAULT} planned`, `${SECOND} planned`], []]);
   });
 
   test("that holds something else than a person said is not written, and waits until they take their word back", async () => {
-    const app = room.application();
-    const wrong = room.copy(app, SECOND);
-    room.control.putSecret(SECOND, { name: app.name, value: "something else", contentType: app.contentType });
-    await room.discover(app, wrong);
+    const app = fixture.application();
+    const wrong = fixture.copy(app, SECOND);
+    fixture.control.putSecret(SECOND, { name: app.name, value: "something else", contentType: app.contentType });
+    await fixture.discover(app, wrong);
     const { rotationId } = await begin(app, { overlapDays: 30 });
     await until(rotationId, ({ status }) => status === "overlapping");
     await confirm(wrong);
-    const waiting = (await room.world.run(rotationId)).row;
+    const waiting = (await fixture.world.run(rotationId)).row;
     expect(waiting).toMatchObject({ status: "needsAttention", attention: { code: "targetHoldsOther" } });
     expect(waiting.attention!.next).toMatch(/Remove the confirmation.*retry/);
     const { assetId, keyId } = wrong;
-    await room.matches.confirm(app.appId, { assetId, keyId, confirmed: false }, BOSS);
-    await room.rotations.retry(rotationId, BOSS);
-    const { row } = await room.world.run(rotationId);
+    await fixture.matches.confirm(app.appId, { assetId, keyId, confirmed: false }, BOSS);
+    await fixture.rotations.retry(rotationId, BOSS);
+    const { row } = await fixture.world.run(rotationId);
     expect([row.status, written(row), keyAt(app)]).toEqual(["completed", [`${VAULT} written`], row.newKeyId]);
-    expect(room.control.secretValue(SECOND, app.name)).toBe("something else");
+    expect(fixture.control.secretValue(SECOND, app.name)).toBe("something else");
   });
 
   test("that is confirmed but can't be written needs attention until a user fixes it", async () => {
-    const app = room.application();
-    const full = room.copy(app, SECOND);
+    const app = fixture.application();
+    const full = fixture.copy(app, SECOND);
     const tags = Object.fromEntries(Array.from({ length: 14 }, (_, index) => [`tag-${index}`, "x"]));
-    room.control.change(SECOND, "secrets", app.name, { tags });
-    await room.discover(app, full);
+    fixture.control.change(SECOND, "secrets", app.name, { tags });
+    await fixture.discover(app, full);
     const { rotationId } = await begin(app, { overlapDays: 30 });
     await until(rotationId, ({ status }) => status === "overlapping");
     await confirm(full);
-    const { row } = await room.world.run(rotationId);
+    const { row } = await fixture.world.run(rotationId);
     expect(row).toMatchObject({
       status: "needsAttention",
       attention: { message: expect.stringContaining("too many tags") },
     });
-    room.control.change(SECOND, "secrets", app.name, { tags: {} });
-    await room.rotations.retry(rotationId, BOSS);
-    expect((await room.world.run(rotationId)).row.status).toBe("completed");
+    fixture.control.change(SECOND, "secrets", app.name, { tags: {} });
+    await fixture.rotations.retry(rotationId, BOSS);
+    expect((await fixture.world.run(rotationId)).row.status).toBe("completed");
     expect(keyAt(app, SECOND)).toBe(validKeys(app)[0]);
   });
 
   const MOMENTS = IS_CAMPAIGN ? 40 : 4;
   test("that is confirmed is written once, at whichever call a worker crashes", async () => {
-    const once = async (death?: Death) => {
+    const once = async (death?: SimulatedCrash) => {
       anew();
-      const app = room.application();
-      const second = room.copy(app, SECOND);
-      await room.discover(app, second);
+      const app = fixture.application();
+      const second = fixture.copy(app, SECOND);
+      await fixture.discover(app, second);
       const { rotationId } = await begin(app, { overlapDays: 2 });
       await until(rotationId, ({ status }) => status === "overlapping");
       await confirm(second);
-      const before = room.world.calls.length;
-      const { row, deaths } = await room.world.run(rotationId, death ? { death } : {});
+      const before = fixture.world.calls.length;
+      const { row, deaths } = await fixture.world.run(rotationId, death ? { death } : {});
       const where = JSON.stringify([death, SEED, row.attention]);
       expect([row.status, written(row)], where).toEqual(["completed", [`${VAULT} written`, `${SECOND} written`]]);
       expect([keyAt(app), keyAt(app, SECOND), validKeys(app)], where).toEqual([
@@ -192,10 +192,10 @@ describe("a new place", () => {
         [row.newKeyId],
       ]);
       const rows: string[] = [];
-      for await (const page of room.world.tables().pages(MatchRows, { partitionKey: `app:${app.appId}` }))
+      for await (const page of fixture.world.tables().pages(MatchRows, { partitionKey: `app:${app.appId}` }))
         for (const { vaultName, rotated } of page) rows.push(`${vaultName} ${rotated?.keyId}`);
       expect(rows.sort(), where).toEqual([VAULT, SECOND].map((vault) => `${vault} ${row.newKeyId}`));
-      return { deaths, calls: room.world.calls.length - before };
+      return { deaths, calls: fixture.world.calls.length - before };
     };
     const { calls } = await once();
     const dice = new Dice(SEED);
@@ -210,117 +210,117 @@ describe("a new place", () => {
 
 describe("without a confirmed place and a place written by an earlier rotation", () => {
   test("the place that has held the value longest is written, and of two of one second the first by name", async () => {
-    const app = room.application();
-    const older = room.copy(app, STRANGER, 300);
-    await room.discover(app, older);
-    const plan = await room.rotations.plan(room.requestFor(app));
+    const app = fixture.application();
+    const older = fixture.copy(app, STRANGER, 300);
+    await fixture.discover(app, older);
+    const plan = await fixture.rotations.plan(fixture.requestFor(app));
     expect([written(plan), leftOut(plan)]).toEqual([[`${STRANGER} planned`], [`${VAULT} certain newPlace`]]);
-    const twins = room.application();
+    const twins = fixture.application();
     const { name, contentType } = twins;
-    const value = room.control.secretValue(VAULT, name)!;
-    room.control.remove(VAULT, "secrets", name);
+    const value = fixture.control.secretValue(VAULT, name)!;
+    fixture.control.remove(VAULT, "secrets", name);
     for (const place of [SECOND, VAULT])
-      room.control.putSecret(place, { name, value, contentType, createdDaysAgo: 30 });
-    await room.discover(twins, { ...twins, place: SECOND });
-    expect(written(await room.rotations.plan(room.requestFor(twins)))).toEqual([`${VAULT} planned`]);
+      fixture.control.putSecret(place, { name, value, contentType, createdDaysAgo: 30 });
+    await fixture.discover(twins, { ...twins, place: SECOND });
+    expect(written(await fixture.rotations.plan(fixture.requestFor(twins)))).toEqual([`${VAULT} planned`]);
   });
 
   test("a confirmed place is written, an older unconfirmed one is not", async () => {
-    const app = room.application();
-    const older = room.copy(app, STRANGER, 300);
-    await room.discover(app, older);
-    await room.confirm(app);
-    const plan = await room.rotations.plan(room.requestFor(app));
+    const app = fixture.application();
+    const older = fixture.copy(app, STRANGER, 300);
+    await fixture.discover(app, older);
+    await fixture.confirm(app);
+    const plan = await fixture.rotations.plan(fixture.requestFor(app));
     expect([written(plan), leftOut(plan)]).toEqual([[`${VAULT} planned`], [`${STRANGER} certain newPlace`]]);
   });
 
   test("a rotation by policy does not start, and says which place to confirm; confirmed, it starts", async () => {
-    const app = room.application();
-    await room.discover(app);
-    await room.policy(app.appId);
-    expect(await room.tick()).toEqual([app.appId]);
-    const { attention } = await room.policies.get(app.appId);
+    const app = fixture.application();
+    await fixture.discover(app);
+    await fixture.policy(app.appId);
+    expect(await fixture.tick()).toEqual([app.appId]);
+    const { attention } = await fixture.policies.get(app.appId);
     expect(attention).toMatchObject({
       code: "newPlace",
       message: expect.stringContaining(`${VAULT}/${app.name} holds`),
     });
     expect(attention!.remedy).toContain("Confirm the match");
-    expect(await room.rotationsOf(app.appId)).toEqual([]);
-    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(`${VAULT}/${app.name}`)]);
-    await room.confirm(app);
-    room.world.pass(DAY_MS);
-    await room.tick();
-    expect(await room.rotationsOf(app.appId)).toMatchObject([{ automatic: true }]);
-    expect((await room.policies.get(app.appId)).attention).toBeUndefined();
+    expect(await fixture.rotationsOf(app.appId)).toEqual([]);
+    expect(await fixture.notices("rotationFailed")).toEqual([expect.stringContaining(`${VAULT}/${app.name}`)]);
+    await fixture.confirm(app);
+    fixture.world.pass(DAY_MS);
+    await fixture.tick();
+    expect(await fixture.rotationsOf(app.appId)).toMatchObject([{ automatic: true }]);
+    expect((await fixture.policies.get(app.appId)).attention).toBeUndefined();
   });
 });
 
 describe("a rotation by policy", () => {
   test("writes what a person confirmed and never a new place", async () => {
-    const app = room.application();
-    await room.discover(app);
-    await room.confirm(app);
-    await room.policy(app.appId);
-    const thief = room.copy(app, STRANGER, 300);
-    await room.discover(app, thief);
-    await room.tick();
-    const { rotationId } = (await room.rotationsOf(app.appId))[0]!;
+    const app = fixture.application();
+    await fixture.discover(app);
+    await fixture.confirm(app);
+    await fixture.policy(app.appId);
+    const thief = fixture.copy(app, STRANGER, 300);
+    await fixture.discover(app, thief);
+    await fixture.tick();
+    const { rotationId } = (await fixture.rotationsOf(app.appId))[0]!;
     const row = await until(rotationId, waits);
     expect([written(row), leftOut(row)]).toEqual([[`${VAULT} written`], [`${STRANGER} certain newPlace`]]);
     expect(keyAt(app, STRANGER)).toBe(app.keyId);
   });
 
   test("takes the targets that an administrator set in it as that person's word, in the vault that they were in then", async () => {
-    const app = room.application();
-    await room.discover(app);
-    await room.policy(app.appId, { targets: [app.assetId] });
-    room.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
-    await room.discover(app);
-    await room.tick();
-    expect((await room.policies.get(app.appId)).attention).toMatchObject({ code: "noTarget" });
-    expect(await room.rotationsOf(app.appId)).toEqual([]);
-    delete room.vaultIds[VAULT];
-    await room.discover(app);
-    room.world.pass(DAY_MS);
-    await room.tick();
-    expect(await room.rotationsOf(app.appId)).toMatchObject([{ automatic: true }]);
+    const app = fixture.application();
+    await fixture.discover(app);
+    await fixture.policy(app.appId, { targets: [app.assetId] });
+    fixture.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
+    await fixture.discover(app);
+    await fixture.tick();
+    expect((await fixture.policies.get(app.appId)).attention).toMatchObject({ code: "noTarget" });
+    expect(await fixture.rotationsOf(app.appId)).toEqual([]);
+    delete fixture.vaultIds[VAULT];
+    await fixture.discover(app);
+    fixture.world.pass(DAY_MS);
+    await fixture.tick();
+    expect(await fixture.rotationsOf(app.appId)).toMatchObject([{ automatic: true }]);
   });
 });
 
 describe("a vault of the same name with another resource id", () => {
   test("makes a place new again that was confirmed, and one that a rotation wrote", async () => {
-    const app = room.application();
-    await room.discover(app);
-    await room.confirm(app);
+    const app = fixture.application();
+    await fixture.discover(app);
+    await fixture.confirm(app);
     const standing = async (one: App) => {
-      const directory = (await room.graph.application({ appId: one.appId }))!;
-      return (await room.matches.targetsOf(directory, one.keyId)).map((target) => target.standing);
+      const directory = (await fixture.graph.application({ appId: one.appId }))!;
+      return (await fixture.matches.targetsOf(directory, one.keyId)).map((target) => target.standing);
     };
     expect(await standing(app)).toEqual(["confirmed"]);
-    room.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
-    await room.discover(app);
+    fixture.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
+    await fixture.discover(app);
     expect(await standing(app)).toEqual(["new"]);
-    delete room.vaultIds[VAULT];
-    await room.discover(app);
-    const { row } = await room.world.run((await begin(app)).rotationId);
+    delete fixture.vaultIds[VAULT];
+    await fixture.discover(app);
+    const { row } = await fixture.world.run((await begin(app)).rotationId);
     const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
-    await room.discover(next);
+    await fixture.discover(next);
     expect(await standing(next)).toEqual(["rotated"]);
-    room.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
-    await room.discover(next);
+    fixture.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
+    await fixture.discover(next);
     expect(await standing(next)).toEqual(["new"]);
   });
 });
 
 test("places that an earlier version of the service rotated are written without anybody's word", async () => {
-  const app = room.application();
-  const second = room.copy(app, SECOND);
-  await room.discover(app, second);
-  await room.confirm(app, second);
-  const { row } = await room.world.run((await begin(app)).rotationId);
+  const app = fixture.application();
+  const second = fixture.copy(app, SECOND);
+  await fixture.discover(app, second);
+  await fixture.confirm(app, second);
+  const { row } = await fixture.world.run((await begin(app)).rotationId);
   expect(row.status).toBe("completed");
   // As that version left it: neither says which vault it was, and the matches know of no rotation.
-  const tables = room.world.tables();
+  const tables = fixture.world.tables();
   await tables.modify(Rotations, ROTATIONS, recordKey(row.rotationId), (now) => ({
     ...withoutKeys(now!),
     publications: now!.publications.map(({ vaultId: _, ...publication }) => publication),
@@ -333,12 +333,12 @@ test("places that an earlier version of the service rotated are written without 
     });
   const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
   const thief = { ...next, place: STRANGER };
-  room.control.putSecret(STRANGER, {
+  fixture.control.putSecret(STRANGER, {
     ...thief,
-    value: room.control.secretValue(VAULT, app.name)!,
+    value: fixture.control.secretValue(VAULT, app.name)!,
     createdDaysAgo: 400,
   });
-  await room.discover(next, { ...next, place: SECOND }, thief);
+  await fixture.discover(next, { ...next, place: SECOND }, thief);
   const again = await begin(next);
   expect([written(again).sort(), leftOut(again)]).toEqual([
     [`${VAULT} planned`, `${SECOND} planned`],
@@ -348,10 +348,10 @@ test("places that an earlier version of the service rotated are written without 
 
 describe("a compromised secret", () => {
   test("is replaced in the named places only, and ends whatever other copies and their sign-ins say", async () => {
-    const app = room.application();
-    const [thief, second] = [room.copy(app, STRANGER, 300), room.copy(app, SECOND)];
-    await room.discover(app, thief, second);
-    await room.confirm(second);
+    const app = fixture.application();
+    const [thief, second] = [fixture.copy(app, STRANGER, 300), fixture.copy(app, SECOND)];
+    await fixture.discover(app, thief, second);
+    await fixture.confirm(second);
     const compromised = { reason: "compromised", overlapDays: 0 } as const;
     await expect(begin(app, compromised)).rejects.toMatchObject({
       code: "invalidRequest",
@@ -365,11 +365,11 @@ describe("a compromised secret", () => {
       message: expect.stringContaining(`${VAULT}/other is not a certain match`),
     });
     await expect(begin(app, { targets, updateKeyVaults: false })).rejects.toMatchObject({ code: "invalidRequest" });
-    room.world.usage = { ...room.world.usage, lastSignIn: async () => room.world.clock.now() };
+    fixture.world.usage = { ...fixture.world.usage, lastSignIn: async () => fixture.world.clock.now() };
     const { rotationId } = await begin(app, { ...compromised, targets });
     await until(rotationId, ({ status }) => status === "publishing");
     await confirm(thief);
-    const { row } = await room.world.run(rotationId);
+    const { row } = await fixture.world.run(rotationId);
     expect(row).toMatchObject({ status: "completed", reason: "compromised", reasons: [] });
     expect([written(row), leftOut(row).sort()]).toEqual([
       [`${VAULT} written`],
@@ -377,32 +377,32 @@ describe("a compromised secret", () => {
     ]);
     expect(validKeys(app)).toEqual([row.newKeyId]);
     const proof = createSignInProof(live.config);
-    const { kind } = await proof(app.appId, room.control.secretValue(STRANGER, app.name)!, live.cloud.app.tenantId);
+    const { kind } = await proof(app.appId, fixture.control.secretValue(STRANGER, app.name)!, live.cloud.app.tenantId);
     expect(kind).not.toBe("accepted");
-    expect(room.world.events.find(({ type }) => type === "rotation.begun")?.details).toMatchObject({
+    expect(fixture.world.events.find(({ type }) => type === "rotation.begun")?.details).toMatchObject({
       reason: "compromised",
     });
   });
 });
 
 test("a place that its vault did not show when the rotation was planned is named so, and written once it shows it", async () => {
-  const app = room.application();
-  const second = room.copy(app, SECOND);
-  await room.discover(app, second);
-  await room.confirm(app, second);
-  const first = (await room.world.run((await begin(app)).rotationId)).row;
+  const app = fixture.application();
+  const second = fixture.copy(app, SECOND);
+  await fixture.discover(app, second);
+  await fixture.confirm(app, second);
+  const first = (await fixture.world.run((await begin(app)).rotationId)).row;
   const next = { ...app, keyId: first.newKeyId!, contentType: `${app.name}:${app.appId}:${first.newKeyId}` };
-  await room.discover(next, { ...next, place: SECOND });
+  await fixture.discover(next, { ...next, place: SECOND });
   for (const kind of ["deny", "firewall"] as const) {
-    room.control.addFault({ match: { vault: SECOND }, action: { kind } });
-    const plan = await room.rotations.plan(room.requestFor(next));
+    fixture.control.addFault({ match: { vault: SECOND }, action: { kind } });
+    const plan = await fixture.rotations.plan(fixture.requestFor(next));
     expect([written(plan), leftOut(plan)]).toEqual([[`${VAULT} planned`], [`${SECOND} likely unreadable`]]);
-    if (kind === "deny") room.control.clearFaults();
+    if (kind === "deny") fixture.control.clearFaults();
   }
   const { rotationId } = await begin(next);
   await until(rotationId, waits);
-  room.control.clearFaults();
-  const { row } = await room.world.run(rotationId);
+  fixture.control.clearFaults();
+  const { row } = await fixture.world.run(rotationId);
   expect([row.status, written(row)]).toEqual(["completed", [`${VAULT} written`, `${SECOND} written`]]);
   expect(isOver(row.status)).toBe(true);
 });

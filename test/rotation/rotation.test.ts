@@ -57,9 +57,9 @@ const live = ({ appId }: App): string[] =>
     .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
 const holder = (app: App, place: string) =>
   control().directory.keyIdOf(app.appId, control().secretValue(VAULT, place)!);
-const begun = async (app: App): Promise<string> => (await world.start().begin(app.request, BOSS)).rotationId;
+const startRotation = async (app: App): Promise<string> => (await world.start().begin(app.request, BOSS)).rotationId;
 const overlapping = async (app: App) =>
-  (await world.run(await begun(app), { until: ({ status }) => status === "overlapping" })).row;
+  (await world.run(await startRotation(app), { until: ({ status }) => status === "overlapping" })).row;
 const refused = (code: string, detail?: RegExp) =>
   expect.objectContaining({ code, ...(detail && { message: expect.stringMatching(detail) }) });
 
@@ -139,7 +139,7 @@ test("what can't be rotated is refused with the reason", async () => {
 
 test("nothing new begins without a licence, and what began ends", async () => {
   const app = world.application(name());
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
   world.tier = "core";
   const other = world.application(name());
@@ -169,7 +169,7 @@ test("two rotations asked for at once are one", async () => {
 
 test("messages that come twice, to two workers at once, do everything once", async () => {
   const app = world.application(name(), { places: 2 });
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   const [one, two] = [world.start(), world.start()];
   for (let turns = 0; turns < 40; turns++) {
     const row = await one.get(rotationId);
@@ -218,7 +218,7 @@ test("an application that can't sign in at all is not changed", async () => {
 
 test("a place that another writer changed is not overwritten, and the others are rolled back", async () => {
   const app = world.application(name(), { places: 2 });
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "written" });
   const foreign = control().directory.addSecret(app.appId, { name: "by hand", expiresInDays: 90 });
   control().putSecret(VAULT, { name: app.places[1]!, value: foreign.value });
@@ -328,7 +328,7 @@ test.each(["planned", "creating", "proving", "publishing", "verifying", "overlap
     if (status === "creating") {
       control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 1 });
     }
-    const rotationId = await begun(app);
+    const rotationId = await startRotation(app);
     await world.run(rotationId, { until: (row) => row.status === status });
     const before = world.messages.length;
     await world.start().cancel(rotationId, BOSS);
@@ -378,14 +378,14 @@ test("a handover whose disabling was not recorded is rolled back nevertheless", 
 test("a request that is carried out once everybody took it for lost leaves nothing behind", async () => {
   // No application was changed recently.
   world.pass(5000);
-  const alive = await begun(world.application(name()));
+  const alive = await startRotation(world.application(name()));
   const before = world.calls.length;
   await world.start().work(alive, "alive");
   const at = world.calls.slice(before).indexOf("graph.addPassword") + 1;
   expect(at).toBeGreaterThan(0);
   const app = world.application(name());
   world.pass(5000);
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   await expect(world.start({ at, how: "late" }).work(rotationId, "dying")).rejects.toThrow(Died);
   const [underWay] = world.late.splice(0);
   await world.start().cancel(rotationId, BOSS);
@@ -411,7 +411,7 @@ test("an application that may have two secrets says so and names both", async ()
 
 test("a new secret that the directory has no room for ends the rotation at once with that reason", async () => {
   const app = world.application(name(), { audience: "AzureADandPersonalMicrosoftAccount" });
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   const started = world.clock.now().getTime();
   control().directory.addSecret(app.appId, { name: "of a colleague", expiresInDays: 90 });
   const { row } = await world.run(rotationId);
@@ -445,7 +445,7 @@ test("a new secret that failed is left when the application has no other valid o
 
 test("a rotation whose target refuses the service for good ends, and leaves the new secret with the reason", async () => {
   const app = world.application(name());
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
   control().addFault({ match: { operation: "keyvault.*", vault: VAULT }, action: { kind: "deny" } });
   const { row } = await world.run(rotationId);
@@ -457,7 +457,7 @@ test("a rotation whose target refuses the service for good ends, and leaves the 
 
 test("the value of the only valid client secret stays held when its rotation fails", async () => {
   const app = world.application(name());
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "proving" });
   control().directory.removeSecret(app.appId, app.keyId);
   const { row } = await world.run(rotationId);
@@ -512,7 +512,7 @@ test("a plan is refused where a rotation would be, and ids are taken in any case
   expect(await world.start().plan({ ...app.request, appId: app.appId.toUpperCase() })).toMatchObject({
     appId: app.appId,
   });
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   await expect(world.start().plan(app.request)).rejects.toMatchObject({ code: "rotationUnfinished" });
   await world.start().cancel(rotationId, BOSS);
   await world.run(rotationId);
@@ -641,8 +641,8 @@ test("if it can neither continue nor roll back, attention says what was done, wh
 
 test("attention contains the complete state of the rotation", async () => {
   const app = world.application(name());
-  const rotationId = await begun(app);
-  const told = async (id = rotationId) => {
+  const rotationId = await startRotation(app);
+  const readEntries = async (id = rotationId) => {
     await world.start().giveUp(id);
     const { attention } = await world.start().get(id);
     await world.start().retry(id, BOSS);
@@ -656,7 +656,7 @@ test("attention contains the complete state of the rotation", async () => {
   const log = "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.";
   const anyWay = `${log} Then retry this rotation, or cancel it, which rolls everything back.`;
   const { appName } = await world.start().get(rotationId);
-  expect(await told()).toEqual({
+  expect(await readEntries()).toEqual({
     ...common,
     done: `No new client secret of ${appName} is in use. No vault holds the new value.`,
     safe: `The old client secret ${app.keyId} was not touched.`,
@@ -666,7 +666,7 @@ test("attention contains the complete state of the rotation", async () => {
   const { newKeyId } = (await world.run(rotationId, { until: ({ status }) => status === "publishing" })).row;
   const added = `The client secret ${newKeyId} was added to ${appName}.`;
   const kept = `The old client secret ${app.keyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
-  expect(await told()).toEqual({
+  expect(await readEntries()).toEqual({
     ...common,
     done: `${added} No vault holds the new value.`,
     safe: kept,
@@ -674,7 +674,7 @@ test("attention contains the complete state of the rotation", async () => {
     resume: "publishing",
   });
   await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
-  expect(await told()).toEqual({
+  expect(await readEntries()).toEqual({
     ...common,
     done: `${added} The new value was written to ${VAULT}/${app.places[0]}.`,
     safe: kept,
@@ -683,7 +683,7 @@ test("attention contains the complete state of the rotation", async () => {
   });
   await world.start().cancel(rotationId, BOSS);
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "restored" });
-  expect(await told()).toEqual({
+  expect(await readEntries()).toEqual({
     ...common,
     done: `${added} No vault holds the new value. ${VAULT}/${app.places[0]} got the previous value again.`,
     safe: kept,
@@ -694,7 +694,7 @@ test("attention contains the complete state of the rotation", async () => {
 
   const request = world.vaultSecret(name(), "value-before", "value-after");
   const ofVault = (await world.start().begin(request, BOSS)).rotationId;
-  expect(await told(ofVault)).toEqual({
+  expect(await readEntries(ofVault)).toEqual({
     ...common,
     done: "No vault holds the new value.",
     safe: "The version with the old value is still in the vault and can be read.",
@@ -729,7 +729,7 @@ test("a new secret that another party removed keeps the old one from being remov
 test("one worker at a time changes applications of the tenant, with a pause between", async () => {
   control().directory.set({ writeGapMilliseconds: 1000 });
   const apps = [1, 2, 3].map(() => world.application(name()));
-  const ids = await Promise.all(apps.map((app) => begun(app)));
+  const ids = await Promise.all(apps.map((app) => startRotation(app)));
   world.log.lines.length = 0;
   const rows = () => Promise.all(ids.map((id) => world.start().get(id)));
   for (let rounds = 0; rounds < 100; rounds++) {
@@ -835,7 +835,7 @@ test("after a crash while a rotation is requested, it either started or did not"
 
 test("a version of another writer in between needs attention", async () => {
   const app = world.application(name());
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
   const { config, log } = world;
   const theirs = createVaultSecrets({ config, identity: createIdentity(config), log });
@@ -864,7 +864,7 @@ test("a version of another writer in between needs attention", async () => {
 
 test("history shows the newest first by every filter, and is purged", async () => {
   const app = world.application(name());
-  const rotationId = await begun(app);
+  const rotationId = await startRotation(app);
   const rotations = world.start();
   const page = { limit: 10, offset: 0, cursor: undefined };
   const list = async (filter: object) => (await rotations.history({ subject: app.appId, ...filter }, page)).items;
@@ -886,7 +886,7 @@ test("history shows the newest first by every filter, and is purged", async () =
   for await (const some of rotations.events()) events.push(...some);
   expect(events.filter((one) => one.rotationId === rotationId)).toMatchObject([{ status: "completed" }]);
   const open = world.application(name());
-  const unfinished = await begun(open);
+  const unfinished = await startRotation(open);
   world.pass(400 * DAY_MS);
   const cut = { retentionDays: 365, before: new Date(world.clock.now().getTime() - 365 * DAY_MS) };
   const purged = await rotations.store().purge(cut, BOSS);

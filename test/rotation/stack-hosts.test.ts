@@ -124,7 +124,7 @@ interface Moment {
 }
 
 /** Kills the host at the moment, once. */
-class Death {
+class SimulatedCrash {
   #killed: Promise<unknown> | undefined;
   #writes = 0;
   readonly #fault: string | undefined;
@@ -181,7 +181,7 @@ class Death {
 }
 
 /** Repeats a request while hosts crash during their responses. */
-async function insist(death: Death, ask: () => Promise<Answer>): Promise<Answer> {
+async function insist(death: SimulatedCrash, ask: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     await death.survived();
     try {
@@ -195,7 +195,7 @@ async function insist(death: Death, ask: () => Promise<Answer>): Promise<Answer>
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
 type Rotation = any;
 
-async function followed(id: string, death: Death): Promise<Rotation> {
+async function followed(id: string, death: SimulatedCrash): Promise<Rotation> {
   let [seen, still] = ["", 0];
   for (let looks = 0; looks < 1200; looks++) {
     const { body, text } = await insist(death, () => admin("GET", `/api/automation/rotation/rotations/${id}`));
@@ -226,14 +226,14 @@ async function rotated(outcome: Outcome, moment: Moment) {
   token = await service.signIn(ADMIN);
   control.resetCounts();
   const where = `${outcome}, killed ${moment.how} ${moment.of} ${moment.at}, SEED=${SEED}`;
-  const death = new Death(moment);
+  const death = new SimulatedCrash(moment);
   try {
     const body = { newValue: value, includeResources: included };
     const path = `/api/assets/dependencies/rotate/${VAULT}.secret.${SECRET}`;
-    const begun = await insist(death, () => admin("POST", path, body));
+    const started = await insist(death, () => admin("POST", path, body));
     // Whose answer was lost asks again.
-    expect([201, ...(death.happened ? [409] : [])], `${where}: ${begun.text}`).toContain(begun.status);
-    const row = await followed(begun.body.rotationId, death);
+    expect([201, ...(death.happened ? [409] : [])], `${where}: ${started.text}`).toContain(started.status);
+    const row = await followed(started.body.rotationId, death);
     const steps = { writes: death.writes, calls: control.counts().total! };
     expect(row.status, `${where}: ${JSON.stringify(row)}`).toBe(outcome);
     await standsAs(outcome === "completed" ? value : before, row, where);

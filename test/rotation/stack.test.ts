@@ -8,7 +8,7 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company, type Trouble } from "./consumers.ts";
 import { keepsSecrets } from "./invariants.ts";
-import { BOSS, type Death, VAULT, World } from "./world.ts";
+import { BOSS, type SimulatedCrash, VAULT, World } from "./world.ts";
 
 /** In a campaign workers die at 30 moments of each scenario, and each consumer fails. */
 const OWN = "kv-lifecycle-service";
@@ -317,14 +317,14 @@ test("a value is held before its rotation is written, and removed where that nev
     control()
       .items(OWN, "secrets")
       .filter(({ name }) => name.startsWith("rotation-"));
-  let begun = 0;
-  for (let at = 1; begun < 3; at++) {
+  let startedCount = 0;
+  for (let at = 1; startedCount < 3; at++) {
     for (const how of ["before", "after"] as const) {
       const request = secret();
       try {
         const { rotationId } = await world.start({ at, how }).begin(request, BOSS);
         expect((await world.run(rotationId)).row.status).toBe("completed");
-        begun++;
+        startedCount++;
       } catch (error) {
         expect(String(error)).toContain("Died");
         const asset = `${VAULT}.secret.${request.secret.secretName}`;
@@ -357,7 +357,7 @@ const MOMENTS = IS_CAMPAIGN ? 30 : 2;
 test.each(["completed", "rolledBack"] as const)(
   "a rotation that ends %s refreshes all consumers correctly after a crash at any call",
   async (ends) => {
-    const once = async (death?: Death) => {
+    const once = async (death?: SimulatedCrash) => {
       anew();
       const request = secret();
       const { secretName } = request.secret;

@@ -33,7 +33,7 @@ export class Died extends Error {
 }
 
 /** When a worker crashes: at its n-th call to storage or the cloud, before or after the call is carried out. */
-export interface Death {
+export interface SimulatedCrash {
   at: number;
   how: "before" | "after" | "late";
 }
@@ -153,18 +153,18 @@ export class World {
   }
 
   /** Creates an instance of the service. With `death` it crashes at that call. */
-  start(death?: Death): Rotations {
+  start(death?: SimulatedCrash): Rotations {
     const { config, log, clock } = this;
     const life = { calls: 0, dead: false };
-    const mortal = <T extends object>(name: string, whole: T): T => this.#mortal(name, whole, life, death);
+    const crashable = <T extends object>(name: string, whole: T): T => this.#crashable(name, whole, life, death);
     const identity = createIdentity(config);
     const cloud = { config, identity, log, limits: IMPATIENT };
     const vaults = createVaultSecrets(cloud);
     const proof = createSignInProof(config);
     const { tenantId } = this.cloud.app;
     return createRotations({
-      tables: mortal("tables", this.#tables()),
-      queues: mortal("queues", {
+      tables: crashable("tables", this.#tables()),
+      queues: crashable("queues", {
         send: async (_queue: string, message: unknown, options: { delaySeconds?: number } = {}) => {
           this.sent.push(JSON.stringify(message));
           const at = clock.now().getTime() + (options.delaySeconds ?? 0) * SECOND_MS;
@@ -174,16 +174,16 @@ export class World {
       }),
       settings: { values: async () => ({ defaultValidityDays: 180 }) as never },
       licensing: { tier: async () => this.tier },
-      audit: mortal("audit", { append: async (event: AuditEvent) => void this.events.push(event) }),
+      audit: crashable("audit", { append: async (event: AuditEvent) => void this.events.push(event) }),
       config,
       clock,
       randomness: systemRandomness(),
       log,
-      graph: mortal("graph", this.graphOf(createGraph(cloud))),
-      signIn: mortal("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
-      vaults: { open: (vault) => mortal("vault", vaults.open(vault)) },
-      own: mortal("own", createServiceKeyVault(cloud)!),
-      matches: mortal("matches", {
+      graph: crashable("graph", this.graphOf(createGraph(cloud))),
+      signIn: crashable("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
+      vaults: { open: (vault) => crashable("vault", vaults.open(vault)) },
+      own: crashable("own", createServiceKeyVault(cloud)!),
+      matches: crashable("matches", {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
         keepWritten: (rotation) => this.matches.keepWritten(rotation),
       } satisfies Matches),
@@ -192,7 +192,7 @@ export class World {
         lastSignIn: (credential) => this.usage.lastSignIn(credential),
         unreadSignIns: () => this.usage.unreadSignIns(),
       },
-      consumers: mortal("consumers", {
+      consumers: crashable("consumers", {
         of: (written) => this.consumers.of(written),
         refresh: (consumer, wanted) => this.consumers.refresh(consumer, wanted),
         check: (consumer, version, since) => this.consumers.check(consumer, version, since),
@@ -237,11 +237,11 @@ export class World {
     };
   }
 
-  #mortal<T extends object>(
+  #crashable<T extends object>(
     name: string,
     whole: T,
     life: { calls: number; dead: boolean },
-    death: Death | undefined,
+    death: SimulatedCrash | undefined,
   ): T {
     return new Proxy(whole, {
       get: (target, member) => {
@@ -266,7 +266,7 @@ export class World {
   /** Messages are worked on as they become due, by `death` first and then by workers that live, until nothing is left. */
   async run(
     rotationId: string,
-    options: { death?: Death; most?: number; until?: (row: RotationRecord) => boolean } = {},
+    options: { death?: SimulatedCrash; most?: number; until?: (row: RotationRecord) => boolean } = {},
   ) {
     const reader = this.start();
     let worker = this.start(options.death);

@@ -161,12 +161,15 @@ describe("reading a discovery document", () => {
 
   test("returns the same error for a missing, private or malformed address", async () => {
     const instance = deployment.start({ resolve });
-    const told = (issuer: string) =>
+    const failureMessage = (issuer: string) =>
       instance.sso.discover(issuer, HERE).then(
         () => "",
         (error: Error) => error.message,
       );
-    const [refused, unknown] = [await told("https://private.example"), await told("https://no.such.name.invalid")];
+    const [refused, unknown] = [
+      await failureMessage("https://private.example"),
+      await failureMessage("https://no.such.name.invalid"),
+    ];
     expect(refused).toBe(unknown);
     expect(refused).not.toContain("10.0.0.1");
   });

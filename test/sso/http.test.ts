@@ -44,11 +44,11 @@ const cookiesOf = ({ headers }: Answer) => headers.getSetCookie().map((cookie) =
 /** Starts a sign-in, and returns the URL to which the provider redirects the browser, with the cookie. */
 async function begin(person: string, returnUrl = "/docs"): Promise<{ path: string; cookie: string }> {
   const query = new URLSearchParams({ returnUrl });
-  const begun = await service.call("GET", `/auth/sso/login?${query}`, { headers: browser() });
-  expect(begun.status).toBe(302);
-  const back = new URL(await new ProviderVisitor().choose(begun.headers.get("location")!, person));
+  const redirection = await service.call("GET", `/auth/sso/login?${query}`, { headers: browser() });
+  expect(redirection.status).toBe(302);
+  const back = new URL(await new ProviderVisitor().choose(redirection.headers.get("location")!, person));
   expect(back.origin).toBe(ORIGIN);
-  return { path: back.pathname + back.search, cookie: cookiesOf(begun)[0]! };
+  return { path: back.pathname + back.search, cookie: cookiesOf(redirection)[0]! };
 }
 
 describe("a browser", () => {
@@ -66,7 +66,7 @@ describe("a browser", () => {
     expect(body).toMatchObject({ totalSsoLogins: 1, lastSuccessfulLoginAt: expect.any(String) });
   });
 
-  test.each<[string, number, (begun: { path: string; cookie: string }) => { path: string; cookie?: string }]>([
+  test.each<[string, number, (redirection: { path: string; cookie: string }) => { path: string; cookie?: string }]>([
     ["without its cookie", 400, ({ path }) => ({ path })],
     ["with another's cookie", 400, ({ path }) => ({ path, cookie: `__Host-sso=${"A".repeat(43)}` })],
     ["with its cookie twice", 400, ({ path, cookie }) => ({ path, cookie: `${cookie}; ${cookie}` })],

@@ -313,8 +313,8 @@ test("no sign-in starts while it is turned off, without a public address, or aft
 
 test("a browser that another site sends to the callback is not signed in as someone else", async () => {
   // The attacker starts a sign-in as themselves and makes the victim open the callback.
-  const begun = await instance.sso.begin("/", ORIGIN, HERE);
-  const back = new URL(await new ProviderVisitor().choose(begun.location, "uma"));
+  const redirection = await instance.sso.begin("/", ORIGIN, HERE);
+  const back = new URL(await new ProviderVisitor().choose(redirection.location, "uma"));
   const victim = await instance.sso.begin("/", ORIGIN, HERE);
   expect(await problemOf(complete(instance, arrivalOf(victim, back)))).toBe("signInStale");
 });

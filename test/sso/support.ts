@@ -147,17 +147,17 @@ export async function startDeployments(
 
 /** A browser that starts a sign-in and returns from the provider as the chosen person. */
 export async function browse({ sso }: Instance, person: string, returnUrl?: string): Promise<Arrival> {
-  const begun = await sso.begin(returnUrl, ORIGIN, HERE);
-  const back = new URL(await new ProviderVisitor().choose(begun.location, person));
-  return arrivalOf(begun, back);
+  const redirection = await sso.begin(returnUrl, ORIGIN, HERE);
+  const back = new URL(await new ProviderVisitor().choose(redirection.location, person));
+  return arrivalOf(redirection, back);
 }
 
-export function arrivalOf(begun: Redirection, back: URL): Arrival {
+export function arrivalOf(redirection: Redirection, back: URL): Arrival {
   return {
     protocol: "oidc",
     parameters: back.searchParams,
     requestId: back.searchParams.get("state") ?? undefined,
-    cookie: begun.cookies[0]!.value,
+    cookie: redirection.cookies[0]!.value,
     userAgent: "a browser",
   };
 }

@@ -61,22 +61,23 @@ test("after a worker crashed between the parts of a vault's results, the next on
 }, async () => {
   const [found, wanted] = [azurite.connectionString("found"), azurite.connectionString("wanted")];
   let batches = 0;
-  const dying = await startHeldProxy(found, ({ path }) => (path === "$batch" && ++batches === 2 ? "hold" : "pass"));
-  proxies.push(dying);
-  const dead = evaluate(dying.connectionString, false).catch(() => {});
-  await vi.waitFor(() => expect(dying.held).toHaveLength(1), { timeout: 150_000 });
-  dying.kill();
-  expect(dying.answered.filter(({ path, applied }) => path === "$batch" && applied)).toHaveLength(1);
+  const crashing = await startHeldProxy(found, ({ path }) => (path === "$batch" && ++batches === 2 ? "hold" : "pass"));
+  proxies.push(crashing);
+  const dead = evaluate(crashing.connectionString, false).catch(() => {});
+  await vi.waitFor(() => expect(crashing.held).toHaveLength(1), { timeout: 150_000 });
+  crashing.kill();
+  expect(crashing.answered.filter(({ path, applied }) => path === "$batch" && applied)).toHaveLength(1);
 
   await evaluate(found, true);
-  await dying.held[0]!.release();
-  expect(dying.answered.at(-1)).toMatchObject({ applied: false });
+  await crashing.held[0]!.release();
+  expect(crashing.answered.at(-1)).toMatchObject({ applied: false });
   await evaluate(wanted, false);
   expect(differences(await everyRow(found), await everyRow(wanted))).toEqual([]);
 
-  const told = new Set<string>();
+  const reported = new Set<string>();
   for await (const rows of createTables({ connectionString: found }).pages(NewViolationRows, newViolationsRange))
-    for (const { items } of rows) for (const [code, name] of unpackNewViolations(items)) told.add(`${code} ${name}`);
-  expect(told.size).toBe(2 * ASSETS);
+    for (const { items } of rows)
+      for (const [code, name] of unpackNewViolations(items)) reported.add(`${code} ${name}`);
+  expect(reported.size).toBe(2 * ASSETS);
   await Promise.all([...proxies.splice(0).map((proxy) => proxy.stop()), dead]);
 });

@@ -20,10 +20,10 @@ describe("the store's clock", () => {
     clock.adjust(Date.now() - HOUR_MS, performance.now(), performance.now());
     expect(Date.now() - clock.now().getTime()).toBeGreaterThan(HOUR_MS - 2000);
     const tables = createTables({ connectionString: azurite.connectionString() }, { clock });
-    const begun = performance.now();
+    const started = performance.now();
     await tables.put(Things, "p", "r", { name: "x" });
     // An answer's Date is accurate to a second, and to the duration of the request.
-    const unsure = 2000 + performance.now() - begun;
+    const unsure = 2000 + performance.now() - started;
     expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(unsure);
   });
 

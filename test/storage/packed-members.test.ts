@@ -195,17 +195,17 @@ test.for(PLACES)(
   async ({ table, member, write, read, mayBeEmpty }) => {
     await write();
     await read();
-    const stranger = TableClient.fromConnectionString(azurite.connectionString(), table, {
+    const directClient = TableClient.fromConnectionString(azurite.connectionString(), table, {
       allowInsecureConnection: true,
     });
     const rows: { partitionKey: string; rowKey: string; [member: string]: unknown }[] = [];
-    for await (const row of stranger.listEntities<Record<string, Uint8Array>>())
+    for await (const row of directClient.listEntities<Record<string, Uint8Array>>())
       if (row[member] !== undefined) rows.push(row as (typeof rows)[number]);
     expect(rows).toHaveLength(1);
     const { partitionKey, rowKey, [member]: whole } = rows[0]!;
     for (const [, bytes] of GARBAGE) {
       if (mayBeEmpty && bytes.length === 0) continue;
-      await stranger.updateEntity({ partitionKey, rowKey, [member]: bytes }, "Merge");
+      await directClient.updateEntity({ partitionKey, rowKey, [member]: bytes }, "Merge");
       const error = await read().then(
         () => undefined,
         (reason: unknown) => reason,
@@ -215,7 +215,7 @@ test.for(PLACES)(
       expect(String(error)).toContain(member);
       expect(String(error)).not.toContain(VALUE);
     }
-    await stranger.updateEntity({ partitionKey, rowKey, [member]: whole }, "Merge");
+    await directClient.updateEntity({ partitionKey, rowKey, [member]: whole }, "Merge");
     await read();
   },
 );

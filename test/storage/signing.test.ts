@@ -34,7 +34,7 @@ let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
 /** Writes to the table like anyone with the account key. */
-let stranger: TableClient;
+let directClient: TableClient;
 const ring = { one: randomBytes(32), two: randomBytes(32) };
 let partition = 0;
 let p: string;
@@ -42,7 +42,9 @@ beforeAll(async () => {
   azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
   tables = createTables({ connectionString: proxy.connectionString }, { keys: keysOf(ring, "one") });
-  stranger = TableClient.fromConnectionString(azurite.connectionString(), "Signed", { allowInsecureConnection: true });
+  directClient = TableClient.fromConnectionString(azurite.connectionString(), "Signed", {
+    allowInsecureConnection: true,
+  });
 });
 afterAll(async () => {
   await proxy?.stop();
@@ -64,7 +66,7 @@ const value = {
 };
 /** The stored row without the service's own columns. */
 async function stored(rowKey: string) {
-  const { etag: _e, timestamp: _t, ...row } = await stranger.getEntity<Record<string, unknown>>(p, rowKey);
+  const { etag: _e, timestamp: _t, ...row } = await directClient.getEntity<Record<string, unknown>>(p, rowKey);
   const columns = Object.entries(row).filter(([name]) => !name.includes("odata."));
   return { ...Object.fromEntries(columns), count: { type: "Double", value: "1.5" }, partitionKey: p, rowKey };
 }
@@ -119,21 +121,21 @@ describe("a signed row", () => {
     ["one by nobody's key", { _signature: "nobody.AAAA" }],
   ])("is rejected with %s", async (_what, change) => {
     await tables.insert(Signed, p, "a", value);
-    await stranger.updateEntity({ ...(await stored("a")), ...change }, "Replace");
+    await directClient.updateEntity({ ...(await stored("a")), ...change }, "Replace");
     await refused("a");
   });
 
   test("is accepted when it is written again unchanged, by any writer", async () => {
     await tables.insert(Signed, p, "a", value);
-    await stranger.updateEntity(await stored("a"), "Replace");
+    await directClient.updateEntity(await stored("a"), "Replace");
     expect(await tables.get(Signed, p, "a")).toMatchObject({ count: 1.5, on: false, places: ["kv-one/db"] });
   });
 
   test("is rejected at another location, and with another key", async () => {
     await tables.insert(Signed, p, "a", value);
-    await stranger.createEntity({ ...(await stored("a")), rowKey: "moved" });
+    await directClient.createEntity({ ...(await stored("a")), rowKey: "moved" });
     await refused("moved");
-    await stranger.createEntity({ ...(await stored("a")), partitionKey: `${p}x` });
+    await directClient.createEntity({ ...(await stored("a")), partitionKey: `${p}x` });
     await expect(tables.get(Signed, `${p}x`, "a")).rejects.toThrow(StorageCorrupt);
     const other = createTables(
       { connectionString: azurite.connectionString() },

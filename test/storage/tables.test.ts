@@ -627,7 +627,7 @@ test("partitions are listed once each, in order, after a given partition", async
     ["c", "1"],
   ] as const)
     await tables.put(Placed, partition, row, { name: row });
-  const told = async (after?: string) => {
+  const listFrom = async (after?: string) => {
     const found: string[] = [];
     for await (const one of tables.partitions("Placed", after)) {
       found.push(one);
@@ -636,7 +636,7 @@ test("partitions are listed once each, in order, after a given partition", async
     }
     return found;
   };
-  expect(await told()).toEqual(["a", "b", "c"]);
-  expect(await told("a")).toEqual(["b", "c"]);
-  expect(await told("c")).toEqual([]);
+  expect(await listFrom()).toEqual(["a", "b", "c"]);
+  expect(await listFrom("a")).toEqual(["b", "c"]);
+  expect(await listFrom("c")).toEqual([]);
 });

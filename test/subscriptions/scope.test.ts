@@ -58,7 +58,7 @@ const switchWatchAll = (watchAll: boolean, query = "") =>
   service.admin("PUT", `/api/settings/features${query}`, { watchAll });
 const scopeChange = (answer: { body: { key: string; scopeChange?: object }[] }) =>
   answer.body.find(({ key }) => key === "watchAll")!.scopeChange;
-const told = () => service.cloud.control.mails().map((mail) => JSON.stringify(mail));
+const mailTexts = () => service.cloud.control.mails().map((mail) => JSON.stringify(mail));
 const evaluated = async () => {
   const answer = await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
   expect(await answer.json()).toMatchObject({ succeeded: true });
@@ -144,7 +144,7 @@ describe("the scope is visible, and changes take effect at once", () => {
       warning: expect.stringContaining("out of scope"),
     });
     expect(await counted()).toEqual(before);
-    const begun = Date.now();
+    const started = Date.now();
     expect(scopeChange(await switchWatchAll(false))).toEqual(preview);
 
     expect(await counted()).toEqual({
@@ -154,7 +154,7 @@ describe("the scope is visible, and changes take effect at once", () => {
       violated: ["kv-alpha"],
     });
     const { outOfScopeSince } = await subscription(BETA);
-    expect(Date.parse(outOfScopeSince)).toBeGreaterThan(begun - 2000);
+    expect(Date.parse(outOfScopeSince)).toBeGreaterThan(started - 2000);
     expect(await get("/api/assets/discovery/assets/kv-beta.secret.lost")).toMatchObject({
       outOfScope: true,
       outOfScopeSince,
@@ -187,9 +187,9 @@ describe("the scope is visible, and changes take effect at once", () => {
     const rule = { name: "Expired", alertType: "expired", recipients: ["team@acme.example"] };
     expect((await service.admin("POST", "/alerts/rules", rule)).status).toBe(201);
     await evaluated();
-    await expect.poll(() => told().length, { timeout: 150_000 }).toBe(1);
-    expect(told()[0]).toContain("kv-alpha");
-    expect(told()[0]).not.toContain("kv-beta");
+    await expect.poll(() => mailTexts().length, { timeout: 150_000 }).toBe(1);
+    expect(mailTexts()[0]).toContain("kv-alpha");
+    expect(mailTexts()[0]).not.toContain("kv-beta");
 
     const back = { leaves: { vaults: 0 }, returns: { subscriptions: 1, assets: 3 }, warning: null };
     const reset = (path: string) => service.admin("DELETE", `/api/settings/${path}`);
@@ -205,9 +205,9 @@ describe("the scope is visible, and changes take effect at once", () => {
     expect(await counted()).toMatchObject({ assets: 7, outOfScope: { vaults: 0, assets: 0 } });
     expect(await idsOf("outOfScope=true")).toEqual([]);
     await evaluated();
-    await expect.poll(() => told().length, { timeout: 150_000 }).toBe(2);
-    expect(told()[1]).toContain("kv-beta");
-    expect(told()[1]).not.toContain("kv-alpha");
+    await expect.poll(() => mailTexts().length, { timeout: 150_000 }).toBe(2);
+    expect(mailTexts()[1]).toContain("kv-beta");
+    expect(mailTexts()[1]).not.toContain("kv-alpha");
   });
 
   test("removing the entry only removes its name; without watchAll its vaults leave the scope, or are deleted at once", async () => {

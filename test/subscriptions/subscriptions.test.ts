@@ -38,7 +38,7 @@ beforeEach(freshStore);
 /** These modules are not used here. The connection test has tests of its own. */
 const unused = { resourceManager: {} as ResourceManager, keyVaults: {} as KeyVaults, identity: {} as Identity };
 
-interface RoomOptions {
+interface FixtureOptions {
   configured?: string[];
   watchAll?: boolean;
   /** The content of the inventory. */
@@ -55,7 +55,7 @@ const holding = (vaults: number, assets: number): SubscriptionCounts => ({
   withEvents: 0,
 });
 
-function room(options: RoomOptions = {}) {
+function fixture(options: FixtureOptions = {}) {
   const { configured = [], watchAll, counts = new Map(), clock = stillClock() } = options;
   const { rejectWhileScanned = async () => {} } = options;
   const audit = recordingAudit();
@@ -87,7 +87,7 @@ function room(options: RoomOptions = {}) {
 }
 
 /** Returns the scope in short form. */
-const watchedIn = async ({ subscriptions }: Pick<ReturnType<typeof room>, "subscriptions">) => {
+const watchedIn = async ({ subscriptions }: Pick<ReturnType<typeof fixture>, "subscriptions">) => {
   const { all, named } = await subscriptions.watched();
   return all ? "all" : named;
 };
@@ -96,7 +96,7 @@ const firstPage = { limit: 100, offset: 0, cursor: undefined };
 
 describe("listing", () => {
   test("added and configured subscriptions are listed by name, each once", async () => {
-    const { subscriptions } = room({ configured: [SHARED.toUpperCase()] });
+    const { subscriptions } = fixture({ configured: [SHARED.toUpperCase()] });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.add({ subscriptionId: CLAIMS, name: "Claims" }, admin);
     const { items, total } = await subscriptions.list({}, firstPage);
@@ -135,9 +135,9 @@ describe("listing", () => {
   });
 
   test("the named subscriptions are those of both sources, in lower case and each once", async () => {
-    const earlier = room({ watchAll: false });
+    const earlier = fixture({ watchAll: false });
     await earlier.subscriptions.add({ subscriptionId: SHARED.toUpperCase(), name: "shared" }, admin);
-    const { subscriptions } = room({ configured: [SHARED.toUpperCase(), PAYMENTS], watchAll: false });
+    const { subscriptions } = fixture({ configured: [SHARED.toUpperCase(), PAYMENTS], watchAll: false });
     expect(await watchedIn({ subscriptions })).toEqual([PAYMENTS, SHARED]);
     expect((await subscriptions.list({}, firstPage)).items.map((one) => [one.subscriptionId, one.source])).toEqual([
       [PAYMENTS, "configuration"],
@@ -148,7 +148,7 @@ describe("listing", () => {
 
 describe("adding", () => {
   test("the same subscription twice is rejected, in upper or lower case, at once or one after the other", async () => {
-    const { subscriptions, audit } = room({ configured: [SHARED] });
+    const { subscriptions, audit } = fixture({ configured: [SHARED] });
     const results = await Promise.allSettled([
       subscriptions.add({ subscriptionId: PAYMENTS, name: "a" }, admin),
       subscriptions.add({ subscriptionId: PAYMENTS.toUpperCase(), name: "b" }, admin),
@@ -163,7 +163,7 @@ describe("adding", () => {
   });
 
   test("an added subscription is found under its ID in upper or lower case", async () => {
-    const { subscriptions } = room();
+    const { subscriptions } = fixture();
     const added = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const { watching: _, ...shown } = added;
     expect(await subscriptions.get(PAYMENTS.toUpperCase())).toEqual(shown);
@@ -176,7 +176,7 @@ describe("removing", () => {
   const narrow = () => ({ watchAll: false, counts: new Map([[PAYMENTS, holding(3, 40)]]) });
 
   test("a subscription leaves the scope, reported in the response and the audit log, and returns when it is added again", async () => {
-    const { subscriptions, audit, forgotten, clock } = room(narrow());
+    const { subscriptions, audit, forgotten, clock } = fixture(narrow());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     clock.forward(60_000);
     const removed = await subscriptions.remove(PAYMENTS.toUpperCase(), admin);
@@ -210,7 +210,7 @@ describe("removing", () => {
 
   test("each keeps the time at which it left the scope, whatever leaves or returns later", async () => {
     const counts = new Map([PAYMENTS, CLAIMS, SHARED].map((id) => [id, holding(1, 2)]));
-    const { subscriptions, clock } = room({ watchAll: false, counts });
+    const { subscriptions, clock } = fixture({ watchAll: false, counts });
     for (const id of [PAYMENTS, CLAIMS, SHARED]) await subscriptions.add({ subscriptionId: id, name: id }, admin);
     for (const id of [PAYMENTS, CLAIMS, SHARED]) {
       clock.forward(60_000);
@@ -227,7 +227,7 @@ describe("removing", () => {
   });
 
   test("with forget its inventory is deleted at once, also if it left before", async () => {
-    const { subscriptions, audit, forgotten, counts } = room(narrow());
+    const { subscriptions, audit, forgotten, counts } = fixture(narrow());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const { inventory } = await subscriptions.remove(PAYMENTS, admin, { forget: true });
     expect(inventory).toEqual({ outcome: "removed", vaults: 3, assets: 40 });
@@ -240,14 +240,14 @@ describe("removing", () => {
   });
 
   test("a subscription in scope for another reason keeps its inventory", async () => {
-    await room({ watchAll: false }).subscriptions.add({ subscriptionId: SHARED, name: "shared" }, admin);
-    const { subscriptions, forgotten } = room({ configured: [SHARED], watchAll: false });
+    await fixture({ watchAll: false }).subscriptions.add({ subscriptionId: SHARED, name: "shared" }, admin);
+    const { subscriptions, forgotten } = fixture({ configured: [SHARED], watchAll: false });
     const kept = { outcome: "kept", vaults: 0, assets: 0 };
     expect((await subscriptions.remove(SHARED, admin, { forget: true })).inventory).toEqual(kept);
     expect((await subscriptions.get(SHARED)).source).toBe("configuration");
     expect((await problemOf(subscriptions.remove(SHARED, admin))).code).toBe("conflict");
 
-    const all = room({ watchAll: true, counts: new Map([[CLAIMS, holding(1, 2)]]) });
+    const all = fixture({ watchAll: true, counts: new Map([[CLAIMS, holding(1, 2)]]) });
     await all.subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
     expect((await all.subscriptions.remove(CLAIMS, admin)).inventory).toEqual(kept);
     expect((await problemOf(all.subscriptions.remove(CLAIMS, admin, { forget: true }))).code).toBe("conflict");
@@ -255,12 +255,12 @@ describe("removing", () => {
   });
 
   test("an interrupted removal is shown, is out of scope, and is completed by the next one", async () => {
-    const failing = room({ ...narrow(), forget: () => Promise.reject(new Error("cut off")) });
+    const failing = fixture({ ...narrow(), forget: () => Promise.reject(new Error("cut off")) });
     await failing.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await expect(failing.subscriptions.remove(PAYMENTS, admin, { forget: true })).rejects.toThrow("cut off");
     expect(failing.audit.events.at(-1)).toMatchObject({ type: "subscription.removed", outcome: "failure" });
 
-    const { subscriptions, forgotten, counts } = room({ ...narrow(), counts: new Map() });
+    const { subscriptions, forgotten, counts } = fixture({ ...narrow(), counts: new Map() });
     expect(await subscriptions.get(PAYMENTS)).toMatchObject({ state: "removing", watched: false });
     expect(await watchedIn({ subscriptions })).toEqual([]);
     expect((await problemOf(subscriptions.add({ subscriptionId: PAYMENTS, name: "x" }, admin))).code).toBe("conflict");
@@ -271,7 +271,7 @@ describe("removing", () => {
 
   test("while a scan covers it, nothing of it is deleted or changed", async () => {
     let refused = true;
-    const { subscriptions, audit, forgotten } = room({
+    const { subscriptions, audit, forgotten } = fixture({
       ...narrow(),
       rejectWhileScanned: async () => {
         if (refused) throw new Problem("scanRunning", "A scan covers this subscription.");
@@ -288,7 +288,7 @@ describe("removing", () => {
 
   test("no scan can add the subscription's vaults while its inventory is deleted", async () => {
     let during: Awaited<ReturnType<typeof watchedIn>> | undefined;
-    const { subscriptions } = room({
+    const { subscriptions } = fixture({
       ...narrow(),
       forget: async () => {
         during = await watchedIn({ subscriptions });
@@ -301,7 +301,7 @@ describe("removing", () => {
   });
 
   test("a stale ETag is rejected and nothing leaves", async () => {
-    const { subscriptions, audit } = room(narrow());
+    const { subscriptions, audit } = fixture(narrow());
     const { etag } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const row = await tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
     await tables.replace(SubscriptionRow, { ...row!, name: "renamed" });
@@ -321,7 +321,7 @@ describe("watchAll", () => {
   const both = () => new Map([PAYMENTS, CLAIMS].map((id, at) => [id, holding(at + 1, 10)]));
 
   test("adding the first subscription does not narrow the scope while watchAll is true", async () => {
-    const all = room();
+    const all = fixture();
     expect(await watchedIn(all)).toBe("all");
     const added = await all.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     expect(added.watching).toMatchObject({ watchAll: true, message: expect.stringContaining("narrows nothing") });
@@ -330,7 +330,7 @@ describe("watchAll", () => {
   });
 
   test("adding the first one while watchAll is false puts only that one in scope, and a scan of others is rejected", async () => {
-    const { subscriptions, ...rest } = room({ watchAll: false, counts: both() });
+    const { subscriptions, ...rest } = fixture({ watchAll: false, counts: both() });
     expect(await watchedIn({ subscriptions })).toEqual([]);
     const { watching } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     expect(watching).toMatchObject({
@@ -349,7 +349,7 @@ describe("watchAll", () => {
   });
 
   test("a preview contains a subscription that leaves because its entry is gone", async () => {
-    const { subscriptions } = room({ watchAll: false, counts: both() });
+    const { subscriptions } = fixture({ watchAll: false, counts: both() });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     // As after a removal that crashed before the scope was stored.
     await tables.remove(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
@@ -358,7 +358,7 @@ describe("watchAll", () => {
   });
 
   test("turning it off previews what leaves and records it; turning it on brings everything back", async () => {
-    const { subscriptions, settings, audit, clock } = room({ counts: both() });
+    const { subscriptions, settings, audit, clock } = fixture({ counts: both() });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.discovered(seen, true);
     const preview = await subscriptions.previewWatchAll(false);
@@ -400,7 +400,7 @@ describe("watchAll", () => {
   test("unchanged display names cost no request", async () => {
     const proxy = await startTableProxy(azurite.connectionString(`subscriptions${account++}`));
     tables = createTables({ connectionString: proxy.connectionString });
-    const { subscriptions } = room({ counts: both() });
+    const { subscriptions } = fixture({ counts: both() });
     await watchedIn({ subscriptions });
     await subscriptions.discovered(seen, true);
     expect((await subscriptions.watched()).discovered).toEqual([PAYMENTS, CLAIMS]);
@@ -411,7 +411,7 @@ describe("watchAll", () => {
   });
 
   test("subscriptions that the identity can no longer read are reported with a remedy, and can be deleted", async () => {
-    const { subscriptions, counts, forgotten } = room({ counts: both() });
+    const { subscriptions, counts, forgotten } = fixture({ counts: both() });
     await watchedIn({ subscriptions });
     await subscriptions.discovered(seen, true);
     // If some entries could not be read, it is unknown whether the subscription is gone.
@@ -431,7 +431,7 @@ describe("watchAll", () => {
   });
 
   test("an ended scan is stored as the last one of its subscriptions, unless a later one is", async () => {
-    const { subscriptions } = room({ counts: both() });
+    const { subscriptions } = fixture({ counts: both() });
     const failure = { code: "accessDenied", message: "No.", remedy: "Assign a role.", at: "2026-11-21T10:00:00.000Z" };
     const scan = (scanId: string, outcomes: object[]) =>
       subscriptions.scanned({
@@ -466,7 +466,7 @@ describe("subscriptions that were not read", () => {
   const outcomes = [PAYMENTS, CLAIMS].map((subscriptionId) => ({ subscriptionId, vaults: 1 }));
 
   test.each(["timedOut", "cancelled"] as const)("include those whose last scan ended as %s", async (status) => {
-    const { subscriptions } = room({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
+    const { subscriptions } = fixture({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
     const unread = async () =>
       (await subscriptions.list({ unread: true }, firstPage)).items.map((one) => one.subscriptionId).sort();
     await subscriptions.scanned(scanned(IDS[0], status, outcomes));
@@ -476,7 +476,7 @@ describe("subscriptions that were not read", () => {
   });
 
   test("an unreadable entry in the list of subscriptions is reported until a scan reads the whole list", async () => {
-    const { subscriptions } = room({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
+    const { subscriptions } = fixture({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
     const failure = async () => (await subscriptions.list({}, firstPage)).lastFailure;
     await subscriptions.scanned(
       scanned(IDS[0], "partial", [...outcomes, { subscriptionId: "unreadable", vaults: 0, failure: FAILURE }]),
@@ -498,7 +498,7 @@ describe("deleting the inventory of subscriptions that left", () => {
     const busy = new Set([CLAIMS]);
     const forgotten: string[] = [];
     const counts = new Map([PAYMENTS, CLAIMS, OTHER].map((id) => [id, holding(1, 1)]));
-    const { subscriptions, settings, clock, audit } = room({
+    const { subscriptions, settings, clock, audit } = fixture({
       counts,
       forget: async (id) => {
         if (busy.has(id)) throw new Problem("conflict", "A worker writes it.");
@@ -531,7 +531,7 @@ describe("deleting the inventory of subscriptions that left", () => {
 
   test("throws the failures of all subscriptions that failed", async () => {
     const counts = new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)]));
-    const { subscriptions, clock } = room({
+    const { subscriptions, clock } = fixture({
       watchAll: false,
       counts,
       forget: async (id) => Promise.reject(new Problem("conflict", `A worker writes ${id}.`)),
@@ -545,7 +545,7 @@ describe("deleting the inventory of subscriptions that left", () => {
   });
 
   test("the scope keeps times and names of subscriptions that left as long", async () => {
-    const { subscriptions, settings, clock } = room({ watchAll: false });
+    const { subscriptions, settings, clock } = fixture({ watchAll: false });
     await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.remove(PAYMENTS, admin);
@@ -583,7 +583,10 @@ describe("a store of an earlier version", () => {
     for (const watchAll of [undefined, true, false]) {
       freshStore();
       await left();
-      const { audit, settings, subscriptions } = room({ configured, ...(watchAll === undefined ? {} : { watchAll }) });
+      const { audit, settings, subscriptions } = fixture({
+        configured,
+        ...(watchAll === undefined ? {} : { watchAll }),
+      });
       expect((await settings.values()).watchAll).toBe(wanted === "all");
       expect(await watchedIn({ subscriptions })).toEqual(wanted);
       expect(audit.events.every(({ caller }) => caller.actor === "system")).toBe(true);
@@ -609,17 +612,17 @@ describe("a store of an earlier version", () => {
         vaultsTotal: 0,
         subscriptionOutcomes: [],
       });
-      const told = status === "failed" ? undefined : true;
-      expect([status, await watchedAllBefore(tables, configWith({}))]).toEqual([status, told]);
+      const reported = status === "failed" ? undefined : true;
+      expect([status, await watchedAllBefore(tables, configWith({}))]).toEqual([status, reported]);
     }
   });
 
   test("a new store has the default, with a configured subscription too, and is checked only once", async () => {
-    const { settings, audit } = room({ configured: [SHARED] });
+    const { settings, audit } = fixture({ configured: [SHARED] });
     expect((await settings.values()).watchAll).toBe(true);
     await aVault();
     await anEntry();
-    expect((await room({ configured: [SHARED] }).settings.values()).watchAll).toBe(true);
+    expect((await fixture({ configured: [SHARED] }).settings.values()).watchAll).toBe(true);
     expect(audit.events).toEqual([]);
   });
 });

@@ -54,7 +54,7 @@ export interface DaysOptions {
 export interface RuleOutcome {
   rule: keyof DaysOptions["thresholds"];
   expected: number;
-  told: number;
+  notified: number;
   /** Notifications (asset, expiry, threshold) that are missing, and notifications that are duplicates or unexpected. */
   missing: string[];
   extra: string[];
@@ -283,17 +283,17 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         } else await scan();
       }
       evaluations.push(clock.now());
-      const tell = async () => {
+      const report = async () => {
         await fire();
         await drained();
       };
       const inTheWay = killOf("alerts");
       if (inTheWay) {
-        await killedIn(inTheWay, tell);
+        await killedIn(inTheWay, report);
         // Past due timers evaluate at the same time as this call, so another evaluation runs when they have ended.
-        await tell();
+        await report();
       }
-      await tell();
+      await report();
     }
     await tellNothingMore();
 
@@ -315,20 +315,20 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         (sum, mail) => sum + Number(/^(\d+) more items? (?:is|are) not shown/m.exec(mail.plainText)?.[1] ?? 0),
         0,
       );
-      const told = [...named, ...without(history.told, named).slice(0, counted)];
+      const reported = [...named, ...without(history.told, named).slice(0, counted)];
       const received = rule === "webhook" ? posts.size : mine.length;
       rules.push({
         rule,
         expected: expected.length,
-        told: told.length,
-        missing: without(expected, told),
-        extra: without(told, expected),
+        notified: reported.length,
+        missing: without(expected, reported),
+        extra: without(reported, expected),
         messages: rule === "webhook" ? sunk.length : mine.length,
         distinct: rule === "webhook" ? posts.size : new Set(mine.map(({ operationId }) => operationId)).size,
         deliveries: history.entries,
         historyDiffers: [
-          ...without(told, history.told).map((telling) => `lacks ${telling}`),
-          ...without(history.told, told).map((telling) => `has ${telling}`),
+          ...without(reported, history.told).map((notification) => `lacks ${notification}`),
+          ...without(history.told, reported).map((notification) => `has ${notification}`),
           ...history.undelivered.map((id) => `${id} is not delivered`),
           ...(history.entries === received ? [] : [`${history.entries} entries for ${received} messages`]),
         ],
@@ -381,16 +381,18 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         entries.push(...page.items);
         cursor = page.nextCursor;
       } while (cursor !== null);
-      const told: string[] = [];
+      const reported: string[] = [];
       for (const { id } of entries) {
         const { items } = await admin<{ items: { id: string; expiresOn: string; thresholdDays: number }[] }>(
           "GET",
           `/alerts/history/${id}`,
         );
-        told.push(...items.map((one) => telling(one.id.split(".")[2]!, Date.parse(one.expiresOn), one.thresholdDays)));
+        reported.push(
+          ...items.map((one) => notification(one.id.split(".")[2]!, Date.parse(one.expiresOn), one.thresholdDays)),
+        );
       }
       const undelivered = entries.filter(({ status }) => status !== "delivered").map(({ id }) => id);
-      return { entries: entries.length, told, undelivered };
+      return { entries: entries.length, told: reported, undelivered };
     }
   } finally {
     await host?.stop("SIGKILL");
@@ -448,7 +450,7 @@ async function itemsOf(options: DaysOptions, control: <T>(method: string, at: st
   return found;
 }
 
-const telling = (name: string, expires: number, threshold: number): string =>
+const notification = (name: string, expires: number, threshold: number): string =>
   `${name}, expires ${new Date(expires).toISOString().slice(0, 16)}, threshold ${threshold}`;
 
 /**
@@ -461,17 +463,17 @@ function tellingsOf(
   evaluations: [day: number, instant: number][],
   created: number,
 ): string[] {
-  const told: number[] = [];
+  const reported: number[] = [];
   let last = created;
   for (const [day, now] of evaluations) {
     const crossed = thresholds.filter((days) => expires - now <= days * DAY_MS);
     const lowest = Math.min(...crossed);
     // An asset that had expired before the rule's last evaluation belongs to rules for `expired`.
-    if (day >= from && day < until && expires > last && crossed.length > 0 && lowest < Math.min(...told))
-      told.push(lowest);
+    if (day >= from && day < until && expires > last && crossed.length > 0 && lowest < Math.min(...reported))
+      reported.push(lowest);
     last = now;
   }
-  return told.map((threshold) => telling(name, expires, threshold));
+  return reported.map((threshold) => notification(name, expires, threshold));
 }
 
 /** Returns the notifications in a mail. */
@@ -482,7 +484,7 @@ function tellingsMailed({ plainText }: { plainText: string }): string[] {
     const threshold = /Threshold: (\d+)/.exec(facts!)?.[1];
     // A renewal has no threshold.
     if (!expires || threshold === undefined) return [];
-    return [telling(name!, Date.parse(`${expires[1]} ${expires[2]} UTC`), Number(threshold))];
+    return [notification(name!, Date.parse(`${expires[1]} ${expires[2]} UTC`), Number(threshold))];
   });
 }
 
@@ -490,7 +492,7 @@ function tellingsPosted(body: string): string[] {
   const { data } = JSON.parse(body) as {
     data: { items: { name: string; expiresOn: string; thresholdDays: number }[] };
   };
-  return data.items.map((item) => telling(item.name, Date.parse(item.expiresOn), item.thresholdDays));
+  return data.items.map((item) => notification(item.name, Date.parse(item.expiresOn), item.thresholdDays));
 }
 
 /** Returns the items that occur more often in the first list than in the second. */

@@ -235,8 +235,8 @@ function paths(template: string, operation: Operation, document: Description, kn
     if (known[name]?.length) values.unshift(fc.constantFrom(...known[name]));
     return fc.oneof(...values).map(escaped);
   });
-  const odd = fc.constantFrom("/", "//", "/..", "/.", "/%2F", "%", ".json", ";a=b", "/extra");
-  const end = fc.oneof({ weight: 30, arbitrary: fc.constant("") }, { weight: 1, arbitrary: odd });
+  const suffix = fc.constantFrom("/", "//", "/..", "/.", "/%2F", "%", ".json", ";a=b", "/extra");
+  const end = fc.oneof({ weight: 30, arbitrary: fc.constant("") }, { weight: 1, arbitrary: suffix });
   return fc.tuple(fc.tuple(...parts), end).map(([filled, odds]) => filled.join("/") + odds);
 }
 

@@ -274,12 +274,12 @@ export class Service {
     };
     const count = (text: string) =>
       this.hosts.reduce((sum, host) => sum + host.lines.filter((line) => line.includes(text)).length, 0);
-    const begun = () => count("Executing 'Functions.");
+    const countStarted = () => count("Executing 'Functions.");
     // No function ran, no message was visible, and none appeared during the check.
     const isIdle = async () => {
-      const before = begun();
+      const before = countStarted();
       const hadEnded = before === count("Executed 'Functions.");
-      return hadEnded && !(await isSeen()) && begun() === before;
+      return hadEnded && !(await isSeen()) && countStarted() === before;
     };
     // Checks twice, because a function that received a message may not have logged its start yet.
     const end = Date.now() + timeoutMs;

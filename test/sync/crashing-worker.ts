@@ -1,13 +1,13 @@
 import "../../infra/simulated-cloud/loopback-names.mjs";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { Steps } from "../support/simulated-crash.ts";
-import { openRoom } from "./sync-fixture.ts";
+import { openFixture } from "./sync-fixture.ts";
 
 /** Runs one record, and has this process killed at one of its steps: `crashing-worker.ts RECORD STEP before|after`. */
-const [, , recordId, dieAt, when] = process.argv;
+const [, , recordId, crashAt, when] = process.argv;
 const steps: Steps = {
   taken: 0,
-  dieAt: Number(dieAt),
+  crashAt: Number(crashAt),
   when: when as "before" | "after",
   get dead() {
     return false;
@@ -17,9 +17,13 @@ const steps: Steps = {
   },
 };
 const cloud = { environment: process.env, app: {} } as unknown as Cloud;
-const room = openRoom({ cloud, connectionString: process.env.SYNC_STORAGE!, ahead: Number(process.env.SYNC_AHEAD) });
+const fixture = openFixture({
+  cloud,
+  connectionString: process.env.SYNC_STORAGE!,
+  ahead: Number(process.env.SYNC_AHEAD),
+});
 // After the step its call was applied, and nothing is known of the answer.
-await room
+await fixture
   .instance(steps)
   .run(recordId!)
   .catch(() => process.kill(process.pid, "SIGKILL"));

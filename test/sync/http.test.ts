@@ -104,9 +104,10 @@ describe("sync over HTTP", () => {
     expect(failed).toMatchObject({ state: "failing", failure: { code: "otherPlace", side: "target" } });
     expect(control.secretValue(AZURE.targetRegion, "placed")).toBeUndefined();
     await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
-    const told = async () => (await service.admin("GET", `/alerts/history?rule_id=${alerting.body.id}`)).body.items;
-    await expect.poll(async () => (await told())[0]?.status, { timeout: 60_000 }).toBe("delivered");
-    expect(await told()).toMatchObject([{ itemsTotal: 1 }]);
+    const alertHistory = async () =>
+      (await service.admin("GET", `/alerts/history?rule_id=${alerting.body.id}`)).body.items;
+    await expect.poll(async () => (await alertHistory())[0]?.status, { timeout: 60_000 }).toBe("delivered");
+    expect(await alertHistory()).toMatchObject([{ itemsTotal: 1 }]);
     expect(control.mails().at(-1)).toMatchObject({ subject: expect.stringContaining(AZURE.targetRegion) });
 
     const confirmed = await service.admin("PUT", `${RECORDS}/${recordId}`, { confirmVaults: true });

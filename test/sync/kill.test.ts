@@ -6,7 +6,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
-import { COPIES, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
+import { COPIES, type Fixture, openFixture, SOURCE } from "./sync-fixture.ts";
 
 /** Number of runs, of which each is killed several times. */
 const RUNS = IS_CAMPAIGN ? 10 : 1;
@@ -15,7 +15,7 @@ const TAKEN_OVER_MS = 7 * 60_000;
 
 let storage: MovedStorage;
 let cloud: Cloud;
-let room: Room;
+let fixture: Fixture;
 let connectionString: string;
 
 beforeAll(async () => {
@@ -23,8 +23,8 @@ beforeAll(async () => {
   connectionString = storage.azurite.connectionString("kills");
   const vaults = [{ name: SOURCE }, { name: COPIES }];
   ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
-  room = openRoom({ cloud, connectionString, storage });
-  await room.discover(SOURCE, COPIES);
+  fixture = openFixture({ cloud, connectionString, storage });
+  await fixture.discover(SOURCE, COPIES);
 });
 afterAll(async () => {
   await cloud?.stop();
@@ -42,10 +42,10 @@ interface Scenario {
 function newVersion(between = () => {}): Scenario {
   return {
     async arrange() {
-      const record = await room.settled((await room.record()).recordId);
+      const record = await fixture.settled((await fixture.record()).recordId);
       between();
-      room.secret("value-two", record.sourceSecret);
-      await room.sync.runFor(SOURCE, record.sourceSecret);
+      fixture.secret("value-two", record.sourceSecret);
+      await fixture.sync.runFor(SOURCE, record.sourceSecret);
       return { ...record, expected: "value-two" };
     },
     kinds: ["updated", "created"],
@@ -54,15 +54,15 @@ function newVersion(between = () => {}): Scenario {
 
 const SCENARIOS: Record<string, Scenario> = {
   "a first copy": {
-    arrange: async () => ({ ...(await room.record()), expected: "value-one" }),
+    arrange: async () => ({ ...(await fixture.record()), expected: "value-one" }),
     kinds: ["created"],
   },
   "a new version": newVersion(),
   "a target that others changed": {
     async arrange() {
-      const record = await room.settled((await room.record()).recordId);
+      const record = await fixture.settled((await fixture.record()).recordId);
       cloud.control.putSecret(COPIES, { name: record.targetName, value: "by-others" });
-      await room.dueAgain(record);
+      await fixture.dueAgain(record);
       return { ...record, expected: "value-one" };
     },
     kinds: ["mended", "created"],
@@ -74,8 +74,8 @@ const writes = () => cloud.control.requests({ operation: "keyvault.setSecret", v
 /** Returns some steps, before one and after the next. In a campaign, both for each step. */
 const deathsOf = ({ taken }: Steps, count: number) => {
   const steps = Array.from({ length: taken }, (_, at) => at + 1);
-  return sampled(steps, count).flatMap((dieAt, place) => {
-    const both = [{ dieAt, when: "before" } as const, { dieAt, when: "after" } as const];
+  return sampled(steps, count).flatMap((crashAt, place) => {
+    const both = [{ crashAt, when: "before" } as const, { crashAt, when: "after" } as const];
     return IS_CAMPAIGN ? both : [both[(SEED + place) % 2]!];
   });
 };
@@ -84,18 +84,18 @@ const deathsOf = ({ taken }: Steps, count: number) => {
 async function live(scenario: Scenario, steps: Steps): Promise<number> {
   const { recordId, targetName, expected } = await scenario.arrange();
   const before = writes();
-  await room.drain(room.instance(steps)).catch((error: unknown) => {
+  await fixture.drain(fixture.instance(steps)).catch((error: unknown) => {
     if (!steps.dead) throw error;
   });
-  await room.pass(TAKEN_OVER_MS);
-  await room.drainAll();
+  await fixture.pass(TAKEN_OVER_MS);
+  await fixture.drainAll();
   // The timer finds work whose message was lost.
-  await room.sync.tick();
-  const record = await room.settled(recordId);
-  expect([record.state, record.failure, room.value(targetName)]).toEqual(["inSync", undefined, expected]);
-  expect(await room.kinds(recordId)).toEqual(scenario.kinds);
+  await fixture.sync.sendDueRecords();
+  const record = await fixture.settled(recordId);
+  expect([record.state, record.failure, fixture.value(targetName)]).toEqual(["inSync", undefined, expected]);
+  expect(await fixture.kinds(recordId)).toEqual(scenario.kinds);
   const written = writes() - before;
-  await room.clear();
+  await fixture.clear();
   return written;
 }
 
@@ -109,7 +109,7 @@ describe("a process that crashes at any step, before or after it, leaves the tar
       const steps: Steps = { taken: 0, ...death };
       const written = await live(scenario, steps);
       // One life is a step shorter than another where its versions are not of the same second.
-      const isOver = steps.dead === true || steps.taken < death.dieAt;
+      const isOver = steps.dead === true || steps.taken < death.crashAt;
       expect([death, written, isOver]).toEqual([death, 1, true]);
       if (steps.dead) died++;
     }
@@ -122,20 +122,20 @@ test("where the provider can't tell what a target holds, a death leaves it writt
 }, async () => {
   const { github } = cloud.control.providers;
   const body = cloud.control.providers.configurations().github!;
-  await room.sync.configurations.save("github", body, undefined, { actor: "admin", requestId: "test" });
+  await fixture.sync.configurations.save("github", body, undefined, { actor: "admin", requestId: "test" });
   const target = { targetProvider: "github", targetService: "actions", targetRegion: null };
   const written = () => github.written();
   const live = async (steps: Steps) => {
-    const targetName = `acme/shop/${room.fresh("KILLED").replace("-", "_")}`;
-    const { recordId } = await room.record({ ...target, targetName });
+    const targetName = `acme/shop/${fixture.fresh("KILLED").replace("-", "_")}`;
+    const { recordId } = await fixture.record({ ...target, targetName });
     const before = written();
-    await room.drain(room.instance(steps)).catch((error: unknown) => {
+    await fixture.drain(fixture.instance(steps)).catch((error: unknown) => {
       if (!steps.dead) throw error;
     });
-    await room.pass(TAKEN_OVER_MS);
-    await room.drainAll();
-    expect(await room.settled(recordId)).toMatchObject({ state: "inSync", targetOwned: true });
-    await room.clear();
+    await fixture.pass(TAKEN_OVER_MS);
+    await fixture.drainAll();
+    expect(await fixture.settled(recordId)).toMatchObject({ state: "inSync", targetOwned: true });
+    await fixture.clear();
     return written() - before;
   };
   const whole: Steps = { taken: 0 };
@@ -151,14 +151,14 @@ test("where the provider can't tell what a target holds, a death leaves it writt
 
 describe("kill -9", () => {
   /** A process of its own that runs the record and is killed at a step. */
-  async function killed(recordId: string, dieAt: number, when: string): Promise<string | null> {
-    const args = [new URL("crashing-worker.ts", import.meta.url).pathname, recordId, String(dieAt), when];
+  async function killed(recordId: string, crashAt: number, when: string): Promise<string | null> {
+    const args = [new URL("crashing-worker.ts", import.meta.url).pathname, recordId, String(crashAt), when];
     const child = spawn(process.execPath, args, {
       env: {
         ...process.env,
         ...cloud.environment,
         SYNC_STORAGE: connectionString,
-        SYNC_AHEAD: String(room.clock.now().getTime() - Date.now()),
+        SYNC_AHEAD: String(fixture.clock.now().getTime() - Date.now()),
       },
       stdio: ["ignore", "ignore", "inherit"],
     });
@@ -176,16 +176,16 @@ describe("kill -9", () => {
     const moments = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));
     const outcomes: string[] = [];
     for (let run = 0; run < RUNS; run++) {
-      for (const [at, dieAt] of moments.entries()) {
+      for (const [at, crashAt] of moments.entries()) {
         if (!IS_CAMPAIGN && at !== 3 && at !== 6) continue;
         const { recordId, targetName, expected } = await SCENARIOS["a new version"]!.arrange();
         const before = writes();
-        outcomes.push(String(await killed(recordId, dieAt, (run + at) % 2 === 0 ? "before" : "after")));
-        await room.pass(TAKEN_OVER_MS);
-        await room.drainAll();
-        expect([dieAt, writes() - before, room.value(targetName)]).toEqual([dieAt, 1, expected]);
-        expect(await room.sync.get(recordId)).toMatchObject({ state: "inSync" });
-        await room.clear();
+        outcomes.push(String(await killed(recordId, crashAt, (run + at) % 2 === 0 ? "before" : "after")));
+        await fixture.pass(TAKEN_OVER_MS);
+        await fixture.drainAll();
+        expect([crashAt, writes() - before, fixture.value(targetName)]).toEqual([crashAt, 1, expected]);
+        expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
+        await fixture.clear();
       }
     }
     expect(new Set(outcomes)).toEqual(new Set(["SIGKILL"]));

@@ -18,7 +18,7 @@ import { createSync, type Sync } from "../../shared/sync/sync.ts";
 import { IMPATIENT } from "../azure/config.ts";
 import { configIn } from "../azure/live-cloud.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 
 export const HOUR_MS = 3_600_000;
 export const caller: Caller = { actor: "admin", requestId: "test" };
@@ -34,7 +34,7 @@ interface Message {
   visibleAt: number;
 }
 
-export interface RoomOptions {
+export interface FixtureOptions {
   cloud: Cloud;
   connectionString: string;
   /** Whose time leases go by, where it has to move. */
@@ -45,7 +45,7 @@ export interface RoomOptions {
 }
 
 /** Sync on one storage account: a clock to move, queues to drain, and instances that can die. */
-export function openRoom({ cloud, connectionString, storage, ...options }: RoomOptions) {
+export function openFixture({ cloud, connectionString, storage, ...options }: FixtureOptions) {
   let { ahead = 0 } = options;
   const clock = { now: () => new Date(Date.now() + ahead) };
   const messages: Message[] = [];
@@ -73,16 +73,16 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
 
   async function enter(event: AuditEvent): Promise<void> {
     events.push(event);
-    await room.whenEntered?.(event);
+    await fixture.whenEntered?.(event);
   }
 
   function instance(steps: Steps = { taken: 0 }): Sync {
     const isCounted = (name: string) => name !== "pages";
-    const vaultSecrets: VaultSecretsClients = { open: (vault) => mortal(clients.open(vault), steps) };
+    const vaultSecrets: VaultSecretsClients = { open: (vault) => crashable(clients.open(vault), steps) };
     return createSync({
-      tables: mortal<Tables>(tables, steps, isCounted),
-      queues: mortal(queues, steps),
-      audit: mortal({ append: enter }, steps),
+      tables: crashable<Tables>(tables, steps, isCounted),
+      queues: crashable(queues, steps),
+      audit: crashable({ append: enter }, steps),
       config,
       licensing: { tier: async () => licence.tier },
       vault,
@@ -95,7 +95,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
   }
 
   const first = instance();
-  const room = {
+  const fixture = {
     connectionString,
     tables,
     clock,
@@ -128,17 +128,17 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
     fresh: (prefix = "copy"): string => `${prefix}-${names++}`,
 
     /** A secret in the source's vault. */
-    secret(value: string, name: string = room.fresh("secret")): string {
+    secret(value: string, name: string = fixture.fresh("secret")): string {
       cloud.control.putSecret(SOURCE, { name, value });
       return name;
     },
 
     /** A record from a new secret to the copies' vault; not run yet. */
     async record(given: Partial<Record<keyof SyncRecordRow, unknown>> = {}): Promise<SyncRecordRow> {
-      const sourceSecret = given.sourceSecret ?? room.secret("value-one");
+      const sourceSecret = given.sourceSecret ?? fixture.secret("value-one");
       const target = { targetProvider: "azure", targetService: "keyvault", targetRegion: COPIES };
-      const ends = { sourceVault: SOURCE, sourceSecret, ...target, targetName: room.fresh() };
-      return await room.sync.records.create(NewSyncRecord.parse({ ...ends, ...given }), caller);
+      const ends = { sourceVault: SOURCE, sourceSecret, ...target, targetName: fixture.fresh() };
+      return await fixture.sync.records.create(NewSyncRecord.parse({ ...ends, ...given }), caller);
     },
 
     /** Handles visible messages of the queues until there are none. */
@@ -156,21 +156,21 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
     async drainAll(sync = first): Promise<void> {
       while (messages.length > 0) {
         const wait = Math.min(...messages.map(({ visibleAt }) => visibleAt)) - clock.now().getTime();
-        if (wait > 0) await room.pass(wait);
-        await room.drain(sync);
+        if (wait > 0) await fixture.pass(wait);
+        await fixture.drain(sync);
       }
     },
 
     /** Returns the record after all waiting messages have run. */
     async settled(recordId: string): Promise<SyncRecordRow> {
-      await room.drainAll();
-      return await room.sync.get(recordId);
+      await fixture.drainAll();
+      return await fixture.sync.get(recordId);
     },
 
     /** Its time comes. */
     async dueAgain({ scheduleHours }: { scheduleHours: number }): Promise<void> {
-      await room.pass(scheduleHours * HOUR_MS + 1000);
-      await room.sync.tick();
+      await fixture.pass(scheduleHours * HOUR_MS + 1000);
+      await fixture.sync.sendDueRecords();
     },
 
     /** The vault of the copies, as used by another writer. */
@@ -193,7 +193,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
     value: (name: string): string | undefined => cloud.control.secretValue(COPIES, name),
 
     kinds: async (recordId: string): Promise<string[]> =>
-      (await room.sync.history(recordId, PAGE)).items.map(({ kind }) => kind),
+      (await fixture.sync.history(recordId, PAGE)).items.map(({ kind }) => kind),
 
     /** Every row of sync, as text. */
     async rows(): Promise<string> {
@@ -203,9 +203,9 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       return JSON.stringify(rows);
     },
   };
-  return room;
+  return fixture;
 }
-export type Room = ReturnType<typeof openRoom>;
+export type Fixture = ReturnType<typeof openFixture>;
 
 const vaultOf = (name: string, subscriptionId: string): VaultRecord => ({
   name,

@@ -5,15 +5,15 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { Records, type SyncRecordRow } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
+import { COPIES, caller, type Fixture, HOUR_MS, openFixture, SOURCE } from "./sync-fixture.ts";
 
 const NAMES = Array.from({ length: 40 }, (_, at) => `vaults${String(at).padStart(2, "0")}`);
 let storage: TestStorage;
 let cloud: Cloud;
-let room: Room;
-let rooms = 0;
+let fixture: Fixture;
+let fixtures = 0;
 let shop: string;
-let stranger: string;
+let otherSubscription: string;
 
 beforeAll(async () => {
   storage = await openStorage(NAMES);
@@ -24,7 +24,7 @@ beforeAll(async () => {
     ],
   };
   ({ cloud } = await liveIn({ company }));
-  [shop, stranger] = cloud.control.subscriptions().map(({ id }) => id) as [string, string];
+  [shop, otherSubscription] = cloud.control.subscriptions().map(({ id }) => id) as [string, string];
 });
 afterAll(async () => {
   await cloud?.stop();
@@ -32,8 +32,8 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   for (const name of [SOURCE, COPIES]) cloud.control.putVault(shop, { name, createdDaysAgo: 400 });
-  room = openRoom({ cloud, connectionString: storage.connectionString(NAMES[rooms++]!) });
-  await room.discover(SOURCE, COPIES);
+  fixture = openFixture({ cloud, connectionString: storage.connectionString(NAMES[fixtures++]!) });
+  await fixture.discover(SOURCE, COPIES);
 });
 afterEach(() => cloud.control.clearFaults());
 
@@ -49,20 +49,20 @@ async function valueRequests(work: () => Promise<unknown>): Promise<string[]> {
 
 /** A run at once. */
 const rerunNow = async ({ recordId }: SyncRecordRow): Promise<SyncRecordRow> => {
-  await room.sync.trigger(recordId, caller);
-  return await room.settled(recordId);
+  await fixture.sync.trigger(recordId, caller);
+  return await fixture.settled(recordId);
 };
 /** A run once no description of a vault is kept any more. */
 const rerun = async (record: SyncRecordRow): Promise<SyncRecordRow> => {
-  await room.pass(20_000);
+  await fixture.pass(20_000);
   return await rerunNow(record);
 };
 const confirm = async ({ recordId }: SyncRecordRow): Promise<SyncRecordRow> => {
-  await room.sync.records.change(recordId, { confirmVaults: true }, caller, undefined);
-  return await room.settled(recordId);
+  await fixture.sync.records.change(recordId, { confirmVaults: true }, caller, undefined);
+  return await fixture.settled(recordId);
 };
-const made = async (given: Parameters<Room["record"]>[0] = {}) => {
-  const record = await room.settled((await room.record(given)).recordId);
+const made = async (given: Parameters<Fixture["record"]>[0] = {}) => {
+  const record = await fixture.settled((await fixture.record(given)).recordId);
   expect(record).toMatchObject({ state: "inSync" });
   return record;
 };
@@ -74,16 +74,16 @@ const REPLACEMENTS: [how: string, replace: (name: string) => Promise<void>][] = 
     "created in another subscription",
     async (name) => {
       cloud.control.removeVault(name);
-      cloud.control.putVault(stranger, { name });
-      await room.discover(name);
+      cloud.control.putVault(otherSubscription, { name });
+      await fixture.discover(name);
     },
   ],
   [
     "created in another subscription, with a date in the past",
     async (name) => {
       cloud.control.removeVault(name);
-      cloud.control.putVault(stranger, { name, createdDaysAgo: 400 });
-      await room.discover(name);
+      cloud.control.putVault(otherSubscription, { name, createdDaysAgo: 400 });
+      await fixture.discover(name);
     },
   ],
 ];
@@ -94,55 +94,55 @@ describe.each(REPLACEMENTS)("a key vault %s", (_how, replace) => {
     await replace(COPIES);
     const requests = await valueRequests(() => rerun(record));
     expect(requests).toEqual([]);
-    expect(room.value(record.targetName)).toBeUndefined();
-    const failed = await room.sync.get(record.recordId);
+    expect(fixture.value(record.targetName)).toBeUndefined();
+    const failed = await fixture.sync.get(record.recordId);
     expect(failed).toMatchObject({ state: "failing", failure: { code: "otherPlace", side: "target" } });
     expect(failed.failure!.message).toContain(record.targetIdentity!.id);
     expect(failed.failure!.remedy).toContain("confirmVaults");
-    expect(await room.kinds(record.recordId)).toEqual(["failed", "created"]);
-    expect(await room.sync.plan(record.recordId)).toMatchObject({ failure: { code: "otherPlace" } });
-    await expect(room.sync.remove(record.recordId, true, undefined, caller)).rejects.toMatchObject({
+    expect(await fixture.kinds(record.recordId)).toEqual(["failed", "created"]);
+    expect(await fixture.sync.plan(record.recordId)).toMatchObject({ failure: { code: "otherPlace" } });
+    await expect(fixture.sync.remove(record.recordId, true, undefined, caller)).rejects.toMatchObject({
       code: "conflict",
     });
 
     expect(await confirm(record)).toMatchObject({ state: "inSync" });
-    expect(room.value(record.targetName)).toBe("value-one");
-    expect(await room.kinds(record.recordId)).toEqual(["mended", "failed", "created"]);
+    expect(fixture.value(record.targetName)).toBe("value-one");
+    expect(await fixture.kinds(record.recordId)).toEqual(["mended", "failed", "created"]);
   });
 
   test("is not read as a source, and the copy keeps its value, until a user confirms it", async () => {
     const record = await made();
     await replace(SOURCE);
-    room.secret("value-of-a-stranger", record.sourceSecret);
+    fixture.secret("value-of-a-stranger", record.sourceSecret);
     expect(await valueRequests(() => rerun(record))).toEqual([]);
-    expect(room.value(record.targetName)).toBe("value-one");
-    expect(await room.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "source" } });
+    expect(fixture.value(record.targetName)).toBe("value-one");
+    expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "source" } });
 
     expect(await confirm(record)).toMatchObject({ state: "inSync" });
-    expect(room.value(record.targetName)).toBe("value-of-a-stranger");
+    expect(fixture.value(record.targetName)).toBe("value-of-a-stranger");
   });
 });
 
 test("the source vault of a copy at another provider is checked, too", async () => {
   const { kubernetes } = cloud.control.providers.configurations();
-  await room.sync.configurations.save("kubernetes", { ...kubernetes }, undefined, caller);
+  await fixture.sync.configurations.save("kubernetes", { ...kubernetes }, undefined, caller);
   const target = { targetProvider: "kubernetes", targetService: "secret", targetRegion: undefined };
-  const record = await made({ ...target, targetName: room.fresh("placed") });
+  const record = await made({ ...target, targetName: fixture.fresh("placed") });
   cloud.control.putVault(shop, { name: SOURCE });
-  room.secret("value-of-a-stranger", record.sourceSecret);
+  fixture.secret("value-of-a-stranger", record.sourceSecret);
   expect(await valueRequests(() => rerun(record))).toEqual([]);
-  expect(await room.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "source" } });
+  expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "source" } });
 });
 
 test("a vault that a scan has not found in its new place is not used", async () => {
   const record = await made();
   cloud.control.removeVault(COPIES);
-  cloud.control.putVault(stranger, { name: COPIES, createdDaysAgo: 400 });
+  cloud.control.putVault(otherSubscription, { name: COPIES, createdDaysAgo: 400 });
   expect(await valueRequests(() => rerun(record))).toEqual([]);
-  const { failure } = await room.sync.get(record.recordId);
+  const { failure } = await fixture.sync.get(record.recordId);
   expect(failure).toMatchObject({ code: "notFound", side: "target" });
   expect(failure!.message).toContain(record.targetIdentity!.id.split("/")[2]);
-  expect(room.value(record.targetName)).toBeUndefined();
+  expect(fixture.value(record.targetName)).toBeUndefined();
 });
 
 test("a vault that was deleted and recovered is the same one", async () => {
@@ -153,14 +153,14 @@ test("a vault that was deleted and recovered is the same one", async () => {
   expect(await rerun(record)).toMatchObject({ failure: { code: "notFound", side: "target" } });
   cloud.control.clearFaults();
   expect(await rerun(record)).toMatchObject({ state: "inSync" });
-  expect(await room.kinds(record.recordId)).toEqual(["recovered", "failed", "created"]);
+  expect(await fixture.kinds(record.recordId)).toEqual(["recovered", "failed", "created"]);
 });
 
 test("a vault that was moved to another resource group needs a person once", async () => {
   const record = await made();
   cloud.control.changeVault(COPIES, { resourceGroup: "rg-new" });
-  const row = (await room.tables.get(Vaults, VAULTS, vaultKey(COPIES)))!;
-  await room.tables.replace(Vaults, { ...row, id: row.id.replace("rg-security", "rg-new") });
+  const row = (await fixture.tables.get(Vaults, VAULTS, vaultKey(COPIES)))!;
+  await fixture.tables.replace(Vaults, { ...row, id: row.id.replace("rg-security", "rg-new") });
   expect(await rerun(record)).toMatchObject({ failure: { code: "otherPlace", side: "target" } });
   expect(await confirm(record)).toMatchObject({ state: "inSync" });
   expect(await rerun(record)).toMatchObject({ state: "inSync" });
@@ -168,23 +168,23 @@ test("a vault that was moved to another resource group needs a person once", asy
 
 test("a vault that is created again between the look at a record and its write gets no value", async () => {
   const record = await made();
-  room.secret("value-two", record.sourceSecret);
-  room.whenEntered = async ({ type, outcome }) => {
+  fixture.secret("value-two", record.sourceSecret);
+  fixture.whenEntered = async ({ type, outcome }) => {
     if (type === "syncTarget.written" && outcome === "intent") cloud.control.putVault(shop, { name: COPIES });
   };
   expect(await rerun(record)).toMatchObject({ failure: { code: "otherPlace", side: "target" } });
-  room.whenEntered = undefined;
-  expect(room.value(record.targetName)).toBeUndefined();
+  fixture.whenEntered = undefined;
+  expect(fixture.value(record.targetName)).toBeUndefined();
 });
 
 test.each([SOURCE, COPIES])("%s gets and gives no value at once after it was created again", async (name) => {
   const record = await made();
-  room.secret("value-two", record.sourceSecret);
+  fixture.secret("value-two", record.sourceSecret);
   cloud.control.putVault(shop, { name });
-  if (name === SOURCE) room.secret("value-of-a-stranger", record.sourceSecret);
+  if (name === SOURCE) fixture.secret("value-of-a-stranger", record.sourceSecret);
   expect(await valueRequests(() => rerunNow(record))).not.toContain(name);
-  expect(await room.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace" } });
-  expect(room.value(record.targetName)).toBe(name === SOURCE ? "value-one" : undefined);
+  expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace" } });
+  expect(fixture.value(record.targetName)).toBe(name === SOURCE ? "value-one" : undefined);
 });
 
 test("a vault that is created again after it was confirmed is another one", async () => {
@@ -196,20 +196,20 @@ test("a vault that is created again after it was confirmed is another one", asyn
 });
 
 test("a new record does not take a vault that was created after it", async () => {
-  const record = await room.record();
+  const record = await fixture.record();
   // Its date is that of the cloud, which tells seconds.
   cloud.control.putVault(shop, { name: COPIES, createdDaysAgo: -1 });
-  expect(await room.settled(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "target" } });
-  expect(room.value(record.targetName)).toBeUndefined();
+  expect(await fixture.settled(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "target" } });
+  expect(fixture.value(record.targetName)).toBeUndefined();
 });
 
 test("a row of the inventory that was changed to name another vault leads no value there", async () => {
-  cloud.control.putVault(stranger, { name: "kv-stranger", createdDaysAgo: 400 });
-  const { recordId } = await room.record();
-  const row = (await room.tables.get(Vaults, VAULTS, vaultKey(COPIES)))!;
-  const id = row.id.replace(shop, stranger).replace(COPIES, "kv-stranger");
-  await room.tables.replace(Vaults, { ...row, id, vaultUri: row.vaultUri.replace(COPIES, "kv-stranger") });
-  expect(await room.settled(recordId)).toMatchObject({ failure: { code: "notFound", side: "target" } });
+  cloud.control.putVault(otherSubscription, { name: "kv-stranger", createdDaysAgo: 400 });
+  const { recordId } = await fixture.record();
+  const row = (await fixture.tables.get(Vaults, VAULTS, vaultKey(COPIES)))!;
+  const id = row.id.replace(shop, otherSubscription).replace(COPIES, "kv-stranger");
+  await fixture.tables.replace(Vaults, { ...row, id, vaultUri: row.vaultUri.replace(COPIES, "kv-stranger") });
+  expect(await fixture.settled(recordId)).toMatchObject({ failure: { code: "notFound", side: "target" } });
   expect(cloud.control.items("kv-stranger", "secrets")).toEqual([]);
 });
 
@@ -218,40 +218,43 @@ test.each([
   ["are not answered", { kind: "fail", status: 503 }, "unreachable"],
 ] as const)("descriptions of vaults that %s end the run before any value is read", async (_, action, code) => {
   const record = await made();
-  room.secret("value-two", record.sourceSecret);
-  await room.pass(20_000);
+  fixture.secret("value-two", record.sourceSecret);
+  await fixture.pass(20_000);
   cloud.control.addFault({ match: { operation: "arm.getVault" }, action });
   expect(
     await valueRequests(async () => {
-      await room.sync.trigger(record.recordId, caller);
-      await room.drain();
+      await fixture.sync.trigger(record.recordId, caller);
+      await fixture.drain();
     }),
   ).toEqual([]);
-  expect(await room.sync.get(record.recordId)).toMatchObject({ state: "failing", failure: { code, side: "source" } });
+  expect(await fixture.sync.get(record.recordId)).toMatchObject({
+    state: "failing",
+    failure: { code, side: "source" },
+  });
 });
 
 describe("a record of an earlier version", () => {
   /** The row as that version wrote it, an hour ago. */
   async function ofBefore(record: SyncRecordRow): Promise<void> {
-    const row = await room.sync.get(record.recordId);
+    const row = await fixture.sync.get(record.recordId);
     const { sourceIdentity: _s, targetIdentity: _t, ...before } = withoutKeys(row);
-    const at = new Date(room.clock.now().getTime() - HOUR_MS).toISOString();
+    const at = new Date(fixture.clock.now().getTime() - HOUR_MS).toISOString();
     const earlier = { ...before, createdAt: at, lastCheckedAt: at, lastSyncedAt: at };
     const { partitionKey, rowKey, etag } = row;
-    await room.tables.replace(Records, { ...earlier, partitionKey, rowKey, etag });
+    await fixture.tables.replace(Records, { ...earlier, partitionKey, rowKey, etag });
   }
 
   test("continues, and remembers the vaults that existed at its last successful run", async () => {
     const record = await made();
     await ofBefore(record);
-    room.secret("value-two", record.sourceSecret);
+    fixture.secret("value-two", record.sourceSecret);
     const after = await rerun(record);
     expect(after).toMatchObject({ state: "inSync", sourceIdentity: record.sourceIdentity });
     expect(after.targetIdentity).toEqual(record.targetIdentity);
     expect(record.targetIdentity!.id).toBe(
       `/subscriptions/${shop}/resourcegroups/rg-security/providers/microsoft.keyvault/vaults/${COPIES}`,
     );
-    expect(room.value(record.targetName)).toBe("value-two");
+    expect(fixture.value(record.targetName)).toBe("value-two");
   });
 
   test.each([SOURCE, COPIES])("does not take %s where it was created after that", async (name) => {
@@ -260,16 +263,16 @@ describe("a record of an earlier version", () => {
     cloud.control.putVault(shop, { name });
     expect(await valueRequests(() => rerun(record))).toEqual([]);
     const side = name === SOURCE ? "source" : "target";
-    expect(await room.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side } });
+    expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side } });
   });
 });
 
 test("records of the same vaults share the requests that describe them", async () => {
-  const records = await Promise.all(Array.from({ length: 8 }, () => room.record()));
-  await room.drainAll();
+  const records = await Promise.all(Array.from({ length: 8 }, () => fixture.record()));
+  await fixture.drainAll();
   cloud.control.resetCounts();
-  for (const { recordId } of records) await room.sync.trigger(recordId, caller);
-  await room.drainAll();
+  for (const { recordId } of records) await fixture.sync.trigger(recordId, caller);
+  await fixture.drainAll();
   const { "arm.getVault": described = 0, "keyvault.listSecretVersions": listed } = cloud.control.counts();
   expect(listed).toBe(16);
   // Two, and on a slow machine two more every ten seconds.

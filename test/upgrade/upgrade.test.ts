@@ -244,8 +244,10 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       expect(await control("sink/recorded")).toEqual([]);
       expect((await get("/alerts/rules")).body.items).toHaveLength(5);
       const { items } = (await get("/alerts/history?limit=1000")).body;
-      const told = (list: Json[]) => list.map(({ ruleName, status }) => [ruleName, status]).sort();
-      expect(told(items)).toEqual(told([...recording.answers.history, { ruleName: "Waiting", status: "delivered" }]));
+      const statuses = (list: Json[]) => list.map(({ ruleName, status }) => [ruleName, status]).sort();
+      expect(statuses(items)).toEqual(
+        statuses([...recording.answers.history, { ruleName: "Waiting", status: "delivered" }]),
+      );
     });
 
     testOfRest("the audit log verifies from its beginning, is still sealed, and contains every old entry", async () => {

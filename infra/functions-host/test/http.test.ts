@@ -186,7 +186,7 @@ it("enforces the limits of host.json: excess requests get a 429, and requests ov
   const before = host.lines.length;
   const gate = path.join(await mkdtemp(path.join(tmpdir(), "gate-")), "open");
   let refused = 0;
-  const begun = Array.from({ length: 6 }, async () => {
+  const started = Array.from({ length: 6 }, async () => {
     const { status } = await get(`/slow?until=${encodeURIComponent(gate)}`);
     if (status === 429) refused += 1;
     return status;
@@ -194,7 +194,7 @@ it("enforces the limits of host.json: excess requests get a 429, and requests ov
   // All six have arrived before the first may finish.
   await expect.poll(() => refused).toBe(3);
   await writeFile(gate, "");
-  expect((await Promise.all(begun)).sort()).toEqual([200, 200, 200, 429, 429, 429]);
+  expect((await Promise.all(started)).sort()).toEqual([200, 200, 200, 429, 429, 429]);
   const executed = () => host.lines.slice(before).filter((line) => line.includes("Executed 'Functions.slow'")).length;
   await host.line(() => executed() === 3);
   let running = 0;

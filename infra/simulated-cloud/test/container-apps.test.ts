@@ -87,9 +87,9 @@ function toNextTick(): void {
   const past = (Date.parse(cloud.control.now()) - (13 * 60 + 53) * 1000) % (30 * MINUTE_MS);
   cloud.control.moveClock(30 * MINUTE_MS - past + 1000);
 }
-async function finished(begun: ArmAnswer): Promise<ArmAnswer> {
-  expect(begun.status).toBe(202);
-  const place = new URL(begun.headers.get("location")!);
+async function finished(started: ArmAnswer): Promise<ArmAnswer> {
+  expect(started.status).toBe(202);
+  const place = new URL(started.headers.get("location")!);
   for (;;) {
     const answer = await arm("GET", place.pathname, place.searchParams.get("api-version")!);
     if (answer.status !== 202) return answer;
@@ -185,10 +185,10 @@ test("a named value is read again on request and every 4 hours", async () => {
   control.putSecret("kv-main", { name: "key", value: "second" });
   expect(held("key")).toEqual([["key", ["value-of-key-in-kv-main"]]]);
   const before = Date.parse((await arm("GET", id, API)).body.properties.keyVault.lastStatus.timeStampUtc);
-  const begun = await arm("POST", `${id}/refreshSecret`, API);
-  const status = new URL(begun.headers.get("azure-asyncoperation")!);
+  const started = await arm("POST", `${id}/refreshSecret`, API);
+  const status = new URL(started.headers.get("azure-asyncoperation")!);
   expect((await arm("GET", status.pathname, API)).body).toMatchObject({ status: "InProgress" });
-  const done = await finished(begun);
+  const done = await finished(started);
   expect(Date.parse(done.body.properties.keyVault.lastStatus.timeStampUtc)).toBeGreaterThanOrEqual(before);
   expect(held("key")).toEqual([["key", ["value-of-key-in-kv-main", "second"]]]);
 

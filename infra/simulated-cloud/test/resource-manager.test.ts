@@ -132,12 +132,15 @@ describe("rejects", () => {
   });
 
   test("unknown resources", async () => {
-    const nobody = "99999999-9999-4999-8999-999999999999";
-    expect(await sdk.failure("subscription", nobody)).toMatchObject({ statusCode: 404, code: "SubscriptionNotFound" });
+    const unknownSubscription = "99999999-9999-4999-8999-999999999999";
+    expect(await sdk.failure("subscription", unknownSubscription)).toMatchObject({
+      statusCode: 404,
+      code: "SubscriptionNotFound",
+    });
     expect(await sdk.failure("subscription", "x")).toMatchObject({ statusCode: 400, code: "InvalidSubscriptionId" });
     expect(await sdk.failure("vault", ID, "rg-other", "kv-strict")).toMatchObject({ code: "ResourceNotFound" });
     expect(await sdk.failure("managedKeys", ID, "rg-other", "kv-full")).toMatchObject({ code: "ResourceNotFound" });
-    expect(await sdk.failure("locations", nobody)).toMatchObject({ code: "SubscriptionNotFound" });
+    expect(await sdk.failure("locations", unknownSubscription)).toMatchObject({ code: "SubscriptionNotFound" });
   });
 
   test("a token for Key Vault", async () => {

@@ -109,8 +109,8 @@ export async function exportPart(
   let last: Position | undefined;
   let more = false;
   for await (const page of walk()) {
-    const room = sink.bytes < limits.bytes ? limits.entries - walked : 0;
-    const taken = page.slice(0, room);
+    const remaining = sink.bytes < limits.bytes ? limits.entries - walked : 0;
+    const taken = page.slice(0, remaining);
     walked += taken.length;
     const end = taken.at(-1);
     if (end) last = { interval: end.row.interval, rowKey: end.row.rowKey };

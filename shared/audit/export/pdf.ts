@@ -84,12 +84,12 @@ function cellsOf({
   count,
   changes,
 }: PdfEvent): Cell[] {
-  const begun =
-    begunAt !== undefined && instant(begunAt) !== instant(at) ? [`begun ${instant(begunAt).slice(11)}`] : [];
+  const startedText =
+    begunAt !== undefined && instant(begunAt) !== instant(at) ? [`started ${instant(begunAt).slice(11)}`] : [];
   const happened = happenedAt === undefined ? [] : [`happened ${instant(happenedAt)}`];
   const good = outcome === "success";
   return [
-    { paragraphs: [instant(at), ...happened, ...begun] },
+    { paragraphs: [instant(at), ...happened, ...startedText] },
     { paragraphs: [address === undefined ? actor : `${actor}, ${address}`] },
     { paragraphs: [eventType] },
     { paragraphs: [target] },

@@ -23,8 +23,8 @@ export async function statistics(deps: { tables: Tables; clock: Clock; trust: Tr
   const purges = await readPurges(tables, needed.keys);
   const end = (await chainEnd(needed)) ?? purgedEnd(purges);
   const beginning = end?.beginning ?? (await oldestBeginning(needed, purges));
-  const begun = beginning ? intervalFrom(beginning.interval) : await firstInterval(tables, clock);
-  const keptFrom = purgedTo(purges) ?? begun;
+  const logStart = beginning ? intervalFrom(beginning.interval) : await firstInterval(tables, clock);
+  const keptFrom = purgedTo(purges) ?? logStart;
   return {
     entries: (end?.total ?? 0) - (purges.records.at(-1)?.record.total ?? 0),
     keptFrom: keptFrom === undefined ? null : new Date(keptFrom).toISOString(),

@@ -7,7 +7,7 @@ import type { NotSeen } from "../edge-source.ts";
 import { permits } from "./entitlements.ts";
 
 /** A role with these permissions can read everything that discovery reads, as the roles of the templates do. */
-const TELLING_ACTION = "microsoft.web/sites/read";
+const PROBE_ACTION = "microsoft.web/sites/read";
 
 /** Distinguishes an empty subscription from one that the identity can't read. Resource Graph returns no rows for both. */
 export interface Reach {
@@ -41,7 +41,7 @@ export function createReach({
     for (const { principalId, scope, roleDefinitionId } of entries) {
       if (principalId.toLowerCase() !== own || scope.toLowerCase().startsWith(below)) continue;
       const { permissions } = await roles.definition(roleDefinitionId, signal);
-      if (permissions.some(({ actions, notActions }) => permits(actions, notActions, TELLING_ACTION))) return true;
+      if (permissions.some(({ actions, notActions }) => permits(actions, notActions, PROBE_ACTION))) return true;
     }
     return false;
   }

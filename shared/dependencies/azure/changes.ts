@@ -28,12 +28,12 @@ export async function changedTargets(
       const id = resourceOf(target);
       if (type && isVault(type)) vaultsChanged = true;
       if (id === undefined) continue;
-      const when = Date.parse(at) || 0;
+      const changedAt = Date.parse(at) || 0;
       const key = id.toLowerCase();
       const before = last.get(key);
-      if (before && before.at > when) continue;
+      if (before && before.at > changedAt) continue;
       // If a part was deleted, its resource still exists.
-      last.set(key, { id, at: when, isDeleted: id === target && /^delete$/i.test(changeType) });
+      last.set(key, { id, at: changedAt, isDeleted: id === target && /^delete$/i.test(changeType) });
     }
   }
   const found = [...last.values()];

@@ -111,8 +111,8 @@ async function addAssignment(
   const at = scope.toLowerCase().replace(/\/$/, "");
   const isAbove = !at.startsWith("/subscriptions/");
   const covered = vaults.filter(({ id }) => isAbove || id === at || id.startsWith(`${at}/`));
-  const around = vaults.find(({ id }) => at.startsWith(`${id}/`));
-  if (covered.length === 0 && !around) return;
+  const containingVault = vaults.find(({ id }) => at.startsWith(`${id}/`));
+  if (covered.length === 0 && !containingVault) return;
   // The permissions of a role are evaluated once, not for each vault, because an assignment may cover thousands.
   const { name: role, permissions } = await definitions(roleDefinitionId);
   const types = typesRead({
@@ -121,8 +121,8 @@ async function addAssignment(
       allows(permissions, `microsoft.keyvault/vaults/keys/${use}/action`),
     ),
   });
-  const assets = around
-    ? oneOf(around.vaultName, at.slice(around.id.length + 1).split("/"), types)
+  const assets = containingVault
+    ? oneOf(containingVault.vaultName, at.slice(containingVault.id.length + 1).split("/"), types)
     : covered.flatMap(({ vaultName }) => assetsOf(vaultName, types));
   for (const asset of assets) add(principalId, principalType, { asset, role });
 }

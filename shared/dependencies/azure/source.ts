@@ -120,7 +120,7 @@ export function createAzureEdges({
      * Reads one resource. In an incremental run a transient failure ends the run, so that the next run reads the same changes
      * again.
      */
-    async function look(row: ResourceRow): Promise<ReadingItem[]> {
+    async function findReferences(row: ResourceRow): Promise<ReadingItem[]> {
       const finder = FINDER_OF.get(row.type);
       if (!finder) return [];
       let found: Found;
@@ -142,25 +142,25 @@ export function createAzureEdges({
 
     let rowsSeen = 0;
     /** @param after - ID of the last resource that an earlier part has read, in the order of the query. */
-    async function* lookAt(
+    async function* findInRows(
       text: string,
       placeOf?: (id: string) => string,
       after?: string,
     ): AsyncGenerator<ReadingItem> {
-      let isBehind = after === undefined;
+      let isPastPosition = after === undefined;
       for await (const page of query(text)) {
         rowsSeen += page.length;
         const rows: ResourceRow[] = [];
         for (const one of page) {
           const row = readRow(one);
           if (!row) yield { notSeen: unreadableRow(one, subscriptionId) };
-          else if (isBehind) rows.push(row);
+          else if (isPastPosition) rows.push(row);
           else {
             yield { earlier: row.id };
-            isBehind = row.id === after;
+            isPastPosition = row.id === after;
           }
         }
-        const looked = pMapIterable(rows, async (row) => ({ id: row.id, found: await look(row) }), {
+        const looked = pMapIterable(rows, async (row) => ({ id: row.id, found: await findReferences(row) }), {
           concurrency: AT_ONCE,
         });
         for await (const { id, found } of looked) {
@@ -169,7 +169,7 @@ export function createAzureEdges({
         }
       }
       // The resource was deleted in the meantime, so the position after it is unknown. Starts again.
-      if (!isBehind) yield* lookAt(text, placeOf);
+      if (!isPastPosition) yield* findInRows(text, placeOf);
     }
 
     /** Reports the resources that an earlier part of this run has read. */
@@ -208,7 +208,7 @@ export function createAzureEdges({
         const [last, id] = after === undefined ? [0] : [Number(after.slice(0, 1)), after.slice(2)];
         for (const [index, text] of [RESOURCES_WITHOUT_PROPERTIES, RESOURCES_WITH_PROPERTIES].entries()) {
           if (index < last) yield* earlierOf(text);
-          else yield* lookAt(text, (one) => `${index} ${one}`, index === last ? id : undefined);
+          else yield* findInRows(text, (one) => `${index} ${one}`, index === last ? id : undefined);
         }
         const denied = (await entitlements()).failures.find(({ code }) => code === "accessDenied");
         // It may list vaults and nothing else: what Resource Graph leaves out is not gone.
@@ -222,7 +222,7 @@ export function createAzureEdges({
         const { changed, deleted, vaultsChanged } = await changedTargets(query, since);
         for (const id of deleted) yield { gone: id };
         for (let at = 0; at < changed.length; at += IDS_PER_QUERY) {
-          yield* lookAt(resourcesById(changed.slice(at, at + IDS_PER_QUERY)));
+          yield* findInRows(resourcesById(changed.slice(at, at + IDS_PER_QUERY)));
         }
         if (vaultsChanged) yield* principals();
       },
@@ -271,10 +271,10 @@ export function createAzureEdges({
 const PRINCIPALS = "entra";
 
 /** Calls `ask` once and shares the result. Calls it again only after a failure. */
-function once<T>(ask: () => Promise<T>): () => Promise<T> {
+function once<T>(load: () => Promise<T>): () => Promise<T> {
   let asked: Promise<T> | undefined;
   return () => {
-    asked ??= ask().catch((error: unknown) => {
+    asked ??= load().catch((error: unknown) => {
       asked = undefined;
       throw error;
     });

@@ -27,7 +27,7 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
   }
 
   return {
-    sees: ({ evidence }) => evidence.startsWith(`${LIST}/`),
+    canCheck: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
     async refresh(consumer) {
       const values = await used(consumer);
@@ -42,7 +42,7 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
     async check(consumer, _version, since) {
       const values = await used(consumer);
       const before = consumer.mark === undefined ? {} : (JSON.parse(consumer.mark) as Record<string, string>);
-      const sights = values.map(({ id, name, keyVault }): ConsumerCheck => {
+      const checks = values.map(({ id, name, keyVault }): ConsumerCheck => {
         const { code, at } = keyVault?.lastStatus ?? {};
         if (at === undefined) return { holds: "unknown" };
         const readBefore = before[id.toLowerCase()];
@@ -52,7 +52,7 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
         if (code === SUCCESS) return { holds: "new" };
         return { holds: "old", problem: `API Management could not read ${name}: ${code}.` };
       });
-      return sights.find(({ holds }) => holds !== "new") ?? { holds: values.length === 0 ? "gone" : "new" };
+      return checks.find(({ holds }) => holds !== "new") ?? { holds: values.length === 0 ? "gone" : "new" };
     },
   };
 }

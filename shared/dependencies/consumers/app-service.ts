@@ -23,7 +23,7 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
   }
 
   return {
-    sees: () => true,
+    canCheck: () => true,
 
     async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);

@@ -4,8 +4,8 @@ import type { Edge } from "../edge.ts";
 
 /** Refreshes and checks the consumers of one kind. */
 export interface KindOfConsumer {
-  /** Returns whether `look` can check this dependency. Otherwise the value that the consumer has is unknown. */
-  sees(edge: Pick<Edge, "evidence">): boolean;
+  /** Returns whether `check` can verify this dependency. Otherwise the value that the consumer has is unknown. */
+  canCheck(edge: Pick<Edge, "evidence">): boolean;
   /**
    * Makes the consumer read the current version. Safe to repeat. Left out if consumers of this kind can't be refreshed.
    *

@@ -56,7 +56,7 @@ export function createConsumersOfSecrets(deps: {
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";
     const kind = kinds[resource.kind];
-    if (how === "automatic") return kind?.sees({ evidence }) ? how : "blind";
+    if (how === "automatic") return kind?.canCheck({ evidence }) ? how : "blind";
     return how === "action" && kind?.refresh === undefined ? "blind" : how;
   }
 
@@ -96,9 +96,9 @@ export function createConsumersOfSecrets(deps: {
         asked.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
       }
       const found = await Promise.all(asked.map(usersOf));
-      const unseen = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });
-      const notSeen = unseen.items.map(({ scope, message }) => (scope === "*" ? message : `${scope}: ${message}`));
-      const more = (unseen.total ?? 0) - unseen.items.length;
+      const coverage = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });
+      const notSeen = coverage.items.map(({ scope, message }) => (scope === "*" ? message : `${scope}: ${message}`));
+      const more = (coverage.total ?? 0) - coverage.items.length;
       return {
         consumers: found.flatMap(({ consumers }) => consumers),
         coverage: [

@@ -18,7 +18,7 @@ export function containerAppConsumers(
   clock: Clock,
 ): KindOfConsumer {
   return {
-    sees: () => true,
+    canCheck: () => true,
 
     async check(consumer, _version, since) {
       const app = await unlessMissing(containerApps.app(consumer.id));

@@ -37,7 +37,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   }
 
   return {
-    sees: () => true,
+    canCheck: () => true,
 
     async refresh(consumer, { value }) {
       const found = await groupOf(consumer);
@@ -85,7 +85,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   }
 
   return {
-    sees: () => true,
+    canCheck: () => true,
 
     async refresh(consumer, { value }) {
       const found = await connectionOf(consumer);

@@ -13,7 +13,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
     });
 
   return {
-    sees: () => true,
+    canCheck: () => true,
 
     async refresh(consumer) {
       const triggered = sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" });

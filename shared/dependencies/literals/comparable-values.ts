@@ -11,7 +11,7 @@ const LEAST_BITS = 2.5;
 const MOST_PARTS = 100;
 
 /** Returns whether a value is long and irregular enough that an equal setting must be a copy of it. */
-export function isTelling(value: string): boolean {
+export function isComparable(value: string): boolean {
   const counts = new Map<string, number>();
   let length = 0;
   for (const character of value) {
@@ -31,7 +31,7 @@ export function isTelling(value: string): boolean {
 export function candidatesIn(setting: string): string[] {
   const whole = setting.trim();
   const parts = whole.includes("=") ? whole.split(";", MOST_PARTS).map(valueOfPart) : [];
-  return [...new Set([whole, ...parts, passwordIn(whole)])].filter(isTelling);
+  return [...new Set([whole, ...parts, passwordIn(whole)])].filter(isComparable);
 }
 
 function valueOfPart(part: string): string {

@@ -92,7 +92,11 @@ export function createLiteralSource(deps: {
     );
 
   /** Reads one app and compares its settings. */
-  async function look(row: ResourceRow, values: VaultValues, signal: AbortSignal | undefined): Promise<ReadingItem[]> {
+  async function findCopies(
+    row: ResourceRow,
+    values: VaultValues,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadingItem[]> {
     const finder = FINDER_OF.get(row.type);
     if (!finder) return [];
     const resource = { ...resourceOf(row), kind: finder.kind(row) };
@@ -143,7 +147,9 @@ export function createLiteralSource(deps: {
             if (row) rows.push(row);
             else yield { notSeen: unreadableRow(one, unit) };
           }
-          for await (const items of pMapIterable(rows, (row) => look(row, values, signal), { concurrency: AT_ONCE }))
+          for await (const items of pMapIterable(rows, (row) => findCopies(row, values, signal), {
+            concurrency: AT_ONCE,
+          }))
             yield* items;
         }
       }

@@ -11,7 +11,7 @@ import type { Randomness } from "../../platform/runtime.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import type { NotSeen } from "../edge-source.ts";
-import { candidatesIn, isTelling } from "./comparable-values.ts";
+import { candidatesIn, isComparable } from "./comparable-values.ts";
 
 /** A secret of a key vault. */
 interface SecretPlace {
@@ -82,7 +82,7 @@ export async function readVaultValues(
 
   function add(place: SecretPlace, value: string): void {
     counts.values++;
-    if (!isTelling(value)) {
+    if (!isComparable(value)) {
       counts.leftOut++;
       return;
     }

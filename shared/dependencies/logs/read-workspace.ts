@@ -43,9 +43,9 @@ const FAILURES_BEFORE_SHORT = 3;
 /** The log's clock may be ahead of this service's. */
 const AHEAD_MS = 10 * 60 * SECOND_MS;
 /** Retention of events about unexpected readers, much longer than alerts need. */
-const KEEP_NEWS_MS = 30 * DAY_MS;
+const KEEP_UNEXPECTED_MS = 30 * DAY_MS;
 /** Retention of unused entries. */
-const FORGOTTEN_MS = 400 * DAY_MS;
+const DELETE_AFTER_MS = 400 * DAY_MS;
 
 /** Queries the configured workspaces. */
 export interface WorkspaceReader {
@@ -91,7 +91,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     }
   }
 
-  async function ask(workspaceId: string, span: { from: Date; to: Date }, signal: AbortSignal | undefined) {
+  async function queryWorkspace(workspaceId: string, span: { from: Date; to: Date }, signal: AbortSignal | undefined) {
     const own = await deps.ownObjectId();
     return await logAnalytics.query(workspaceId, summaryQuery(own === undefined ? [] : [own]), span, signal);
   }
@@ -105,7 +105,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     let found: QueryAnswer | undefined;
     let failure: CloudFailure | undefined;
     try {
-      found = await ask(workspaceId, span, signal);
+      found = await queryWorkspace(workspaceId, span, signal);
       failure = found.incomplete;
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
@@ -127,18 +127,18 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
 
   async function write(workspaceId: string, summary: Summary, fence: Fence, now: Date): Promise<void> {
     const { uses, vaults, signIns } = summary;
-    const forgotten = new Date(now.getTime() - FORGOTTEN_MS).toISOString();
-    const walk = { workspaceId, fence, forgotten };
-    await bringUpToDate(
-      walk,
+    const deleteBefore = new Date(now.getTime() - DELETE_AFTER_MS).toISOString();
+    const mergeContext = { workspaceId, fence, forgotten: deleteBefore };
+    await mergeRows(
+      mergeContext,
       SIGN_INS,
       SignIns,
       grouped(signIns, (one) => signInKey(one.appId, one.keyId)),
       mergedSignIn,
     );
     const ofOthers = vaults.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
-    await bringUpToDate(
-      walk,
+    await mergeRows(
+      mergeContext,
       VAULT_USES,
       VaultUses,
       grouped(ofOthers, (one) => vaultUseKey(one.vaultName)),
@@ -148,9 +148,16 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     const counted = uses.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
     const merge = (before: AssetUseRecord | undefined, lines: readonly (typeof uses)[number][]) =>
       mergedAsset(workspaceId, before, lines, (appId) => nameOf.get(appId));
-    await bringUpToDate(walk, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, judged(workspaceId, now));
+    await mergeRows(
+      mergeContext,
+      ASSET_USES,
+      AssetUses,
+      grouped(counted, assetUseKey),
+      merge,
+      withExpectation(workspaceId, now),
+    );
     const old = under(workspaceId, UNEXPECTED);
-    const before = UNEXPECTED + encodeTime(Math.max(0, now.getTime() - KEEP_NEWS_MS));
+    const before = UNEXPECTED + encodeTime(Math.max(0, now.getTime() - KEEP_UNEXPECTED_MS));
     for await (const rows of tables.pages(UnexpectedReaders, { ...old, before, select: [] }))
       await writeAll(
         fence,
@@ -162,13 +169,13 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
    * Decides which new readers are unexpected. The event is written before the row that stores the decision: after a crash in
    * between, the event is written again with the same ID.
    */
-  function judged(workspaceId: string, now: Date) {
-    const look = deps.expected.reading();
+  function withExpectation(workspaceId: string, now: Date) {
+    const isExpectedReader = deps.expected.reading();
     return async (record: AssetUseRecord): Promise<{ record: AssetUseRecord; operations: Operation[] }> => {
       const readers = readersOf(workspaceId, record);
       const open = readers.filter(({ expected }) => expected === undefined);
       if (open.length === 0) return { record, operations: [] };
-      const isExpected = await look(record);
+      const isExpected = await isExpectedReader(record);
       if (isExpected === undefined) return { record, operations: [] };
       for (const reader of open) reader.expected = isExpected(reader);
       const unexpected = open.filter(({ expected }) => expected === false);
@@ -192,8 +199,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   };
 
   /** Merges the result of a query into the rows of one kind, page by page, and deletes rows past their retention. */
-  async function bringUpToDate<R extends { lastAt: string }, L>(
-    { workspaceId, fence, forgotten }: Walk,
+  async function mergeRows<R extends { lastAt: string }, L>(
+    { workspaceId, fence, forgotten: deleteBefore }: MergeContext,
     prefix: string,
     entity: Entity<R>,
     incoming: Map<string, L[]>,
@@ -211,7 +218,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
         incoming.delete(row.rowKey);
         const merged = await also(lines.length > 0 ? merge(before, lines) : before);
         operations.push(...merged.operations);
-        if (merged.record.lastAt < forgotten) operations.push(remove(entity, row.rowKey));
+        if (merged.record.lastAt < deleteBefore) operations.push(remove(entity, row.rowKey));
         else if (!isSame(merged.record, before)) operations.push(put(entity, row.rowKey, merged.record));
       }
       await writeAll(fence, operations);
@@ -226,7 +233,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
 }
 
 /** Context of one query's pass over the rows of a workspace. */
-interface Walk {
+interface MergeContext {
   workspaceId: string;
   fence: Fence;
   /** Rows last seen before this time are deleted. */
@@ -262,8 +269,8 @@ function progress(
     const notBefore = new Date(now.getTime() + retryAfterSeconds * SECOND_MS).toISOString();
     return { signInAt, notBefore, failures: before.failures + 1, failure: { code, message, remedy, at } };
   }
-  const goesOn = before.readTo !== undefined && from.toISOString() <= before.readTo;
-  const readFrom = goesOn ? before.readFrom : from.toISOString();
+  const isUnfinished = before.readTo !== undefined && from.toISOString() <= before.readTo;
+  const readFrom = isUnfinished ? before.readFrom : from.toISOString();
   return { signInAt, notBefore: undefined, failures: 0, failure: undefined, readFrom, readTo: at };
 }
 

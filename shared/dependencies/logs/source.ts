@@ -19,7 +19,7 @@ export function createLogSource(deps: {
   tables: Tables;
   workspaceIds: readonly string[];
   reader: WorkspaceReader;
-  unused: Pick<UnusedSecrets, "tell">;
+  unused: Pick<UnusedSecrets, "reportUnused">;
   now: () => Date;
 }): EdgeSource {
   const { tables, workspaceIds, reader } = deps;
@@ -32,7 +32,7 @@ export function createLogSource(deps: {
 
     async *read(unit, { signal }) {
       const { failure } = await reader.read(unit, signal);
-      await deps.unused.tell();
+      await deps.unused.reportUnused();
       const since = new Date(deps.now().getTime() - KEPT_MS).toISOString();
       const principals = new Map<string, { resource: Resource; edges: Edge[] }>();
       for await (const rows of tables.pages(AssetUses, under(unit, ASSET_USES)))

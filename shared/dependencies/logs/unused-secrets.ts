@@ -34,7 +34,7 @@ export interface KnownSecret {
   createdOn?: number | undefined;
 }
 
-/** Finds secrets that nobody has read for the days of the policy, by logs that were complete for that time. */
+/** Finds secrets without reads in the number of days of the policy, by logs that were complete for that time. */
 export interface UnusedSecrets {
   /**
    * Returns the unused secrets of a vault; none if no log covers the time. Leaves out secrets that are too new, and secrets
@@ -42,7 +42,7 @@ export interface UnusedSecrets {
    */
   of(vaultName: string): Promise<AssetUse[]>;
   /** Requests a compliance evaluation of secrets whose state changed, for each vault once a day. */
-  tell(): Promise<void>;
+  reportUnused(): Promise<void>;
 }
 
 export function createUnusedSecrets(deps: {
@@ -114,7 +114,11 @@ export function createUnusedSecrets(deps: {
     return found;
   }
 
-  async function look(vaultName: string, today: string, before: readonly Row<ReportedUnusedRecord>[]): Promise<void> {
+  async function reportVault(
+    vaultName: string,
+    today: string,
+    before: readonly Row<ReportedUnusedRecord>[],
+  ): Promise<void> {
     const was = new Set(before.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
     const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
     const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
@@ -138,7 +142,7 @@ export function createUnusedSecrets(deps: {
   return {
     of,
 
-    async tell() {
+    async reportUnused() {
       const today = clock.now().toISOString().slice(0, 10);
       const reported = new Map<string, Row<ReportedUnusedRecord>>();
       for await (const page of tables.pages(ReportedUnused, { partitionKey: UNUSED }))
@@ -151,7 +155,7 @@ export function createUnusedSecrets(deps: {
         const first = reported.get(rowKey);
         if (first?.lookedOn === today) continue;
         const keys = Array.from({ length: first?.rows ?? 1 }, (_, index) => furtherUnusedKey(rowKey, index));
-        await look(
+        await reportVault(
           vaultName,
           today,
           keys.flatMap((key) => reported.get(key) ?? []),

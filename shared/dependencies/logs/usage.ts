@@ -73,7 +73,7 @@ export function createUsage(deps: {
   const { tables, workspaceIds, reader, clock } = deps;
 
   /** Returns the states of all workspaces, after querying those that were not queried within this hour. */
-  const brought = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
+  const readWorkspaces = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
 
   const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
     const found = await tables.get(AssetUses, workspaceId, assetUseKey(place));
@@ -104,7 +104,7 @@ export function createUsage(deps: {
     },
 
     async readersOfOldVersion({ vaultName, secretName, version, since }) {
-      await brought();
+      await readWorkspaces();
       const from = since.toISOString();
       const found = await pMap(workspaceIds, (id) => readersIn(id, { vaultName, type: "secret", name: secretName }));
       const byId = Map.groupBy(
@@ -121,7 +121,7 @@ export function createUsage(deps: {
     },
 
     async lastSignIn({ appId, keyId }) {
-      await brought();
+      await readWorkspaces();
       const found = await pMap(workspaceIds, (id) => tables.get(SignIns, id, signInKey(appId, keyId)));
       const last = latest("", ...found.map((one) => one?.lastAt));
       return last === "" ? undefined : new Date(last);
@@ -129,7 +129,7 @@ export function createUsage(deps: {
 
     async unreadSignIns() {
       const now = clock.now().getTime();
-      return (await brought()).flatMap(({ workspaceId, readTo, signInAt, failure }) => {
+      return (await readWorkspaces()).flatMap(({ workspaceId, readTo, signInAt, failure }) => {
         // A workspace that was read and contains no sign-in of any application does not receive sign-ins.
         if (readTo !== undefined && signInAt === undefined) return [];
         if (failure === undefined && readTo !== undefined && now - Date.parse(readTo) <= STALE_MS) return [];

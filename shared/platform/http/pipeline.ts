@@ -30,7 +30,7 @@ export interface Answer {
 /** Dependencies of `serve`. */
 export interface Serving<Services> {
   /** Loads the app's modules on first use. */
-  rooms: () => Promise<{ gate: Gate; services: Services }>;
+  loadServices: () => Promise<{ gate: Gate; services: Services }>;
   /** See `clientAddress`. */
   trustedProxyHops: number;
   /** See `ownOrigin`. */
@@ -63,8 +63,8 @@ export async function serve<Services>(
   request: IncomingRequest,
   deps: Serving<Services>,
 ): Promise<Answer> {
-  const given = request.headers.get("x-request-id") ?? "";
-  const requestId = REQUEST_ID.test(given) ? given : deps.randomness.ulid(deps.clock.now());
+  const requestedId = request.headers.get("x-request-id") ?? "";
+  const requestId = REQUEST_ID.test(requestedId) ? requestedId : deps.randomness.ulid(deps.clock.now());
   return await deps.within(requestId, async () => {
     const headers: Record<string, string> = { ...SECURITY_HEADERS, "X-Request-Id": requestId };
     let endpoint: Endpoint<Services> | undefined;
@@ -90,9 +90,9 @@ async function handled<Services>(
   const url = new URL(request.url);
   const origin = ownOrigin(url, deps.publicBaseUrl);
   const arrival: UnauthenticatedRequest = { headers: request.headers, address, requestId, origin };
-  const rooms = endpoint.standalone ? undefined : await deps.rooms();
-  if (endpoint.paced !== undefined) await rooms?.gate.pace.waitForSlot(endpoint.paced);
-  const actor = rooms && (await admit(endpoint, arrival, rooms.gate, answerHeaders));
+  const loaded = endpoint.standalone ? undefined : await deps.loadServices();
+  if (endpoint.paced !== undefined) await loaded?.gate.pace.waitForSlot(endpoint.paced);
+  const actor = loaded && (await admit(endpoint, arrival, loaded.gate, answerHeaders));
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
   const body = endpoint.body ? await bodyOf(endpoint, request) : undefined;
@@ -108,9 +108,9 @@ async function handled<Services>(
     url,
     origin,
     // A standalone endpoint gets the services from `admit`.
-    services: rooms?.services as Services,
+    services: loaded?.services as Services,
     admit: async (access) => {
-      const { gate, services } = await deps.rooms();
+      const { gate, services } = await deps.loadServices();
       const admitted = await admit({ ...endpoint, access, rateLimit: "caller" }, arrival, gate, answerHeaders);
       return { actor: admitted as Actor, services };
     },
@@ -133,8 +133,8 @@ async function problemOf<Services>(
   deps: Serving<Services>,
 ): Promise<Reply> {
   // Loading the modules may be the step that failed.
-  const gate = await deps.rooms().then(
-    (rooms) => rooms.gate,
+  const gate = await deps.loadServices().then(
+    (loaded) => loaded.gate,
     () => undefined,
   );
   const known = error instanceof Problem ? error : gate?.translate(error);

@@ -52,8 +52,8 @@ export function syncFailure(
   { remedy, ...details }: Details = {},
 ): SyncFailure {
   const providerCode = shortCode(details.providerCode);
-  const shown = providerCode === undefined ? reason : `${reason} (${providerCode})`;
-  return new SyncFailure(code, `Could not ${call.operation} (${call.at}): ${shown}.`, {
+  const planState = providerCode === undefined ? reason : `${reason} (${providerCode})`;
+  return new SyncFailure(code, `Could not ${call.operation} (${call.at}): ${planState}.`, {
     ...details,
     providerCode,
     remedy: remedy ?? (REMEDIES[code] as (call: ProviderCall) => string)(call),

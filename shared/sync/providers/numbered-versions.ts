@@ -8,7 +8,7 @@ import type { Mark, TargetState, Written } from "./provider.ts";
  */
 export interface NumberedStore {
   /** Returns the number of the current version (0 if there is none) and the note. */
-  look(): Promise<{ current: number; note: string | undefined }>;
+  readCurrent(): Promise<{ current: number; note: string | undefined }>;
   /** Writes the note, including the owner. */
   note(text: string): Promise<void>;
   /** Writes the version after `current`. @returns The number of the new version. @throws {SyncFailure} `changedMeanwhile` */
@@ -35,7 +35,7 @@ export async function writeNumbered(
   call: ProviderCall,
 ): Promise<Written> {
   const id = markId(mark);
-  const { current, note } = await store.look();
+  const { current, note } = await store.readCurrent();
   if (String(current) !== (expected.version ?? "0")) {
     throw syncFailure("changedMeanwhile", call, "someone else wrote a version in between");
   }

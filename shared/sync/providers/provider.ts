@@ -126,7 +126,7 @@ export interface ProviderDependencies {
 /** Services for opening the target of a record. */
 export interface TargetDependencies extends ProviderDependencies {
   /** Opens the key vault that the record's region names. For the parameter and failures see `SyncVaults.open`. */
-  vaultSecrets(forValue: boolean): Promise<VaultSecrets>;
+  vaultSecrets(readsValue: boolean): Promise<VaultSecrets>;
 }
 
 /** Codes of failures: a target could not be read or written. From `notConfigured` on: a record could not be run at all. */

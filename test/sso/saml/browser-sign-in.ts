@@ -26,13 +26,13 @@ export async function chooseBySaml(address: string, person: string): Promise<{ a
 
 /** A browser that starts a SAML sign-in and returns from the provider as the chosen person. */
 export async function browseBySaml({ sso }: Instance, person: string, returnUrl?: string): Promise<Arrival> {
-  const begun = await sso.begin(returnUrl, ORIGIN, HERE);
-  const { form } = await chooseBySaml(begun.location, person);
+  const redirection = await sso.begin(returnUrl, ORIGIN, HERE);
+  const { form } = await chooseBySaml(redirection.location, person);
   return {
     protocol: "saml",
     parameters: new URLSearchParams({ ...form }),
     requestId: form.RelayState,
-    cookie: begun.cookies[0]!.value,
+    cookie: redirection.cookies[0]!.value,
     userAgent: "a browser",
   };
 }

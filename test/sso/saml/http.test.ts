@@ -45,11 +45,13 @@ const cookiesOf = ({ headers }: Answer) => headers.getSetCookie().map((cookie) =
 
 /** Starts a sign-in, and returns the form that the provider's page posts, with the cookie. */
 async function begin(person: string): Promise<{ form: Posted; cookie: string; setCookie: string }> {
-  const begun = await service.call("GET", "/auth/sso/login?returnUrl=/docs", { headers: { accept: "text/html" } });
-  expect(begun.status).toBe(302);
-  const { action, form } = await chooseBySaml(begun.headers.get("location")!, person);
+  const redirection = await service.call("GET", "/auth/sso/login?returnUrl=/docs", {
+    headers: { accept: "text/html" },
+  });
+  expect(redirection.status).toBe(302);
+  const { action, form } = await chooseBySaml(redirection.headers.get("location")!, person);
   expect(action).toBe(`${ORIGIN}/auth/sso/callback`);
-  return { form, cookie: cookiesOf(begun)[0]!, setCookie: begun.headers.getSetCookie()[0]! };
+  return { form, cookie: cookiesOf(redirection)[0]!, setCookie: redirection.headers.getSetCookie()[0]! };
 }
 
 const post = (form: object, headers: Record<string, string>, host = service.url) =>
@@ -93,8 +95,8 @@ describe("a browser", () => {
       expect(answer.headers.getSetCookie()).toEqual([]);
     }
     const refused = await begin("");
-    const nobody = await post(refused.form, { cookie: refused.cookie });
-    expect([nobody.status, nobody.text]).toEqual([400, expect.not.stringMatching(/Nobody<|AuthnFailed/)]);
+    const unknownUser = await post(refused.form, { cookie: refused.cookie });
+    expect([unknownUser.status, unknownUser.text]).toEqual([400, expect.not.stringMatching(/Nobody<|AuthnFailed/)]);
   });
 });
 

@@ -57,11 +57,11 @@ describe("a person who signs in with SAML", () => {
 
   test("is the same user at the next sign-in, with a binding cookie that browsers send from another site", async () => {
     await configure();
-    const begun = await instance.sso.begin("/", ORIGIN, ADMINISTRATOR);
-    expect(begun.cookies).toEqual([
+    const redirection = await instance.sso.begin("/", ORIGIN, ADMINISTRATOR);
+    expect(redirection.cookies).toEqual([
       expect.objectContaining({ name: "__Host-sso-saml", sameSite: "None", secure: true, httpOnly: true, path: "/" }),
     ]);
-    const { action } = await chooseBySaml(begun.location, "uma");
+    const { action } = await chooseBySaml(redirection.location, "uma");
     expect(action).toBe(`${ORIGIN}/auth/sso/callback`);
     const names = await Promise.all(
       [1, 2].map(async () => {
@@ -191,8 +191,8 @@ describe("the service's own key", () => {
     const bare = certificate.replace(/-----[A-Z ]+-----|\n/g, "");
     expect(await instance.sso.samlMetadata(ORIGIN)).toContain(bare);
 
-    const begun = await other.sso.begin("/", ORIGIN, ADMINISTRATOR);
-    expect(new URL(begun.location).searchParams.has("Signature")).toBe(true);
+    const redirection = await other.sso.begin("/", ORIGIN, ADMINISTRATOR);
+    expect(new URL(redirection.location).searchParams.has("Signature")).toBe(true);
     const arrival = await browseBySaml(other, "uma");
     const encrypted = await encryptedFor(certificate, arrival.parameters.get("SAMLResponse")!);
     expect(

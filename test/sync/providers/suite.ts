@@ -103,8 +103,8 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
         (reason: unknown) => reason,
       );
       if (!(error instanceof SyncFailure)) throw error;
-      const told = `${error.stack} ${JSON.stringify({ ...error })} ${error.remedy} ${String(error.cause)}`;
-      for (const secret of [VALUE, NEXT, ...Object.values(harness.secrets)]) expect(told).not.toContain(secret);
+      const errorText = `${error.stack} ${JSON.stringify({ ...error })} ${error.remedy} ${String(error.cause)}`;
+      for (const secret of [VALUE, NEXT, ...Object.values(harness.secrets)]) expect(errorText).not.toContain(secret);
       expect([error.message, error.remedy].map((text) => text.length > 10)).toEqual([true, true]);
       return error;
     }

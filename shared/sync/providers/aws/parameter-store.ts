@@ -21,7 +21,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
   /**
    * Returns a client without retries that knows the offset of this host's clock. The SDK learns the offset only from retries.
    */
-  const sendingOnce = ([sdk, { config }]: [Sdk, SSMClient]) =>
+  const withoutRetries = ([sdk, { config }]: [Sdk, SSMClient]) =>
     new sdk.SSMClient({ ...clientOptions(to, credentials, 1), systemClockOffset: config.systemClockOffset });
   const call = async <T>(
     [operation, right]: [operation: string, right: string],
@@ -33,7 +33,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     opened ??= open();
     const both = await opened;
     const [sdk] = both;
-    const client = once ? sendingOnce(both) : both[1];
+    const client = once ? withoutRetries(both) : both[1];
     const failing: ProviderCall = {
       operation: `${operation} the parameter ${name}`,
       at: `AWS Parameter Store in ${to.region}`,
@@ -60,11 +60,11 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
         ),
       );
       const version = String(parameter.Version ?? "");
-      const noted = NOTE.exec(parameter.Description ?? "");
+      const note = NOTE.exec(parameter.Description ?? "");
       return {
         exists: true,
         ownedBy: ownerIn(TagList),
-        holds: noted?.[2] === version ? noted[1] : undefined,
+        holds: note?.[2] === version ? note[1] : undefined,
         version,
         refused: parameter.Type === "SecureString" ? undefined : "it is not a SecureString",
       };

@@ -42,7 +42,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
   const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
   /** Returns undefined if the secret does not exist. */
-  async function look(name: string, signal?: AbortSignal) {
+  async function readRow(name: string, signal?: AbortSignal) {
     try {
       return await call(["inspect", "DescribeSecret"], name, (sdk, client) =>
         client.send(new sdk.DescribeSecretCommand({ SecretId: name }), optional(signal)),
@@ -55,7 +55,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
 
   /** Moves the label of the current version to the version with this ID. Returns false if that version no longer exists. */
   async function makeCurrent(name: string, id: string, signal?: AbortSignal): Promise<boolean> {
-    const current = currentVersion((await look(name, signal))?.VersionIdsToStages);
+    const current = currentVersion((await readRow(name, signal))?.VersionIdsToStages);
     if (current === id) return true;
     const move = {
       SecretId: name,
@@ -73,14 +73,14 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
       if (error.code === "notFound") return false;
       // This error also occurs if the answer of a first request was lost: the label has already been moved.
       if (error.code !== "targetRefused") throw error;
-      if (currentVersion((await look(name, signal))?.VersionIdsToStages) === id) return true;
+      if (currentVersion((await readRow(name, signal))?.VersionIdsToStages) === id) return true;
       throw error;
     }
   }
 
   return {
     async describe(name, signal) {
-      const found = await look(name, signal);
+      const found = await readRow(name, signal);
       if (!found) return { exists: false };
       const version = currentVersion(found.VersionIdsToStages);
       const ownedBy = ownerIn(found.Tags ?? []);

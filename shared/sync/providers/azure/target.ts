@@ -11,11 +11,11 @@ const UNTIL_UNKNOWN = "unknown";
  * Target in another key vault. The mark is in the tags of the version. Key Vault has no conditional write: a version that
  * another writer creates between the last read and the write is superseded by a newer one and stays readable.
  */
-export function azureTarget(open: (forValue: boolean) => Promise<VaultSecrets>): SyncTarget {
+export function azureTarget(open: (readsValue: boolean) => Promise<VaultSecrets>): SyncTarget {
   /** Converts all errors into failures of the target. */
-  async function use<T>(forValue: boolean, work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
+  async function use<T>(readsValue: boolean, work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
     try {
-      return await work(await open(forValue));
+      return await work(await open(readsValue));
     } catch (error) {
       throw asSyncFailure(error);
     }
@@ -48,7 +48,7 @@ export function azureTarget(open: (forValue: boolean) => Promise<VaultSecrets>):
 
 function stateOf(versions: readonly SecretVersion[]): TargetState {
   const newest = newestOf(versions);
-  const current = newest.length === 1 ? newest[0] : newest.find((one) => liesAbove(one, newest));
+  const current = newest.length === 1 ? newest[0] : newest.find((one) => isNewer(one, newest));
   return {
     exists: true,
     ownedBy: ownerIn(versions),
@@ -77,7 +77,7 @@ const above = (versions: readonly SecretVersion[]): Record<string, string> => ({
   [ABOVE]: newestOf(versions).slice(0, MAX_ABOVE).map(shortId).join(" "),
 });
 
-function liesAbove(one: SecretVersion, others: readonly SecretVersion[]): boolean {
+function isNewer(one: SecretVersion, others: readonly SecretVersion[]): boolean {
   const below = new Set((one.tags[ABOVE] ?? "").split(" "));
   return ownerOf(one.tags) !== null && others.every((other) => other === one || below.has(shortId(other)));
 }

@@ -41,7 +41,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
   }
 
   /** Returns the secret and its latest version, without a value; undefined if the secret does not exist. */
-  async function look(name: string, signal: AbortSignal | undefined) {
+  async function readRow(name: string, signal: AbortSignal | undefined) {
     const operation = `inspect the secret ${name}`;
     const found = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
     if (found === undefined) return undefined;
@@ -55,7 +55,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
 
   return {
     async describe(name, signal) {
-      const found = await look(name, signal);
+      const found = await readRow(name, signal);
       if (!found) return { exists: false };
       const { annotations } = found.secret;
       const current = found.latest === undefined ? 0 : numberOf(found.latest.name);
@@ -70,12 +70,12 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
     async put(name, value, mark, expected, signal) {
       const operation = `write the secret ${name}`;
       const whose = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
-      let found: Awaited<ReturnType<typeof look>>;
+      let found: Awaited<ReturnType<typeof readRow>>;
       const bytes = Buffer.from(value);
       return await writeNumbered(
         {
-          async look() {
-            found = await look(name, signal);
+          async readCurrent() {
+            found = await readRow(name, signal);
             const enabled = found?.latest?.state === "ENABLED";
             // A disabled version can't be read, whatever the annotation says.
             const note = enabled ? found?.secret.annotations[NOTE] : undefined;

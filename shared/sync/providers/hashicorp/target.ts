@@ -78,7 +78,7 @@ export function hashicorpTarget(
       let custom: Record<string, string> = {};
       return await writeNumbered(
         {
-          async look() {
+          async readCurrent() {
             const found = await metadata(name, signal);
             custom = found?.custom_metadata ?? {};
             if (found && isDeleted(found))
