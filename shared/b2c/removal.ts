@@ -55,7 +55,7 @@ export function createRemoval(deps: {
   const { tables, audit, registry, secrets, inventory, clock, randomness, log } = deps;
 
   async function forget(holder: string, owner: string): Promise<void> {
-    const known = await inventory.writer.known(holder);
+    const known = await inventory.writer.readForUpdate(holder);
     if (!known.row) return;
     const vault: VaultRecord = withoutKeys(known.row);
     await inventory.writer.forget(known, owner, () =>

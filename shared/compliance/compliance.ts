@@ -14,7 +14,7 @@ import { currentViolations, readingOf, type ViolationReading } from "./current-v
 import { createEvaluationWork, type EvaluationWork } from "./evaluation-queue.ts";
 import { createEvaluations, type EvaluationStatus, evaluationStatus, isOver, queued } from "./evaluations.ts";
 import { createEvaluator, type Evaluator } from "./evaluator.ts";
-import { HOLDERS, type IsUncounted, uncountedNow } from "./excluded-vaults.ts";
+import { HOLDERS, type IsExcluded, uncountedNow } from "./excluded-vaults.ts";
 import { createExemptions, type Exemption, type ExemptionStore } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { type DayScore, readHistory, recordDay } from "./history.ts";
@@ -81,9 +81,9 @@ export interface Compliance
   /**
    * Returns the score and that of each framework. One request if the totals are exact, otherwise one per 1,000 vaults.
    *
-   * @param isUncounted - Returns whether a vault or holder is excluded at this time, as in the inventory.
+   * @param isExcluded - Returns whether a vault or holder is excluded at this time, as in the inventory.
    */
-  standing(isUncounted: IsUncounted): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
+  standing(isExcluded: IsExcluded): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
   /**
    * Lists violations. One request per 1,000 vaults, one for the scope, one for when the page's vaults were last seen, and
    * mostly up to four for the page: at most 16, or ten times as many to search for an owner or for exempted violations of one
@@ -250,8 +250,8 @@ export function createCompliance(deps: {
       return { ...answer, history: await readHistory(tables, historyDays, clock.now(), answer) };
     },
 
-    async standing(isUncounted) {
-      const read = await readCounted(tables, clock.now().getTime(), async () => isUncounted);
+    async standing(isExcluded) {
+      const read = await readCounted(tables, clock.now().getTime(), async () => isExcluded);
       return { score: scoreAnswer(read), frameworks: frameworkResults(read) };
     },
 

@@ -4,7 +4,7 @@ import { ownersOf } from "../inventory/holder.ts";
 import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { unclaimedVault } from "../inventory/vault-claim.ts";
-import type { RecordChanges } from "../inventory/write.ts";
+import type { WriteDerivedData } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
@@ -64,7 +64,7 @@ export interface Evaluator {
    * Prepares the evaluation of a scan's changes, before the scan claims the vault. The returned function writes the results
    * before the vault's own rows are written. It may be called repeatedly.
    */
-  prepareChange(change: VaultChange): Promise<RecordChanges>;
+  prepareChange(change: VaultChange): Promise<WriteDerivedData>;
   /**
    * Evaluates a vault and all its assets, or removes its results if the inventory no longer has it. Returns the number of
    * assets.
@@ -150,7 +150,7 @@ export function createEvaluator(deps: {
     return lines;
   }
 
-  async function prepareChange(change: VaultChange): Promise<RecordChanges> {
+  async function prepareChange(change: VaultChange): Promise<WriteDerivedData> {
     const { vault, vaultBefore, vaultGone } = change;
     if (!vaultGone && !(await context())) return async () => {};
     const isNew = vaultBefore === undefined && !vaultGone;

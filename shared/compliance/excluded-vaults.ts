@@ -5,7 +5,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
 /** Returns whether a vault or a holder is excluded from counts at this time. */
-export type IsUncounted = (vault: { name: string; subscriptionId: string }) => boolean;
+export type IsExcluded = (vault: { name: string; subscriptionId: string }) => boolean;
 
 /** Takes the place of a subscription in violations without one. */
 export const HOLDERS: readonly string[] = HOLDER_SOURCES.map(holderSubscription);
@@ -18,7 +18,7 @@ export async function uncountedNow(
   tables: Tables,
   at: { now: number; licensed: boolean },
   holders: boolean,
-): Promise<IsUncounted> {
+): Promise<IsExcluded> {
   const scope = await readScope(tables);
   const names = holders ? await uncountedHolders(tables, { ...at, scope }) : new Set();
   return ({ name, subscriptionId }) =>

@@ -21,7 +21,7 @@ import {
   type VaultSummary,
   vaultOfChange,
 } from "./compliance-rows.ts";
-import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
+import { HOLDERS, type IsExcluded } from "./excluded-vaults.ts";
 import { type Tally, unpackTallies } from "./packed-results.ts";
 import { countedNow, isLeft, type ResultTotals, readTotals } from "./result-totals.ts";
 
@@ -59,7 +59,7 @@ export interface Overview extends Counted {
 export async function readOverview(
   tables: Tables,
   now: number,
-  uncounted: (holders: boolean) => Promise<IsUncounted>,
+  uncounted: (holders: boolean) => Promise<IsExcluded>,
 ): Promise<Overview> {
   const vaults: VaultOverview[] = [];
   const broad = new Map<string, ExemptionRecord>();
@@ -75,8 +75,8 @@ export async function readOverview(
       } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
     }
   }
-  const isUncounted = await uncounted(vaults.some(isHolder));
-  const counted = vaults.filter((vault) => !isUncounted(vault));
+  const isExcluded = await uncounted(vaults.some(isHolder));
+  const counted = vaults.filter((vault) => !isExcluded(vault));
   return {
     vaults: counted,
     exemptionOf: exemptionIn(broad),
@@ -108,16 +108,16 @@ const exemptionIn =
 export async function readCounted(
   tables: Tables,
   now: number,
-  uncounted: (holders: boolean) => Promise<IsUncounted>,
+  uncounted: (holders: boolean) => Promise<IsExcluded>,
 ): Promise<Counted> {
   const found = await readTotalsAndChanges(tables, now);
   if (found) {
     const { totals, changed, broad, evaluation } = found;
     const known = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
-    const isUncounted = await uncounted(known.some(isHolder));
+    const isExcluded = await uncounted(known.some(isHolder));
     const exempt = new Set<string>();
     for (const { scopeType, scopeId } of broad.values()) if (scopeType === "vault" && scopeId) exempt.add(scopeId);
-    const counted = countedNow(totals, changed, { exempt, evaluation, isUncounted });
+    const counted = countedNow(totals, changed, { exempt, evaluation, isExcluded });
     if (counted) return { ...counted, exemptionOf: exemptionIn(broad), evaluation, now };
   }
   return await readOverview(tables, now, uncounted);

@@ -3,7 +3,7 @@ import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/pac
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./compliance-rows.ts";
-import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
+import { HOLDERS, type IsExcluded } from "./excluded-vaults.ts";
 import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
 /**
@@ -148,7 +148,7 @@ export interface CountedTogether {
 export function countedNow(
   totals: ResultTotals,
   changed: ReadonlyMap<string, Change<CountedResults>>,
-  of: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isUncounted: IsUncounted },
+  of: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isExcluded: IsExcluded },
 ): CountedTogether | undefined {
   const apart = new Set(totals.exempt);
   const isAlone = (name: string) => apart.has(name) || changed.has(name);
@@ -172,8 +172,7 @@ export function countedNow(
     if (before && group) {
       add(group.sum, before.tallies, -1);
       if (group.evaluated[1] === name) {
-        if (!of.isUncounted({ name: group.holder, subscriptionId: group.subscriptionId }))
-          lost.push(group.evaluated[0]);
+        if (!of.isExcluded({ name: group.holder, subscriptionId: group.subscriptionId })) lost.push(group.evaluated[0]);
         group.evaluated = ["", ""];
       }
       const covered = group.covered.find(({ evaluationId }) => evaluationId === before.evaluationId);
@@ -186,9 +185,9 @@ export function countedNow(
   }
 
   const counted = [...groups.values()].filter(
-    ({ holder, subscriptionId }) => !of.isUncounted({ name: holder, subscriptionId }),
+    ({ holder, subscriptionId }) => !of.isExcluded({ name: holder, subscriptionId }),
   );
-  const vaults = [...single.values()].filter((vault) => !of.isUncounted(vault));
+  const vaults = [...single.values()].filter((vault) => !of.isExcluded(vault));
   const instants = [...counted.map(({ evaluated }) => evaluated[0]), ...vaults.map(({ evaluatedAt }) => evaluatedAt)];
   const evaluatedAt = instants.reduce((newest, at) => (at > newest ? at : newest), "");
   // The vault that was evaluated last was removed or changed, and the one before it is not known.

@@ -1,7 +1,7 @@
 import { ASSET_TYPES, type AssetRecord, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
-import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "../inventory/write.ts";
+import type { AssetChange, InventoryWriter, KnownVault, WriteDerivedData } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
 import type { Clock } from "../platform/runtime.ts";
@@ -28,7 +28,7 @@ export interface ScanVaultDeps extends ReadTypesDeps {
     vaultBefore: VaultRecord | undefined;
     /** True when the vault itself is removed. */
     vaultGone: boolean;
-  }) => Promise<RecordChanges>;
+  }) => Promise<WriteDerivedData>;
 }
 
 /** Options of a vault's scan. */
@@ -95,7 +95,7 @@ export async function readVault(
     // A half-finished write of a crashed worker must be completed even if the vault is skipped.
     if (row && !row.pending) return noChanges(skipped(plan, row, clock));
   }
-  const known = await writer.known(plan.name);
+  const known = await writer.readForUpdate(plan.name);
   const planned = await withNewerDescription(plan, known, deps);
   const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
   // If another scan found the vault in a different subscription meanwhile, this plan must not remove it.
@@ -153,7 +153,7 @@ export async function readVault(
     changes: changes.length,
     async write() {
       if (changes.length === 0 && before && hasSameFacts(before, vault) && !known.interrupted)
-        await writer.touch(known, vault);
+        await writer.writeVaultOnly(known, vault);
       else {
         const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
         await writer.apply(known, vault, changes, options.owner, prepare);

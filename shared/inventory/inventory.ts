@@ -18,7 +18,7 @@ import { readScope } from "./scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
 import { readVaultRows } from "./vault-counts.ts";
 import { type AssetVersions, readVersions } from "./versions.ts";
-import { type InventoryWriter, type RecordChanges, VaultBusy } from "./write.ts";
+import { type InventoryWriter, VaultBusy, type WriteDerivedData } from "./write.ts";
 
 /** A vault with the scope data of its subscription. */
 export interface FoundVault {
@@ -82,7 +82,7 @@ export function createInventory(deps: {
   /** Returns whether a PRO license is present. Without one, credentials that are in no vault don't count. */
   licensed: () => Promise<boolean>;
   /** Called for every removed vault. */
-  vaultLeaves: (vault: VaultRecord) => Promise<RecordChanges>;
+  vaultLeaves: (vault: VaultRecord) => Promise<WriteDerivedData>;
 }): Inventory {
   const { tables, clock, writer } = deps;
   const assets = createAssetQueries({ tables, ownerTag: deps.ownerTag, licensed: deps.licensed });
@@ -185,7 +185,7 @@ export function createInventory(deps: {
 
   /** Undefined if the vault was removed or found in another subscription meanwhile. */
   async function forgetVault(name: string, subscriptionId: string, owner: string): Promise<AssetRecord[] | undefined> {
-    const known = await writer.known(name);
+    const known = await writer.readForUpdate(name);
     if (known.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
     const vault = withoutKeys(known.row);
     return await writer.forget(known, owner, () => deps.vaultLeaves(vault));

@@ -6,13 +6,13 @@ import { type RemovableChange, setOrDelete, writeTotals } from "../platform/stor
 import { sourceOf } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
 import {
-  CHANGED,
   ChangedVaults,
-  COUNTED,
-  type Counted,
-  changedFrom,
+  COUNTED_FIELDS,
+  type CountedState,
   changedKey,
   countedEqually,
+  createMark,
+  MARK_PREFIX,
   readChanged,
 } from "./changed-vaults.ts";
 import type { Window } from "./histogram.ts";
@@ -63,8 +63,8 @@ export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadab
 interface Found extends StoredTotals {
   scope: Scope;
   /** Vaults as the totals count them, by `changedKey`. */
-  counted: Map<string, Counted>;
-  removable: RemovableChange<Counted>[];
+  counted: Map<string, CountedState>;
+  removable: RemovableChange<CountedState>[];
   /** Operations that write the missing or outdated marks of holders, which earlier versions did not write. */
   unmarked: Operation[];
 }
@@ -78,19 +78,19 @@ interface Found extends StoredTotals {
 async function readAll(tables: Tables): Promise<Found | undefined> {
   const stored = await readStored(tables);
   const scope = await readScope(tables);
-  const counted = new Map<string, Counted>();
-  const holders = new Map<string, Counted>();
+  const counted = new Map<string, CountedState>();
+  const holders = new Map<string, CountedState>();
   let unreadable = 0;
-  const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")), select: COUNTED };
+  const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")), select: COUNTED_FIELDS };
   for await (const rows of tables.pages(Vaults, { ...range, onCorrupt: () => unreadable++ }))
     for (const row of rows) (sourceOf(row) === "keyVault" ? counted : holders).set(changedKey(row.name), row);
   // The content of such a row is unknown. The reconciliation fixes it.
   if (unreadable > 0) return undefined;
 
-  const removable: RemovableChange<Counted>[] = [];
+  const removable: RemovableChange<CountedState>[] = [];
   const unmarked: Operation[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
-  const changed = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, onCorrupt };
+  const changed = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, onCorrupt };
   for await (const rows of tables.pages(ChangedVaults, changed)) {
     for (const row of rows) {
       const { rowKey, etag } = row;
@@ -106,20 +106,20 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
       const now = countedEqually(read, change.now) ? change.now : await currentRow(tables, rowKey);
       if (!now || sourceOf(now) === "keyVault") removable.push({ rowKey, etag, change: { ...change, now } });
       else if (!countedEqually(now, change.now))
-        unmarked.push(replace(ChangedVaults, rowKey, changedFrom(undefined, now), etag));
+        unmarked.push(replace(ChangedVaults, rowKey, createMark(undefined, now), etag));
     }
   }
   for (const [key, holder] of holders) {
     const at = removable.findIndex(({ rowKey }) => rowKey === key);
     const [existing] = at < 0 ? [] : removable.splice(at, 1);
-    const mark = changedFrom(undefined, holder);
+    const mark = createMark(undefined, holder);
     unmarked.push(existing ? replace(ChangedVaults, key, mark, existing.etag) : insert(ChangedVaults, key, mark));
   }
   return { ...stored, scope, counted, removable, unmarked };
 }
 
 const currentRow = (tables: Tables, changedRowKey: string) =>
-  tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(CHANGED.length)));
+  tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(MARK_PREFIX.length)));
 
 async function write(tables: Tables, found: Found, windows: Window[], summary: SummaryLayout): Promise<void> {
   const { etag, counted, removable, unmarked } = found;
@@ -160,7 +160,7 @@ const isReadable = (record: TotalsRecord): boolean =>
   (readTotals(record) !== undefined && (record.summary === undefined || unpackSummary(record.summary) !== undefined));
 
 /** Returns whether the totals count exactly these vaults. */
-function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, Counted>): boolean {
+function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, CountedState>): boolean {
   if (record.unkept) return true;
   const kept = record.summary && unpackSummary(record.summary);
   const layout = kept && layoutOfSummary(kept);

@@ -110,14 +110,14 @@ async function writeEach(fences: Fence[], rows: RowChange[]): Promise<Restored> 
 }
 
 /** Deletes removal markers older than a day (see `removedAt`). */
-export async function removeOldRemovals(tables: Tables): Promise<void> {
+export async function removeOldMarkers(tables: Tables): Promise<void> {
   const range = { partitionKey: VAULTS, from: REMOVED, before: keyEnd(REMOVED) };
   for await (const rows of tables.pages(RemovedVaults, { ...range, select: [] })) {
     for (const { rowKey } of rows) await removeOldFence(tables, RemovedVaults, VAULTS, rowKey);
   }
 }
 
-/** Implements `InventoryWriter.removeOldFences`. */
+/** Removes old fences, as described at `InventoryWriter.purgeFencesAndMarkers`. */
 export async function removeOldFences(tables: Tables, partitionKeys: Iterable<string>): Promise<number> {
   const subscriptions = await subscriptionsOfVaults(tables);
   let removed = 0;

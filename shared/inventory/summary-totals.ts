@@ -4,7 +4,7 @@ import { sum } from "../platform/sum.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
-import type { Counted } from "./changed-vaults.ts";
+import type { CountedState } from "./changed-vaults.ts";
 import { addByDay, countExpiries, UNSET, unpackExpiries } from "./expiries.ts";
 import { gapStart, type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
 import { byCount } from "./owners.ts";
@@ -111,7 +111,7 @@ export function layoutOfSummary({ windows, firstDay, subscriptions }: SummaryTot
 
 /** Returns the packed totals. Undefined if they would be too large. */
 export function packSummary(
-  vaults: readonly Counted[],
+  vaults: readonly CountedState[],
   { windows, firstDay, isOut }: SummaryLayout,
 ): Uint8Array<ArrayBuffer> | undefined {
   const counted = vaults.filter(({ subscriptionId }) => !isOut(subscriptionId));
@@ -175,17 +175,17 @@ export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
 export const bySize = (a: { name: string; assets: number }, b: { name: string; assets: number }): number =>
   b.assets - a.assets || (a.name < b.name ? -1 : 1);
 
-const assetsOf = (vault: Counted): number => sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
+const assetsOf = (vault: CountedState): number => sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
 
-const bySubscription = (vaults: readonly Counted[]): [string, Counted[]][] =>
+const bySubscription = (vaults: readonly CountedState[]): [string, CountedState[]][] =>
   [...Map.groupBy(vaults, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(([a], [b]) => (a < b ? -1 : 1));
 
-const betweenWindows = (vaults: readonly Counted[], types: readonly AssetType[], windows: Window[]): Histogram => {
+const betweenWindows = (vaults: readonly CountedState[], types: readonly AssetType[], windows: Window[]): Histogram => {
   const packed = vaults.flatMap((vault) => types.map((type) => unpackExpiries(expiriesOf(vault, type))));
   return histogramOf(packed, UNSET, windows, (instant) => gapStart(windows, instant));
 };
 
-function ownersOf(vaults: readonly Counted[]): OwnersOfTag[] {
+function ownersOf(vaults: readonly CountedState[]): OwnersOfTag[] {
   const byTag = new Map<string, { counts: Map<string, number>; others: number; assets: number }>();
   for (const vault of vaults)
     for (const type of ASSET_TYPES) {

@@ -5,7 +5,7 @@ import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";
 import type { ExpiryRange } from "./asset-status.ts";
-import { CHANGED, type Changed, ChangedVault, readChanged } from "./changed-vaults.ts";
+import { type Changed, ChangedVault, MARK_PREFIX, readChanged } from "./changed-vaults.ts";
 import { countExpiries } from "./expiries.ts";
 import { countBetween, countIn, type Window } from "./histogram.ts";
 import { holderSubscription } from "./holder.ts";
@@ -221,9 +221,9 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
           found = totals && { totals, sequence: row.sequence };
         } else if (row.rowKey === TOTALS_END_KEY) sequence = row.sequence;
         else if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
-        else if (row.rowKey.startsWith(CHANGED)) {
+        else if (row.rowKey.startsWith(MARK_PREFIX)) {
           const one = readChanged(row, owners);
-          if (one) changed.set(row.rowKey.slice(CHANGED.length), one);
+          if (one) changed.set(row.rowKey.slice(MARK_PREFIX.length), one);
           else readable = false;
         }
         if (!readable || !found) return undefined;

@@ -8,7 +8,7 @@ import { packExpiries } from "./expiries.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
 import { countOwners, ownerTagOf } from "./owners.ts";
 import { expiriesColumn, type VaultRecord } from "./vault.ts";
-import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "./write.ts";
+import type { AssetChange, InventoryWriter, KnownVault, WriteDerivedData } from "./write.ts";
 
 /** The wanted content of a holder. */
 export interface HolderContent {
@@ -29,7 +29,7 @@ export interface HolderContent {
 
 /** Dependencies of `writeHolder`. */
 export interface HolderWriting {
-  writer: Pick<InventoryWriter, "known" | "apply" | "touch" | "assetsOf">;
+  writer: Pick<InventoryWriter, "readForUpdate" | "apply" | "writeVaultOnly" | "assetsOf">;
   /**
    * Called before changed assets are claimed. Returns the function that writes data derived from the change, such as compliance
    * results.
@@ -38,7 +38,7 @@ export interface HolderWriting {
     vault: VaultRecord;
     vaultBefore: VaultRecord | undefined;
     vaultGone: boolean;
-  }) => Promise<RecordChanges>;
+  }) => Promise<WriteDerivedData>;
   /** Verifies that the discovery run still belongs to this worker, so that its data is not older than the stored data. */
   confirm: () => Promise<void>;
 }
@@ -64,7 +64,7 @@ export interface HolderDiscoveryDeps {
 export async function writeHolder(content: HolderContent, deps: HolderWriting): Promise<void> {
   const { writer } = deps;
   const { name, types, now, seenAt } = content;
-  const known = await writer.known(name);
+  const known = await writer.readForUpdate(name);
   await deps.confirm();
   const assets = [...content.assets].sort(byName);
   const before = known.row && withoutKeys(known.row);
@@ -88,7 +88,7 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
   }
   if (changes.length === 0 && !known.interrupted && before) {
     const facts = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
-    if (facts(before) !== facts(vault)) await writer.touch(known, vault);
+    if (facts(before) !== facts(vault)) await writer.writeVaultOnly(known, vault);
     return;
   }
   await writer.apply(known, vault, changes, content.owner, () =>

@@ -172,7 +172,7 @@ describe("a vault's message", () => {
   test("waits at most half a minute for another worker of the vault, and does not count as lost meanwhile", async () => {
     const scanId = await fixture.planned();
     const [message] = fixture.take(QUEUES.vaults);
-    fixture.writer.known = async (name) => {
+    fixture.writer.readForUpdate = async (name) => {
       throw new VaultBusy(name, 3 * HOUR_MS);
     };
     await fixture.hand(message!);
@@ -199,7 +199,7 @@ test("after an outage each worker sends messages only for its own vaults, howeve
     await worker.clockCatchesUp();
     const { known } = worker.writer;
     const begun = new Set<string>();
-    worker.writer.known = async (name) => {
+    worker.writer.readForUpdate = async (name) => {
       if (begun.add(name).size > 1) throw new Error("storage is away");
       return await known(name);
     };

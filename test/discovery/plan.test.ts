@@ -189,7 +189,7 @@ describe("a scan within the invocation of its one message", () => {
   test("that fails at one vault scans the others, and the message's next delivery sends a message for that vault", async () => {
     fixture.cloud.vaults.set(HERE, names(5));
     const { known } = fixture.writer;
-    fixture.writer.known = async (name) => {
+    fixture.writer.readForUpdate = async (name) => {
       if (name === "kv-03") throw new Error("storage fails");
       return await known(name);
     };
@@ -197,7 +197,7 @@ describe("a scan within the invocation of its one message", () => {
     fixture.take(QUEUES.plan);
     await expect(fixture.run.scan(scanId, 1)).rejects.toThrow("storage fails");
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 4 });
-    fixture.writer.known = known;
+    fixture.writer.readForUpdate = known;
     await fixture.run.scan(scanId, 2);
     expect(fixture.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000003" }, delaySeconds: 0 }]);
     await fixture.deliver();

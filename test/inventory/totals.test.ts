@@ -5,9 +5,9 @@ import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/i
 import { type Moment, STATUSES, statusOf } from "../../shared/inventory/asset-status.ts";
 import type { LoggedChange } from "../../shared/inventory/change-log.ts";
 import {
-  CHANGED,
   ChangedVaults,
   changedKey,
+  MARK_PREFIX,
   writeVault as writeChangedVault,
 } from "../../shared/inventory/changed-vaults.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
@@ -91,7 +91,7 @@ async function scan(room: Room, held: Held, name: string, expiries: (number | un
 }
 
 async function forget(room: Room, held: Held, name: string): Promise<void> {
-  await room.writer.forget(await room.writer.known(name), "test", async () => async () => {});
+  await room.writer.forget(await room.writer.readForUpdate(name), "test", async () => async () => {});
   held.delete(name);
 }
 
@@ -246,7 +246,7 @@ test("after any concurrent writes, crashes and late requests during renewals, ea
   expect(room.counts.walks, "questions that read every vault").toBeLessThan(room.counts.readings / 2);
   await renewTotals(room.tables, momentAt(START));
   const left: string[] = [];
-  const range = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, select: [] };
+  const range = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, select: [] };
   for await (const rows of room.tables.pages(ChangedVaults, range)) left.push(...rows.map(({ rowKey }) => rowKey));
   expect(left).toEqual(held.has(HOLDER) ? [changedKey(HOLDER)] : []);
 }, 600_000);
@@ -304,9 +304,9 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
     return { summary, walked };
   };
   const write = async (at: number, assets: number, more: Partial<VaultRecord> = {}) => {
-    const known = await room.writer.known(vaults[at]!.name);
+    const known = await room.writer.readForUpdate(vaults[at]!.name);
     const own = Array.from({ length: assets }, (_, index) => START / 1000 + (index % 90) * DAY);
-    await room.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
+    await room.writer.writeVaultOnly(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
     return withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey(vaults[at]!.name)))!);
   };
   expect((await asked()).walked).toBe(false);
@@ -361,7 +361,10 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   const [largest] = (await asked()).summary.vaults.largest;
   const at = vaults.findIndex(({ name }) => name === largest!.name);
   const row = await room.tables.get(Vaults, VAULTS, vaultKey(largest!.name));
-  await room.writer.touch(await room.writer.known(largest!.name), { ...withoutKeys(row!), name: `KV-${at + 10}` });
+  await room.writer.writeVaultOnly(await room.writer.readForUpdate(largest!.name), {
+    ...withoutKeys(row!),
+    name: `KV-${at + 10}`,
+  });
   const renamed = await asked();
   expect([renamed.walked, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
 });
@@ -402,7 +405,7 @@ test("the marks of vaults and holders of any size fit their row and transaction"
   const rows = holders.map((holder) => put(Vaults, vaultKey(holder.name), holder));
   await tables.write(Vaults.table, VAULTS, rows);
   await renewTotals(tables, momentAt(START));
-  const marks = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, select: [] };
+  const marks = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, select: [] };
   for await (const page of tables.pages(ChangedVaults, marks)) expect(page).toHaveLength(90);
   expect((await queries.figures(momentAt(START))).assets.secret.critical).toBe(90 * 200);
 
@@ -423,7 +426,7 @@ test("a renewal fails visibly if other writers interfere in every attempt", asyn
   const pages: Tables["pages"] = async function* (e: Entity<unknown>, range: Range) {
     yield* tables.pages(e, range);
     // Another renewal finishes before this one has read everything.
-    if (range.from === CHANGED) await renewTotals(tables, momentAt(START));
+    if (range.from === MARK_PREFIX) await renewTotals(tables, momentAt(START));
   } as Tables["pages"];
   await expect(renewTotals({ ...tables, pages }, momentAt(START))).rejects.toThrow(RowChanged);
 });

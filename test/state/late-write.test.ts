@@ -367,10 +367,10 @@ describe("repairs", () => {
     const { writer, evaluator } = clean();
     const places = ["all", `sub:${HERE}`, `sub:${THERE}`, "vault:kv-t2", "vault:kv-t3"];
     await time.add(23 * 3_600_000);
-    expect([await writer.removeOldFences(places), await evaluator.removeOldFences()]).toEqual([0, 0]);
+    expect([await writer.purgeFencesAndMarkers(places), await evaluator.removeOldFences()]).toEqual([0, 0]);
     await time.add(2 * 3_600_000);
     // The fences of the removed vault, and that in the old subscription of the moved one.
-    expect([await writer.removeOldFences(places), await evaluator.removeOldFences()]).toEqual([4, 1]);
+    expect([await writer.purgeFencesAndMarkers(places), await evaluator.removeOldFences()]).toEqual([4, 1]);
     await delta();
     await expectTheCloud();
   });

@@ -21,7 +21,7 @@ import {
   SIGN_INS,
   SignIns,
   signInKey,
-  UNEXPECTED,
+  UNEXPECTED_PREFIX,
   UnexpectedReaders,
   UsageFences,
   under,
@@ -149,8 +149,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     const merge = (before: AssetUseRecord | undefined, lines: readonly (typeof uses)[number][]) =>
       mergedAsset(workspaceId, before, lines, (appId) => nameOf.get(appId));
     await bringUpToDate(walk, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, judged(workspaceId, now));
-    const old = under(workspaceId, UNEXPECTED);
-    const before = UNEXPECTED + encodeTime(Math.max(0, now.getTime() - KEEP_NEWS_MS));
+    const old = under(workspaceId, UNEXPECTED_PREFIX);
+    const before = UNEXPECTED_PREFIX + encodeTime(Math.max(0, now.getTime() - KEEP_NEWS_MS));
     for await (const rows of tables.pages(UnexpectedReaders, { ...old, before, select: [] }))
       await writeAll(
         fence,
