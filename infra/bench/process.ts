@@ -1,10 +1,10 @@
-/** Memory and processor time of the functions process (app and host). */
+/** Loaded modules, memory and processor time of the functions process (app and host). */
 export interface ProcessFigures {
   /** URLs of the app's files loaded so far. */
   modules: string[];
-  /** Bytes: resident now, and the most that ever was. */
+  /** Bytes: current resident memory, and its peak since the start. */
   memory: { rss: number; peak: number };
-  /** Processor time since its start, in milliseconds. */
+  /** Processor time since the start of the process, in milliseconds. */
   processorMs: number;
 }
 

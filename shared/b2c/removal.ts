@@ -47,7 +47,7 @@ export function createRemoval(deps: {
   audit: Pick<Audit, "append">;
   registry: Registry;
   secrets: StoredSecrets;
-  inventory: Omit<HolderWriting, "confirm" | "writer"> & { writer: Pick<InventoryWriter, "known" | "forget"> };
+  inventory: Omit<HolderWriting, "confirm" | "writer"> & { writer: Pick<InventoryWriter, "readForUpdate" | "forget"> };
   clock: Clock;
   randomness: Randomness;
   log: Logger;

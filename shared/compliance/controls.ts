@@ -1,7 +1,7 @@
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "./controls/cis.ts";
 import { FRAMEWORK_IDS, type FrameworkId, type Mapping } from "./controls/frameworks.ts";
 import { POLICIES } from "./controls/policies.ts";
-import { TEXTS } from "./controls/texts.ts";
+import { TEXT_MAPPINGS } from "./controls/texts.ts";
 import { TITLES } from "./controls/titles.ts";
 
 export { FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "./controls/frameworks.ts";
@@ -61,7 +61,7 @@ function mappedControlsOf(framework: keyof typeof TITLES): Control[] {
     for (const check of checks) if (!control.checks.has(check)) control.checks.set(check, basis);
     controls.set(id, control);
   };
-  for (const mapping of [...POLICIES, ...TEXTS]) {
+  for (const mapping of [...POLICIES, ...TEXT_MAPPINGS]) {
     const ids = mapping.controls[framework];
     if (ids) for (const id of expandIds(ids)) add(id, mapping);
   }

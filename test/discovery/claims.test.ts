@@ -197,11 +197,11 @@ test("after an outage each worker sends messages only for its own vaults, howeve
   for (const { message } of working) {
     const worker = createScanFixture(connection);
     await worker.clockCatchesUp();
-    const { known } = worker.writer;
+    const { readForUpdate } = worker.writer;
     const begun = new Set<string>();
     worker.writer.readForUpdate = async (name) => {
       if (begun.add(name).size > 1) throw new Error("storage is away");
-      return await known(name);
+      return await readForUpdate(name);
     };
     await expect(worker.run.scanVaults(message, 1)).rejects.toThrow("storage is away");
   }

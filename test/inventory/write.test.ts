@@ -340,7 +340,7 @@ test("a vault that is found in another subscription while it is removed from its
     ownerTag: "owner",
     licensed: async () => true,
     keyVaults: undefined as never,
-    writer: { ...writer, known: moves },
+    writer: { ...writer, readForUpdate: moves },
     vaultLeaves: nothing,
   });
   await inventory.forgetSubscription(SUBSCRIPTIONS[0].toUpperCase());

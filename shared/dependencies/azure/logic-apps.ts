@@ -64,7 +64,7 @@ export const logicApp: Finder = {
 
 type Inputs = Record<string, unknown>;
 
-/** Maximum depth of nested actions. The designer allows 8. */
+/** Maximum depth of nested objects. The designer allows 8 levels of actions. */
 const MAX_DEPTH = 40;
 
 /** Returns the actions and triggers of a workflow that have inputs, down to MAX_DEPTH. */
