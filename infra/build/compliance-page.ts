@@ -4,7 +4,7 @@ import path from "node:path";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "../../shared/compliance/controls/cis.ts";
 import { POLICIES } from "../../shared/compliance/controls/policies.ts";
-import { TEXT_MAPPINGS } from "../../shared/compliance/controls/texts.ts";
+import { TEXT_MAPPINGS } from "../../shared/compliance/controls/text-mappings.ts";
 import { SILENT_FRAMEWORKS, UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
 import { controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "../../shared/compliance/controls.ts";
 import { commandLine } from "./command-line.ts";

@@ -52,13 +52,13 @@ type Room = ReturnType<typeof roomOn>;
 function roomOn(account: string) {
   const connectionString = storage.connectionString(account);
   const tables = createTables({ connectionString });
-  const counts = { walks: 0, readings: 0 };
-  /** Counts the queries that had to read all vaults' rows. */
+  const counts = { fullScans: 0, totalsReads: 0 };
+  /** Counts the reads of the totals, and the queries that had to read all vaults' rows. */
   const watched: Tables = {
     ...tables,
     pages: ((e: Entity<unknown>, range: Range & { select: never[] }) => {
-      if (range.from === TOTALS_KEY) counts.readings++;
-      if (range.from === SCOPE_KEY) counts.walks++;
+      if (range.from === TOTALS_KEY) counts.totalsReads++;
+      if (range.from === SCOPE_KEY) counts.fullScans++;
       return tables.pages(e, range);
     }) as Tables["pages"],
   };
@@ -127,6 +127,10 @@ async function expectRight(room: Room, held: Held, now: number, filter: AssetFil
   await expectSummary(room, held, moment);
 }
 
+/** Days that a summary counts individually, written out here to notice changes of the API. */
+const PAST_DAYS = 28;
+const NEXT_DAYS = 91;
+
 /** Compares the summary of everything with a recount of the expected content. */
 async function expectSummary(room: Room, held: Held, moment: Moment): Promise<void> {
   const all = [...held.values()].flat();
@@ -137,10 +141,10 @@ async function expectSummary(room: Room, held: Held, moment: Moment): Promise<vo
     return counts;
   };
   const ofType = (type: string) => all.filter((asset) => asset.type === type);
-  const first = Math.floor(moment.now / 1000 / DAY) - 28;
+  const first = Math.floor(moment.now / 1000 / DAY) - PAST_DAYS;
   const byDay = (assets: readonly AssetRecord[]) =>
     Array.from(
-      { length: 119 },
+      { length: PAST_DAYS + NEXT_DAYS },
       (_, at) => assets.filter(({ expiresOn = -1 }) => dayOf(expiresOn) === first + at).length,
     );
   const vaults = [...held].filter(([name]) => name !== HOLDER);
@@ -242,8 +246,8 @@ test("after any concurrent writes, crashes and late requests during renewals, ea
     }),
     { numRuns: RUNS },
   );
-  expect(room.counts.readings, "questions").toBeGreaterThan(RUNS * 3);
-  expect(room.counts.walks, "questions that read every vault").toBeLessThan(room.counts.readings / 2);
+  expect(room.counts.totalsReads, "queries").toBeGreaterThan(RUNS * 3);
+  expect(room.counts.fullScans, "queries that read every vault").toBeLessThan(room.counts.totalsReads / 2);
   await renewTotals(room.tables, momentAt(START));
   const left: string[] = [];
   const range = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, select: [] };
@@ -259,15 +263,15 @@ test("a store without totals is counted from its vaults once, and from the total
   for (const name of [...NAMES, HOLDER]) await room.tables.remove(ChangedVaults, VAULTS, changedKey(name));
   await expectRight(room, held, START, {});
   // Both parts of the totals are read, for a summary only one.
-  expect(room.counts).toEqual({ readings: 5, walks: 3 });
+  expect(room.counts).toEqual({ totalsReads: 5, fullScans: 3 });
   await renewTotals(room.tables, momentAt(START));
   await expectRight(room, held, START, {});
-  expect(room.counts).toEqual({ readings: 8, walks: 3 });
+  expect(room.counts).toEqual({ totalsReads: 8, fullScans: 3 });
   // A change of a holder or a vault is counted immediately.
   await scan(room, held, HOLDER, [1, undefined]);
   await scan(room, held, "kv-a", [3 * DAY]);
   await expectRight(room, held, START, { status: "critical" });
-  expect(room.counts).toEqual({ readings: 11, walks: 3 });
+  expect(room.counts).toEqual({ totalsReads: 11, fullScans: 3 });
 });
 
 test("the assets that expire next are exact even if an asset was removed that the totals count", async () => {
@@ -279,7 +283,7 @@ test("the assets that expire next are exact even if an asset was removed that th
   await renewTotals(room.tables, momentAt(START));
   await scan(room, held, "kv-a", []);
   await expectRight(room, held, START, {});
-  expect(room.counts.walks).toBe(0);
+  expect(room.counts.fullScans).toBe(0);
 });
 
 test("the largest vaults are exact after vaults grow, shrink, leave the scope or were written by an earlier version", async () => {
@@ -295,13 +299,13 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   await renewTotals(room.tables, momentAt(START));
   /** Compares the result from the totals with that from the vaults' rows, which a filter forces. Returns which one was used. */
   const asked = async (of: Partial<Moment> = {}) => {
-    const before = room.counts.walks;
+    const before = room.counts.fullScans;
     const moment = { ...momentAt(START), ...of };
     const summary = await room.queries.summary({ since: new Date(START) }, moment);
-    const walked = room.counts.walks > before;
+    const isFromRows = room.counts.fullScans > before;
     const { vaults, ...counted } = await room.queries.summary({ since: new Date(START), source: "keyVault" }, moment);
     expect(summary).toEqual({ vaults, ...counted });
-    return { summary, walked };
+    return { summary, isFromRows };
   };
   const write = async (at: number, assets: number, more: Partial<VaultRecord> = {}) => {
     const known = await room.writer.readForUpdate(vaults[at]!.name);
@@ -309,41 +313,41 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
     await room.writer.writeVaultOnly(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
     return withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey(vaults[at]!.name)))!);
   };
-  expect((await asked()).walked).toBe(false);
-  expect((await asked({ now: START + 30 * 3600_000 })).walked).toBe(false);
-  expect((await asked({ now: START + 40 * 3600_000 })).walked).toBe(true);
-  expect((await asked({ warningDays: 45 })).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(false);
+  expect((await asked({ now: START + 30 * 3600_000 })).isFromRows).toBe(false);
+  expect((await asked({ now: START + 40 * 3600_000 })).isFromRows).toBe(true);
+  expect((await asked({ warningDays: 45 })).isFromRows).toBe(true);
 
   // A vault too small to be listed in the totals is the largest now, and some of the largest are small.
   await write(59, 100);
   for (let at = 0; at < 20; at++) await write(at, at % 2);
-  const { summary, walked } = await asked();
+  const { summary, isFromRows } = await asked();
   expect(summary.vaults.largest[0]).toMatchObject({ name: "kv-69", assets: 100 });
-  expect(walked).toBe(false);
+  expect(isFromRows).toBe(false);
   // Fewer unchanged listed vaults are left than a summary returns.
   await write(20, 0);
   await write(21, 0);
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(room.tables, momentAt(START));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   const scope = { watchAll: false, left: {}, names: {}, discovered: {}, unseenSince: {} };
   const namedOnlySince = new Date(START).toISOString();
   await room.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: [SUBSCRIPTIONS[0]], namedOnlySince });
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(room.tables, momentAt(START));
   const narrowed = await asked();
-  expect([narrowed.walked, narrowed.summary.outOfScope.vaults]).toEqual([false, 30]);
+  expect([narrowed.isFromRows, narrowed.summary.outOfScope.vaults]).toEqual([false, 30]);
   await write(1, 3);
   await write(2, 3);
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   // An earlier version writes its change without the owners, into a mark with the owners of another state.
   const { ownersNow: _, ...mark } = withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey("kv-12")))!);
   await room.tables.put(ChangedVaults, VAULTS, changedKey("kv-12"), mark);
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(room.tables, momentAt(START));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   // That version merges its change into a mark of this version, whose owners are those of the previous state.
   const ownedBy = (owner: string) =>
@@ -351,11 +355,11 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   const owned = (owner: string) => ownedBy(owner) as unknown as Partial<VaultRecord>;
   const { ownersNow } = await write(4, 8, owned("first"));
   const merged = await write(4, 9, owned("second"));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
   await room.tables.put(ChangedVaults, VAULTS, changedKey("kv-14"), { ...merged, ownersNow });
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(room.tables, momentAt(START));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   // The name is that of the vault's row.
   const [largest] = (await asked()).summary.vaults.largest;
@@ -366,10 +370,10 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
     name: `KV-${at + 10}`,
   });
   const renamed = await asked();
-  expect([renamed.walked, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
+  expect([renamed.isFromRows, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
 });
 
-test("a change by an earlier version that conflicts with the vault's mark is counted correctly from the next renewal on", async () => {
+test("if an earlier version changes a vault without its mark, the results are correct after the next renewal", async () => {
   const room = roomOn("before");
   const held: Held = new Map();
   const changeAsBefore = async (name: string, change: () => Promise<void>) => {
@@ -386,7 +390,7 @@ test("a change by an earlier version that conflicts with the vault's mark is cou
   await changeAsBefore(HOLDER, () => forget(room, held, HOLDER));
   await renewTotals(room.tables, momentAt(START));
   await expectRight(room, held, START, {});
-  expect(room.counts.walks).toBe(0);
+  expect(room.counts.fullScans).toBe(0);
 });
 
 test("the marks of vaults and holders of any size fit their row and transaction", async () => {
@@ -431,21 +435,21 @@ test("a renewal fails visibly if other writers interfere in every attempt", asyn
   await expect(renewTotals({ ...tables, pages }, momentAt(START))).rejects.toThrow(RowChanged);
 });
 
-test("the totals are exact at the second at which a status starts or ends, for more than a day; later the vaults are read", async () => {
+test("the totals are exact at the second at which a status starts or ends, for a day; more than three days later the vaults are read", async () => {
   const room = roomOn("moments");
   const held: Held = new Map();
   await scan(room, held, "kv-a", EXPIRIES);
   await renewTotals(room.tables, momentAt(START));
   for (const after of [-1, 0, 1, 999, 1000, 1001, DAY * 1000, DAY * 1000 + 1])
     for (const status of STATUSES) await expectRight(room, held, START + after, { status });
-  expect(room.counts.walks).toBe(0);
+  expect(room.counts.fullScans).toBe(0);
   await expectRight(room, held, START + 3.5 * DAY * 1000, {});
   await expectRight(room, held, START + 370.5 * DAY * 1000, { status: "warning" });
-  expect(room.counts.walks).toBeGreaterThan(0);
-  expect(room.counts.walks).toBeLessThanOrEqual(6);
+  expect(room.counts.fullScans).toBeGreaterThan(0);
+  expect(room.counts.fullScans).toBeLessThanOrEqual(6);
 });
 
-test("a summary counts to the second where statuses start until the next scan, and by all days that can be requested", () => {
+test("the layout of a summary has a window of seconds around each change of status, and starts 28 days ago", () => {
   const now = Date.parse("2026-11-21T00:59:59.001Z");
   const scope = { leftAt: (id: string) => (id === "left" ? "2026-11-20T00:00:00.000Z" : undefined) };
   const layout = layoutOf({ now, criticalDays: 7, warningDays: 30 }, scope as never);
@@ -454,7 +458,7 @@ test("a summary counts to the second where statuses start until the next scan, a
   const window = (days: number) => [second + days * DAY - 3_600, second + 1 + days * DAY + 36 * 3_600];
   expect(layout).toEqual({
     windows: [window(0), window(7), window(30)],
-    firstDay: Math.floor(Date.parse("2026-11-20") / 1000 / DAY) - 28,
+    firstDay: Math.floor(Date.parse("2026-11-20") / 1000 / DAY) - PAST_DAYS,
     isOut: expect.any(Function),
   });
   expect(["left", "stays"].map(layout.isOut)).toEqual([true, false]);

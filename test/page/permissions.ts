@@ -16,7 +16,7 @@ export interface Offers {
   views: { path: string; title: string; needs: string }[];
   /** All views, including those without a navigation entry. Their paths can have parameters such as `:assetId`. */
   routes: { path: string; needs: string }[];
-  /** Returns API calls in the page's source without a permission check, one per line. */
+  /** Returns the API calls in the page's source that have no permission check. */
   uncheckedCalls(): string[];
 }
 
