@@ -1,7 +1,7 @@
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { AssetChange } from "../inventory/asset-row-changes.ts";
 import { ownersOf } from "../inventory/holder.ts";
-import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
+import { removeOldRow, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { unclaimedVault } from "../inventory/vault-claim.ts";
 import type { WriteDerivedData } from "../inventory/write.ts";
@@ -312,7 +312,7 @@ export function createEvaluator(deps: {
       for (const { rowKey } of rows) {
         const vaultName = vaultOfFence(rowKey);
         if (vaultName === undefined || vaults.has(vaultName)) continue;
-        if (await removeOldFence(tables, ResultFences, STATE, rowKey)) removed++;
+        if (await removeOldRow(tables, ResultFences, STATE, rowKey)) removed++;
       }
     }
     return removed;

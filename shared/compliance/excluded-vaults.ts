@@ -1,4 +1,4 @@
-import { type Counting, HOLDER_SOURCES, holderSubscription, notCounted } from "../inventory/holder.ts";
+import { type CountingContext, HOLDER_SOURCES, holderSubscription, notCounted } from "../inventory/holder.ts";
 import { readScope } from "../inventory/scope.ts";
 import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
@@ -25,7 +25,7 @@ export async function uncountedNow(
     HOLDERS.includes(subscriptionId) ? names.has(name.toLowerCase()) : scope.leftAt(subscriptionId) !== undefined;
 }
 
-async function uncountedHolders(tables: Tables, now: Counting): Promise<ReadonlySet<string>> {
+async function uncountedHolders(tables: Tables, now: CountingContext): Promise<ReadonlySet<string>> {
   const names = new Set<string>();
   for (const holders of HOLDERS) {
     const prefix = vaultInSubscriptionKey(holders, "");

@@ -11,9 +11,9 @@ import { failureRecord } from "./read-list.ts";
 import { type ReadTypesDeps, type ReadTypesOptions, readTypes, type TypeResult } from "./read-types.ts";
 import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type VaultOutcome } from "./scan.ts";
 
-/** First back-off of a failed vault for scans other than `force`. It doubles with each failure up to `LONGEST_BACK_OFF_MS`. */
+/** First back-off of a failed vault for scans other than `force`. It doubles with each failure up to `MAX_BACK_OFF_MS`. */
 const BACK_OFF_MS = 5 * MINUTE_MS;
-const LONGEST_BACK_OFF_MS = 6 * HOUR_MS;
+const MAX_BACK_OFF_MS = 6 * HOUR_MS;
 
 export interface ScanVaultDeps extends ReadTypesDeps {
   writer: InventoryWriter;
@@ -45,8 +45,8 @@ interface Rescan {
 }
 
 /**
- * Returns the plan, or a newer description of the vault. A re-scan or another scan may have asked the resource manager after
- * the plan was made. Then its result counts: the description, that the vault exists, or that it does not.
+ * Returns the plan, or the plan with a newer state of the vault. A re-scan or another scan may have queried the resource manager
+ * after the plan was made. Then that newer result counts: the vault's description, or that the vault does not exist.
  */
 async function withNewerDescription(
   planned: PlannedVault,
@@ -146,7 +146,7 @@ export async function readVault(
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
   }
   if (options.rescan?.eventAt !== undefined) vault.lastEventAt = options.rescan.eventAt;
-  backOff(vault, failures, clock, options.rescan !== undefined);
+  updateBackOff(vault, failures, clock, options.rescan !== undefined);
 
   const changes = results.flatMap((result) => result.changes);
   return {
@@ -244,10 +244,10 @@ function outcomeOf(
 }
 
 /**
- * Sets the back-off of a vault none of whose lists could be read, and doubles it with each scan. A failed re-scan does not
- * change it.
+ * Updates a vault's back-off after a scan. If no list could be read, doubles the back-off up to its maximum. Otherwise clears it. A
+ * failed re-scan does not change the back-off.
  */
-function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isRescan: boolean): void {
+function updateBackOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isRescan: boolean): void {
   const failed = Object.values(LIST_NAMES).every((list) => failures.some((failure) => failure.list === list));
   if (failed && isRescan) return;
   vault.failedScans = failed ? vault.failedScans + 1 : 0;
@@ -255,7 +255,7 @@ function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: 
     delete vault.retryAt;
     return;
   }
-  const wait = Math.min(LONGEST_BACK_OFF_MS, BACK_OFF_MS * 2 ** (vault.failedScans - 1));
+  const wait = Math.min(MAX_BACK_OFF_MS, BACK_OFF_MS * 2 ** (vault.failedScans - 1));
   vault.retryAt = new Date(clock.now().getTime() + wait).toISOString();
 }
 

@@ -27,7 +27,7 @@ import {
   type Status,
 } from "./asset-status.ts";
 import { detailsReadAt } from "./details.ts";
-import { type Counting, type NotCounted, notCounted, ownersOf } from "./holder.ts";
+import { type CountingContext, type NotCounted, notCounted, ownersOf } from "./holder.ts";
 import { readScope } from "./scope.ts";
 import { type AssetSummary, type SummaryFilter, summaryOf } from "./summary.ts";
 import { forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
@@ -301,7 +301,7 @@ function isWanted(reason: NotCounted | undefined, { counted, outOfScope }: Asset
 function foundAsset(
   asset: AssetRecord,
   vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined,
-  countingContext: Counting,
+  countingContext: CountingContext,
 ): FoundAsset {
   const listedAt = vault?.listedAt[asset.type];
   // A credential that a later discovery of changes found was last seen then.

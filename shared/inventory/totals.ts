@@ -55,16 +55,16 @@ export interface Totals {
   seenAt: SeenAt;
 }
 
-/** The windows cover this time after a scan. Later, queries that need these days count the vaults' rows. */
-const HELD_FOR_MS = 36 * HOUR_MS;
+/** The windows cover this time after a renewal. Later, queries whose ranges start or end within a day count the vaults' rows. */
+const EXACT_FOR_MS = 36 * HOUR_MS;
 
 /** Returns the days in which a status starts or ends, from an hour before the given time on. */
 export function windowsOf({ now, criticalDays, warningDays }: Moment): Window[] {
   return [0, criticalDays, warningDays].map((days) => {
     const boundary = now + days * DAY_MS;
     const first = Math.floor((boundary - HOUR_MS) / DAY_MS);
-    const behind = Math.floor((boundary + HELD_FOR_MS) / DAY_MS) + 1;
-    return [first * DAY_SECONDS, behind * DAY_SECONDS];
+    const end = Math.floor((boundary + EXACT_FOR_MS) / DAY_MS) + 1;
+    return [first * DAY_SECONDS, end * DAY_SECONDS];
   });
 }
 

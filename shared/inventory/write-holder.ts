@@ -15,13 +15,13 @@ export interface HolderContent {
   name: string;
   source: HolderSource;
   tenantId: string;
-  /** All assets of the holder. There are none of types that are not in `types`. */
+  /** All assets of the holder. Their types are among `types`. */
   assets: AssetRecord[];
   /** The types that a holder of this kind can have. */
   types: readonly AssetType[];
   /** When the credentials were read, ISO 8601. */
   now: string;
-  /** When all of them were last listed completely. */
+  /** When all credentials of the holder were last listed completely. */
   seenAt: string;
   /** Identifies this attempt of the worker in the holder's row. */
   owner: string;
@@ -31,7 +31,7 @@ export interface HolderContent {
 export interface HolderWriting {
   writer: Pick<InventoryWriter, "readForUpdate" | "apply" | "writeVaultOnly" | "assetsOf">;
   /**
-   * Called before changed assets are claimed. Returns the function that writes data derived from the change, such as compliance
+   * Called before a holder with changed assets is claimed. Returns the function that writes data derived from the change, such as compliance
    * results.
    */
   prepareChange: (change: {
@@ -57,9 +57,9 @@ export interface HolderDiscoveryDeps {
 }
 
 /**
- * Updates a holder's credentials. If none of them changed, only the holder's row is written, with two requests.
+ * Updates a holder's credentials. If none of them changed, at most the holder's row is written, with two requests in total.
  *
- * @throws {VaultBusy} while another worker writes them.
+ * @throws {VaultBusy} while another worker writes the holder.
  */
 export async function writeHolder(content: HolderContent, deps: HolderWriting): Promise<void> {
   const { writer } = deps;
@@ -79,12 +79,12 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
     const own = assets.filter((asset) => asset.type === type);
     const contents = fingerprint(own.map((asset) => [asset.name, asset.content]));
     vault.owners = { ...vault.owners, [type]: countOwners(own, ownerTagOf(vault, "")) };
-    const half = new Set(known.pending.filter(([of]) => of === type).map(([, pending]) => pending));
-    if (before?.contents[type] === contents && half.size === 0) continue;
+    const unfinished = new Set(known.pending.filter(([of]) => of === type).map(([, pending]) => pending));
+    if (before?.contents[type] === contents && unfinished.size === 0) continue;
     vault.contents[type] = contents;
     vault.listings[type] = contents;
     vault[expiriesColumn(type)] = packExpiries(own.map(({ expiresOn }) => expiresOn));
-    changes.push(...(await differences(type, own, known, half, writer)));
+    changes.push(...(await differences(type, own, known, unfinished, writer)));
   }
   if (changes.length === 0 && !known.interrupted && before) {
     const facts = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
@@ -96,12 +96,16 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
   );
 }
 
-/** @param half - Names of assets of which a crashed worker may have written only some rows. */
+/**
+ * Returns the changes from the stored to the wanted assets of one type.
+ *
+ * @param unfinished - Names of assets of which a crashed worker may have written only some rows.
+ */
 async function differences(
   type: AssetType,
   wanted: readonly AssetRecord[],
   known: KnownVault,
-  half: ReadonlySet<string>,
+  unfinished: ReadonlySet<string>,
   writer: Pick<InventoryWriter, "assetsOf">,
 ): Promise<AssetChange[]> {
   const left = known.row ? await writer.assetsOf(known.row.name, type) : new Map<string, AssetRecord>();
@@ -110,7 +114,7 @@ async function differences(
     const before = left.get(asset.name);
     left.delete(asset.name);
     const after = before ? { ...asset, firstSeenAt: before.firstSeenAt } : asset;
-    if (before?.content !== asset.content || half.has(asset.name))
+    if (before?.content !== asset.content || unfinished.has(asset.name))
       changes.push({ type, name: asset.name, before, after });
   }
   for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
