@@ -6,7 +6,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import type { Verification } from "./api.ts";
 import type { Anchor } from "./chain/anchor.ts";
 import { createTrust } from "./chain/trust.ts";
-import type { AuditRecorder, AuditEvent } from "./event.ts";
+import type { AuditEvent, AuditRecorder } from "./event.ts";
 import type { ExportPart, ExportRequest } from "./export/export.ts";
 import { type AuditPage, type AuditQuery, listEntries } from "./list.ts";
 import { type PurgeResult, purgeSealed } from "./purge/purge.ts";

@@ -19,7 +19,7 @@ import { createExemptions, type Exemption, type ExemptionStore } from "./exempti
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { type DayScore, readHistory, recordDay } from "./history.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
-import { type Counted, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
+import { type CountedOverview, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
 import type { AssetUse, Reference } from "./references.ts";
 import { faultOfTotals, renewTotals } from "./renew-totals.ts";
 import { type Score, scoreOf } from "./score.ts";
@@ -28,7 +28,7 @@ import { listViolations, type ViolationFilter, type ViolationPage } from "./viol
 /** Up to this many vaults and assets are evaluated while the request waits. */
 const INLINE_VAULTS = 20;
 const INLINE_ASSETS = 2000;
-/** Longest duration of an evaluation within a request. If it takes longer, its process crashed. */
+/** Maximum duration of an evaluation within a request. After this time, the process of an unfinished evaluation has crashed. */
 const FINISHED_INLINE_SECONDS = 300;
 const READS_AT_ONCE = 4;
 
@@ -69,7 +69,7 @@ export interface Compliance
   recordScore(): Promise<void>;
   /** Recomputes the stored totals of all results if any changed, or always with `all`. See renew-totals.ts. */
   renewTotals(options?: { all: boolean }): Promise<void>;
-  /** Returns whether the stored totals are wrong; see renew-totals.ts. */
+  /** Returns how the stored totals are wrong; see renew-totals.ts. */
   faultOfTotals(): Promise<"stale" | "unreadable" | undefined>;
   /**
    * Returns the overview. One request for the totals if they are exact (otherwise one per 1,000 vaults), one for the scope,
@@ -300,7 +300,7 @@ export function createCompliance(deps: {
 const firstOf = (limit: number): PageRequest => ({ limit, offset: 0, cursor: undefined });
 
 /** @throws {Problem} notFound */
-function frameworkOf(overview: Counted, id: string): FrameworkResult {
+function frameworkOf(overview: CountedOverview, id: string): FrameworkResult {
   const found = frameworkResults(overview).find((framework) => framework.id === id.toLowerCase());
   if (!found) throw notFound(`The framework ${id.slice(0, 64)}`);
   return found;
@@ -318,7 +318,7 @@ function scopeOf({ vaults }: Overview): Assessment["scope"] {
   };
 }
 
-function scoreAnswer(overview: Counted): ScoreAnswer {
+function scoreAnswer(overview: CountedOverview): ScoreAnswer {
   const counts = countsOf(overview);
   const { evaluation, evaluatedAt, left } = overview;
   return {

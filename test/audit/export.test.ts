@@ -271,23 +271,26 @@ describe("a PDF", () => {
     }
   });
 
-  test.each([0, 10, 15, 20, 25])("starts the tables of counts on a page with enough space for them, below %i findings", async (count) => {
-    const entries = Array.from({ length: 10 }, (_, index) => ({
-      ...entry(),
-      requestId: `request-${index}`,
-      actor: `person-${index}`,
-    }));
-    const finding = {
-      kind: "entryChanged" as const,
-      interval: "2026-11-21T10:10Z",
-      entryId: "e-1",
-      detail: "Changed.",
-    };
-    const verified = { ...(await room.audit.verify({})), findingsTotal: count, findings: Array(count).fill(finding) };
-    const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
-    expect(placed.filter(({ text }) => text === "Times")).toHaveLength(3);
-    for (const { y, text } of placed) expect(y, text).toBeGreaterThanOrEqual(30);
-  });
+  test.each([0, 10, 15, 20, 25])(
+    "starts the tables of counts on a page with enough space for them, below %i findings",
+    async (count) => {
+      const entries = Array.from({ length: 10 }, (_, index) => ({
+        ...entry(),
+        requestId: `request-${index}`,
+        actor: `person-${index}`,
+      }));
+      const finding = {
+        kind: "entryChanged" as const,
+        interval: "2026-11-21T10:10Z",
+        entryId: "e-1",
+        detail: "Changed.",
+      };
+      const verified = { ...(await room.audit.verify({})), findingsTotal: count, findings: Array(count).fill(finding) };
+      const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
+      expect(placed.filter(({ text }) => text === "Times")).toHaveLength(3);
+      for (const { y, text } of placed) expect(y, text).toBeGreaterThanOrEqual(30);
+    },
+  );
 
   test.each([
     [{}, "none"],

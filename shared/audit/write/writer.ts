@@ -1,7 +1,7 @@
 import { decodeTime } from "ulid";
 import type { Randomness } from "../../platform/runtime.ts";
 import { entryOf, entryText } from "../entry.ts";
-import type { AuditRecorder, AuditEvent } from "../event.ts";
+import type { AuditEvent, AuditRecorder } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
 import { asReading, asRefusal, createCounter } from "./counted-entries.ts";
 import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";

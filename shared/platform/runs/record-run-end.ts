@@ -1,4 +1,4 @@
-import type { AuditRecorder, AuditEvent } from "../../audit/event.ts";
+import type { AuditEvent, AuditRecorder } from "../../audit/event.ts";
 import { IntervalSealed } from "../../audit/interval.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 

@@ -21,7 +21,8 @@ export function useCurrentUser(): Person {
 }
 
 /** Returns the roles and the license tier that an operation requires. */
-export const requirementsOf = (operation: Operation): { roles: readonly Role[]; tier: Person["tier"] } => OPERATIONS[operation];
+export const requirementsOf = (operation: Operation): { roles: readonly Role[]; tier: Person["tier"] } =>
+  OPERATIONS[operation];
 
 /** Returns a function that tells whether the user's role and the license allow an operation. */
 export function useMay(): (operation: Operation) => boolean {

@@ -1,6 +1,6 @@
 import { MessageBar, MessageBarBody, MessageBarTitle } from "@fluentui/react-components";
 import type { ReactNode } from "react";
-import { type Operation, useCurrentUser, useRoleAllows, requirementsOf } from "../api/access.ts";
+import { type Operation, requirementsOf, useCurrentUser, useRoleAllows } from "../api/access.ts";
 
 interface Props {
   /** The operation that the content calls. */

@@ -1,6 +1,6 @@
 import { Button, Link, Subtitle1, Text } from "@fluentui/react-components";
 import { Component, type ReactNode } from "react";
-import { type Operation, useCurrentUser, useRoleAllows, requirementsOf } from "../api/access.ts";
+import { type Operation, requirementsOf, useCurrentUser, useRoleAllows } from "../api/access.ts";
 import { createHref } from "../parts/address.ts";
 import { useStyles } from "./styles.ts";
 
