@@ -14,7 +14,7 @@ import {
   verifiedMatchView,
 } from "../shared/rotation/matches-api.ts";
 import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
-import { policyView } from "../shared/rotation/policy-view.ts";
+import { policyView } from "../shared/rotation/views.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Rotation";

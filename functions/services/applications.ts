@@ -3,7 +3,7 @@ import { type ApplicationsRoom, createApplications } from "../../shared/applicat
 import { type B2c, createB2c } from "../../shared/b2c/b2c.ts";
 import { createGraph } from "../../shared/platform/azure/graph.ts";
 import { createRegistrationIdentity } from "../../shared/platform/azure/registration-identity.ts";
-import { policyView } from "../../shared/rotation/policy-view.ts";
+import { policyView } from "../../shared/rotation/views.ts";
 import type { AutomationServices } from "./automation.ts";
 import type { InventoryServices } from "./inventory.ts";
 import type { Platform } from "./platform.ts";

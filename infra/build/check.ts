@@ -14,7 +14,7 @@ the output of failed ones. Exits with 1 if a check fails.`;
  * The commands of a check run one after the other. The slowest checks are first, so that short ones fill the gaps. The compiler
  * keeps its results in .local/, so that only changed files and those that depend on them are checked again.
  */
-const CHECKS: Record<string, string[]> = {
+export const CHECKS: Record<string, string[]> = {
   "lint of types": ["oxlint --type-aware"],
   "unused code": ["knip"],
   types: ["tsc -p . --incremental --tsBuildInfoFile .local/types.tsbuildinfo"],
@@ -28,11 +28,6 @@ const CHECKS: Record<string, string[]> = {
 };
 
 const root = path.resolve(import.meta.dirname, "../..");
-
-commandLine(HELP, {});
-await pMap(Object.entries(CHECKS), ([name, commands]) => check(name, commands), {
-  concurrency: availableParallelism(),
-});
 
 async function check(name: string, commands: readonly string[]): Promise<void> {
   const started = performance.now();
@@ -55,5 +50,12 @@ function run(command: string): Promise<{ code: number | null; output: string }> 
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output += data));
     child.on("error", reject);
     child.on("close", (code) => resolve({ code, output }));
+  });
+}
+
+if (import.meta.main) {
+  commandLine(HELP, {});
+  await pMap(Object.entries(CHECKS), ([name, commands]) => check(name, commands), {
+    concurrency: availableParallelism(),
   });
 }

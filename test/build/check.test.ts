@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, test } from "vitest";
+import { CHECKS } from "../../infra/build/check.ts";
 import { brokenRules } from "../../infra/build/imports.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
@@ -19,8 +20,9 @@ function folderOf(files: Record<string, string>): string {
 
 /** Runs the part of `npm run check` that starts with `program`, in a given folder. */
 function lint(program: string, folder: string): { status: number | null; output: string } {
-  const { scripts } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
-  const command = (scripts.check as string).split(" && ").find((part) => part.startsWith(program));
+  const command = Object.values(CHECKS)
+    .flat()
+    .find((one) => one.startsWith(program));
   expect(command, `npm run check runs ${program}`).toBeDefined();
   const [name, ...args] = command!.split(" ");
   const run = spawnSync(

@@ -72,7 +72,7 @@ test("an assessor's report has scope, period, method, every control's result, an
     "2026-10-22 10:00:00 to 2026-11-21 10:00:00 UTC",
     "could not read the list of subscriptions. Vaults may be missing from this report.",
     "did not read 1 subscription: Finance. Vaults may be missing from this report.",
-    "could read nothing of 2 key vaults",
+    "could not read 2 key vaults. Their results are older.",
     "Method",
     "Limits: checks inspect configurations",
     "kv-pay.secret.expired-00",

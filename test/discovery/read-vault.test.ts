@@ -272,7 +272,7 @@ async function leaveHalfWritten(changes: AssetChange[]): Promise<void> {
   const dies = async () => async () => {
     throw new Error("crashed before the vault's own rows");
   };
-  await expect(fixture.writer.apply(known, withoutKeys(known.row!), changes, "dead", dies)).rejects.toThrow("died");
+  await expect(fixture.writer.apply(known, withoutKeys(known.row!), changes, "dead", dies)).rejects.toThrow("crashed");
   const row = (await fixture.writer.find("kv-one"))!;
   await fixture.tables.replace(Vaults, { ...row, lockOwner: undefined });
 }

@@ -137,7 +137,11 @@ describe("at the end of the overlap", () => {
     room.control.addFault(ofVault(SECOND, { kind: "fail", status: 503 }));
     const { row } = await room.world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
     expect(row.status).toBe("overlapping");
-    expect(row.reasons).toEqual([expect.stringMatching(/can't be seen now: .*key vault kv-second.*503/)]);
+    expect(row.reasons).toEqual([
+      expect.stringMatching(
+        /can't read now which places and consumers hold the new secret: .*key vault kv-second.*503/,
+      ),
+    ]);
     expect(room.world.clock.now().getTime() - before).toBeLessThan(HOUR_MS);
     expect(await room.notices("rotationDue")).toContainEqual(expect.stringContaining("can't be seen now"));
     room.world.pass(DAY_MS);

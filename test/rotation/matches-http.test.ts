@@ -211,7 +211,7 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
   );
   expect(ended.body).toMatchObject({
     consumers: [{ state: "verified", holds: "new" }],
-    verifiedMeans: expect.stringContaining("given the new"),
+    verifiedMeans: expect.stringContaining("reports the new version"),
   });
   expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(NEW);
   const history = await service.admin("GET", `/api/automation/rotation/history?assetId=${id}`);

@@ -118,7 +118,7 @@ describe("targets", () => {
     const app = room.application({ expiresInDays: -1 });
     await room.discover(app);
     const { proof } = await room.matches.verify(app.appId, app, BOSS);
-    expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("confirm the match") });
+    expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("Confirm the match") });
     const targets = async () => await room.matches.targetsOf(await directoryOf(app.appId), app.keyId);
     expect(await targets()).toMatchObject([{ confidence: "likely", standing: "new" }]);
     const request = {
@@ -163,7 +163,7 @@ describe("a policy", () => {
     await refused({ updateKeyVaults: false }, "updateKeyVaults: must be true");
     await refused({ targets: [alone.assetId] }, "is not a certain match");
     await refused({ targets: ["kv.key.x"] }, "must be the asset id of a vault's secret");
-    await refused({ expiryDays: 38, overlapDays: 7 }, "must leave more than 38 days");
+    await refused({ expiryDays: 38, overlapDays: 7 }, "must give a lifetime of more than 38 days");
     room.reasons = ["It has no client secret."];
     await refused({}, "can't be true: It has no client secret.");
     room.reasons = [];
@@ -272,7 +272,7 @@ describe("a due secret", () => {
       failure: { code: "oldSecretGone" },
     });
     const [told] = await room.notices("rotationFailed");
-    expect(told).toContain("is not there any more");
+    expect(told).toContain("no longer exists");
     expect(told).not.toContain("works until it ends");
   });
 

@@ -129,7 +129,7 @@ test("what can't be rotated is refused with the reason", async () => {
   world.targets = [world.target(place!, { vaultName: OWN.toUpperCase(), vaultUri: world.uriOf(OWN) })];
   await expect(plan({})).rejects.toEqual(refused("serviceVault"));
   world.targets = [world.target("never-there")];
-  await expect(plan({})).rejects.toEqual(refused("notRotatable", /not there any more/));
+  await expect(plan({})).rejects.toEqual(refused("notRotatable", /no longer exists/));
   control().putSecret(VAULT, { name: "switched-off", value: "value-of-off", enabled: false });
   world.targets = [world.target("switched-off")];
   await expect(plan({})).rejects.toEqual(refused("notRotatable", /switched off/));
@@ -340,7 +340,7 @@ test.each(["planned", "creating", "proving", "publishing", "verifying", "overlap
     const { row } = await world.run(rotationId);
     expect(row.status).toBe("cancelled");
     await putBack(app, row);
-    await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(refused("conflict", /over/));
+    await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(refused("conflict", /has ended/));
   },
 );
 

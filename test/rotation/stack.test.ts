@@ -91,7 +91,7 @@ test("a secret that 40 use gets a new value, and each ends as its kind says", as
     expect(state, id).toBe(how === "blind" ? "unverified" : "verified");
   }
   expect(waits.reasons).toHaveLength(8);
-  expect(waits.reasons[0]).toMatch(/The service can't see which value webApp blind-\d holds/);
+  expect(waits.reasons[0]).toMatch(/The service can't see which value webApp blind-\d has/);
   // Smallest blast first, one after the other, each once.
   expect(company.acted).toEqual(Array.from({ length: 20 }, (_, index) => `action-${19 - index}`));
   expect(company.calls.filter(({ id }) => id.startsWith("blind"))).toEqual([]);

@@ -12,7 +12,7 @@ import { startTableProxy } from "./table-proxy.ts";
 import { TEST_APP } from "./test-app.ts";
 
 const DAY_MS = 86_400_000;
-const LOCAL = path.resolve(import.meta.dirname, "../../infra/local");
+const INFRA = path.resolve(import.meta.dirname, "../../infra");
 const ADMIN = { username: "admin", password: "correct-horse-battery" };
 /** Longer than a moved clock takes a process to notice. */
 const NOTICED_MS = 150;
@@ -103,7 +103,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     "The simulated cloud",
     [
       process.execPath,
-      path.join(LOCAL, "cloud/main.ts"),
+      path.join(INFRA, "simulated-cloud/main.ts"),
       "--data",
       data,
       "--ready-json",

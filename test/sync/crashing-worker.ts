@@ -3,7 +3,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openRoom } from "./sync-fixture.ts";
 
-/** Runs one record, and has this process killed at one of its steps: `dying-worker.ts RECORD STEP before|after`. */
+/** Runs one record, and has this process killed at one of its steps: `crashing-worker.ts RECORD STEP before|after`. */
 const [, , recordId, dieAt, when] = process.argv;
 const steps: Steps = {
   taken: 0,

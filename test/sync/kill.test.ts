@@ -152,7 +152,7 @@ test("where the provider can't tell what a target holds, a death leaves it writt
 describe("kill -9", () => {
   /** A process of its own that runs the record and is killed at a step. */
   async function killed(recordId: string, dieAt: number, when: string): Promise<string | null> {
-    const args = [new URL("dying-worker.ts", import.meta.url).pathname, recordId, String(dieAt), when];
+    const args = [new URL("crashing-worker.ts", import.meta.url).pathname, recordId, String(dieAt), when];
     const child = spawn(process.execPath, args, {
       env: {
         ...process.env,

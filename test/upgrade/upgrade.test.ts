@@ -15,7 +15,7 @@ import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
 
-const LOCAL = path.resolve(import.meta.dirname, "../../infra/local");
+const INFRA = path.resolve(import.meta.dirname, "../../infra");
 const MOVED_PORTS = new URL("./moved-ports.mjs", import.meta.url).href;
 const ENDS_MS = 150_000;
 
@@ -53,7 +53,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       for (const [name, text] of Object.entries(recording.cloud)) writeFileSync(path.join(data, name), text);
       cloud = await start(
         "The simulated cloud",
-        [process.execPath, path.join(LOCAL, "cloud/main.ts"), "--data", data, "--port", "0", "--ready-json"],
+        [process.execPath, path.join(INFRA, "simulated-cloud/main.ts"), "--data", data, "--port", "0", "--ready-json"],
         { environment: { PATH: process.env.PATH, ...clock }, isReady: jsonLine },
       );
       const ready = cloud.ready as { environment: Record<string, string>; controlUrl: string };

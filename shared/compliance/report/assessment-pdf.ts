@@ -64,7 +64,7 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
   }
   if (about.unreadableVaults > 0) {
     const which = about.unreadableVaults === 1 ? "1 key vault" : `${about.unreadableVaults} key vaults`;
-    sheet.fact("Not read", `The last scan could not read ${which}. Results for it are older.`, ALARM);
+    sheet.fact("Not read", `The last scan could not read ${which}. Their results are older.`, ALARM);
   }
   const evaluated = scope.evaluatedFrom && scope.evaluatedTo;
   const when = evaluated

@@ -110,7 +110,7 @@ export interface Answer<T> {
 /**
  * Reads one vault. No method reads a secret's value. Lists come in the service's pages of up to 25 entries. An entry that is
  * not what the service documents fails the list.
- * Every method throws `CloudFailure`, with the code `timedOut` loadOnce its signal is aborted.
+ * Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted.
  */
 export interface VaultClient {
   secrets(signal?: AbortSignal): AsyncGenerator<ListedSecret[]>;
