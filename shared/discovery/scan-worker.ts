@@ -34,10 +34,7 @@ export const VAULTS_AT_ONCE = 10;
 export const TOGETHER_MS = 15 * SECOND_MS;
 /** How long one worker moves from vault to vault before it continues in a new message. */
 const CHAIN_MS = 4 * MINUTE_MS;
-/**
- * How long the record of a running scan is cached. Its mode, trigger and deadline do not change. Workers notice the end or the
- * cancellation of a scan up to this time later.
- */
+/** How long the record of a running scan is cached. Workers use only members that do not change, such as its mode and deadline. */
 const CACHE_MS = MINUTE_MS;
 /** Maximum delay before a vault that another scan is writing is retried. */
 const MAX_BUSY_SECONDS = 30;
