@@ -50,7 +50,7 @@ const PACKAGES = ["infra/local", "infra/simulated-cloud", "infra/functions-host"
 
 interface Import {
   file: string;
-  /** Packages for development. They start the built app and must not import its source. */
+  /** Import specifier as written. */
   specifier: string;
   /** Path from the root, or a package name. */
   target: string;

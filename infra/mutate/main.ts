@@ -35,7 +35,7 @@ const root = path.resolve(import.meta.dirname, "../..");
 /** Files that determine which mutants are drawn. */
 const CODE = ["{shared,functions}/**/*.ts", "infra/mutate/*.ts"];
 /** Other files that determine which mutants are noticed. */
-const TESTS = ["{test,infra/local,infra/build}/**/*.ts"];
+const TESTS = ["{test,infra/{local,build,simulated-cloud,functions-host,template-checks}}/**/*.ts"];
 /** Maximum duration of the tests of one mutant. */
 const LIMIT_SECONDS = 900;
 /** Expected duration of a test file that has not run yet. */

@@ -18,8 +18,6 @@ const PLATFORM_SETTINGS = new Set([
   // The C library reads this setting: https://man7.org/linux/man-pages/man3/mallopt.3.html
   "MALLOC_ARENA_MAX",
   "MALLOC_TRIM_THRESHOLD_",
-  // The platform reads this setting, and passes the arguments to the Node.js worker.
-  "languageWorkers__node__arguments",
   // OpenTelemetry's library reads this setting.
   "OTEL_EXPORTER_OTLP_HEADERS",
 ]);

@@ -65,8 +65,6 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       # Without these limits, the C library keeps a tenth of an instance of 512 MB as freed memory of its threads (BENCHMARKS.md).
       MALLOC_ARENA_MAX       = "2"
       MALLOC_TRIM_THRESHOLD_ = "131072"
-      # V8 sizes its space for new objects by the machine. This limit keeps the peak of a scan well below 512 MB (BENCHMARKS.md).
-      languageWorkers__node__arguments = "--max-semi-space-size=16"
       # The provider writes a connection string with an empty key here; empty means that the settings below are used. It
       # drops the value from its state, so each plan shows it again (docs/deploy.md).
       AzureWebJobsStorage                       = ""

@@ -8,6 +8,11 @@ export class AnswerTimeout extends Error {
   override readonly name = "AnswerTimeout";
 }
 
+/** Thrown when an answer has more than `MAX_ANSWER_BYTES`. */
+export class AnswerTooLarge extends Error {
+  override readonly name = "AnswerTooLarge";
+}
+
 export interface ConnectionLimits {
   /** Most connections to one host; further requests wait. Without it there is one connection for each request in progress. */
   perHost?: number;
@@ -16,7 +21,7 @@ export interface ConnectionLimits {
 }
 
 export interface Transport {
-  /** Throws `AnswerTimeout`, an `AbortError`, or the network's error as a `RestError`. */
+  /** Throws `AnswerTimeout`, `AnswerTooLarge`, an `AbortError`, or the network's error as a `RestError`. */
   client: HttpClient;
   /** Closes all connections. A later request opens a new connection. */
   close(): void;
@@ -66,7 +71,7 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
       const { code, message } = error as NodeJS.ErrnoException;
       // The storage module reads from `request` whether an earlier attempt was sent.
       if (error instanceof RestError) error.request = request;
-      else if (code !== undefined && CUT_ANSWER.has(code)) throw new RestError(message, { code, request });
+      else if (code === CUT_ANSWER) throw new RestError(message, { code, request });
       throw error;
     } finally {
       clearTimeout(timer);
@@ -83,8 +88,8 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
   };
 }
 
-/** Codes of an answer that ended early, or is too large. */
-const CUT_ANSWER = new Set(["ECONNRESET", "EMSGSIZE"]);
+/** Code of an answer that ended early. */
+const CUT_ANSWER = "ECONNRESET";
 
 async function textOf(body: IncomingMessage, signal: AbortSignal): Promise<string> {
   const { socket } = body;
@@ -92,7 +97,7 @@ async function textOf(body: IncomingMessage, signal: AbortSignal): Promise<strin
   let size = 0;
   for await (const part of addAbortSignal(signal, body)) {
     size += part.length;
-    if (size > MAX_ANSWER_BYTES) throw Object.assign(new Error("The answer is too large."), { code: "EMSGSIZE" });
+    if (size > MAX_ANSWER_BYTES) throw new AnswerTooLarge("The answer is too large.");
     parts.push(part);
   }
   // An answer without a length ends with its connection, which must not be broken.

@@ -72,6 +72,15 @@ describe.each(LISTS)("a list of %s that does not end", (_, read) => {
   });
 });
 
+test.each(["/keys/x", "/keys", "/secrets/x/versions"])(
+  "a list of secrets does not follow a link to %s of the same vault",
+  async (path) => {
+    server.answer((_request, response) => answerJson(response, { value: [], nextLink: `${vaultAddress()}${path}` }));
+    const failure = await failureOf(all(vault().secrets()));
+    expect([failure.code, server.requests.length]).toEqual(["badResponse", 1]);
+  },
+);
+
 test("a list without end and without a signal ends at the limit of pages", async () => {
   server.answer((request, response, count) => answerJson(response, endless(request, count)));
   const failure = await failureOf(all(vault().secrets()));

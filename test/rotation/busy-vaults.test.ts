@@ -143,7 +143,7 @@ describe("at the end of the overlap", () => {
       ),
     ]);
     expect(room.world.clock.now().getTime() - before).toBeLessThan(HOUR_MS);
-    expect(await room.notices("rotationDue")).toContainEqual(expect.stringContaining("can't be seen now"));
+    expect(await room.notices("rotationDue")).toContainEqual(expect.stringContaining("can't read now"));
     room.world.pass(DAY_MS);
     await room.world.run(rotationId, { until: ({ failures }) => failures === 2 });
     room.control.clearFaults();

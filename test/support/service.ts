@@ -10,8 +10,6 @@ import { openStorage, type TestStorage } from "./storage.ts";
 import { type SeenRequest, startTableProxy, type TableProxy } from "./table-proxy.ts";
 import { CLOUD_KEYS, TEST_APP } from "./test-app.ts";
 
-/** As in the templates (`languageWorkers__node__arguments`). */
-const WORKER_ARGUMENTS = "--max-semi-space-size=16";
 const INVOCATIONS = new URL("./invocations.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
 
@@ -125,7 +123,6 @@ export class Service {
     const preloads = [INVOCATIONS, ...(options.shortWaits ? [SHORT_WAITS] : [])];
     environment.NODE_OPTIONS = [
       process.env.NODE_OPTIONS ?? "",
-      WORKER_ARGUMENTS,
       environment.NODE_OPTIONS ?? "",
       ...preloads.map((url) => `--import=${url}`),
     ].join(" ");

@@ -134,8 +134,6 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       // Without these limits, the C library keeps a tenth of an instance of 512 MB as freed memory of its threads (BENCHMARKS.md).
       MALLOC_ARENA_MAX: '2'
       MALLOC_TRIM_THRESHOLD_: '131072'
-      // V8 sizes its space for new objects by the machine. This limit keeps the peak of a scan well below 512 MB (BENCHMARKS.md).
-      languageWorkers__node__arguments: '--max-semi-space-size=16'
       AzureWebJobsStorage__blobServiceUri: blobEndpoint
       AzureWebJobsStorage__queueServiceUri: queueEndpoint
       AzureWebJobsStorage__tableServiceUri: tableEndpoint

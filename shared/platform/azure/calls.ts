@@ -5,7 +5,7 @@ import * as z from "zod";
 import { loadOnce } from "../load-once.ts";
 import type { Logger, Randomness } from "../runtime.ts";
 import { recordMetric } from "../telemetry.ts";
-import { AnswerTimeout, createTransport, type Transport } from "../transport.ts";
+import { AnswerTimeout, AnswerTooLarge, createTransport, type Transport } from "../transport.ts";
 import { CONNECTION_LIMITS, type VaultConnections } from "./connections.ts";
 import {
   asCloudFailure,
@@ -215,8 +215,14 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
 function createCall(options: CallPolicyOptions) {
   const { connections, limits, log, randomness } = options;
   const requestedPages = new Set<string>();
+  let listOperation: string | undefined;
 
-  function checkPage(url: string, target: CallTarget): void {
+  /** Rejects a page of another list, a repeated page, and a list without an end. */
+  function checkPage(url: string, { target, paged }: Route): void {
+    if (listOperation !== undefined && listOperation !== target.operation)
+      throw malformedAnswer(target, "the link leads to no page of the same list");
+    if (!paged) return;
+    listOperation = target.operation;
     if (requestedPages.has(url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
     if (requestedPages.size === MAX_PAGES) throw malformedAnswer(target, `the list has more than ${MAX_PAGES} pages`);
     if (requestedPages.size > 0) connections?.useAll();
@@ -229,7 +235,7 @@ function createCall(options: CallPolicyOptions) {
   ): Promise<{ response: PipelineResponse; json: unknown }> => {
     const route = routeOf(request.url, options);
     const { target } = route;
-    if (route.paged) checkPage(request.url, target);
+    checkPage(request.url, route);
     if (options.signal) request.abortSignal = options.signal;
     const signal = request.abortSignal as AbortSignal | undefined;
     request.timeout = limits.requestTimeoutMs;
@@ -250,9 +256,7 @@ function createCall(options: CallPolicyOptions) {
         const isTimeout = error instanceof AnswerTimeout;
         // If the vault does not answer, its other lists must not wait for this connection.
         if (isTimeout) connections?.useAll();
-        const failure = isTimeout
-          ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
-          : asCloudFailure(error, target);
+        const failure = failureOfError(error, target, limits);
         if (failure.code === "throttled") recordMetric("throttled", 1, { operation: target.operation });
         const wait = waitBefore(failure, tries, limits, randomness);
         if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
@@ -264,6 +268,12 @@ function createCall(options: CallPolicyOptions) {
       }
     }
   };
+}
+
+function failureOfError(error: unknown, target: CallTarget, { requestTimeoutMs }: CallLimits): CloudFailure {
+  if (error instanceof AnswerTimeout) return noAnswer(target, `no answer within ${requestTimeoutMs / 1000} s`);
+  if (error instanceof AnswerTooLarge) return malformedAnswer(target, "the answer is too large");
+  return asCloudFailure(error, target);
 }
 
 function routeOf(address: string, { origin, resource, route }: CallPolicyOptions): Route {
