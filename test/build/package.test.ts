@@ -211,7 +211,10 @@ test.each(["/app", "/code", "/src", "/repo", "/work"])(
 );
 
 test("local builds contain the texts by which the release check recognizes them", () => {
-  const sources = globSync("{infra/local,infra/simulated-cloud,infra/functions-host}/**/*.{ts,mjs}", { cwd: root, exclude: ["test/build/**"] });
+  const sources = globSync("{infra/local,infra/simulated-cloud,infra/functions-host}/**/*.{ts,mjs}", {
+    cwd: root,
+    exclude: ["test/build/**"],
+  });
   const all = sources.map((file) => readFileSync(path.join(root, file), "utf8")).join("\n");
   expect(MARKS.filter((mark) => !all.includes(mark))).toEqual([]);
 });
