@@ -1,10 +1,10 @@
-/** Memory and processor time of the functions process (app and host). */
+/** Loaded modules, memory and processor time of the functions process (app and host). */
 export interface ProcessFigures {
   /** URLs of the app's files loaded so far. */
   modules: string[];
-  /** Resident memory in bytes, now and at its maximum. */
+  /** Bytes: current resident memory, and its peak since the start. */
   memory: { rss: number; peak: number };
-  /** Processor time in milliseconds since the process started. */
+  /** Processor time since the start of the process, in milliseconds. */
   processorMs: number;
 }
 

@@ -5,7 +5,7 @@ export interface Figure {
   bound?: Bound;
 }
 
-/** Bound of a figure. `npm run bench -- --check` fails if the figure exceeds it. */
+/** The bound of a figure: `npm run bench -- --check` fails if the figure violates it. */
 export interface Bound {
   /** Text in the table, such as `≤ 1.05`. */
   text: string;
@@ -19,7 +19,7 @@ export interface Section {
   figures: Figure[];
 }
 
-/** @param unit follows the limit, such as ` s`. */
+/** @param unit - Appended to the limit, such as ` s`. */
 export const atMost = (value: number, limit: number, unit = ""): Bound => ({
   text: `≤ ${limit}${unit}`,
   holds: value <= limit,
@@ -45,5 +45,6 @@ export const processorTime = (what: string, milliseconds: number, limit: number,
 });
 
 export const ratio = (a: number, b: number): string => (a / b).toFixed(3);
+/** Formats bytes as MB. 1 MB is 1,048,576 bytes, as in the memory limits of the platform. */
 export const megabytes = (bytes: number): string => `${Math.round(bytes / MEBIBYTE)} MB`;
 export const median = (values: number[]): number => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;

@@ -4,7 +4,7 @@ import path from "node:path";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "../../shared/compliance/controls/cis.ts";
 import { POLICIES } from "../../shared/compliance/controls/policies.ts";
-import { TEXTS } from "../../shared/compliance/controls/texts.ts";
+import { TEXT_MAPPINGS } from "../../shared/compliance/controls/text-mappings.ts";
 import { SILENT_FRAMEWORKS, UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
 import { controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "../../shared/compliance/controls.ts";
 import { commandLine } from "./command-line.ts";
@@ -37,7 +37,7 @@ function reasons(): string {
   ]);
   const texts = OTHERS.map((id) => {
     // A text that applies to two frameworks is listed under the first.
-    const rows = TEXTS.filter(({ controls: by }) => by[id] && OTHERS.find((one) => by[one]) === id);
+    const rows = TEXT_MAPPINGS.filter(({ controls: by }) => by[id] && OTHERS.find((one) => by[one]) === id);
     const cells = rows.map(({ basis, checks, controls: by }) => {
       const more = OTHERS.filter((one) => one !== id && by[one]).map((one) => `; ${one}: ${by[one]}`);
       return [`${by[id]}${more.join("")}`, basis, joinNames(checks)];

@@ -1,4 +1,4 @@
-// Runs all checks on the Bicep and Terraform files.
+// Runs the offline checks of the templates, and of the docs pages that describe them.
 
 import { checkApiVersions } from "./api-versions.ts";
 import { checkAzureYaml } from "./azure-yaml.ts";
@@ -28,8 +28,9 @@ export interface Templates {
 }
 
 /**
- * Reads the template files.
- * @param before earlier result; unchanged files are not parsed again
+ * Parses the template files.
+ *
+ * @param before - Earlier result. Unchanged .bicep and .tf files are not parsed again.
  */
 export async function parseTemplates(files: InfraFiles, before?: Templates): Promise<Templates> {
   const [bicep, terraform] = [new Map<string, BicepFile>(), new Map<string, TerraformFile>()];
@@ -44,7 +45,7 @@ export async function parseTemplates(files: InfraFiles, before?: Templates): Pro
   return { files, bicep, terraform, policy: await parsePolicy(files) };
 }
 
-/** Returns the resource types that the templates use. */
+/** Returns the ARM resource types in the Bicep and policy files. */
 export function typesIn({ bicep, policy }: Templates): string[] {
   return [
     ...new Set([...bicep.values(), ...policy.files.values()].flatMap((file) => file.resources.map(({ type }) => type))),

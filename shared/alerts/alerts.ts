@@ -18,7 +18,7 @@ import { type Acknowledgements, createAcknowledgements } from "./acknowledgement
 import type { AutomationSource } from "./automation-events.ts";
 import { automationExample } from "./automation-events.ts";
 import { createCleanUp } from "./clean-up.ts";
-import { createDeliveries } from "./deliver.ts";
+import { createDeliveryWorker } from "./deliver.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./delivery.ts";
 import { createEvaluation, newDelivery } from "./evaluate.ts";
 import { createHistory, type History } from "./history.ts";
@@ -136,7 +136,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
   const notifications = createNotificationLog(tables);
   const trackedAlerts = createTrackedAlerts(tables);
   const acknowledgements = createAcknowledgements({ tables, rules, trackedAlerts, history, audit, clock });
-  const deliveries = createDeliveries({
+  const deliveries = createDeliveryWorker({
     tables,
     queues,
     settings,

@@ -13,14 +13,14 @@ import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 
-/** Seconds until a delivery asks again for a slot of its receiver: half the time that it has waited, within these. */
+/** Bounds of the seconds until a delivery requests a slot of its receiver again. Within them: half the time that it has waited. */
 const MIN_SLOT_WAIT_SECONDS = 2;
 const MAX_SLOT_WAIT_SECONDS = 60;
 
 /** Sends deliveries by webhook. */
 export interface WebhookDeliveries {
   /**
-   * Takes each part as far as it can be taken now. While the receiver has no free slot, only `nextAt` is written: the
+   * Runs the due steps of each part. While the receiver has no free slot, only `nextAt` is written: the
    * delivery makes no attempt and its message does not wait in the host.
    *
    * @returns Seconds until the next step. Undefined if the delivery is complete.
@@ -100,7 +100,7 @@ export function createWebhookDeliveries(deps: {
     return row.status === "pending" ? Math.max(1, secondsUntil(row.nextAt)) : undefined;
   }
 
-  /** The stored time shows the search for lost messages that this delivery still has a message. */
+  /** Writes `nextAt`, so that the search for lost messages finds that this delivery still has a message. */
   async function awaitSlot(row: Row<DeliveryRecord>): Promise<number> {
     const dueAt = row.parts.reduce(
       (latest, { notBefore = "" }) => (notBefore > latest ? notBefore : latest),

@@ -19,19 +19,24 @@ import { createAttempts } from "./retry-schedule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 
-/** Seconds between checks while notifications are turned off. */
-const HOLD_SECONDS = 300;
-/** How often a delivery is retried from the poison queue, and after how many seconds. */
+/** Seconds until the next check while notifications are turned off. */
+const PAUSED_RECHECK_SECONDS = 300;
+/** Maximum number of retries of one delivery from the poison queue. */
 const MAX_REVIVALS = 5;
+/** Seconds until a delivery from the poison queue is retried. */
 const REVIVAL_SECONDS = 600;
 
-/** Sends recorded deliveries. A row is set to `sending` before a request and to the outcome after it. If a worker crashes in between,
- * it is unknown whether the message was sent. For a mail, the next worker asks the provider and resends only mails that the provider
- * does not know. A webhook is posted again with the same id. For webhooks, the row is the delivery; for mails, it is the mailbox of
- * the recipients.
+/**
+ * Sends recorded deliveries. A row is set to `sending` before a request and to the outcome after it: for webhooks the delivery's
+ * row, for mails the row of the mailbox. A mailbox is the row of one group of recipients, with the entries that wait to be sent to
+ * them (mailbox.ts).
+ *
+ * If a worker crashes during a request, it is unknown whether the message was sent. For a mail, the next worker queries the
+ * provider and resends only mails that the provider does not know. A webhook is posted again with the same id.
  */
 export interface DeliveryWorker {
-  /** Runs the steps of a delivery that are due.
+  /**
+   * Runs the steps of a delivery that are due.
    *
    * @returns Seconds until the next step. Undefined if the delivery is complete.
    */
@@ -40,12 +45,12 @@ export interface DeliveryWorker {
   handle(deliveryId: string): Promise<void>;
   /** Handles a poison message: retries the delivery later, and fails it after `MAX_REVIVALS` retries. */
   revive(deliveryId: string): Promise<void>;
-  /** Removes mailboxes that have been empty for two days. */
+  /** Removes empty mailboxes that did not change for two days. */
   cleanUp(): Promise<void>;
 }
 
-/** Creates the handler of queued deliveries: sends each pending delivery on its channels, with retries. */
-export function createDeliveries(deps: {
+/** Creates the handler of queued deliveries. It sends each pending delivery by its one method, mail or webhook, with retries. */
+export function createDeliveryWorker(deps: {
   tables: Tables;
   queues: Queues;
   settings: Pick<Settings, "values">;
@@ -74,12 +79,13 @@ export function createDeliveries(deps: {
     const row = await history.get(deliveryId);
     if (!row) return undefined;
     if (row.status !== "pending") {
+      // A worker may have crashed after it completed the delivery and before it updated the history.
       await history.show(withoutKeys(row));
       return undefined;
     }
     const wait = writer.secondsUntil(row.nextAt);
     if (wait > 0) return wait;
-    if (!row.test && !(await deps.settings.values()).enableNotifications) return HOLD_SECONDS;
+    if (!row.test && !(await deps.settings.values()).enableNotifications) return PAUSED_RECHECK_SECONDS;
     try {
       return await (row.deliveryMethod === "email" ? mails : webhooks).work(row);
     } catch (error) {

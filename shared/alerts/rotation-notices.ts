@@ -46,7 +46,7 @@ export function createRotationNotices(deps: {
     }
   }
 
-  /** Rotations that did not write a new place that holds the old secret. */
+  /** Returns notices of rotations that skip a newly found copy of the old secret. */
   async function* leftOut(from: Date): AsyncGenerator<PendingNotice[]> {
     for await (const events of eventsFrom(from)) {
       yield events

@@ -1,4 +1,4 @@
-import { idOfUnexpected } from "../dependencies/logs/unexpected-readers.ts";
+import { unexpectedReaderId } from "../dependencies/logs/unexpected-readers.ts";
 import type { Usage } from "../dependencies/logs/usage.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
@@ -21,7 +21,7 @@ export function createUsageNotices(usage: Pick<Usage, "unexpected">): Automation
               safe: "",
               next: `Find out who ${reader} is. If the read was not authorized, rotate the secret and remove the access to ${vaultName}.`,
             }) as const;
-          return { id: `reader.${idOfUnexpected(found)}`, at, notice };
+          return { id: `reader.${unexpectedReaderId(found)}`, at, notice };
         });
       }
     },

@@ -6,7 +6,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import type { Verification } from "./api.ts";
 import type { Anchor } from "./chain/anchor.ts";
 import { createTrust } from "./chain/trust.ts";
-import type { Appender, AuditEvent } from "./event.ts";
+import type { AuditEvent, AuditRecorder } from "./event.ts";
 import type { ExportPart, ExportRequest } from "./export/export.ts";
 import { type AuditPage, type AuditQuery, listEntries } from "./list.ts";
 import { type PurgeResult, purgeSealed } from "./purge/purge.ts";
@@ -22,7 +22,7 @@ export type { AuditEvent } from "./event.ts";
  * The audit log. Members of `before`, `after` and `details` whose names are those of secrets are stored as `[redacted]`. Each
  * of the three holds at most 16,384 characters of JSON.
  */
-export interface Audit extends Appender {
+export interface Audit extends AuditRecorder {
   /**
    * Like `append`, but repeats of one rejected request (actor, address, type, target) within a minute share an entry with a
    * count.

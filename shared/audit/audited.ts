@@ -1,7 +1,7 @@
 import { Problem } from "../platform/http/problem.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { isUnclear } from "../platform/storage/errors.ts";
-import type { Appender, AuditEvent } from "./event.ts";
+import type { AuditEvent, AuditRecorder } from "./event.ts";
 
 /** Members that the entry of a successful outcome adds to the event. */
 export type Entered = Partial<Pick<AuditEvent, "before" | "after" | "details">>;
@@ -15,7 +15,7 @@ export type Entered = Partial<Pick<AuditEvent, "before" | "after" | "details">>;
  * @param entered - Returns the members that the entry of success adds.
  */
 export async function audited<T>(
-  audit: Appender,
+  audit: AuditRecorder,
   event: Omit<AuditEvent, "outcome">,
   effect: () => Promise<T>,
   entered: (result: T) => Entered = () => ({}),

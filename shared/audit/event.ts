@@ -3,14 +3,14 @@ import type { Caller } from "../platform/http/endpoint.ts";
 /** An event to record in the audit log. */
 export interface AuditEvent {
   /**
-   * A ULID that the caller stores, for an event that may be recorded again after a crash. It is recorded once under this id, at
-   * the ULID's time.
+   * Idempotency key for an event that the caller may record again after a crash: a ULID that the caller stores. The event is
+   * recorded once under this ID, at the ULID's time.
    */
   id?: string;
   /** The event type, as `thing.happened` in camelCase: `user.signedIn`, `settings.changed`. */
   type: string;
   caller: Caller;
-  /** `intent` is recorded before an outside effect, the others after it. */
+  /** `intent` is recorded before an action outside the service, such as a call to Azure. The others are recorded after it. */
   outcome: "success" | "failure" | "refused" | "intent";
   target?: { type: string; id: string };
   before?: unknown;
@@ -19,10 +19,11 @@ export interface AuditEvent {
 }
 
 /** Records events in the audit log. */
-export interface Appender {
+export interface AuditRecorder {
   /**
-   * Records the event. If this fails, the effect must not happen.
-   * @throws {IntervalSealed} for an event with an `id` that was not recorded, and whose interval is sealed.
+   * Records the event. If recording an intent fails, don't perform the action.
+   *
+   * @throws {IntervalSealed} if an event with an `id` was not recorded, and the interval of its time is sealed.
    */
   append(event: AuditEvent): Promise<void>;
 }

@@ -47,7 +47,7 @@ export function createRemoval(deps: {
   audit: Pick<Audit, "append">;
   registry: Registry;
   secrets: StoredSecrets;
-  inventory: Omit<HolderWriting, "confirm" | "writer"> & { writer: Pick<InventoryWriter, "storedVault" | "forget"> };
+  inventory: Omit<HolderWriting, "confirm" | "writer"> & { writer: Pick<InventoryWriter, "readForUpdate" | "forget"> };
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -55,7 +55,7 @@ export function createRemoval(deps: {
   const { tables, audit, registry, secrets, inventory, clock, randomness, log } = deps;
 
   async function forget(holder: string, owner: string): Promise<void> {
-    const known = await inventory.writer.storedVault(holder);
+    const known = await inventory.writer.readForUpdate(holder);
     if (!known.row) return;
     const vault: VaultRecord = withoutKeys(known.row);
     await inventory.writer.forget(known, owner, () =>

@@ -14,12 +14,12 @@ import { currentViolations, readingOf, type ViolationReading } from "./current-v
 import { createEvaluationWork, type EvaluationWork } from "./evaluation-queue.ts";
 import { createEvaluations, type EvaluationStatus, evaluationStatus, isOver, queued } from "./evaluations.ts";
 import { createEvaluator, type Evaluator } from "./evaluator.ts";
-import { HOLDERS, type IsUncounted, uncountedNow } from "./excluded-vaults.ts";
+import { HOLDERS, type IsExcluded, uncountedNow } from "./excluded-vaults.ts";
 import { createExemptions, type Exemption, type ExemptionStore } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { type DayScore, readHistory, recordDay } from "./history.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
-import { type Counted, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
+import { type CountedOverview, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
 import type { AssetUse, Reference } from "./references.ts";
 import { faultOfTotals, renewTotals } from "./renew-totals.ts";
 import { type Score, scoreOf } from "./score.ts";
@@ -28,7 +28,7 @@ import { listViolations, type ViolationFilter, type ViolationPage } from "./viol
 /** Up to this many vaults and assets are evaluated while the request waits. */
 const INLINE_VAULTS = 20;
 const INLINE_ASSETS = 2000;
-/** Longest duration of an evaluation within a request. If it takes longer, its process crashed. */
+/** Maximum duration of an evaluation within a request. After this time, the process of an unfinished evaluation has crashed. */
 const FINISHED_INLINE_SECONDS = 300;
 const READS_AT_ONCE = 4;
 
@@ -69,7 +69,7 @@ export interface Compliance
   recordScore(): Promise<void>;
   /** Recomputes the stored totals of all results if any changed, or always with `all`. See renew-totals.ts. */
   renewTotals(options?: { all: boolean }): Promise<void>;
-  /** Returns whether the stored totals are wrong; see renew-totals.ts. */
+  /** Returns how the stored totals are wrong; see renew-totals.ts. */
   faultOfTotals(): Promise<"stale" | "unreadable" | undefined>;
   /**
    * Returns the overview. One request for the totals if they are exact (otherwise one per 1,000 vaults), one for the scope,
@@ -81,9 +81,9 @@ export interface Compliance
   /**
    * Returns the score and that of each framework. One request if the totals are exact, otherwise one per 1,000 vaults.
    *
-   * @param isUncounted - Returns whether a vault or holder is excluded at this time, as in the inventory.
+   * @param isExcluded - Returns whether a vault or holder is excluded at this time, as in the inventory.
    */
-  standing(isUncounted: IsUncounted): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
+  standing(isExcluded: IsExcluded): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
   /**
    * Lists violations. One request per 1,000 vaults, one for the scope, one for when the page's vaults were last seen, and
    * mostly up to four for the page: at most 16, or ten times as many to search for an owner or for exempted violations of one
@@ -250,8 +250,8 @@ export function createCompliance(deps: {
       return { ...answer, history: await readHistory(tables, historyDays, clock.now(), answer) };
     },
 
-    async standing(isUncounted) {
-      const read = await readCounted(tables, clock.now().getTime(), async () => isUncounted);
+    async standing(isExcluded) {
+      const read = await readCounted(tables, clock.now().getTime(), async () => isExcluded);
       return { score: scoreAnswer(read), frameworks: frameworkResults(read) };
     },
 
@@ -300,7 +300,7 @@ export function createCompliance(deps: {
 const firstOf = (limit: number): PageRequest => ({ limit, offset: 0, cursor: undefined });
 
 /** @throws {Problem} notFound */
-function frameworkOf(overview: Counted, id: string): FrameworkResult {
+function frameworkOf(overview: CountedOverview, id: string): FrameworkResult {
   const found = frameworkResults(overview).find((framework) => framework.id === id.toLowerCase());
   if (!found) throw notFound(`The framework ${id.slice(0, 64)}`);
   return found;
@@ -318,7 +318,7 @@ function scopeOf({ vaults }: Overview): Assessment["scope"] {
   };
 }
 
-function scoreAnswer(overview: Counted): ScoreAnswer {
+function scoreAnswer(overview: CountedOverview): ScoreAnswer {
   const counts = countsOf(overview);
   const { evaluation, evaluatedAt, left } = overview;
   return {

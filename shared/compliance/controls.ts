@@ -1,7 +1,7 @@
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "./controls/cis.ts";
 import { FRAMEWORK_IDS, type FrameworkId, type Mapping } from "./controls/frameworks.ts";
 import { POLICIES } from "./controls/policies.ts";
-import { TEXTS } from "./controls/texts.ts";
+import { TEXT_MAPPINGS } from "./controls/text-mappings.ts";
 import { TITLES } from "./controls/titles.ts";
 
 export { FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "./controls/frameworks.ts";
@@ -9,7 +9,7 @@ export { FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "./controls/framewor
 /**
  * Maps checks to the controls of frameworks, from the files in controls/. A check maps to a control because a benchmark
  * recommends the same (cis.ts), because Microsoft's policy sets say so (policies.ts), or because the framework's text requires
- * it (texts.ts). Otherwise unmapped.ts contains the reason. docs/compliance.md lists all mappings.
+ * it (text-mappings.ts). Otherwise unmapped.ts contains the reason. docs/compliance.md lists all mappings.
  */
 
 /** Expands `3.7.5-3.7.8, 4.1` to five IDs: a range counts up the last number. */
@@ -61,7 +61,7 @@ function mappedControlsOf(framework: keyof typeof TITLES): Control[] {
     for (const check of checks) if (!control.checks.has(check)) control.checks.set(check, basis);
     controls.set(id, control);
   };
-  for (const mapping of [...POLICIES, ...TEXTS]) {
+  for (const mapping of [...POLICIES, ...TEXT_MAPPINGS]) {
     const ids = mapping.controls[framework];
     if (ids) for (const id of expandIds(ids)) add(id, mapping);
   }

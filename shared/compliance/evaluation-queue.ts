@@ -92,10 +92,12 @@ export function createEvaluationWork(deps: {
     try {
       const evaluated =
         message.kind === "vault"
-          ? await evaluator.whole(message.vault, message.evaluationId)
+          ? await evaluator.evaluateWholeVault(message.vault, message.evaluationId)
           : message.kind === "due"
-            ? await evaluator.some(message.vault, "due")
-            : await evaluator.some(message.vault, message.assets, { references: message.references === true });
+            ? await evaluator.evaluateAssets(message.vault, "due")
+            : await evaluator.evaluateAssets(message.vault, message.assets, {
+                references: message.references === true,
+              });
       log.debug("A vault was evaluated", { vault: message.vault, kind: message.kind, evaluated });
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;

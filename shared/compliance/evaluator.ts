@@ -1,10 +1,10 @@
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { AssetChange } from "../inventory/asset-row-changes.ts";
 import { ownersOf } from "../inventory/holder.ts";
-import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
+import { removeOldRow, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { unclaimedVault } from "../inventory/vault-claim.ts";
-import type { RecordChanges } from "../inventory/write.ts";
+import type { WriteDerivedData } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
@@ -39,7 +39,7 @@ import { assetsOf, readEach } from "./vault-assets.ts";
 import { type KnownState, noState, openState } from "./vault-state.ts";
 import { commitState, forgetState } from "./write-state.ts";
 
-/** Up to this number, assets of a vault are read one by one. Otherwise all assets are read. */
+/** Up to this number, assets of a vault are read one by one. For more, all assets of the vault are read. */
 const MAX_POINT_READS = 20;
 
 /** The default owner tag. */
@@ -64,26 +64,31 @@ export interface Evaluator {
    * Prepares the evaluation of a scan's changes, before the scan claims the vault. The returned function writes the results
    * before the vault's own rows are written. It may be called repeatedly.
    */
-  prepareChange(change: VaultChange): Promise<RecordChanges>;
+  prepareChange(change: VaultChange): Promise<WriteDerivedData>;
   /**
    * Evaluates a vault and all its assets, or removes its results if the inventory no longer has it. Returns the number of
    * assets.
    *
-   * @throws {VaultBusy} while a scan writes it.
+   * @throws {VaultBusy} while a scan writes the vault.
    */
-  whole(vaultName: string, evaluationId?: string): Promise<number>;
+  evaluateWholeVault(vaultName: string, evaluationId?: string): Promise<number>;
   /**
-   * Evaluates a vault and some of its assets (`<type>.<name>`), or those that are due because of their age. Returns the number.
+   * Evaluates a vault and some of its assets (`<type>.<name>`), or the assets that are due because of their age. If the stored
+   * results can't be updated, evaluates all assets. Returns the number of evaluated assets.
    *
    * @param options - `references`: true reads the references to the vault again; otherwise the stored ones are used.
-   * @throws {VaultBusy} while a scan writes it.
+   * @throws {VaultBusy} while a scan writes the vault.
    */
-  some(vaultName: string, wanted: readonly string[] | "due", options?: { references?: boolean }): Promise<number>;
+  evaluateAssets(
+    vaultName: string,
+    wanted: readonly string[] | "due",
+    options?: { references?: boolean },
+  ): Promise<number>;
   /**
-   * Evaluates a vault like `whole`, rewrites all of its rows and removes superfluous ones. Removes every row of a vault that
-   * the inventory does not have. Returns the number of evaluated assets.
+   * Evaluates a vault like `evaluateWholeVault`, rewrites all rows of its results, and removes rows that should not exist. Removes
+   * every row of a vault that the inventory does not have. Returns the number of evaluated assets.
    *
-   * @throws {VaultBusy} while a scan writes it.
+   * @throws {VaultBusy} while a scan writes the vault.
    */
   restore(vaultName: string): Promise<number>;
   /**
@@ -112,11 +117,11 @@ export function createEvaluator(deps: {
   const { ownerTag = DEFAULT_OWNER_TAG } = deps;
 
   const currentReferences = async (vaultName: string) => factsOf(await references(vaultName));
-  /** Returns the stored references. A new vault may have some already, if a license allows dependency discovery. */
+  /** Returns the stored references. For a new vault, reads them if a license allows dependency discovery. */
   async function knownReferences({ row }: KnownState, vaultName: string): Promise<VaultReferences> {
     if (row && !row.gone) {
       const known = undefinedIfNotPacked(() => unpackReferences(row.references));
-      // References that another program wrote there are ignored.
+      // Stored references that can't be unpacked are ignored.
       return known ?? (await currentReferences(vaultName));
     }
     return (await licensed()) ? await currentReferences(vaultName) : new Map();
@@ -150,7 +155,7 @@ export function createEvaluator(deps: {
     return lines;
   }
 
-  async function prepareChange(change: VaultChange): Promise<RecordChanges> {
+  async function prepareChange(change: VaultChange): Promise<WriteDerivedData> {
     const { vault, vaultBefore, vaultGone } = change;
     if (!vaultGone && !(await context())) return async () => {};
     const isNew = vaultBefore === undefined && !vaultGone;
@@ -190,24 +195,24 @@ export function createEvaluator(deps: {
     return all.size;
   }
 
-  const whole = (vaultName: string, evaluationId?: string) => evaluateAll(vaultName, { evaluationId });
-  const restore = (vaultName: string) => evaluateAll(vaultName, { repairAll: true });
+  const evaluateWholeVault = (vaultName: string, evaluationId?: string) => evaluateAll(vaultName, { evaluationId });
+  const restore = (vaultName: string) => evaluateAll(vaultName, { repair: true });
 
-  async function evaluateAll(vaultName: string, options: { evaluationId?: string | undefined; repairAll?: boolean }) {
+  async function evaluateAll(vaultName: string, options: { evaluationId?: string | undefined; repair?: boolean }) {
     const at = await context();
     if (!at) return 0;
     await ensureLines(at);
-    return await undisturbed(vaultName, options, async (vault, known) => {
+    return await withoutConcurrentScan(vaultName, options, async (vault, known) => {
       const all = await assetsOf(tables, vaultName);
       await commitAll(known, vault, at, all, await currentReferences(vaultName), options.evaluationId);
       return all.size;
     });
   }
 
-  const some: Evaluator["some"] = async (vaultName, wanted, options = {}) => {
+  const evaluateAssets: Evaluator["evaluateAssets"] = async (vaultName, wanted, options = {}) => {
     const at = await context();
     if (!at) return 0;
-    return await undisturbed(vaultName, {}, async (vault, known) => {
+    return await withoutConcurrentScan(vaultName, {}, async (vault, known) => {
       const current = isCurrent(known, vault);
       const keys = wanted === "due" ? dueOf(known, at) : options.references ? evaluatedWith(wanted) : wanted;
       if (current && keys.length === 0 && !options.references) return 0;
@@ -225,13 +230,13 @@ export function createEvaluator(deps: {
     });
   };
 
-  const judged = (
+  const evaluateOne = (
     vault: VaultRecord,
     asset: AssetRecord,
     references: VaultReferences,
     at: Context,
     before: AssetState | undefined,
-  ): AssetState => evaluateAsset(asset, askedOf(vault, asset, references), at, before, ownerTag);
+  ): AssetState => evaluateAsset(asset, inputsOf(vault, asset, references), at, before, ownerTag);
 
   /** Evaluates all assets again. */
   async function commitAll(
@@ -243,11 +248,11 @@ export function createEvaluator(deps: {
     evaluationId?: string,
   ): Promise<void> {
     const states = new Map<string, AssetState>();
-    for (const [key, asset] of all) states.set(key, judged(vault, asset, references, at, known.assets.get(key)));
+    for (const [key, asset] of all) states.set(key, evaluateOne(vault, asset, references, at, known.assets.get(key)));
     await commit(known, vault, at, states, all, references, evaluationId);
   }
 
-  /** Evaluates these assets; undefined ones are removed. Results of the others stay. */
+  /** Evaluates these assets, and removes the results of undefined ones. Results of the vault's other assets stay. */
   async function commitSome(
     known: KnownState,
     vault: VaultRecord,
@@ -259,7 +264,7 @@ export function createEvaluator(deps: {
     const evaluated = new Map<string, AssetRecord>();
     for (const [key, asset] of some) {
       if (asset) {
-        states.set(key, judged(vault, asset, references, at, known.assets.get(key)));
+        states.set(key, evaluateOne(vault, asset, references, at, known.assets.get(key)));
         evaluated.set(key, asset);
       } else states.delete(key);
     }
@@ -287,13 +292,13 @@ export function createEvaluator(deps: {
   }
 
   /**
-   * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. The
-   * results are loaded before the vault's row is read. A scan that claims the vault after that also writes its results later,
-   * before the vault's own rows. Then the write of `work` fails and everything is repeated.
+   * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. The stored
+   * results are read before the vault's row. A scan that claims the vault after these reads also writes results. Then the write of
+   * `work` conflicts, and the reads and `work` are repeated.
    */
-  async function undisturbed(
+  async function withoutConcurrentScan(
     vaultName: string,
-    options: { repairAll?: boolean },
+    options: { repair?: boolean },
     work: (vault: Row<VaultRecord>, known: KnownState) => Promise<number>,
   ): Promise<number> {
     return await repeatOnConflict(async () => {
@@ -312,16 +317,16 @@ export function createEvaluator(deps: {
       for (const { rowKey } of rows) {
         const vaultName = vaultOfFence(rowKey);
         if (vaultName === undefined || vaults.has(vaultName)) continue;
-        if (await removeOldFence(tables, ResultFences, STATE, rowKey)) removed++;
+        if (await removeOldRow(tables, ResultFences, STATE, rowKey)) removed++;
       }
     }
     return removed;
   }
 
-  return { prepareChange, whole, some, restore, removeOldFences, context, ensureLines };
+  return { prepareChange, evaluateWholeVault, evaluateAssets, restore, removeOldFences, context, ensureLines };
 }
 
-const askedOf = (vault: VaultRecord, asset: AssetRecord, references: VaultReferences) => ({
+const inputsOf = (vault: VaultRecord, asset: AssetRecord, references: VaultReferences) => ({
   vaultUsesRbac: vault.rbacAuthorization,
   references: factsOfAsset(references, asset),
 });

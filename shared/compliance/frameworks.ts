@@ -1,7 +1,7 @@
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
 import { type Control, controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId, isOfFramework } from "./controls.ts";
-import type { Counted, Counts } from "./overview.ts";
+import type { CountedOverview, Counts } from "./overview.ts";
 import { countsOf } from "./overview.ts";
 import { type Score, scoreOf } from "./score.ts";
 
@@ -34,7 +34,7 @@ export interface FrameworkResult extends Pick<Score, "score" | "passed" | "faile
 }
 
 /** Returns every framework with its controls, from one reading. */
-export function frameworkResults(overview: Counted): FrameworkResult[] {
+export function frameworkResults(overview: CountedOverview): FrameworkResult[] {
   const counts = countsOf(overview);
   return FRAMEWORK_IDS.map((id) => {
     const controls = controlsOf(id).map((control) => controlResult(control, counts));

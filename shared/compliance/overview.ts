@@ -21,7 +21,7 @@ import {
   type VaultSummary,
   vaultOfChange,
 } from "./compliance-rows.ts";
-import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
+import { HOLDERS, type IsExcluded } from "./excluded-vaults.ts";
 import { type Tally, unpackTallies } from "./packed-results.ts";
 import { countedNow, isLeft, type ResultTotals, readTotals } from "./result-totals.ts";
 
@@ -30,14 +30,14 @@ export interface VaultOverview extends Omit<VaultSummary, "tallies"> {
   tallies: ReadonlyMap<number, Tally>;
 }
 
-/** The data from which counts are computed. */
-export interface Counted {
-  /** Counted vaults, without removed and excluded ones. Many vaults may be combined into one. */
+/** The data from which the score and the counts by check are computed. */
+export interface CountedOverview {
+  /** The vaults that count, without removed and excluded ones. One entry can combine the vaults of a subscription. */
   vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
   /** Returns the active exemption of a whole vault, its subscription or everything that covers the check. */
   exemptionOf(checkId: string, vault: Pick<CountedResults, "name" | "subscriptionId">): ExemptionRecord | undefined;
   evaluation: EvaluationRecord | undefined;
-  /** Returns the number of vaults that the evaluation has not covered yet. */
+  /** Number of vaults that the evaluation has not covered yet. */
   left: number;
   /** Time of the newest evaluation of any vault, ISO 8601. Null before the first. */
   evaluatedAt: string | null;
@@ -46,7 +46,7 @@ export interface Counted {
 }
 
 /** The data of responses that list vaults. */
-export interface Overview extends Counted {
+export interface Overview extends CountedOverview {
   /** By name. */
   vaults: VaultOverview[];
 }
@@ -59,7 +59,7 @@ export interface Overview extends Counted {
 export async function readOverview(
   tables: Tables,
   now: number,
-  uncounted: (holders: boolean) => Promise<IsUncounted>,
+  uncounted: (holders: boolean) => Promise<IsExcluded>,
 ): Promise<Overview> {
   const vaults: VaultOverview[] = [];
   const broad = new Map<string, ExemptionRecord>();
@@ -75,8 +75,8 @@ export async function readOverview(
       } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
     }
   }
-  const isUncounted = await uncounted(vaults.some(isHolder));
-  const counted = vaults.filter((vault) => !isUncounted(vault));
+  const isExcluded = await uncounted(vaults.some(isHolder));
+  const counted = vaults.filter((vault) => !isExcluded(vault));
   return {
     vaults: counted,
     exemptionOf: exemptionIn(broad),
@@ -93,7 +93,7 @@ export async function readOverview(
 const isHolder = ({ subscriptionId }: { subscriptionId: string }): boolean => HOLDERS.includes(subscriptionId);
 
 const exemptionIn =
-  (broad: ReadonlyMap<string, ExemptionRecord>): Counted["exemptionOf"] =>
+  (broad: ReadonlyMap<string, ExemptionRecord>): CountedOverview["exemptionOf"] =>
   (checkId, { name, subscriptionId }) =>
     broad.get(exemptionId(checkId, "vault", name)) ??
     broad.get(exemptionId(checkId, "subscription", subscriptionId)) ??
@@ -108,16 +108,16 @@ const exemptionIn =
 export async function readCounted(
   tables: Tables,
   now: number,
-  uncounted: (holders: boolean) => Promise<IsUncounted>,
-): Promise<Counted> {
+  uncounted: (holders: boolean) => Promise<IsExcluded>,
+): Promise<CountedOverview> {
   const found = await readTotalsAndChanges(tables, now);
   if (found) {
     const { totals, changed, broad, evaluation } = found;
     const known = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
-    const isUncounted = await uncounted(known.some(isHolder));
+    const isExcluded = await uncounted(known.some(isHolder));
     const exempt = new Set<string>();
     for (const { scopeType, scopeId } of broad.values()) if (scopeType === "vault" && scopeId) exempt.add(scopeId);
-    const counted = countedNow(totals, changed, { exempt, evaluation, isUncounted });
+    const counted = countedNow(totals, changed, { exempt, evaluation, isExcluded });
     if (counted) return { ...counted, exemptionOf: exemptionIn(broad), evaluation, now };
   }
   return await readOverview(tables, now, uncounted);
@@ -187,7 +187,7 @@ export interface Counts {
 }
 
 /** Returns the numbers of pairs by check over all vaults. */
-export function countsOf(overview: Counted): Map<Check, Counts> {
+export function countsOf(overview: CountedOverview): Map<Check, Counts> {
   const counts = new Map(CHECKS.map((check) => [check, { passed: 0, failed: 0, exempted: 0 }]));
   for (const vault of overview.vaults) {
     for (const [code, { passed, failed }] of vault.tallies) {
@@ -205,9 +205,9 @@ export function countsOf(overview: Counted): Map<Check, Counts> {
 
 /** Returns how many failing pairs of a check in a vault an exemption covers. */
 export function exemptedPairs(
-  overview: Pick<Counted, "exemptionOf" | "now">,
+  overview: Pick<CountedOverview, "exemptionOf" | "now">,
   { id }: Check,
-  vault: Counted["vaults"][number],
+  vault: CountedOverview["vaults"][number],
   failed: number,
 ): number {
   if (overview.exemptionOf(id, vault)) return failed;

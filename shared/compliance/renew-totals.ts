@@ -27,8 +27,8 @@ import { readTotals, totalsOf } from "./result-totals.ts";
 
 /**
  * Recomputes the totals from the vaults' rows, and removes the marks of vaults whose current state they then contain. One
- * request per 1,000 vaults, per 1,000 changed vaults and per 90 of those, and four more. Does nothing if a vault's row can't be
- * read, which the reconciliation fixes.
+ * request per 1,000 vaults, per 1,000 changed vaults and per 90 changed vaults, and four more. Does nothing if a vault's row can't
+ * be read; the reconciliation repairs such a row.
  *
  * @param options - `changed`: true recomputes only if something changed, which costs two requests.
  * @throws the last conflict if other writers interfered in every attempt. Changed vaults are then still counted from their own
@@ -57,33 +57,33 @@ export async function renewTotals(tables: Tables, options: { changed?: boolean }
 }
 
 /**
- * Returns whether the totals are wrong, which only a bug or damaged storage can cause. Undefined if they are right, or if
- * concurrent writes prevent the comparison. Requests as `renewTotals`.
+ * Returns how the totals are wrong, which only a bug or damaged storage can cause. Undefined if the totals are right, if there are
+ * none, or if concurrent writes or an unreadable row prevent the comparison. Takes as many requests as `renewTotals`.
  */
 export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const found = await readAll(tables);
   if (!found) return undefined;
   if (found.unreadable || (found.record?.totals && !readTotals(found.record))) return "unreadable";
-  const known = found.removable.every(({ change }) => change !== undefined);
-  if (!known || !found.record?.totals || isOf(found.record, found.counted)) return undefined;
-  return (await standing(tables)).etag === found.etag ? "stale" : undefined;
+  const areMarksReadable = found.removable.every(({ change }) => change !== undefined);
+  if (!areMarksReadable || !found.record?.totals || countsExactly(found.record, found.counted)) return undefined;
+  return (await readStoredTotals(tables)).etag === found.etag ? "stale" : undefined;
 }
 
 async function hasChanged(tables: Tables): Promise<boolean> {
-  const { record } = await standing(tables);
+  const { record } = await readStoredTotals(tables);
   if (!record?.totals) return true;
   for await (const _ of tables.pages(ChangedRows, { ...changedRange, pageSize: 1, select: [], onCorrupt: () => {} }))
     return true;
   return false;
 }
 
-interface Standing {
+interface StoredTotals {
   etag: string | undefined;
   record: TotalsRecord | undefined;
   unreadable: boolean;
 }
 
-interface Found extends Standing {
+interface Found extends StoredTotals {
   /** The results as the totals count them, by `changedKey`. */
   counted: Map<string, CountedResults>;
   removable: RemovableChange<CountedResults>[];
@@ -93,16 +93,17 @@ interface Found extends Standing {
 
 /**
  * Reads in this order for consistency, like the inventory's totals: the ETag of the totals, the vaults' rows, the marks.
- * Exemptions and failures come last: they are written with a vault's mark, so they are known if the mark is removed.
+ * Exemptions and failed vaults come last: they are written together with a vault's mark, so the totals that remove the mark
+ * include them.
  */
 async function readAll(tables: Tables): Promise<Found | undefined> {
-  const stood = await standing(tables);
+  const stored = await readStoredTotals(tables);
   const counted = new Map<string, CountedResults>();
   let unreadable = 0;
   const range = { ...vaultsRange, select: SUMMARY, onCorrupt: () => unreadable++ };
   for await (const rows of tables.pages(VaultStates, range))
     for (const row of rows) setOrDelete(counted, changedKey(row.name), countedOf(row));
-  // The content of such a row is unknown. The reconciliation fixes it.
+  // The content of an unreadable row is unknown. The reconciliation repairs the row.
   if (unreadable > 0) return undefined;
   const removable: RemovableChange<CountedResults>[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
@@ -113,7 +114,7 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
       removable.push({ rowKey: row.rowKey, etag: row.etag, change });
     }
   }
-  return { ...stood, counted, removable, apart: await readApart(tables) };
+  return { ...stored, counted, removable, apart: await readApart(tables) };
 }
 
 async function readApart(tables: Tables): Promise<Set<string>> {
@@ -130,7 +131,7 @@ async function readApart(tables: Tables): Promise<Set<string>> {
 const SUMMARY = Object.keys(VaultSummary.shape) as (keyof VaultSummary)[];
 const APART = ["scopeType", "scopeId", "failedVaults"] as const;
 
-async function standing(tables: Tables): Promise<Standing> {
+async function readStoredTotals(tables: Tables): Promise<StoredTotals> {
   try {
     const record = await tables.get(TotalsRows, STATE, TOTALS_KEY);
     return { etag: record?.etag, record, unreadable: false };
@@ -141,7 +142,7 @@ async function standing(tables: Tables): Promise<Standing> {
 }
 
 /** Returns whether these totals count exactly these results. */
-function isOf(record: TotalsRecord, counted: ReadonlyMap<string, CountedResults>): boolean {
+function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, CountedResults>): boolean {
   const apart = new Set(readTotals(record)?.exempt);
   const wanted = totalsOf(counted.values(), apart, record.sequence);
   if (!("totals" in wanted)) return false;

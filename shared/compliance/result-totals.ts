@@ -3,7 +3,7 @@ import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/pac
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./compliance-rows.ts";
-import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
+import { HOLDERS, type IsExcluded } from "./excluded-vaults.ts";
 import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
 /**
@@ -13,16 +13,16 @@ import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
  * own (changed-results.ts).
  */
 
-/** Maximum number of individually listed vaults of one evaluation, or of none. */
-const NAMED = 50;
+/** Maximum number of vaults with the same last evaluation of everything that the totals list by name. */
+const MAX_NAMED = 50;
 /** An entity has at most 1 MiB. */
 const MAX_BYTES = 700_000;
 
 const Covered = z.object({
-  /** The last evaluation of everything that covered them. Empty if none did. */
+  /** ID of the last evaluation of everything that covered these vaults. Empty if none did. */
   evaluationId: z.string(),
   vaults: z.int(),
-  /** When the first and the last of them were first evaluated. */
+  /** The earliest and the latest time at which one of the vaults was first evaluated. */
   oldest: z.string(),
   newest: z.string(),
   /** The vaults with the time of their first evaluation. Empty if there are too many, or if no listing is needed. */
@@ -35,7 +35,7 @@ const Group = z.object({
   holder: z.string(),
   /** Packed like a vault's, in base64. */
   tallies: z.string(),
-  /** When one of them was last evaluated, and its name. */
+  /** The newest evaluation of any vault of the group: its time, and the vault's name. */
   evaluated: z.tuple([z.string(), z.string()]),
   covered: z.array(Covered),
 });
@@ -56,7 +56,11 @@ export type ResultTotals = z.infer<typeof Packed>;
 const groupOf = ({ subscriptionId, name }: Pick<CountedResults, "subscriptionId" | "name">): string =>
   HOLDERS.includes(subscriptionId) ? `${subscriptionId}!${name.toLowerCase()}` : subscriptionId.toLowerCase();
 
-/** @param apart - Lower-case names of vaults to list individually, in addition to those with exemptions of assets. */
+/**
+ * Returns the totals of these results, without `totals` if they are too large for a row.
+ *
+ * @param apart - Lower-case names of vaults to list individually, in addition to those with exemptions of assets.
+ */
 export function totalsOf(
   all: Iterable<CountedResults>,
   apart: ReadonlySet<string>,
@@ -113,7 +117,7 @@ function coveredOf(
     vaults: vaults.length,
     oldest: created[0]!,
     newest: created.at(-1)!,
-    named: isBehind && vaults.length <= NAMED ? named : [],
+    named: isBehind && vaults.length <= MAX_NAMED ? named : [],
   };
 }
 
@@ -135,12 +139,12 @@ export interface CountedTogether {
   vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
   /** When a vault was last evaluated. Null if none was. */
   evaluatedAt: string | null;
-  /** Returns the number of vaults that this evaluation of everything has not covered yet. */
+  /** Number of vaults that the last evaluation of everything has not covered yet. */
   left: number;
 }
 
 /**
- * Returns undefined if the totals and the changed vaults are not exact.
+ * Counts the totals and the changed vaults together. Returns undefined if the result would not be exact.
  *
  * @param changed - By lower-case name.
  * @param exempt - Vaults with an active exemption.
@@ -148,7 +152,7 @@ export interface CountedTogether {
 export function countedNow(
   totals: ResultTotals,
   changed: ReadonlyMap<string, Change<CountedResults>>,
-  of: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isUncounted: IsUncounted },
+  of: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isExcluded: IsExcluded },
 ): CountedTogether | undefined {
   const apart = new Set(totals.exempt);
   const isAlone = (name: string) => apart.has(name) || changed.has(name);
@@ -172,8 +176,7 @@ export function countedNow(
     if (before && group) {
       add(group.sum, before.tallies, -1);
       if (group.evaluated[1] === name) {
-        if (!of.isUncounted({ name: group.holder, subscriptionId: group.subscriptionId }))
-          lost.push(group.evaluated[0]);
+        if (!of.isExcluded({ name: group.holder, subscriptionId: group.subscriptionId })) lost.push(group.evaluated[0]);
         group.evaluated = ["", ""];
       }
       const covered = group.covered.find(({ evaluationId }) => evaluationId === before.evaluationId);
@@ -186,9 +189,9 @@ export function countedNow(
   }
 
   const counted = [...groups.values()].filter(
-    ({ holder, subscriptionId }) => !of.isUncounted({ name: holder, subscriptionId }),
+    ({ holder, subscriptionId }) => !of.isExcluded({ name: holder, subscriptionId }),
   );
-  const vaults = [...single.values()].filter((vault) => !of.isUncounted(vault));
+  const vaults = [...single.values()].filter((vault) => !of.isExcluded(vault));
   const instants = [...counted.map(({ evaluated }) => evaluated[0]), ...vaults.map(({ evaluatedAt }) => evaluatedAt)];
   const evaluatedAt = instants.reduce((newest, at) => (at > newest ? at : newest), "");
   // The vault that was evaluated last was removed or changed, and the one before it is not known.

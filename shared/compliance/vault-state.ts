@@ -70,16 +70,16 @@ export function noState(tables: Tables, vaultName: string): KnownState {
  * in the inventory is read or claimed, so that the state is older than the writes of any worker that claims the vault
  * afterwards.
  *
- * Inconsistent rows are read again under the fence, key by key. `repairAll` reads everything that way.
+ * Inconsistent rows are read again under the fence, key by key. `repair` reads everything that way.
  */
 export async function openState(
   tables: Tables,
   vaultName: string,
-  { repairAll: mend = false }: { repairAll?: boolean } = {},
+  { repair = false }: { repair?: boolean } = {},
 ): Promise<KnownState> {
   const found = await readState(tables, vaultName);
   const fence = openFence(tables, vaultName, found.fence?.etag);
-  if (found.whole && !mend) {
+  if (found.whole && !repair) {
     const { row, assets } = found;
     return { row, assets, whole: true, exemptions: row?.exemptions ?? [], standing: [], fence };
   }

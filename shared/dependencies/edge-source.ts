@@ -1,7 +1,7 @@
 import type { Edge, Resource } from "./edge.ts";
 import type { Failure } from "./rows.ts";
 
-/** Something that could not be read. It hides nothing else. */
+/** Something that could not be read. Other resources are not affected. */
 export interface NotSeen {
   /**
    * A resource ID, `/subscriptions/<id>`, or an ID of another system. Stored dependencies of this resource and of those below

@@ -8,8 +8,21 @@ import { fenceEntity } from "../platform/storage/tables.ts";
 import { Edge } from "./edge.ts";
 
 /**
- * Rows of dependencies. All except the runs are in one partition, so that a resource, its dependencies and the resulting events
- * change in one transaction.
+ * Rows of dependencies. A source is a system that dependencies are read from, such as Azure resources. A unit is the part of a
+ * source that is read in one step, such as a subscription.
+ *
+ * Runs are in the partition `runs`, and the work of each run is in a partition of its own. All other rows are in one partition,
+ * so that a resource, its dependencies and the resulting events change in one transaction. Prefixes of row keys in it:
+ *
+ * | prefix | rows |
+ * |---|---|
+ * | `e\|` | dependencies (edges), by asset |
+ * | `r\|` | resources, by unit |
+ * | `u\|` | units |
+ * | `f\|` | fences, one for each unit |
+ * | `c\|` | coverage: items that could not be read, by unit |
+ * | `o\|` | events of unresolved references |
+ * | `q\|` | assets that compliance must evaluate again |
  */
 export const TABLE = "Dependencies";
 export const DEPENDENCIES = "dependencies";
@@ -18,9 +31,9 @@ export const DEPENDENCIES = "dependencies";
 export const EdgeRecord = Edge.extend({
   /** Key of the unit that reported it. */
   unit: z.string(),
-  /** When it was last changed. */
+  /** When the dependency was last written, because its resource or another dependency of that resource changed. */
   toldAt: z.string(),
-  /** When it was last confirmed, if its resource could not be read since. Otherwise the unit's row has the time. */
+  /** When the dependency was last confirmed, if its resource could not be read since. Otherwise the unit's row has the time. */
   lastSeenAt: z.string().optional(),
 });
 export type EdgeRecord = z.infer<typeof EdgeRecord>;
@@ -45,7 +58,7 @@ export const Resources = entity(TABLE, ResourceRecord);
 export const Failure = z.object({ code: z.string(), message: z.string(), remedy: z.string() });
 export type Failure = z.infer<typeof Failure>;
 
-/** A unit of a source, with its last run. Written under its fence. */
+/** State of a unit after its last run. Written under the unit's fence. */
 export const UnitRecord = z.object({
   source: z.string(),
   unit: z.string(),
@@ -148,7 +161,9 @@ const Packed = z.array(z.tuple([z.string(), z.union([z.literal(-1), z.literal(0)
 /**
  * Unpacks the dependencies of a resource.
  *
- * @param rowKey - The resource's row key. @throws StorageCorrupt if the row contains no dependencies.
+ * @param rowKey - The resource's row key.
+ * @returns an empty map for an empty field.
+ * @throws StorageCorrupt if the field can't be unpacked.
  */
 export const unpackEdges = (rowKey: string, { edges }: ResourceRecord): Map<string, Resolved> =>
   withCorruptRowErrors(
@@ -188,14 +203,14 @@ export const RunRecord = z.object({
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
 export const RUNS = "runs";
-/** Position of a run over a unit that took too long. */
+/** Position from which a later worker continues a unit that took too long for one worker. */
 export const ReadTo = z.object({
   place: z.string(),
-  /** Start of its first part. */
+  /** When the first worker started the unit. */
   startedAt: z.string(),
 });
 export type ReadTo = z.infer<typeof ReadTo>;
-/** Work on one unit in a run. */
+/** Work on one unit in a run, in the run's own partition. */
 export const UnitWork = z.object({
   source: z.string(),
   unit: z.string(),

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { audited } from "../audit/audited.ts";
-import type { Appender } from "../audit/event.ts";
+import type { AuditRecorder } from "../audit/event.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { requireMatch } from "../platform/http/conditional-requests.ts";
@@ -73,7 +73,7 @@ export interface DevopsSettingsStore {
 
 export interface SettingsDependencies {
   tables: Tables;
-  audit: Appender;
+  audit: AuditRecorder;
   config: Pick<Config, "AZURE_DEVOPS_ENDPOINT" | "SERVICE_KEY_VAULT_URL">;
   clock: Clock;
   randomness: Randomness;

@@ -61,7 +61,7 @@ export interface TypeResult {
 /** Reads secrets, keys and certificates concurrently. Each type succeeds or fails on its own. */
 export async function readTypes(
   vault: VaultRecord,
-  storedVault: StoredVault,
+  readForUpdate: StoredVault,
   options: ReadTypesOptions,
   deps: ReadTypesDeps,
   now: string,
@@ -73,7 +73,7 @@ export async function readTypes(
   };
   try {
     return await Promise.all(
-      ASSET_TYPES.map((type) => readType(type, vault, storedVault, options, { ...deps, client }, now)),
+      ASSET_TYPES.map((type) => readType(type, vault, readForUpdate, options, { ...deps, client }, now)),
     );
   } finally {
     await opened?.close();
@@ -83,13 +83,15 @@ export async function readTypes(
 async function readType(
   type: AssetType,
   vault: VaultRecord,
-  storedVault: StoredVault,
+  readForUpdate: StoredVault,
   options: ReadTypesOptions,
   deps: ReadTypesDeps & { client: () => VaultClient },
   now: string,
 ): Promise<TypeResult> {
-  const { row } = storedVault;
-  const interruptedWrites = new Map(storedVault.pending.filter(([of]) => of === type).map(([, name]) => [name, true]));
+  const { row } = readForUpdate;
+  const interruptedWrites = new Map(
+    readForUpdate.pending.filter(([of]) => of === type).map(([, name]) => [name, true]),
+  );
   let rows: Promise<Map<string, AssetRecord>> | undefined;
   const storedAssets = () => {
     rows ??= row ? deps.writer.assetsOf(vault.name, type) : Promise.resolve(new Map());
@@ -105,7 +107,7 @@ async function readType(
     const items = await readListing(client, type, options.signal);
     const listing = hashEntries(items);
     const detailsBefore = type === "secret" ? undefined : row?.details?.[type];
-    const due = dueDetails(type, storedVault, options, deps, now);
+    const due = dueDetails(type, readForUpdate, options, deps, now);
     const isDue = (name: string) =>
       due.size === ALL_SEVENTHS.size || (due.size > 0 && due.has(seventhOf(vault.name, name)));
     const isSameListing = row?.listings[type] === listing && interruptedWrites.size === 0;

@@ -36,7 +36,7 @@ export interface EndDeps {
   ended: (scan: ScanRecord) => Promise<void>;
   /** Recomputes the stored totals of the inventory. They make queries cheaper; results are correct without them. */
   renewTotals: () => Promise<void>;
-  /** Starts a re-scan that waited for the scan's workers. */
+  /** Called when a scan leaves the list of active scans. Starts a re-scan that waited for the scan's workers. */
   scanLeft: () => Promise<void>;
   audit: Audit;
   clock: Clock;
@@ -47,10 +47,10 @@ export interface EndDeps {
 /** Ends scans. Any worker can repeat each step until the scan's own row says that it is over. */
 export interface ScanEnd {
   /**
-   * Ends a scan that was canceled or has no waiting and no claimed vault left. If vaults wait and no worker is active, it
-   * restarts a worker. Does nothing while vaults are claimed, or if the scan is over.
+   * Ends a scan that was canceled or has no waiting and no claimed vault left. Restarts a worker if vaults wait and no worker is
+   * active. Does nothing while vaults are claimed, while the scan is queued and not canceled, or if the scan is over.
    *
-   * @param overdue - True ends the scan even if vaults wait or are claimed.
+   * @param overdue - True: ends the scan even if vaults wait or are claimed.
    */
   finish(scanId: string, overdue?: boolean): Promise<void>;
   /** Ends a scan that failed before it read any vault. */
@@ -85,7 +85,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     if (scan.ending) return await completeEnd(scan, scan.ending);
     const queued = scan.status === "queued";
     if (queued && !scan.cancelledBy) return;
-    // Counted before the outcomes, so that no vault that finishes meanwhile is missed.
+    // Waiting and claimed vaults are counted before the outcomes, so that a vault that finishes in between is not missed.
     const left = await countLeft(scanId);
     if (left.claimed > 0 && !overdue && !queued) return;
     const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
@@ -140,7 +140,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     return left;
   }
 
-  /** Returns why a scan failed in which nothing succeeded: its unread subscriptions, or the first failure of a vault. */
+  /** Returns why no vault of a scan could be read: its unread subscriptions, or the first failure of a vault. */
   async function failureOf(scan: ScanRecord): Promise<ScanRecord["failure"]> {
     const unread = unreadSubscriptions(scan.subscriptionOutcomes);
     const first = unread[0]?.failure;
@@ -195,8 +195,8 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   }
 
   /**
-   * Stores the outcome, which is final from here on; any worker can write the rest of the end, repeatedly. If another worker
-   * changes the scan's row at this moment, that worker ends the scan, or a cancellation's message does.
+   * Stores the outcome. From then on the outcome is final, and any worker can repeat the remaining steps of the end. If the scan's
+   * row changed since it was read, another worker, or the message of a cancellation, ends the scan.
    */
   async function decide(scan: Row<ScanRecord>, decision: Decision): Promise<void> {
     const now = clock.now();

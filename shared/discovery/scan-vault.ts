@@ -1,7 +1,7 @@
 import { ASSET_TYPES, type AssetRecord, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
-import type { AssetChange, InventoryWriter, RecordChanges, StoredVault } from "../inventory/write.ts";
+import type { AssetChange, InventoryWriter, StoredVault, WriteDerivedData } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
 import type { Clock } from "../platform/runtime.ts";
@@ -11,9 +11,9 @@ import { failureRecord } from "./read-list.ts";
 import { type ReadTypesDeps, type ReadTypesOptions, readTypes, type TypeResult } from "./read-types.ts";
 import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type VaultOutcome } from "./scan.ts";
 
-/** First back-off of a failed vault for scans other than `force`. It doubles with each failure up to `LONGEST_BACK_OFF_MS`. */
+/** First back-off of a failed vault for scans other than `force`. It doubles with each failure up to `MAX_BACK_OFF_MS`. */
 const BACK_OFF_MS = 5 * MINUTE_MS;
-const LONGEST_BACK_OFF_MS = 6 * HOUR_MS;
+const MAX_BACK_OFF_MS = 6 * HOUR_MS;
 
 export interface ScanVaultDeps extends ReadTypesDeps {
   writer: InventoryWriter;
@@ -28,7 +28,7 @@ export interface ScanVaultDeps extends ReadTypesDeps {
     vaultBefore: VaultRecord | undefined;
     /** True when the vault itself is removed. */
     vaultGone: boolean;
-  }) => Promise<RecordChanges>;
+  }) => Promise<WriteDerivedData>;
 }
 
 /** Options of a vault's scan. */
@@ -45,8 +45,8 @@ interface Rescan {
 }
 
 /**
- * Returns the plan, or a newer description of the vault. A re-scan or another scan may have asked the resource manager after
- * the plan was made. Then its result counts: the description, that the vault exists, or that it does not.
+ * Returns the plan, or the plan with a newer state of the vault. A re-scan or another scan may have queried the resource manager
+ * after the plan was made. Then that newer result counts: the vault's description, or that the vault does not exist.
  */
 async function withNewerDescription(
   planned: PlannedVault,
@@ -95,7 +95,7 @@ export async function readVault(
     // A half-finished write of a crashed worker must be completed even if the vault is skipped.
     if (row && !row.pending) return noChanges(skipped(plan, row, clock));
   }
-  const storedVault = await writer.storedVault(plan.name);
+  const storedVault = await writer.readForUpdate(plan.name);
   const planned = await withNewerDescription(plan, storedVault, deps);
   const moved =
     storedVault.row && storedVault.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
@@ -147,14 +147,14 @@ export async function readVault(
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
   }
   if (options.rescan?.eventAt !== undefined) vault.lastEventAt = options.rescan.eventAt;
-  backOff(vault, failures, clock, options.rescan !== undefined);
+  updateBackOff(vault, failures, clock, options.rescan !== undefined);
 
   const changes = results.flatMap((result) => result.changes);
   return {
     changes: changes.length,
     async write() {
       if (changes.length === 0 && before && hasSameFacts(before, vault) && !storedVault.interrupted)
-        await writer.touch(storedVault, vault);
+        await writer.writeVaultOnly(storedVault, vault);
       else {
         const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
         await writer.apply(storedVault, vault, changes, options.owner, prepare);
@@ -245,10 +245,10 @@ function outcomeOf(
 }
 
 /**
- * Sets the back-off of a vault none of whose lists could be read, and doubles it with each scan. A failed re-scan does not
- * change it.
+ * Updates a vault's back-off after a scan. If no list could be read, doubles the back-off up to its maximum. Otherwise clears it. A
+ * failed re-scan does not change the back-off.
  */
-function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isRescan: boolean): void {
+function updateBackOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isRescan: boolean): void {
   const failed = Object.values(LIST_NAMES).every((list) => failures.some((failure) => failure.list === list));
   if (failed && isRescan) return;
   vault.failedScans = failed ? vault.failedScans + 1 : 0;
@@ -256,7 +256,7 @@ function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: 
     delete vault.retryAt;
     return;
   }
-  const wait = Math.min(LONGEST_BACK_OFF_MS, BACK_OFF_MS * 2 ** (vault.failedScans - 1));
+  const wait = Math.min(MAX_BACK_OFF_MS, BACK_OFF_MS * 2 ** (vault.failedScans - 1));
   vault.retryAt = new Date(clock.now().getTime() + wait).toISOString();
 }
 

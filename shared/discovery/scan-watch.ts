@@ -19,10 +19,10 @@ import {
 } from "./scan.ts";
 import type { ScanRun } from "./scan-run.ts";
 
-/** A lease is abandoned after three missed heartbeats. */
+/** A lease is abandoned after three missed heartbeats. Also the minimum age of a scan's row before its messages are checked. */
 const SILENT_MS = 60 * SECOND_MS;
 /**
- * Age from which a claim that no worker has started has lost its message. The platform redelivers the message of a crashed
+ * Age at which the message of a claim that no worker has started counts as lost. The platform redelivers the message of a crashed
  * process after ten minutes.
  */
 const LOST_MS = 11 * MINUTE_MS;
@@ -75,7 +75,7 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
     } else if (isOverdue(found.row)) {
       log.warn("A scan is past its time and is ended", { scanId });
       await run.finish(scanId, true);
-    } else if (found.ageMs >= SILENT_MS && (await sendLost(scanId)) === 0) {
+    } else if (found.ageMs >= SILENT_MS && (await resendLostMessages(scanId)) === 0) {
       // A scan that started less than a minute ago cannot have lost a message yet.
       await run.finish(scanId);
     }
@@ -85,18 +85,18 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
     return clock.now().getTime() > Date.parse(scan.deadline!) + GRACE_MS;
   }
 
-  /** Returns the number of claimed vaults. */
-  async function sendLost(scanId: string): Promise<number> {
+  /** Sends the lost messages of claimed vaults again. Returns the number of claimed vaults. */
+  async function resendLostMessages(scanId: string): Promise<number> {
     let claimed = 0;
     const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
     for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
       claimed += rows.length;
-      await pMap(rows, ({ rowKey }) => sendIfLost(scanId, rowKey), { concurrency: CLAIMS_AT_ONCE });
+      await pMap(rows, ({ rowKey }) => resendIfLost(scanId, rowKey), { concurrency: CLAIMS_AT_ONCE });
     }
     return claimed;
   }
 
-  async function sendIfLost(scanId: string, rowKey: string): Promise<void> {
+  async function resendIfLost(scanId: string, rowKey: string): Promise<void> {
     const found = await tables.getWithAge(PlannedVaults, scanPartition(scanId), rowKey);
     if (!found || found.ageMs < (found.row.begun ? SILENT_MS : LOST_MS)) return;
     // Fails if the vault's worker finished it at this moment.

@@ -34,10 +34,10 @@ export const VAULTS_AT_ONCE = 10;
 export const TOGETHER_MS = 15 * SECOND_MS;
 /** How long one worker moves from vault to vault before it continues in a new message. */
 const CHAIN_MS = 4 * MINUTE_MS;
-/** How long the record of a running scan is cached. Only its mode and deadline are used, which do not change. */
-const REMEMBERED_MS = MINUTE_MS;
-/** Longest delay before a vault is retried that another scan is writing. */
-const LONGEST_BUSY_SECONDS = 30;
+/** How long the record of a running scan is cached. Workers use only members that do not change, such as its mode and deadline. */
+const CACHE_MS = MINUTE_MS;
+/** Maximum delay before a vault that another scan is writing is retried. */
+const MAX_BUSY_SECONDS = 30;
 /**
  * Vaults with 50 to 1,000 changed assets are written in the background while the worker reads the next vault. Fewer: the
  * overlap saves nothing. More: two vaults would not fit into 512 MB.
@@ -91,20 +91,20 @@ export interface PlannedScan {
 /** The workers of a scan. The number of vaults read at once is the number of claims that are not handed off. */
 export interface ScanWork {
   /**
-   * Scans the vaults that the plan assigned to its own invocation. A small scan starts and results here. After some seconds, the
-   * rest continues in messages.
+   * Scans the vaults that the plan assigned to its own invocation. A small scan starts and ends here. After some seconds, the
+   * remaining vaults continue in messages.
    */
   scanPlanned(planned: PlannedScan): Promise<void>;
   /**
    * Scans claimed vaults one after the other for some minutes, because each queue message costs a polling delay. The message
-   * names the first vault. Finishing a vault and claiming the next one are one transaction, so a vault is finished exactly
-   * once, however often the message is delivered. The worker that finds no vault left results the scan.
+   * contains the index of the first vault. Finishing a vault and claiming the next one are one transaction, so a vault is finished exactly
+   * once, however often the message is delivered. The worker that finds no vault left ends the scan.
    *
    * @param delivery - 1 for the message's first delivery. A later delivery follows a crash or failure, so the vaults that the
    * failed worker had claimed are read again.
    */
   scanVaults(message: z.infer<typeof VaultMessage>, delivery: number): Promise<void>;
-  /** Records a vault as failed whose message failed five times, and continues the scan. */
+  /** Handles the message of a vault that failed five times: records the vault as failed, and continues the scan. */
   vaultFailed(scanId: string, index: string): Promise<void>;
 }
 
@@ -114,7 +114,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   async function scanPlanned({ scan, claims: claimed, waiting }: PlannedScan): Promise<void> {
     const { scanId } = scan;
     const startedAt = clock.now().getTime();
-    remember(scan);
+    cacheScan(scan);
     // Waiting rows are only ever removed. So the rows in memory are complete until another worker claims one of them.
     let shared = false;
     const next = async (taken: boolean) => {
@@ -212,7 +212,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       const another = await claimNext(scan, claim, chain, { withNext: operations });
       if (another === "continuedElsewhere") return another;
       if (another === "noneLeft") return await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
-      background.written = writeBehind(scan, handedOff, read);
+      background.written = writeInBackground(scan, handedOff, read);
       // The rejection is handled when `written` is awaited after the next read. Without this handler it would end the process.
       background.written.catch(() => {});
       return another;
@@ -221,7 +221,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   }
 
   /** Writes a vault that was handed off. A failure of the cloud does not stop the chain; a failure of storage does. */
-  async function writeBehind(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
+  async function writeInBackground(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
     await requeueIfBusy(scan, claim, async () => {
       await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
     });
@@ -245,7 +245,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
 
   /** Releases the vault and sends a new, delayed message. Throwing instead would count as a failed delivery. */
   async function requeue(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
-    const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), LONGEST_BUSY_SECONDS);
+    const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), MAX_BUSY_SECONDS);
     await claims.release(scanId, rowKey);
     await claims.send(scanId, index, { delaySeconds });
   }
@@ -271,20 +271,20 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   }
 
   /** Running scans by id, cached for a minute. */
-  const remembered = new Map<string, { scan: ScanRecord; until: number }>();
+  const cache = new Map<string, { scan: ScanRecord; until: number }>();
   async function runningScan(scanId: string): Promise<ScanRecord | undefined> {
-    const known = remembered.get(scanId);
-    if (known && known.until > clock.now().getTime()) return known.scan;
+    const cached = cache.get(scanId);
+    if (cached && cached.until > clock.now().getTime()) return cached.scan;
     const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
     if (scan?.status !== "running") return undefined;
-    remember(scan);
+    cacheScan(scan);
     return scan;
   }
 
-  function remember(scan: ScanRecord): void {
+  function cacheScan(scan: ScanRecord): void {
     const now = clock.now().getTime();
-    for (const [id, { until }] of remembered) if (until <= now) remembered.delete(id);
-    remembered.set(scan.scanId, { scan, until: now + REMEMBERED_MS });
+    for (const [id, { until }] of cache) if (until <= now) cache.delete(id);
+    cache.set(scan.scanId, { scan, until: now + CACHE_MS });
   }
 
   /** Records the outcome and claims the next vault in one transaction. */

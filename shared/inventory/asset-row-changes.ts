@@ -3,6 +3,11 @@ import { type Encoded, encoded, type Operation, putEncoded, remove } from "../pl
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
 import { expiryKey, nameKey } from "./asset-keys.ts";
 
+/**
+ * Derives the table operations of changed assets. The operations also repair the rows that a crashed worker may have written only
+ * in part.
+ */
+
 /** A changed asset: `before` as stored in the vault's partition, `after` as it should be. */
 export interface AssetChange {
   type: AssetType;
@@ -13,7 +18,7 @@ export interface AssetChange {
 
 /**
  * An index entry that a worker announces before it writes the entry. The expiry is in unix seconds. `mark` identifies the
- * asset's state at that time: null if the asset did not exist. Workers of earlier versions wrote no mark.
+ * asset's stored state at that time (`contentMark`): null if the asset did not exist. Earlier versions wrote no mark.
  */
 export const PendingEntry = z.tuple([
   z.enum(ASSET_TYPES),
@@ -32,14 +37,14 @@ export interface RowChange {
   vaultName: string;
   /** The wanted asset. Undefined to remove it. */
   asset: AssetRecord | undefined;
-  /** The asset as stored in the vault's partition. */
+  /** Identifies the asset's state in the vault's partition (`contentMark`). */
   mark: string | null;
   /** The encoded asset, cached after the first partition is written. Not cached for very large changes. */
   encoded?: Encoded;
 }
 
-/** Number of encoded assets, some kilobytes each, that are cached for the next partition. */
-const MOST_KEPT = 5_000;
+/** Maximum number of changes whose encoded assets, some kilobytes each, are cached for the next partition. */
+const MAX_CACHED = 5_000;
 
 /** The first characters of an asset's content hash, enough to distinguish one state from the next. */
 const contentMark = (asset: AssetRecord | undefined): string | null => asset?.content.slice(0, 8) ?? null;
@@ -73,7 +78,7 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
   return [...rows.values()];
 }
 
-/** Returns all index entries by expiry that may exist once these rows are being written. */
+/** Returns all index entries by expiry that may exist while these rows are being written. */
 export function pendingEntries(rows: RowChange[], earlier: PendingEntry[]): PendingEntry[] {
   return [
     ...earlier,
@@ -101,18 +106,18 @@ export function netChanges(changes: readonly AssetChange[], pending: readonly Pe
     if (mark !== undefined && !announced.has(key)) announced.set(key, mark);
   }
   return changes.flatMap(({ type, name, before, after }): NetChange[] => {
-    const [known, is] = [contentMark(before), contentMark(after)];
+    const [stored, wanted] = [contentMark(before), contentMark(after)];
     const first = announced.get(changeKey(type, name));
-    const was = first === undefined ? known : first;
-    if (was === is) return [];
-    const kind = was === null ? "added" : is === null ? "removed" : "updated";
-    return [{ kind, type, name, before: was === known ? before : undefined, after }];
+    const original = first === undefined ? stored : first;
+    if (original === wanted) return [];
+    const kind = original === null ? "added" : wanted === null ? "removed" : "updated";
+    return [{ kind, type, name, before: original === stored ? before : undefined, after }];
   });
 }
 
 /**
  * Returns the operations that bring one partition from any state that a crashed worker may have left to the wanted state. The
- * row by name is last, because the next worker compares with it: until it is written, everything before is repeated.
+ * row by name is last, because the next worker compares with that row: until it is written, the next worker repeats all operations.
  */
 export function* rowOperations(changes: readonly RowChange[]): Generator<Operation> {
   for (const change of changes) {
@@ -124,7 +129,7 @@ export function* rowOperations(changes: readonly RowChange[]): Generator<Operati
     if (asset && wanted) {
       const key = nameKey(type, name, vaultName);
       const row = change.encoded ?? encoded(Assets, key, asset);
-      if (changes.length <= MOST_KEPT) change.encoded = row;
+      if (changes.length <= MAX_CACHED) change.encoded = row;
       yield putEncoded(row, wanted);
       yield putEncoded(row, key);
     } else {

@@ -91,7 +91,7 @@ export interface ChangeFilter {
 
 /** Numbers of changes by kind. */
 export interface ChangeCounts extends Record<ChangeKind, number> {
-  /** False if there are more rows than one request reads. Then the newest are counted. */
+  /** False if 1,000 rows were read, so that there may be more. Then only the newest changes are counted. */
   complete: boolean;
 }
 
@@ -169,7 +169,7 @@ const MAX_PAGES = 10;
 const COUNTED = ["vaultName", "subscriptionId", "source", "counts"] as const;
 
 /**
- * Returns changes, newest first. Reads at most ten pages of changes and ten of counts.
+ * Returns changes, newest first. Reads at most ten pages of changes and eleven of counts.
  *
  * @throws {Problem} invalidCursor
  */
@@ -192,7 +192,7 @@ export async function listChanges(
   let pages = 0;
   const range = rangeOf(filter);
   const from = cursor ? { ...range, from: cursor.k } : range;
-  walk: for await (const rows of tables.pages(ChangeRows, { ...from, pageSize: ROWS_PER_PAGE })) {
+  paging: for await (const rows of tables.pages(ChangeRows, { ...from, pageSize: ROWS_PER_PAGE })) {
     for (const row of rows) {
       if (!fitsRow(row, filter)) continue;
       const fitting = itemsOf(row).filter(([kind, type]) => fitsItem(kind, type, filter));
@@ -204,7 +204,7 @@ export async function listChanges(
         }
         if (found.length === request.limit) {
           next = { f: identity, k: row.rowKey, i: at, s: 0 };
-          break walk;
+          break paging;
         }
         found.push(logged(row, fitting[at]!));
       }
@@ -237,10 +237,10 @@ async function totalOf(tables: Tables, filter: ChangeFilter): Promise<Pick<Page<
   return { total };
 }
 
-/** Rows whose counts one request reads. */
+/** Number of rows after which counting stops. */
 const MAX_COUNTED_ROWS = 1000;
 
-/** Returns the numbers of changes in a period. One request. */
+/** Returns the numbers of changes in a period. Reads about 1,000 rows, mostly in one request. */
 export async function countChanges(tables: Tables, filter: ChangeFilter): Promise<ChangeCounts> {
   const counts: ChangeCounts = { added: 0, updated: 0, removed: 0, complete: true };
   let read = 0;
@@ -293,7 +293,7 @@ const logged = (
 /** Maximum number of rows that one purge removes. */
 const ROWS_PER_PURGE = 5_000;
 
-/** Removes rows older than the given time, up to a maximum. Returns whether more are left. */
+/** Removes rows older than the given time, up to a maximum. Returns whether more may be left. */
 export async function removeOldChanges(tables: Tables, before: Date): Promise<boolean> {
   const range = { partitionKey: VAULTS, from: keyEnd(instantKey(before.getTime())), before: keyEnd(PREFIX) };
   let removed = 0;

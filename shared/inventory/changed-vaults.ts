@@ -7,8 +7,11 @@ import { type Change, writeWithChangeRow } from "../platform/storage/write-total
 import { ASSET_TYPES, sourceOf } from "./asset.ts";
 import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault.ts";
 
-/** The fields of a vault that totals count. `listedAt` is only displayed, since it changes with every scan. */
-export const Counted = VaultRecord.pick({
+/**
+ * The fields of a vault that totals are computed from. `listedAt` changes with every scan, so it marks only holders of
+ * credentials as changed (`countedEqually`).
+ */
+export const CountedState = VaultRecord.pick({
   name: true,
   source: true,
   subscriptionId: true,
@@ -19,17 +22,16 @@ export const Counted = VaultRecord.pick({
   secretExpiries: true,
   owners: true,
 });
-export type Counted = z.infer<typeof Counted>;
-export const COUNTED = Object.keys(Counted.shape) as (keyof Counted)[];
+export type CountedState = z.infer<typeof CountedState>;
+export const COUNTED_FIELDS = Object.keys(CountedState.shape) as (keyof CountedState)[];
 
 /**
  * Marks a vault whose current row differs from what the stored totals count (totals.ts). The mark is written in the transaction
- * that changes the vault's row, and removed in the transaction that writes totals with the vault's current state. Therefore the
- * sum over the vaults' rows always equals
+ * that changes the vault's row, and removed in the transaction that writes totals with the vault's current state. Therefore:
  *
- * the totals - before + now, of each mark.
+ * current totals = stored totals + the sum over all marks of (`now` - `before`).
  *
- * A holder of credentials always has a mark, because totals count only vaults.
+ * A holder of credentials always has a mark, because the stored totals count only vaults.
  */
 export const ChangedVault = z.object({
   /** The state that the totals count, compressed. Empty if they don't count the vault. */
@@ -39,30 +41,30 @@ export const ChangedVault = z.object({
   /** The owners of both states, read only on request. Earlier versions did not write them. */
   ownersBefore: z.instanceof(Uint8Array).optional(),
   ownersNow: z.instanceof(Uint8Array).optional(),
-  /** True if the states are too large for this row. Then the vault's own row is read. */
+  /** True if the states are too large for this row. Readers then read the vault's own row. */
   unkept: z.boolean().optional(),
 });
 export type ChangedVault = z.infer<typeof ChangedVault>;
 export const ChangedVaults = entity(Vaults.table, ChangedVault);
 
-export const CHANGED = "l!";
-export const changedKey = (name: string): string => `${CHANGED}${name.toLowerCase()}`;
+export const MARK_PREFIX = "l!";
+export const changedKey = (name: string): string => `${MARK_PREFIX}${name.toLowerCase()}`;
 
 /** Limit for each of the two states, because an entity has at most 1 MiB. */
 const MAX_STATE_BYTES = 500_000;
 
 /** Returns compressed JSON with the expiries in base64. Empty for undefined. */
-function packCounted(counted: Counted | undefined): Uint8Array<ArrayBuffer> {
+function packCounted(counted: CountedState | undefined): Uint8Array<ArrayBuffer> {
   if (!counted) return new Uint8Array();
   const values: Record<string, unknown> = {};
-  for (const name of COUNTED) {
+  for (const name of COUNTED_FIELDS) {
     const value = counted[name];
     if (name !== "owners") values[name] = value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value;
   }
   return pack(values);
 }
 
-function unpackCounted(packed: Uint8Array | undefined): Counted | undefined {
+function unpackCounted(packed: Uint8Array | undefined): CountedState | undefined {
   if (!packed || packed.length === 0) return undefined;
   const values = unpackBytes(packed, z.record(z.string(), z.unknown()));
   for (const type of ASSET_TYPES) {
@@ -70,20 +72,23 @@ function unpackCounted(packed: Uint8Array | undefined): Counted | undefined {
     const text = values[column];
     if (typeof text === "string") values[column] = new Uint8Array(Buffer.from(text, "base64"));
   }
-  return Counted.parse(values);
+  return CountedState.parse(values);
 }
 
-/** Stores a hash of the state with its owners, because earlier versions replace the state without the owners. */
-const packOwners = (of: Uint8Array, owners: Counted["owners"]): Uint8Array<ArrayBuffer> =>
+/**
+ * Packs the owners of a state together with a hash of that state. An earlier version replaces the state but not the owners; the
+ * hash then no longer matches.
+ */
+const packOwners = (of: Uint8Array, owners: CountedState["owners"]): Uint8Array<ArrayBuffer> =>
   of.length === 0 ? new Uint8Array() : pack([hashOf(of), owners ?? {}]);
-const PackedOwners = z.tuple([z.string(), Counted.shape.owners]);
+const PackedOwners = z.tuple([z.string(), CountedState.shape.owners]);
 
 /**
- * Returns the state with its owners.
+ * Unpacks a state and its owners.
  *
- * @throws if an earlier version replaced the state.
+ * @throws if an earlier version replaced the state but not the owners.
  */
-function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined): Counted | undefined {
+function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined): CountedState | undefined {
   const counted = unpackCounted(of);
   if (!counted) return undefined;
   const [hash, owners] = unpackBytes(packed ?? new Uint8Array(), PackedOwners);
@@ -94,14 +99,14 @@ function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined):
 const hashOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("base64url").slice(0, 11);
 
 /** Returns the mark of a vault whose state in the totals is `before`. */
-export function changedFrom(before: Counted | undefined, now: Counted | undefined): ChangedVault {
+export function createMark(before: CountedState | undefined, now: CountedState | undefined): ChangedVault {
   const packed = { before: packCounted(before), now: packCounted(now) };
   const ownersBefore = packOwners(packed.before, before?.owners);
   const ownersNow = packOwners(packed.now, now?.owners);
-  const isKept =
+  const fits =
     packed.before.length + ownersBefore.length <= MAX_STATE_BYTES &&
     packed.now.length + ownersNow.length <= MAX_STATE_BYTES;
-  return isKept ? { ...packed, ownersBefore, ownersNow } : { unkept: true };
+  return fits ? { ...packed, ownersBefore, ownersNow } : { unkept: true };
 }
 
 /**
@@ -110,8 +115,8 @@ export function changedFrom(before: Counted | undefined, now: Counted | undefine
  * @param owners - True if the owners are needed; their columns must have been read.
  */
 export function readChanged(row: Partial<ChangedVault>, owners: boolean): Changed | undefined {
-  const { before, now, ownersBefore, ownersNow, unkept } = row;
-  if (unkept) return undefined;
+  const { before, now, ownersBefore, ownersNow, unkept: isTooLarge } = row;
+  if (isTooLarge) return undefined;
   try {
     return owners
       ? { before: withOwners(before, ownersBefore), now: withOwners(now, ownersNow) }
@@ -121,11 +126,11 @@ export function readChanged(row: Partial<ChangedVault>, owners: boolean): Change
   }
 }
 
-export type Changed = Change<Counted>;
+export type Changed = Change<CountedState>;
 
 /** Returns whether totals count both states equally. */
-export function countedEqually(one: Counted | undefined, other: Counted | undefined): boolean {
-  const counted = (vault: Counted | undefined): string =>
+export function countedEqually(one: CountedState | undefined, other: CountedState | undefined): boolean {
+  const counted = (vault: CountedState | undefined): string =>
     JSON.stringify(
       vault && [
         vault.name,
@@ -140,10 +145,10 @@ export function countedEqually(one: Counted | undefined, other: Counted | undefi
 }
 
 /**
- * Writes or removes a vault's row in one transaction, together with the mark if the totals count it differently now.
+ * Writes or removes a vault's row in one transaction, together with its mark if totals count the new row differently.
  *
- * @param change - The row before, which one of the operations must name by its ETag, and after. `marked` is a hint that the
- * mark already exists.
+ * @param change - The vault's row before and after the operations. One of the operations must require the ETag of the row
+ * before. `marked` is a hint that the mark already exists.
  * @returns the new ETags by row key.
  * @throws as `Tables.transaction`.
  */
@@ -156,8 +161,8 @@ export async function writeVault(
   if (countedEqually(before, now)) return await tables.transaction(Vaults.table, VAULTS, operations);
   const key = changedKey((now ?? before)!.name);
   const isHolder = sourceOf((now ?? before)!) !== "keyVault";
-  const changed = changedFrom(isHolder ? undefined : before, now);
-  // The totals count the previous state, unless a mark exists already. An existing mark keeps its `before`.
+  const changed = createMark(isHolder ? undefined : before, now);
+  // A new mark stores `before`, the state that the totals count. An existing mark keeps its own `before`.
   const { before: _, ownersBefore: _owners, ...again } = changed;
   const row = { inserted: insert(ChangedVaults, key, changed), merged: merge(ChangedVaults, key, again) };
   return await writeWithChangeRow(row, change.marked === true, (mark) =>

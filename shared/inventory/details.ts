@@ -13,7 +13,7 @@ const WEEK_DAYS = 7;
 /** A scan may reach a vault earlier or later than the scan of the day before. */
 const TOLERANCE_DAYS = 1 / 24;
 /** A seventh that was read some hours ago is not read again on its day of the week. */
-const LEAST_DAYS = 0.5;
+const MIN_AGE_DAYS = 0.5;
 
 export const ALL_SEVENTHS: ReadonlySet<number> = new Set(Array.from({ length: WEEK_DAYS }, (_, day) => day));
 export const NO_SEVENTHS: ReadonlySet<number> = new Set();
@@ -36,18 +36,21 @@ export function dueSevenths(read: ReadSevenths | undefined, now: number, refresh
   const isDue = ([readAt]: ReadSevenths[number], seventh: number): boolean => {
     const days = (now - readAt * SECOND_MS) / DAY_MS;
     if (days > refreshDays - 1 + TOLERANCE_DAYS) return true;
-    return seventh === today && days > refreshDays - WEEK_DAYS + LEAST_DAYS;
+    return seventh === today && days > refreshDays - WEEK_DAYS + MIN_AGE_DAYS;
   };
   return new Set([...ALL_SEVENTHS].filter((seventh) => isDue(read[seventh]!, seventh)));
 }
 
-/** Returns when an asset's details were read, or the later change of its list entry, in ISO 8601. Undefined if unknown. */
+/**
+ * Returns when an asset's details were read, in ISO 8601: the time of its seventh, or the asset's first sighting if that is later,
+ * since a new asset is read with its details. Undefined if unknown.
+ */
 export function detailsReadAt(
   asset: AssetRecord,
   vault: Pick<VaultRecord, "listedAt" | "details">,
 ): string | undefined {
   if (isStale(asset)) return undefined;
-  // For these, the list contains all details.
+  // Lists of secrets and of credentials contain all details.
   if (asset.type === "secret" || sourceOf(asset) !== "keyVault") return vault.listedAt[asset.type];
   const read = vault.details?.[asset.type]?.[seventhOf(asset.vaultName, asset.name)];
   if (!read) return undefined;

@@ -2,7 +2,10 @@ import { DAY_SECONDS } from "../platform/time.ts";
 import { END_OF_TIME, type ExpiryRange } from "./asset-status.ts";
 import { UNSET } from "./expiries.ts";
 
-/** A period whose expiries are kept to the second: from the start of its first day to the end of its last, in unix seconds. */
+/**
+ * A period in which expiries are counted to the second: from <= expiry < before, in unix seconds. Windows of `countIn` are whole
+ * days; windows of `countBetween` can start and end at any second.
+ */
 export type Window = [from: number, before: number];
 
 /**
@@ -43,7 +46,10 @@ export function histogramOf(
   return { at: sorted.map(([at]) => at), counts: sorted.map(([, count]) => count), unset };
 }
 
-/** Returns the number of assets in the range, or of all. Undefined if a bound is within a day that is counted as a whole. */
+/**
+ * Returns the number of assets in the range, or of all. Undefined if a bound is within a day that is counted as a whole
+ * and has expiries.
+ */
 export function countIn(histogram: Histogram, windows: readonly Window[], range?: ExpiryRange): number | undefined {
   const { at, counts, unset } = histogram;
   const { before } = range ?? { before: END_OF_TIME };
@@ -61,12 +67,13 @@ export function countIn(histogram: Histogram, windows: readonly Window[], range?
   return found;
 }
 
-/** Returns the end of the last window that ends before the time, or 0. */
+/** Returns the end of the last window that ends at or before the time. 0 if there is none. */
 export const gapStart = (windows: readonly Window[], instant: number): number =>
   windows.reduce((start, [, before]) => (before <= instant ? Math.max(start, before) : start), 0);
 
 /**
- * Same as `countIn` for histograms that count everything between two windows as one. Undefined if a bound is between windows.
+ * Same as `countIn`, for histograms that combine all expiries between two windows into one number. Undefined if a bound is
+ * between windows.
  */
 export function countBetween(
   histogram: Histogram,
@@ -76,7 +83,7 @@ export function countBetween(
   const { at, counts, unset } = histogram;
   const { from, before } = range ?? { from: 0, before: END_OF_TIME };
   const isExact = (bound: number) =>
-    bound === 0 || bound >= END_OF_TIME || windows.some(([first, behind]) => bound >= first && bound <= behind);
+    bound === 0 || bound >= END_OF_TIME || windows.some(([first, end]) => bound >= first && bound <= end);
   if (!isExact(from) || !isExact(before)) return undefined;
   let found = range === undefined || range.unset ? unset : 0;
   for (let index = 0; index < at.length; index++) {

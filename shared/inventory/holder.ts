@@ -18,11 +18,11 @@ export type HolderSource = (typeof HOLDER_SOURCES)[number];
 /** The "subscription" of a holder: the partition of all credentials of a source. No real subscription has such an ID. */
 export const holderSubscription = (source: HolderSource): string => source;
 
-/** Returns the holder of an application's credentials, by the first digit of the client ID. */
+/** A tenant's applications are distributed over 16 holders (buckets) by the first hexadecimal digit of the client ID. */
 export const BUCKETS = "0123456789abcdef".split("");
 export const bucketOf = (appId: string): string => appId[0]!.toLowerCase();
 
-/** Longer than any key vault name (24 characters), so that it can't collide with one. */
+/** Returns the name of a holder. It is longer than any key vault name (24 characters), so that it can't collide with one. */
 export const holderName = (tenantId: string, bucket: string): string => `entra-${tenantId.toLowerCase()}-${bucket}`;
 
 /**
@@ -38,7 +38,7 @@ export const b2cTenantOf = (holder: string): string | undefined => /^b2c-([0-9a-
 /** Returns the name of a credential in its holder. */
 export const credentialName = (appId: string, keyId: string): string => `${appId}-${keyId}`.toLowerCase();
 
-/** Returns a holder without data. */
+/** Returns the row of a new holder without credentials. */
 export const newHolder = (
   { name, source, tenantId }: { name: string; source: HolderSource; tenantId: string },
   now: string,
@@ -75,7 +75,7 @@ export const NOT_COUNTED = ["notSeen", "noLicense", "outOfScope"] as const;
 export type NotCounted = (typeof NOT_COUNTED)[number];
 
 /** Conditions that decide which vaults and holders count. */
-export interface Counting extends Pick<Moment, "now"> {
+export interface CountingContext extends Pick<Moment, "now"> {
   licensed: boolean;
   scope: Scope;
 }
@@ -86,7 +86,7 @@ export interface Counting extends Pick<Moment, "now"> {
  */
 export function notCounted(
   vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId">,
-  { now, licensed, scope }: Counting,
+  { now, licensed, scope }: CountingContext,
 ): NotCounted | undefined {
   if (sourceOf(vault) === "keyVault")
     return scope.leftAt(vault.subscriptionId) === undefined ? undefined : "outOfScope";
@@ -96,8 +96,8 @@ export function notCounted(
 }
 
 /**
- * Returns the owner of an asset: for vault assets the value of the tag named by `ownerTag`, for credentials the owners of the
- * application.
+ * Returns the owners of an asset: for vault assets the value of the tag named by `ownerTag`, for credentials the owners of the
+ * application. Empty if there is none.
  */
 export function ownersOf(asset: Pick<AssetRecord, "tags" | "credential">, ownerTag: string): string[] {
   if (asset.credential) return asset.credential.owners ?? [];

@@ -18,12 +18,12 @@ import { readScope } from "./scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
 import { readVaultRows } from "./vault-counts.ts";
 import { type AssetVersions, readVersions } from "./versions.ts";
-import { type InventoryWriter, type RecordChanges, VaultBusy } from "./write.ts";
+import { type InventoryWriter, VaultBusy, type WriteDerivedData } from "./write.ts";
 
 /** A vault with the scope data of its subscription. */
 export interface FoundVault {
   vault: Row<VaultRecord>;
-  /** When its subscription left the scope, ISO 8601. */
+  /** When the vault's subscription left the scope, ISO 8601. Undefined if it is in scope. */
   outOfScopeSince: string | undefined;
   subscriptionName: string | undefined;
 }
@@ -38,7 +38,7 @@ export interface SubscriptionCounts {
   withEvents: number;
 }
 
-/** Queries of the inventory, and the removal of subscriptions. Scans write with write.ts. */
+/** Queries of the inventory, and the removal of subscriptions. Scans and discoveries write with `InventoryWriter` (write.ts). */
 export interface Inventory {
   assets: AssetQueries;
   /** Returns the current time and thresholds. */
@@ -81,8 +81,8 @@ export function createInventory(deps: {
   keyVaults: Pick<KeyVaults, "open">;
   /** Returns whether a PRO license is present. Without one, credentials that are in no vault don't count. */
   licensed: () => Promise<boolean>;
-  /** Called for every removed vault. */
-  vaultLeaves: (vault: VaultRecord) => Promise<RecordChanges>;
+  /** Called for each vault that `forgetSubscription` removes. Returns the function that writes derived data. */
+  vaultLeaves: (vault: VaultRecord) => Promise<WriteDerivedData>;
 }): Inventory {
   const { tables, clock, writer } = deps;
   const assets = createAssetQueries({ tables, ownerTag: deps.ownerTag, licensed: deps.licensed });
@@ -183,9 +183,9 @@ export function createInventory(deps: {
     },
   };
 
-  /** Undefined if the vault was removed or found in another subscription meanwhile. */
+  /** Removes a vault. Returns undefined if the vault was removed or found in another subscription meanwhile. */
   async function forgetVault(name: string, subscriptionId: string, owner: string): Promise<AssetRecord[] | undefined> {
-    const known = await writer.storedVault(name);
+    const known = await writer.readForUpdate(name);
     if (known.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
     const vault = withoutKeys(known.row);
     return await writer.forget(known, owner, () => deps.vaultLeaves(vault));

@@ -27,7 +27,7 @@ import {
   type Status,
 } from "./asset-status.ts";
 import { detailsReadAt } from "./details.ts";
-import { type Counting, type NotCounted, notCounted, ownersOf } from "./holder.ts";
+import { type CountingContext, type NotCounted, notCounted, ownersOf } from "./holder.ts";
 import { readScope } from "./scope.ts";
 import { type AssetSummary, type SummaryFilter, summaryOf } from "./summary.ts";
 import { forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
@@ -47,7 +47,10 @@ export interface AssetFilter {
   source?: AssetSource;
   /** True: only assets that count. False: only assets excluded from counts and the score. */
   counted?: boolean;
-  /** True: only assets whose subscription left the scope. If neither this nor `counted` is given, both. */
+  /**
+   * True: only assets whose subscription left the scope. False: none of them. If neither this nor `counted` is given: counted
+   * assets and those out of scope, but no asset that is excluded for another reason.
+   */
   outOfScope?: boolean;
   /** Expires before this time. Assets without an expiry never match. */
   expiresBefore?: Date;
@@ -65,9 +68,9 @@ export interface FoundAsset {
   lastSeenAt: string | undefined;
   /** When its details were read. Undefined if unknown, and in lists. */
   detailsReadAt?: string | undefined;
-  /** Why the asset is excluded from counts and the score. Undefined if it counts. */
+  /** Why the asset is excluded from counts and the score. Undefined if it counts, or if its vault is unknown. */
   notCounted: NotCounted | undefined;
-  /** When its subscription left the scope, ISO 8601. */
+  /** When the vault's subscription left the scope, ISO 8601. Undefined if it is in scope. */
   outOfScopeSince: string | undefined;
   subscriptionName: string | undefined;
 }
@@ -75,27 +78,29 @@ export interface FoundAsset {
 const Cursor = z.object({
   /** Hash of the filters for which the cursor is valid. */
   f: z.string(),
-  /** The last returned row: its sort key and type. */
+  /** Sort key of the last row examined for the page. */
   k: z.string().max(1024),
+  /** Type of that row. */
   t: z.enum(ASSET_TYPES),
   /** Remaining number of matches to skip for the offset, if the previous call stopped at its limit. */
   s: z.int().min(0).max(MAX_OFFSET).default(0),
+  /** The moment of the first page, which decides the statuses on all pages. */
   m: z.object({ now: z.number(), criticalDays: z.number(), warningDays: z.number() }),
 });
 
 /** Numbers of assets and vaults. */
-export interface InventoryFigures {
+export interface InventoryCounts {
   /** Numbers of counted assets by type and status. */
   assets: Record<AssetType, Record<Status, number>>;
   /** Number of key vaults in scope. */
   vaults: number;
   /** Vaults none of whose lists the last scan could read. */
   unreadable: number;
-  /** Returns whether a vault is out of scope or a holder's credentials are excluded at this time. */
-  isUncounted(vault: Pick<VaultRecord, "name" | "subscriptionId">): boolean;
+  /** Returns whether a vault is out of scope, or a holder's credentials are excluded, at this time. */
+  isExcluded(vault: Pick<VaultRecord, "name" | "subscriptionId">): boolean;
 }
 
-/** Queries of assets. The cost of each is independent of the number of assets. */
+/** Queries of assets. Their cost does not grow with the number of assets, only with the numbers of vaults and of skipped rows. */
 export interface AssetQueries {
   /**
    * Lists assets that match the filter, by name or expiry. Up to two requests per type and page of 1,000 skipped rows, and one
@@ -108,7 +113,7 @@ export interface AssetQueries {
   /** Returns one asset by ID, or undefined. Three point reads, up to five for a credential. */
   get(id: string, moment: Pick<Moment, "now">): Promise<FoundAsset | undefined>;
   /** Returns counts of the inventory. One request for the totals. If they are insufficient, also one per 1,000 vaults. */
-  figures(moment: Moment): Promise<InventoryFigures>;
+  figures(moment: Moment): Promise<InventoryCounts>;
   /**
    * Returns a summary of counted assets that match the filter. One request per 1,000 vaults, one for changes, and up to three
    * for the assets that expire next.
@@ -142,25 +147,25 @@ export function createAssetQueries(deps: {
         errors: [{ path: "query.sort", message }],
       });
     }
-    const known = await readGroups(
+    const totals = await readGroups(
       tables,
       { vault: filter.vault, subscription: subscriptionOf(filter) },
       range ? [range] : [],
       !filter.expiresBefore && !filter.expiresAfter,
     );
-    const now = { now: at.now, licensed: await licensed(), scope: known.scope };
+    const countingContext = { now: at.now, licensed: await licensed(), scope: totals.scope };
     const groups = new Set(
-      known.groups.filter(
+      totals.groups.filter(
         (group) =>
           (filter.source === undefined || sourceOf(group) === filter.source) &&
-          isWanted(notCounted(group, now), filter),
+          isWanted(notCounted(group, countingContext), filter),
       ),
     );
     const types = filter.type ? [filter.type] : ASSET_TYPES;
     const counts = new Map(types.map((type) => [type, sum([...groups], (group) => group.count(type, range))]));
     const indexed = sum([...counts.values()], (count) => count);
     const unindexed = unindexedFilter(filter, ownerTag);
-    const hidden = hiddenGroups(known.groups, groups, types);
+    const hidden = hiddenGroups(totals.groups, groups, types);
     const matches =
       hidden.size === 0
         ? unindexed
@@ -191,7 +196,7 @@ export function createAssetQueries(deps: {
     let last: Head | undefined;
     let more = false;
     for await (const head of merge(streams)) {
-      if (head.row && (!matches || matches(head.row))) {
+      if (!matches || matches(head.row)) {
         if (matched >= wanted) {
           more = true;
           // If nothing else has to be counted by rows, one row beyond the page is enough.
@@ -203,7 +208,7 @@ export function createAssetQueries(deps: {
     }
     const ended = budget.pages <= 0 && streams.some((one) => one.cut);
     return {
-      items: await pMap(items, async (asset) => foundAsset(asset, await vaultOf(asset, known), now), {
+      items: await pMap(items, async (asset) => foundAsset(asset, await vaultOf(asset, totals), countingContext), {
         concurrency: READS_AT_ONCE,
       }),
       ...(!unindexed
@@ -249,9 +254,11 @@ export function createAssetQueries(deps: {
     async figures(moment) {
       const ranges = STATUSES.map((status) => rangeOf(status, moment));
       const { groups, scope } = await readGroups(tables, {}, ranges, true);
-      const now = { now: moment.now, licensed: await licensed(), scope };
-      const counted = groups.filter((group) => notCounted(group, now) === undefined);
-      const uncounted = new Set(groups.filter((group) => notCounted(group, now) !== undefined).map(keyOfGroup));
+      const countingContext = { now: moment.now, licensed: await licensed(), scope };
+      const counted = groups.filter((group) => notCounted(group, countingContext) === undefined);
+      const excluded = new Set(
+        groups.filter((group) => notCounted(group, countingContext) !== undefined).map(keyOfGroup),
+      );
       const vaults = counted.filter((group) => sourceOf(group) === "keyVault");
       return {
         assets: forEachType((type) => {
@@ -260,8 +267,8 @@ export function createAssetQueries(deps: {
         }),
         vaults: sum(vaults, (group) => group.vaults),
         unreadable: sum(vaults, (group) => group.unreadable),
-        isUncounted: ({ name, subscriptionId }) =>
-          uncounted.has(subscriptionId.toLowerCase()) || uncounted.has(name.toLowerCase()),
+        isExcluded: ({ name, subscriptionId }) =>
+          excluded.has(subscriptionId.toLowerCase()) || excluded.has(name.toLowerCase()),
       };
     },
 
@@ -274,14 +281,17 @@ export function createAssetQueries(deps: {
 /** Returns the vault's or holder's data in an asset's response. */
 async function vaultOf(
   { source, subscriptionId, vaultName, type }: AssetRecord,
-  known: CountedGroups,
+  totals: CountedGroups,
 ): Promise<Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined> {
   if (sourceOf({ source }) !== "keyVault")
-    return known.groups.find(({ name }) => name?.toLowerCase() === vaultName.toLowerCase());
-  return { subscriptionId, listedAt: { [type]: await known.listedAt(vaultName, type) } };
+    return totals.groups.find(({ name }) => name?.toLowerCase() === vaultName.toLowerCase());
+  return { subscriptionId, listedAt: { [type]: await totals.listedAt(vaultName, type) } };
 }
 
-/** Returns whether the filter includes vaults with this reason for exclusion. By default both kinds are included. */
+/**
+ * Returns whether the filter includes vaults with this reason for exclusion. By default the filter includes counted and
+ * out-of-scope vaults, but none that are excluded for another reason.
+ */
 function isWanted(reason: NotCounted | undefined, { counted, outOfScope }: AssetFilter): boolean {
   const isOut = reason === "outOfScope";
   if (outOfScope !== undefined && isOut !== outOfScope) return false;
@@ -291,7 +301,7 @@ function isWanted(reason: NotCounted | undefined, { counted, outOfScope }: Asset
 function foundAsset(
   asset: AssetRecord,
   vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined,
-  now: Counting,
+  countingContext: CountingContext,
 ): FoundAsset {
   const listedAt = vault?.listedAt[asset.type];
   // A credential that a later discovery of changes found was last seen then.
@@ -300,9 +310,9 @@ function foundAsset(
   return {
     asset,
     lastSeenAt,
-    notCounted: vault && notCounted(vault, now),
-    outOfScopeSince: isOfVault ? now.scope.leftAt(asset.subscriptionId) : undefined,
-    subscriptionName: isOfVault ? now.scope.nameOf(asset.subscriptionId) : undefined,
+    notCounted: vault && notCounted(vault, countingContext),
+    outOfScopeSince: isOfVault ? countingContext.scope.leftAt(asset.subscriptionId) : undefined,
+    subscriptionName: isOfVault ? countingContext.scope.nameOf(asset.subscriptionId) : undefined,
   };
 }
 
@@ -311,7 +321,8 @@ function foundAsset(
  * two standard deviations are added. If that is too few, one more request follows.
  */
 function rowsOfType(wanted: number, share: number): number {
-  // Earlier versions write vaults without marking them for the totals, whose counts may be wrong for a while after an update.
+  // Clamp: counts can be wrong briefly during an upgrade, because earlier versions change vaults without marking them for the
+  // totals.
   const part = Math.min(1, Math.max(0, share));
   const expected = part * wanted;
   return Math.min(wanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - part))) + 1);
@@ -351,11 +362,11 @@ function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetR
   return tests.length === 0 ? undefined : (asset) => tests.every((test) => test(asset));
 }
 
-/** The next row of one type's range, by its sort key. `row` is undefined if the call's limit ended the range. */
+/** The next row of one type's range, by its sort key. */
 interface Head {
   key: string;
   type: AssetType;
-  row: Row<AssetRecord> | undefined;
+  row: Row<AssetRecord>;
 }
 
 interface Stream {
@@ -410,10 +421,7 @@ function stream(
   return self;
 }
 
-/**
- * Merges the ranges in order. After one of them ended at the call's limit, rows of the others may sort after rows that were not
- * read. So the merge stops there and the next call continues.
- */
+/** Merges the ranges in order. Stops when any range is cut: its unread rows may sort before the next rows of the others. */
 async function* merge(streams: Stream[]): AsyncGenerator<Head> {
   const fronts = await Promise.all(streams.map(async (one) => ({ one, next: await one.heads.next() })));
   for (;;) {
@@ -421,7 +429,7 @@ async function* merge(streams: Stream[]): AsyncGenerator<Head> {
     let least: (typeof fronts)[number] | undefined;
     for (const front of fronts) {
       if (front.next.done) continue;
-      if (!least || before(front.next.value, least.next.value as Head)) least = front;
+      if (!least || sortsBefore(front.next.value, least.next.value as Head)) least = front;
     }
     if (!least) return;
     yield least.next.value as Head;
@@ -429,4 +437,4 @@ async function* merge(streams: Stream[]): AsyncGenerator<Head> {
   }
 }
 
-const before = (a: Head, b: Head): boolean => a.key < b.key || (a.key === b.key && a.type < b.type);
+const sortsBefore = (a: Head, b: Head): boolean => a.key < b.key || (a.key === b.key && a.type < b.type);

@@ -6,13 +6,13 @@ import { type RemovableChange, setOrDelete, writeTotals } from "../platform/stor
 import { sourceOf } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
 import {
-  CHANGED,
   ChangedVaults,
-  COUNTED,
-  type Counted,
-  changedFrom,
+  COUNTED_FIELDS,
+  type CountedState,
   changedKey,
   countedEqually,
+  createMark,
+  MARK_PREFIX,
   readChanged,
 } from "./changed-vaults.ts";
 import type { Window } from "./histogram.ts";
@@ -33,8 +33,8 @@ import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 
 /**
  * Recomputes the totals from the vaults' rows, and removes the marks of vaults whose current state they then contain. One
- * request per 1,000 vaults, per 1,000 changed vaults and per 90 of those, and three more. Does nothing if a vault's row can't
- * be read, which the reconciliation fixes.
+ * request per 1,000 vaults, per 1,000 changed vaults and per 90 changed vaults, and three more. Does nothing if a vault's row can't
+ * be read; the reconciliation repairs such a row.
  *
  * @throws the last conflict if other writers interfered in every attempt. Changed vaults are then still counted from their own
  * rows.
@@ -47,15 +47,15 @@ export async function renewTotals(tables: Tables, moment: Moment): Promise<void>
 }
 
 /**
- * Returns whether the totals are wrong, which only a bug or damaged storage can cause. Undefined if they are right, or if
- * concurrent writes prevent the comparison. Requests as `renewTotals`.
+ * Returns how the totals are wrong, which only a bug or damaged storage can cause. Undefined if the totals are right, if there are
+ * none, or if concurrent writes or an unreadable row prevent the comparison. Takes as many requests as `renewTotals`.
  */
 export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const found = await readAll(tables);
   if (!found) return undefined;
   if (found.unreadable || (found.record && !isReadable(found.record))) return "unreadable";
-  const known = found.removable.every(({ change }) => change !== undefined);
-  if (!known || !found.record || countsExactly(found.record, found.counted)) return undefined;
+  const areMarksReadable = found.removable.every(({ change }) => change !== undefined);
+  if (!areMarksReadable || !found.record || countsExactly(found.record, found.counted)) return undefined;
   return (await readStored(tables)).etag === found.etag ? "stale" : undefined;
 }
 
@@ -63,34 +63,35 @@ export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadab
 interface Found extends StoredTotals {
   scope: Scope;
   /** Vaults as the totals count them, by `changedKey`. */
-  counted: Map<string, Counted>;
-  removable: RemovableChange<Counted>[];
+  counted: Map<string, CountedState>;
+  removable: RemovableChange<CountedState>[];
   /** Operations that write the missing or outdated marks of holders, which earlier versions did not write. */
   unmarked: Operation[];
 }
 
 /**
- * Reads in an order that makes the result consistent: the ETag of the totals, then the vaults' rows, then the marks. A vault
- * without a mark has not changed since before the first read; otherwise the totals were replaced and their ETag no longer
- * matches. A vault with a mark is counted by the mark's state, until the mark is removed in the transaction that writes the
- * totals, by its ETag, which every further change replaces.
+ * Reads in an order that makes the result consistent: the ETag of the totals, then the vaults' rows, then the marks.
+ * - A vault without a mark has not changed since before the first read. Otherwise the totals were replaced, and their ETag no
+ *   longer matches.
+ * - A vault with a mark is counted by the mark's state. The transaction that writes the totals removes the mark by its ETag. Any
+ *   further change of the vault replaces that ETag, so the transaction fails.
  */
 async function readAll(tables: Tables): Promise<Found | undefined> {
   const stored = await readStored(tables);
   const scope = await readScope(tables);
-  const counted = new Map<string, Counted>();
-  const holders = new Map<string, Counted>();
+  const counted = new Map<string, CountedState>();
+  const holders = new Map<string, CountedState>();
   let unreadable = 0;
-  const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")), select: COUNTED };
+  const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")), select: COUNTED_FIELDS };
   for await (const rows of tables.pages(Vaults, { ...range, onCorrupt: () => unreadable++ }))
     for (const row of rows) (sourceOf(row) === "keyVault" ? counted : holders).set(changedKey(row.name), row);
-  // The content of such a row is unknown. The reconciliation fixes it.
+  // The content of an unreadable row is unknown. The reconciliation repairs the row.
   if (unreadable > 0) return undefined;
 
-  const removable: RemovableChange<Counted>[] = [];
+  const removable: RemovableChange<CountedState>[] = [];
   const unmarked: Operation[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
-  const changed = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, onCorrupt };
+  const changed = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, onCorrupt };
   for await (const rows of tables.pages(ChangedVaults, changed)) {
     for (const row of rows) {
       const { rowKey, etag } = row;
@@ -106,20 +107,20 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
       const now = countedEqually(read, change.now) ? change.now : await currentRow(tables, rowKey);
       if (!now || sourceOf(now) === "keyVault") removable.push({ rowKey, etag, change: { ...change, now } });
       else if (!countedEqually(now, change.now))
-        unmarked.push(replace(ChangedVaults, rowKey, changedFrom(undefined, now), etag));
+        unmarked.push(replace(ChangedVaults, rowKey, createMark(undefined, now), etag));
     }
   }
   for (const [key, holder] of holders) {
     const at = removable.findIndex(({ rowKey }) => rowKey === key);
     const [existing] = at < 0 ? [] : removable.splice(at, 1);
-    const mark = changedFrom(undefined, holder);
+    const mark = createMark(undefined, holder);
     unmarked.push(existing ? replace(ChangedVaults, key, mark, existing.etag) : insert(ChangedVaults, key, mark));
   }
   return { ...stored, scope, counted, removable, unmarked };
 }
 
 const currentRow = (tables: Tables, changedRowKey: string) =>
-  tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(CHANGED.length)));
+  tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(MARK_PREFIX.length)));
 
 async function write(tables: Tables, found: Found, windows: Window[], summary: SummaryLayout): Promise<void> {
   const { etag, counted, removable, unmarked } = found;
@@ -160,10 +161,10 @@ const isReadable = (record: TotalsRecord): boolean =>
   (readTotals(record) !== undefined && (record.summary === undefined || unpackSummary(record.summary) !== undefined));
 
 /** Returns whether the totals count exactly these vaults. */
-function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, Counted>): boolean {
+function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, CountedState>): boolean {
   if (record.unkept) return true;
-  const kept = record.summary && unpackSummary(record.summary);
-  const layout = kept && layoutOfSummary(kept);
+  const stored = record.summary && unpackSummary(record.summary);
+  const layout = stored && layoutOfSummary(stored);
   const { subscriptions, expiries, summary } = totalsOf(counted.values(), record.windows, record.sequence, layout);
   const isSame = (a: Uint8Array, b: Uint8Array) => Buffer.compare(inflate(a), inflate(b)) === 0;
   return (

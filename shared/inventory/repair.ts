@@ -18,7 +18,7 @@ import {
 import { REMOVED, RemovedVaults, VAULTS, Vaults, vaultKey } from "./vault.ts";
 import { busyOnConflict, claimVault, LEASE_MS, openFence, readStoredVault, VaultBusy } from "./vault-claim.ts";
 
-/** An index row of an asset that is missing, superfluous or outdated. */
+/** An index row of an asset that is missing, should not exist, or is outdated. */
 export interface IndexEntry {
   type: AssetType;
   name: string;
@@ -36,13 +36,14 @@ export interface Restored {
 
 const READS_AT_ONCE = 8;
 /**
- * A delayed `take()` of another worker can make our write conflict while we still hold the claim. So the write is retried once.
+ * A delayed `take()` of another worker can make this worker's write conflict while the claim is still valid. So the write is
+ * retried once.
  */
 const WRITE_ATTEMPTS = 2;
-/** How long a fence is kept after its vault was removed: longer than any request or scan can take. */
+/** How long a fence stays after its vault was removed: longer than any request or scan can take. */
 const KEEP_FENCE_MS = DAY_MS;
 
-/** Implements `InventoryWriter.restore`. */
+/** Rewrites the rows of assets, as described at `InventoryWriter.restore`. */
 export async function restoreVault(
   tables: Tables,
   vaultName: string,
@@ -110,14 +111,14 @@ async function writeEach(fences: Fence[], rows: RowChange[]): Promise<Restored> 
 }
 
 /** Deletes removal markers older than a day (see `removedAt`). */
-export async function removeOldRemovals(tables: Tables): Promise<void> {
+export async function removeOldMarkers(tables: Tables): Promise<void> {
   const range = { partitionKey: VAULTS, from: REMOVED, before: keyEnd(REMOVED) };
   for await (const rows of tables.pages(RemovedVaults, { ...range, select: [] })) {
-    for (const { rowKey } of rows) await removeOldFence(tables, RemovedVaults, VAULTS, rowKey);
+    for (const { rowKey } of rows) await removeOldRow(tables, RemovedVaults, VAULTS, rowKey);
   }
 }
 
-/** Implements `InventoryWriter.removeOldFences`. */
+/** Removes old fences, as described at `InventoryWriter.purgeFencesAndMarkers`. */
 export async function removeOldFences(tables: Tables, partitionKeys: Iterable<string>): Promise<number> {
   const subscriptions = await subscriptionsOfVaults(tables);
   let removed = 0;
@@ -128,7 +129,7 @@ export async function removeOldFences(tables: Tables, partitionKeys: Iterable<st
         const left = partitionKey.startsWith("sub:")
           ? subscription === undefined || partitionKey !== partitions.subscription(subscription)
           : subscription === undefined;
-        if (left && (await removeOldFence(tables, AssetFences, partitionKey, rowKey))) removed++;
+        if (left && (await removeOldRow(tables, AssetFences, partitionKey, rowKey))) removed++;
       }
     }
   }
@@ -146,7 +147,7 @@ export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string,
 }
 
 /** Removes a row that was not written for a day, by the store's clock. Returns whether it was removed. */
-export async function removeOldFence<T>(
+export async function removeOldRow<T>(
   tables: Tables,
   fences: Entity<T>,
   partitionKey: string,
@@ -157,7 +158,7 @@ export async function removeOldFence<T>(
   try {
     return await tables.remove(fences, partitionKey, rowKey, found.row.etag);
   } catch (error) {
-    if (isConflict(error)) return false; // The vault has returned.
+    if (isConflict(error)) return false; // The row was written again: the vault exists again.
     throw error;
   }
 }

@@ -30,7 +30,7 @@ export const ScopeRows = entity("Vaults", ScopeRecord);
 /** Sorts right before the vaults, so that one range contains both. */
 export const SCOPE_KEY = "m!scope";
 
-/** Answers questions about a subscription. IDs in upper or lower case. */
+/** Looks up subscriptions in the scope. IDs can be in upper or lower case. */
 export interface Scope {
   /** When it left the scope, ISO 8601. Undefined if it is in scope. */
   leftAt(subscriptionId: string): string | undefined;
@@ -38,7 +38,7 @@ export interface Scope {
   nameOf(subscriptionId: string): string | undefined;
 }
 
-/** Without a row, before the first scope was computed, no subscription has left. */
+/** Returns the scope of its stored row. Without a row, before the first scope was computed, every subscription is in scope. */
 export function scopeOf(record: ScopeRecord | undefined): Scope {
   const named = new Set(record?.named);
   return {

@@ -5,7 +5,7 @@ import { ASSET_TYPES, type AssetSource, type AssetType, sourceOf } from "./asset
 import { END_OF_TIME, type Moment, rangeOf, STATUSES } from "./asset-status.ts";
 import { addByDay, countExpiries, nextExpiries, UNSET, unpackExpiries } from "./expiries.ts";
 import { countBetween, type Histogram, type Window } from "./histogram.ts";
-import { type Counting, notCounted } from "./holder.ts";
+import { type CountingContext, notCounted } from "./holder.ts";
 import { ownerTagOf } from "./owners.ts";
 import type { Scope } from "./scope.ts";
 import { bySize, LARGEST_VAULTS, NEXT_DAYS, PAST_DAYS, type SummaryTotals, unpackSummary } from "./summary-totals.ts";
@@ -136,7 +136,7 @@ function sourceOfTotals(
 ): SummarySource | undefined {
   const { moment, licensed, ownerTag } = context;
   const { windows, days } = totals;
-  const now: Counting = { now: moment.now, licensed, scope };
+  const now: CountingContext = { now: moment.now, licensed, scope };
   const today = Math.floor(moment.now / DAY_MS) - PAST_DAYS - totals.firstDay;
   const isInTime = today >= 0 && days.secret.length >= today + PAST_DAYS + NEXT_DAYS;
   const ranges = STATUSES.map((status) => rangeOf(status, moment));

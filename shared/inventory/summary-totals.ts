@@ -4,7 +4,7 @@ import { sum } from "../platform/sum.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
-import type { Counted } from "./changed-vaults.ts";
+import type { CountedState } from "./changed-vaults.ts";
 import { addByDay, countExpiries, UNSET, unpackExpiries } from "./expiries.ts";
 import { gapStart, type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
 import { byCount } from "./owners.ts";
@@ -21,16 +21,16 @@ export const PAST_DAYS = 28;
 export const NEXT_DAYS = 91;
 /** Number of vaults in a summary. Twice as many are stored, because others may shrink or be removed before the next scan. */
 export const LARGEST_VAULTS = 20;
-const KEPT_VAULTS = 2 * LARGEST_VAULTS;
+const STORED_VAULTS = 2 * LARGEST_VAULTS;
 /** With more owners than this, a summary is counted from the vaults' rows. */
 const MAX_OWNERS = 5_000;
-/** Compressed. An entity has at most 1 MiB, most of it for the histograms of the totals. */
+/** Maximum size when compressed. An entity has at most 1 MiB, and the histograms of the totals need most of it. */
 const MAX_BYTES = 200_000;
 /** The totals are exact for this time after a scan. Later, everything is counted from the vaults' rows. */
-const HELD_FOR_MS = 36 * HOUR_MS;
-const HELD_DAYS = 3;
+const EXACT_FOR_MS = 36 * HOUR_MS;
+const SPARE_DAYS = 3;
 
-/** The periods in which counts are exact, and what was out of scope when they were computed. */
+/** The periods in which the totals are exact, and the subscriptions that were out of scope when the totals were computed. */
 export interface SummaryLayout {
   /** Periods around the times at which a status starts or ends. Expiries within them are kept to the second. */
   windows: Window[];
@@ -53,7 +53,7 @@ export interface OwnersOfTag {
 export interface SummaryTotals extends Pick<SummaryLayout, "windows" | "firstDay"> {
   /** Numbers of assets that expire on each day from the first one on. */
   days: Record<AssetType, number[]>;
-  /** Their histograms have only the times within the windows and the sums between the windows. */
+  /** Totals by subscription. The histograms have the times within the windows, and one number for each gap between windows. */
   subscriptions: {
     id: string;
     vaults: number;
@@ -96,7 +96,7 @@ export function layoutOf({ now, criticalDays, warningDays }: Moment, scope: Scop
   return {
     windows: [0, criticalDays, warningDays].map((days) => {
       const boundary = now + days * DAY_MS;
-      return [Math.floor((boundary - HOUR_MS) / 1000), Math.ceil((boundary + HELD_FOR_MS) / 1000)];
+      return [Math.floor((boundary - HOUR_MS) / 1000), Math.ceil((boundary + EXACT_FOR_MS) / 1000)];
     }),
     firstDay: Math.floor((now - HOUR_MS) / DAY_MS) - PAST_DAYS,
     isOut: (id) => scope.leftAt(id) !== undefined,
@@ -111,7 +111,7 @@ export function layoutOfSummary({ windows, firstDay, subscriptions }: SummaryTot
 
 /** Returns the packed totals. Undefined if they would be too large. */
 export function packSummary(
-  vaults: readonly Counted[],
+  vaults: readonly CountedState[],
   { windows, firstDay, isOut }: SummaryLayout,
 ): Uint8Array<ArrayBuffer> | undefined {
   const counted = vaults.filter(({ subscriptionId }) => !isOut(subscriptionId));
@@ -120,7 +120,7 @@ export function packSummary(
   const largest = counted
     .map((vault) => ({ vault, assets: assetsOf(vault) }))
     .sort((a, b) => bySize({ name: a.vault.name, assets: a.assets }, { name: b.vault.name, assets: b.assets }))
-    .slice(0, KEPT_VAULTS);
+    .slice(0, STORED_VAULTS);
   const histograms = [
     ...subscriptions.flatMap(([, own]) => ASSET_TYPES.map((type) => betweenWindows(own, [type], windows))),
     ...largest.map(({ vault }) => betweenWindows([vault], ASSET_TYPES, windows)),
@@ -129,7 +129,7 @@ export function packSummary(
     windows,
     firstDay,
     days: forEachType((type) => {
-      const counts = new Array<number>(PAST_DAYS + NEXT_DAYS + HELD_DAYS).fill(0);
+      const counts = new Array<number>(PAST_DAYS + NEXT_DAYS + SPARE_DAYS).fill(0);
       for (const vault of counted) addByDay(counts, expiriesOf(vault, type), firstDay);
       return counts;
     }),
@@ -175,17 +175,17 @@ export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
 export const bySize = (a: { name: string; assets: number }, b: { name: string; assets: number }): number =>
   b.assets - a.assets || (a.name < b.name ? -1 : 1);
 
-const assetsOf = (vault: Counted): number => sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
+const assetsOf = (vault: CountedState): number => sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
 
-const bySubscription = (vaults: readonly Counted[]): [string, Counted[]][] =>
+const bySubscription = (vaults: readonly CountedState[]): [string, CountedState[]][] =>
   [...Map.groupBy(vaults, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(([a], [b]) => (a < b ? -1 : 1));
 
-const betweenWindows = (vaults: readonly Counted[], types: readonly AssetType[], windows: Window[]): Histogram => {
+const betweenWindows = (vaults: readonly CountedState[], types: readonly AssetType[], windows: Window[]): Histogram => {
   const packed = vaults.flatMap((vault) => types.map((type) => unpackExpiries(expiriesOf(vault, type))));
   return histogramOf(packed, UNSET, windows, (instant) => gapStart(windows, instant));
 };
 
-function ownersOf(vaults: readonly Counted[]): OwnersOfTag[] {
+function ownersOf(vaults: readonly CountedState[]): OwnersOfTag[] {
   const byTag = new Map<string, { counts: Map<string, number>; others: number; assets: number }>();
   for (const vault of vaults)
     for (const type of ASSET_TYPES) {

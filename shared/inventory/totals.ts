@@ -4,7 +4,7 @@ import { deflate, inflate, undefinedIfNotPacked } from "../platform/storage/pack
 import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
-import { CHANGED, type Counted } from "./changed-vaults.ts";
+import { type CountedState, MARK_PREFIX } from "./changed-vaults.ts";
 import { UNSET, unpackExpiries } from "./expiries.ts";
 import { type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
 import { SeenAt } from "./last-listings.ts";
@@ -39,7 +39,7 @@ export const TotalsEnd = entity(Vaults.table, TotalsRecord.pick({ sequence: true
 
 /** Keys before and after the marks of changed vaults, so that one range contains all of them, followed by the scope. */
 export const TOTALS_KEY = "k!totals";
-export const TOTALS_END_KEY = `${CHANGED}~`;
+export const TOTALS_END_KEY = `${MARK_PREFIX}~`;
 
 /** Totals of all vaults of a subscription. */
 export interface SubscriptionTotals {
@@ -55,16 +55,16 @@ export interface Totals {
   seenAt: SeenAt;
 }
 
-/** The windows cover this time after a scan. Later, queries that need these days count the vaults' rows. */
-const HELD_FOR_MS = 36 * HOUR_MS;
+/** The windows cover this time after a renewal. Later, queries whose ranges start or end within a day count the vaults' rows. */
+const EXACT_FOR_MS = 36 * HOUR_MS;
 
 /** Returns the days in which a status starts or ends, from an hour before the given time on. */
 export function windowsOf({ now, criticalDays, warningDays }: Moment): Window[] {
   return [0, criticalDays, warningDays].map((days) => {
     const boundary = now + days * DAY_MS;
     const first = Math.floor((boundary - HOUR_MS) / DAY_MS);
-    const behind = Math.floor((boundary + HELD_FOR_MS) / DAY_MS) + 1;
-    return [first * DAY_SECONDS, behind * DAY_SECONDS];
+    const end = Math.floor((boundary + EXACT_FOR_MS) / DAY_MS) + 1;
+    return [first * DAY_SECONDS, end * DAY_SECONDS];
   });
 }
 
@@ -77,7 +77,7 @@ const MAX_BYTES = 900_000;
  * @param summary - Layout in which the summary is exact.
  */
 export function totalsOf(
-  vaults: Iterable<Counted>,
+  vaults: Iterable<CountedState>,
   windows: Window[],
   sequence: string,
   summary: SummaryLayout | undefined,

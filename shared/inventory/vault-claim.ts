@@ -55,7 +55,7 @@ export interface StoredVault {
   pending: PendingEntry[];
   /** True if another worker claimed the vault and did not finish. Any part of its work may have been written. */
   interrupted: boolean;
-  /** Set only if the fences had to be taken from another worker. */
+  /** Set only if the fences were taken over from another worker. */
   fences: VaultFences | undefined;
 }
 
@@ -80,8 +80,9 @@ export interface Claim {
    */
   retake(): Promise<void>;
   /**
-   * Ends the claim and replaces the vault's row by `vault`, or removes it. `also` is written in the same transaction. So are
-   * `changes`, except those that don't fit, which are written before. Changes that a crashed worker wrote are removed first.
+   * Ends the claim and replaces the vault's row by `vault`, or removes the row if `vault` is undefined. The same transaction writes
+   * `also` and the logged `changes`. Changes that don't fit into it are written before. Logged changes that a crashed worker wrote
+   * are removed first.
    *
    * @throws {VaultBusy}
    */
@@ -171,24 +172,24 @@ export async function claimVault(
   }
 
   /** Writes rows in a transaction that fails if the claim is no longer valid. */
-  async function writeHeld(rows: readonly Operation[]): Promise<void> {
+  async function writeUnderClaim(rows: readonly Operation[]): Promise<void> {
     const operations = [replace(Vaults, key, claimed, etag), ...rows];
     etag = (await busyOnConflict(name, () => tables.transaction(Vaults.table, VAULTS, operations))).get(key)!;
   }
 
   /** Removes the logged changes of a crashed worker. They carry that worker's time, so they can't be reused. */
-  async function removeWrittenChanges(): Promise<void> {
+  async function removeChangesOfCrashedWorker(): Promise<void> {
     const from = current.changesKey;
     if (from === undefined) return;
     const removals: Operation[] = [];
     const range = { partitionKey: VAULTS, from, before: keyEnd(from), select: [] };
     for await (const rows of tables.pages(ChangeRows, range))
       for (const { rowKey } of rows) removals.push(remove(ChangeRows, rowKey));
-    for (const some of await splitIntoBatches(tables, removals, [])) await writeHeld(some);
+    for (const some of await splitIntoBatches(tables, removals, [])) await writeUnderClaim(some);
   }
 
-  // All entries are announced before any of them is written.
-  for (const some of further) await writeHeld(some);
+  // All entries are announced before any index row is written.
+  for (const some of further) await writeUnderClaim(some);
 
   return {
     fences,
@@ -210,7 +211,7 @@ export async function claimVault(
 
     async end(vault, { changes, also = [] } = {}) {
       const cleared = pendingKeys.map((pending) => remove(PendingWrites, pending));
-      await removeWrittenChanges();
+      await removeChangesOfCrashedWorker();
       const ending = () => [
         ...(vault
           ? releaseOperations(vault, fenceEtags(fences), etag)
@@ -222,7 +223,7 @@ export async function claimVault(
       const [last = [], ...before] = await splitIntoBatches(tables, changes?.rows ?? [], operations);
       if (before.length > 0) {
         claimed.changesKey = changes?.key;
-        for (const some of before) await writeHeld(some);
+        for (const some of before) await writeUnderClaim(some);
         operations = ending();
       }
       await busyOnConflict(name, () =>

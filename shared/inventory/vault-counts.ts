@@ -5,7 +5,7 @@ import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";
 import type { ExpiryRange } from "./asset-status.ts";
-import { CHANGED, type Changed, ChangedVault, readChanged } from "./changed-vaults.ts";
+import { type Changed, ChangedVault, MARK_PREFIX, readChanged } from "./changed-vaults.ts";
 import { countExpiries } from "./expiries.ts";
 import { countBetween, countIn, type Window } from "./histogram.ts";
 import { holderSubscription } from "./holder.ts";
@@ -110,13 +110,13 @@ export interface VaultGroup extends Pick<VaultRecord, "source" | "subscriptionId
   count(type: AssetType, range?: ExpiryRange): number;
 }
 
-/** Counted vaults and holders of a query, the scope, and the times of their last listings. */
+/** Vaults and holders of a query with the numbers of their assets, the scope, and the times of the last listings. */
 export interface CountedGroups {
   groups: VaultGroup[];
   scope: Scope;
   /**
-   * Returns when the list was last read, in ISO 8601. Undefined if never. The time is that of the last ended scan or of a later
-   * change.
+   * Returns when the list was last read, in ISO 8601. Undefined if never. For an unchanged key vault, reads since the last renewal
+   * of the totals may be missing.
    */
   listedAt(vaultName: string, type: AssetType): Promise<string | undefined>;
 }
@@ -185,7 +185,7 @@ export interface TotalsAndChanges<T> {
  * expensive.
  */
 const MAX_CHANGED = 500;
-const READINGS = 3;
+const MAX_ATTEMPTS = 3;
 const ANY_TOTALS = ["sequence", "unkept", "before", "now"] as const;
 
 /** Which columns of the totals to read, and how. */
@@ -204,7 +204,7 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
 ): Promise<TotalsAndChanges<T> | undefined> {
   const ofOwners = owners ? (["ownersBefore", "ownersNow"] as const) : [];
   const select = [...columns, ...ANY_TOTALS, ...ofOwners, ...SCOPE];
-  for (let reading = 1; reading <= READINGS; reading++) {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     const changed: TotalsAndChanges<T>["changed"] = new Map();
     let found: { totals: T; sequence: string | undefined } | undefined;
     let sequence: string | undefined;
@@ -221,9 +221,9 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
           found = totals && { totals, sequence: row.sequence };
         } else if (row.rowKey === TOTALS_END_KEY) sequence = row.sequence;
         else if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
-        else if (row.rowKey.startsWith(CHANGED)) {
+        else if (row.rowKey.startsWith(MARK_PREFIX)) {
           const one = readChanged(row, owners);
-          if (one) changed.set(row.rowKey.slice(CHANGED.length), one);
+          if (one) changed.set(row.rowKey.slice(MARK_PREFIX.length), one);
           else readable = false;
         }
         if (!readable || !found) return undefined;
@@ -231,7 +231,7 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
       const vaults = found?.totals.subscriptions.reduce((sum, one) => sum + one.vaults, 0) ?? 0;
       if (!readable || changed.size > MAX_CHANGED + vaults / 2) return undefined;
     }
-    // If the totals were replaced during the reading, the changed vaults may belong to the old or the new totals.
+    // If the totals were replaced during the read, the changed vaults may belong to the old or the new totals. Then read again.
     if (found?.sequence === sequence)
       return found && { totals: found.totals, scope: scope ?? scopeOf(undefined), changed };
   }
@@ -296,16 +296,16 @@ const listedAtOf = (
   seenAt: SeenAt,
   changed: ReadonlyMap<string, Changed>,
 ): CountedGroups["listedAt"] => {
-  const asked = new Map<string, Promise<VaultRecord | undefined>>();
+  const reads = new Map<string, Promise<VaultRecord | undefined>>();
   return async (vaultName, type) => {
     const key = vaultKey(vaultName);
     const now = changed.get(vaultName.toLowerCase())?.now;
     if (now) return now.listedAt[type];
     const seen = seenAt.of(vaultName, type);
     if (seen !== undefined) return seen ?? undefined;
-    const reading = asked.get(key) ?? tables.get(Vaults, VAULTS, key);
-    asked.set(key, reading);
-    return (await reading)?.listedAt[type];
+    const read = reads.get(key) ?? tables.get(Vaults, VAULTS, key);
+    reads.set(key, read);
+    return (await read)?.listedAt[type];
   };
 };
 
@@ -317,12 +317,12 @@ export const keyOfGroup = (group: VaultGroup): string => groupKey({ ...group, va
 
 /** Returns the keys of groups that are excluded from a query although their assets are in the queried partitions. */
 export function hiddenGroups(
-  known: readonly VaultGroup[],
+  groups: readonly VaultGroup[],
   wanted: ReadonlySet<VaultGroup>,
   types: readonly AssetType[],
 ): Set<string> {
   const assets = new Map<string, number>();
-  for (const group of known) {
+  for (const group of groups) {
     if (wanted.has(group)) continue;
     const key = keyOfGroup(group);
     assets.set(

@@ -8,20 +8,20 @@ import { packExpiries } from "./expiries.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
 import { countOwners, ownerTagOf } from "./owners.ts";
 import { expiriesColumn, type VaultRecord } from "./vault.ts";
-import type { AssetChange, InventoryWriter, RecordChanges, StoredVault } from "./write.ts";
+import type { AssetChange, InventoryWriter, StoredVault, WriteDerivedData } from "./write.ts";
 
 /** The wanted content of a holder. */
 export interface HolderContent {
   name: string;
   source: HolderSource;
   tenantId: string;
-  /** All assets of the holder. There are none of types that are not in `types`. */
+  /** All assets of the holder. Their types are among `types`. */
   assets: AssetRecord[];
   /** The types that a holder of this kind can have. */
   types: readonly AssetType[];
   /** When the credentials were read, ISO 8601. */
   now: string;
-  /** When all of them were last listed completely. */
+  /** When all credentials of the holder were last listed completely. */
   seenAt: string;
   /** Identifies this attempt of the worker in the holder's row. */
   owner: string;
@@ -29,16 +29,16 @@ export interface HolderContent {
 
 /** Dependencies of `writeHolder`. */
 export interface HolderWriting {
-  writer: Pick<InventoryWriter, "storedVault" | "apply" | "touch" | "assetsOf">;
+  writer: Pick<InventoryWriter, "readForUpdate" | "apply" | "writeVaultOnly" | "assetsOf">;
   /**
-   * Called before changed assets are claimed. Returns the function that writes data derived from the change, such as compliance
+   * Called before a holder with changed assets is claimed. Returns the function that writes data derived from the change, such as compliance
    * results.
    */
   prepareChange: (change: {
     vault: VaultRecord;
     vaultBefore: VaultRecord | undefined;
     vaultGone: boolean;
-  }) => Promise<RecordChanges>;
+  }) => Promise<WriteDerivedData>;
   /** Verifies that the discovery run still belongs to this worker, so that its data is not older than the stored data. */
   confirm: () => Promise<void>;
 }
@@ -57,14 +57,14 @@ export interface HolderDiscoveryDeps {
 }
 
 /**
- * Updates a holder's credentials. If none of them changed, only the holder's row is written, with two requests.
+ * Updates a holder's credentials. If none of them changed, at most the holder's row is written, with two requests in total.
  *
- * @throws {VaultBusy} while another worker writes them.
+ * @throws {VaultBusy} while another worker writes the holder.
  */
 export async function writeHolder(content: HolderContent, deps: HolderWriting): Promise<void> {
   const { writer } = deps;
   const { name, types, now, seenAt } = content;
-  const stored = await writer.storedVault(name);
+  const stored = await writer.readForUpdate(name);
   await deps.confirm();
   const assets = [...content.assets].sort(byName);
   const before = stored.row && withoutKeys(stored.row);
@@ -88,7 +88,7 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
   }
   if (changes.length === 0 && !stored.interrupted && before) {
     const facts = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
-    if (facts(before) !== facts(vault)) await writer.touch(stored, vault);
+    if (facts(before) !== facts(vault)) await writer.writeVaultOnly(stored, vault);
     return;
   }
   await writer.apply(stored, vault, changes, content.owner, () =>
@@ -96,12 +96,16 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
   );
 }
 
-/** @param half - Names of assets of which a crashed worker may have written only some rows. */
+/**
+ * Returns the changes from the stored to the wanted assets of one type.
+ *
+ * @param unfinished - Names of assets of which a crashed worker may have written only some rows.
+ */
 async function differences(
   type: AssetType,
   wanted: readonly AssetRecord[],
   stored: StoredVault,
-  half: ReadonlySet<string>,
+  unfinished: ReadonlySet<string>,
   writer: Pick<InventoryWriter, "assetsOf">,
 ): Promise<AssetChange[]> {
   const left = stored.row ? await writer.assetsOf(stored.row.name, type) : new Map<string, AssetRecord>();
@@ -110,7 +114,7 @@ async function differences(
     const before = left.get(asset.name);
     left.delete(asset.name);
     const after = before ? { ...asset, firstSeenAt: before.firstSeenAt } : asset;
-    if (before?.content !== asset.content || half.has(asset.name))
+    if (before?.content !== asset.content || unfinished.has(asset.name))
       changes.push({ type, name: asset.name, before, after });
   }
   for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });

@@ -16,7 +16,7 @@ import {
 } from "./asset-row-changes.ts";
 import { changeOperations } from "./change-log.ts";
 import { writeVault } from "./changed-vaults.ts";
-import { type IndexEntry, type Restored, removeOldFences, removeOldRemovals, restoreVault } from "./repair.ts";
+import { type IndexEntry, type Restored, removeOldFences, removeOldMarkers, restoreVault } from "./repair.ts";
 import { expiriesColumn, RemovedVaults, removedKey, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
 import {
   busyOnConflict,
@@ -35,76 +35,82 @@ export type { IndexEntry, Restored } from "./repair.ts";
 export { type StoredVault, VaultBusy } from "./vault-claim.ts";
 
 /**
- * Writes data that another module derives from changed assets. May be called repeatedly for the same change.
+ * Writes data that another module derives from changed assets. The writer may call this function repeatedly for the same changes.
  *
- * @param confirm - Verifies that this worker still has the vault, for callers that read stored data again. Throws VaultBusy.
+ * @param confirm - Throws VaultBusy if this worker lost its claim of the vault. For functions that read stored data again.
  */
-export type RecordChanges = (changes: AssetChange[], confirm: () => Promise<void>) => Promise<void>;
+export type WriteDerivedData = (changes: AssetChange[], confirm: () => Promise<void>) => Promise<void>;
 
 /**
- * Called before the vault is claimed. A worker that takes the vault over writes only after this call's reads, so that writes
- * based on outdated reads can be rejected.
+ * Reads what the derived data depends on, and returns the function that writes that data. The writer calls it before it claims
+ * the vault. Therefore another worker that takes the vault over writes later than these reads, and derived data from outdated
+ * reads can be rejected.
  */
-export type PrepareRecord = () => Promise<RecordChanges>;
+export type PrepareDerivedData = () => Promise<WriteDerivedData>;
 
 /**
  * The only writer of assets and vaults. It writes a vault in this order:
  * 1. The claim, which announces the index entries to be written.
- * 2. The copies in the partitions of all assets and of the subscription.
- * 3. Data that other modules derive.
- * 4. The vault's own asset rows.
+ * 2. The copies of the asset rows in the partition of all assets and in the partition of the subscription.
+ * 3. Data that other modules derive from the changes.
+ * 4. The asset rows in the vault's own partition.
  * 5. The vault's row with totals and fingerprints. This transaction also ends the claim and logs the changes.
  *
- * If a worker crashes, the vault's row is older than its writes and the claim says which they may be. The next worker repeats
- * them. Asset rows are written under the fences of their partitions, so that late requests of a crashed or slow worker fail.
+ * If a worker crashes, the vault's row still has the content of before the change, and the claim lists the entries that the
+ * worker may have written. The next worker repeats the writes. Asset rows are written under the fences of their partitions, so
+ * that late requests of a crashed or slow worker fail.
  */
 export interface InventoryWriter {
   /** Returns a vault's current row. */
   find(name: string): Promise<Row<VaultRecord> | undefined>;
   /**
-   * Reads a vault's stored state before the vault is read in the cloud. Takes over the unfinished work of a crashed worker.
+   * Reads a vault's stored state, before the caller reads the vault in the cloud and writes it. If a worker crashed while it wrote
+   * the vault, takes the vault over.
    *
    * @throws {VaultBusy} while another worker holds the vault.
    */
-  storedVault(name: string): Promise<StoredVault>;
-  /** Returns when the listing was requested after which a vault was removed, for recently removed vaults. */
+  readForUpdate(name: string): Promise<StoredVault>;
+  /**
+   * For a vault that was removed in the last day: returns when the complete listing that no longer contained the vault was
+   * requested. Otherwise undefined.
+   */
   removedAt(name: string): Promise<string | undefined>;
   /** Returns one vault's assets of one type, by lower-case name. */
   assetsOf(vaultName: string, type: AssetType): Promise<Map<string, AssetRecord>>;
   /**
-   * Writes a vault without changed assets, in one transaction.
+   * Writes the row of a vault whose assets did not change, in one transaction.
    *
    * @throws {VaultBusy}
    */
-  touch(stored: StoredVault, vault: VaultRecord): Promise<void>;
+  writeVaultOnly(stored: StoredVault, vault: VaultRecord): Promise<void>;
   /**
-   * Writes changed assets and then the vault. A known vault must be in the subscription that `known` has.
+   * Writes changed assets and then the vault's row. A stored vault must be in the same subscription as in `stored`.
    *
    * @param owner - Identifies this attempt of the worker in the vault's row.
-   * @throws {VaultBusy} when another worker has written the vault since `known` was read, or takes it over.
+   * @throws {VaultBusy} when another worker has written the vault since `stored` was read, or takes it over.
    */
   apply(
     stored: StoredVault,
     vault: VaultRecord,
     changes: AssetChange[],
     owner: string,
-    prepare: PrepareRecord,
+    prepare: PrepareDerivedData,
   ): Promise<void>;
   /**
-   * Removes a vault and its assets. Its fingerprints are removed first: if the removal does not finish and a scan finds the
-   * vault again, the scan must read and write all of it. The fences stay until `removeOldFences`.
+   * Removes a vault and its assets. The fingerprints are removed first: if the removal does not finish and a scan finds the vault
+   * again, that scan must read and write all of the vault. The fences stay until `purgeFencesAndMarkers`.
    *
-   * @param listedAt - When the complete listing without the vault was requested, for `removedAt`.
+   * @param listedAt - When the complete listing that no longer contained the vault was requested, for `removedAt`.
    * @returns the removed assets; none if the vault is not stored.
    * @throws {VaultBusy} as `apply`.
    */
-  forget(stored: StoredVault, owner: string, prepare: PrepareRecord, listedAt?: string): Promise<AssetRecord[]>;
+  forget(stored: StoredVault, owner: string, prepare: PrepareDerivedData, listedAt?: string): Promise<AssetRecord[]>;
   /**
-   * Rewrites all rows of these assets from the vault's own rows by name, and removes the given superfluous entries. For a vault
-   * that is not stored, removes every row of these assets.
+   * Rewrites all rows of these assets from the rows by name in the vault's own partition. Removes the entries that should not
+   * exist. If the vault is not stored, removes every row of these assets.
    *
-   * @returns the numbers of rows written and removed, including rows that were right.
-   * @throws {VaultBusy} while another worker writes the vault, or has not finished; the next scan completes that work.
+   * @returns the numbers of rows written and removed, including rows that were already correct.
+   * @throws {VaultBusy} while another worker writes the vault, or if another worker crashed. The next scan completes its work.
    */
   restore(vaultName: string, entries: IndexEntry[], owner: string): Promise<Restored>;
   /**
@@ -114,11 +120,13 @@ export interface InventoryWriter {
    */
   forgetListings(vaultName: string, types: readonly AssetType[]): Promise<void>;
   /**
-   * Removes fences in these partitions that are older than a day and whose vault no longer exists, and removal markers
-   * (`removedAt`) older than a day. Returns the number of fences. One request per 1,000 of each and per 1,000 vaults, two for
-   * each removed row.
+   * Removes the fences in these partitions that are older than a day and whose vault no longer exists. Also removes the removal
+   * markers (`removedAt`) that are older than a day. One request per 1,000 fences, markers and vaults, and two for each removed
+   * row.
+   *
+   * @returns the number of removed fences.
    */
-  removeOldFences(partitionKeys: Iterable<string>): Promise<number>;
+  purgeFencesAndMarkers(partitionKeys: Iterable<string>): Promise<number>;
 }
 
 export function createInventoryWriter({
@@ -140,7 +148,7 @@ export function createInventoryWriter({
     return assets;
   }
 
-  /** Runs the work under a claim. The vault's row has the content `current` until the end, and `end` from then on. */
+  /** Writes the changes under a claim. The vault's row has the content `current` while the claim is valid, and `end` afterwards. */
   async function withClaim(
     stored: StoredVault,
     work: {
@@ -148,22 +156,22 @@ export function createInventoryWriter({
       end: VaultRecord | undefined;
       changes: AssetChange[];
       owner: string;
-      prepare: PrepareRecord;
-      /** Written in the transaction that ends the claim. */
+      prepare: PrepareDerivedData;
+      /** Further operations for the transaction that ends the claim. */
       also?: readonly Operation[];
     },
   ): Promise<void> {
     const { current, end, owner } = work;
     const changes = withAnnouncedRemovals(work.changes, stored.pending);
     const rows = rowChanges(current.name, changes, stored.pending);
-    const record = await work.prepare();
+    const writeDerived = await work.prepare();
     const claim = await claimVault(tables, stored, current, pendingEntries(rows, stored.pending), owner);
     await busyOnConflict(current.name, () =>
       repeatOnConflict(async (attempt) => {
-        // A fence differs from its last known state, or another worker is taking the vault over.
+        // A write conflicted: a fence has changed, or another worker is taking the vault over.
         if (attempt > 1) await claim.retake();
         await writeCopies(claim, rows);
-        await record(changes, claim.confirm);
+        await writeDerived(changes, claim.confirm);
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
@@ -174,13 +182,13 @@ export function createInventoryWriter({
   return {
     find,
     assetsOf,
-    storedVault: (name) => readStoredVault(tables, name),
+    readForUpdate: (name) => readStoredVault(tables, name),
 
     async removedAt(name) {
       return (await tables.get(RemovedVaults, VAULTS, removedKey(name)))?.listedAt;
     },
 
-    async touch(stored, vault) {
+    async writeVaultOnly(stored, vault) {
       const fences = stored.fences ? fenceEtags(stored.fences) : stored.row?.fences;
       await busyOnConflict(vault.name, () =>
         writeVault(tables, { before: stored.row, now: vault }, releaseOperations(vault, fences, stored.row?.etag)),
@@ -190,7 +198,7 @@ export function createInventoryWriter({
     async apply(stored, vault, changes, owner, prepare) {
       if (stored.row && stored.row.subscriptionId.toLowerCase() !== vault.subscriptionId.toLowerCase())
         throw new TypeError("A vault that moved leaves its old subscription first.");
-      // Until the end, the row keeps the totals and fingerprints of the stored assets.
+      // While the claim is valid, the row has the totals and fingerprints of the assets that were stored before.
       const current = stored.row ? withoutKeys(stored.row) : unlistedVault(vault);
       await withClaim(stored, { current, end: vault, changes, owner, prepare });
     },
@@ -222,14 +230,14 @@ export function createInventoryWriter({
       );
     },
 
-    async removeOldFences(partitionKeys) {
-      await removeOldRemovals(tables);
+    async purgeFencesAndMarkers(partitionKeys) {
+      await removeOldMarkers(tables);
       return await removeOldFences(tables, partitionKeys);
     },
   };
 }
 
-/** Writes both partitions concurrently. Returns or throws only after both have stopped. */
+/** Writes the copies in both partitions concurrently. Returns or throws only after both writes have ended. */
 async function writeCopies({ fences, renew }: Claim, rows: RowChange[]): Promise<void> {
   const written = await Promise.allSettled(
     [fences.all, fences.subscription].map((fence) => fence.write(rowOperations(rows), { beforeEach: renew })),
@@ -237,7 +245,7 @@ async function writeCopies({ fences, renew }: Claim, rows: RowChange[]): Promise
   for (const one of written) if (one.status === "rejected") throw one.reason;
 }
 
-/** Returns the row of a vault of which nothing is listed yet. */
+/** Returns the vault's row without the results of listings: no totals, fingerprints or owners. */
 const unlistedVault = (vault: VaultRecord): VaultRecord => ({
   ...vault,
   listedAt: {},

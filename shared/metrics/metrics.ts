@@ -7,7 +7,7 @@ import { isOver, SCAN_MODES, SCAN_STATUSES } from "../discovery/scan.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { STATUSES } from "../inventory/asset-status.ts";
 import type { Inventory } from "../inventory/inventory.ts";
-import type { InventoryFigures } from "../inventory/query.ts";
+import type { InventoryCounts } from "../inventory/query.ts";
 import type { FailedMessages } from "../messages/failed-messages.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { recordMetric } from "../platform/telemetry.ts";
@@ -44,7 +44,7 @@ export function createMetrics(deps: {
 
   async function inventoryAndCompliance() {
     const figures = await inventory.assets.figures(await inventory.moment());
-    return { figures, standing: await compliance.standing(figures.isUncounted) };
+    return { figures, standing: await compliance.standing(figures.isExcluded) };
   }
 
   return {
@@ -100,7 +100,7 @@ const inMilliseconds = (seconds: number): number => Math.round(seconds * SECOND_
 /** Converts the API's score, 0 to 100 with one decimal, to 0 to 1. */
 const ratio = (score: number): number => Math.round(score * 10) / 1000;
 
-const inventoryGauges = ({ assets, vaults, unreadable }: InventoryFigures): Gauge[] => [
+const inventoryGauges = ({ assets, vaults, unreadable }: InventoryCounts): Gauge[] => [
   {
     name: "lifecycle_assets",
     help: "Secrets, keys and certificates by their status now, credentials of applications among them.",

@@ -139,7 +139,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
         directory: await readDirectory(tables),
         compliance,
         rowsPerStep,
-        removeOldFences: (partitionKeys) => writer.removeOldFences(partitionKeys),
+        removeOldFences: (partitionKeys) => writer.purgeFencesAndMarkers(partitionKeys),
       };
       for await (const step of stepsOf[walk.stage](context, walk)) {
         const taken = await settled(walk, step, identity);

@@ -29,7 +29,10 @@ const MAX_NAMED_ROWS = 20;
 
 /** Actor of the repairs in the audit log. */
 export interface Restorers {
-  readonly writer: Pick<InventoryWriter, "storedVault" | "apply" | "restore" | "forgetListings" | "removeOldFences">;
+  readonly writer: Pick<
+    InventoryWriter,
+    "readForUpdate" | "apply" | "restore" | "forgetListings" | "purgeFencesAndMarkers"
+  >;
   readonly compliance: Pick<Compliance, "restore" | "removeOldFences" | "renewTotals" | "faultOfTotals">;
 }
 
@@ -216,7 +219,7 @@ export function createMender(
       const kept = whole ?? (own.row && { ...own.row, type, name: own.row.name, vaultName: vault.name });
       changes.push({ type, name, before: own.row && withoutKeys(own.row), after: kept && unlisted(withoutKeys(kept)) });
     }
-    const known = await writer.storedVault(vault.name);
+    const known = await writer.readForUpdate(vault.name);
     if (!known.row || known.row.pending) throw new Disturbed();
     const record = withoutKeys(known.row);
     const forgotten = Object.fromEntries(broken.map(({ type }) => [type, ""]));

@@ -52,7 +52,7 @@ export async function reasonsAgainstEnd(context: StepContext, byPerson: boolean)
 /**
  * Returns a failure that users must be notified of.
  *
- * @throws the error itself if it is no cloud failure, or if it is transient and so retried within minutes.
+ * @throws the error itself if it is not a cloud failure, or if it is transient, so that it is retried within minutes.
  */
 export function lastingFailure({ record }: StepContext, error: unknown): CloudFailure {
   if (!(error instanceof CloudFailure) || (isPassing(error) && record.failures < RETRIED_FAILURES)) throw error;

@@ -27,7 +27,7 @@ export interface HistoryFilter {
 }
 
 /**
- * An event for alerts: a rotation ended or needs attention. With `leftOut` it started and leaves out a new place that holds the
+ * An event for alerts: a rotation ended or needs attention. `leftOut`: the rotation started but skips a newly found copy of the
  * old secret. `after` is the position to continue reading from.
  */
 export type RotationEvent = RotationSummary & { at: string; after: string; leftOut?: boolean | undefined };
@@ -47,8 +47,8 @@ export interface RotationHistory {
   /** Newest first. @throws {Problem} invalidCursor */
   list(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
   /**
-   * Lists events after the position `after`, oldest first: rotations that ended, need attention, or started with a new place
-   * left out.
+   * Lists events after the position `after`, oldest first: rotations that ended, need attention, or started but skip a newly found
+   * copy of the old secret.
    */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   store(): HistoryStore;

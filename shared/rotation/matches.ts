@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { audited } from "../audit/audited.ts";
-import type { Appender } from "../audit/event.ts";
+import type { AuditRecorder } from "../audit/event.ts";
 import { assetId } from "../inventory/asset.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
@@ -93,7 +93,7 @@ export interface MatchFinder extends Matches {
 
 export interface MatchDependencies {
   tables: Tables;
-  audit: Appender;
+  audit: AuditRecorder;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   clock: Clock;
   log: Logger;

@@ -1,5 +1,5 @@
 import { audited } from "../audit/audited.ts";
-import type { Appender } from "../audit/event.ts";
+import type { AuditRecorder } from "../audit/event.ts";
 import { assetId } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Graph } from "../platform/azure/graph.ts";
@@ -50,7 +50,7 @@ const SINGLE_LOOK_UPS = 20;
 export function createPolicies(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;
-  audit: Appender;
+  audit: AuditRecorder;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   clock: Clock;
   log: Logger;

@@ -32,7 +32,7 @@ export const PolicyRecord = z.object({
   updatedAt: z.string(),
   updatedBy: z.string(),
   attention: PolicyAttention.optional(),
-  /** The timer skips the policy until then: one automatic check a day is enough. */
+  /** The timer skips the policy until this time, because one automatic check a day is enough. */
   nextCheckAt: z.string().optional(),
 });
 export type PolicyRecord = z.infer<typeof PolicyRecord>;

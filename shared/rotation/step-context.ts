@@ -1,4 +1,4 @@
-import type { Appender } from "../audit/event.ts";
+import type { AuditRecorder } from "../audit/event.ts";
 import type { Graph } from "../platform/azure/graph.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import type { SignInOutcome } from "../platform/azure/sign-in-proof.ts";
@@ -50,7 +50,7 @@ export interface StepDependencies {
   matches: Matches;
   consumers: ConsumersOfSecrets;
   usage: SecretUsage;
-  audit: Appender;
+  audit: AuditRecorder;
   clock: Clock;
   randomness: Randomness;
   log: Logger;

@@ -14,15 +14,16 @@ import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 
 /** How long an instance caches a secret. */
 const CACHE_MS = 5 * MINUTE_MS;
-/** Minimum age of an unused secret before it is deleted, since a reference to it may be about to be written. */
-const UNUSED_MS = DAY_MS;
+/** Minimum age of an unreferenced secret before it is deleted, because a reference to it may be about to be written. */
+const MIN_AGE_MS = DAY_MS;
 /** Seconds of `Retry-After` if the key vault did not specify a time. */
 const RETRY_SECONDS = 10;
 
 const PREFIX = "secret|";
+/** Tracking row of a secret. `since`: when the secret was created. */
 const secretRow = z.object({ since: z.string() });
 
-/** A record of a secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of the secret's use. */
+/** A record of a secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of the secret's purpose. */
 export const secretReference = z.object({ id: z.string(), version: z.string() });
 export type SecretReference = z.infer<typeof secretReference>;
 
@@ -35,36 +36,39 @@ export interface SecretsOwner {
   /** Prefix of the names in the key vault. */
   namePrefix: string;
   contentType: string;
-  /** Event type and target of the audit entry when an unused secret is deleted. */
+  /** Event type and target of the audit entry when an unreferenced secret is deleted. */
   removed: { type: string; target: { type: string; id: string } };
 }
 
 /**
- * Secrets that users configure, stored in the service's own key vault under unique names. A row records each secret: it is
- * written before the secret and deleted after it, so that no secret can be orphaned.
+ * Secrets that users configure, stored in the service's own key vault under unique names. A row tracks each secret. The
+ * row is written before the secret and deleted after it, so that no secret can be orphaned.
  */
 export interface StoredSecrets {
   /**
-   * Stores a new secret. @param use - The secret's use: its recipient, or a word. It can't be read for another use.
-   * @throws {Problem} conflict without a key vault; unavailable if it fails; then nothing is configured.
+   * Stores a new secret.
+   *
+   * @param purpose - The secret's recipient, or a fixed word. The secret can't be read for another purpose.
+   * @throws {Problem} conflict without a key vault. unavailable: Key Vault could not store the secret. The tracking row remains
+   * until `cleanUp` removes it.
    */
-  write(value: string, use: string): Promise<SecretReference>;
+  write(value: string, purpose: string): Promise<SecretReference>;
   /**
-   * Returns an operation for the transaction of the row that references the secret. It fails if the secret was deleted
-   * meanwhile.
+   * Returns an operation for the transaction of the row that references the secret. The transaction fails if the secret was
+   * deleted meanwhile.
    */
   stillKept(secret: SecretReference): Operation;
   /**
-   * Reads a secret. Caches it for five minutes.
+   * Reads a secret. Caches its value for five minutes.
    *
-   * @returns Undefined if the secret no longer exists or is for another use.
+   * @returns Undefined if the secret no longer exists or is for another purpose.
    * @throws {CloudFailure}; {Problem} conflict without a key vault
    */
-  read(secret: SecretReference, use: string): Promise<string | undefined>;
+  read(secret: SecretReference, purpose: string): Promise<string | undefined>;
   /** Deletes a secret that is no longer referenced. Does nothing if it does not exist. @throws {CloudFailure} */
   remove(secret: SecretReference): Promise<void>;
-  /** Deletes the secrets that have been unused for a day. @throws the first failure, after all were attempted. */
-  cleanUp(used: readonly SecretReference[], caller: Caller): Promise<void>;
+  /** Deletes unreferenced secrets that were created more than a day ago. @throws the first failure, after all were attempted. */
+  cleanUp(referenced: readonly SecretReference[], caller: Caller): Promise<void>;
 }
 
 export function createStoredSecrets(
@@ -81,7 +85,7 @@ export function createStoredSecrets(
   const { partitionKey, contentType } = owner;
   const rows: Entity<z.infer<typeof secretRow>> = entity(owner.table, secretRow);
   const nameOf = (id: string): string => `${owner.namePrefix}-${id}`;
-  const read = new Map<string, { at: number; value: Promise<string | undefined> }>();
+  const cache = new Map<string, { at: number; value: Promise<string | undefined> }>();
 
   function vault(): ServiceKeyVault {
     if (deps.vault) return deps.vault;
@@ -92,13 +96,13 @@ export function createStoredSecrets(
   }
 
   return {
-    async write(value, use) {
-      const own = vault();
+    async write(value, purpose) {
+      const keyVault = vault();
       const now = clock.now();
-      const id = `${randomness.ulid(now)}-${hashOf(use)}`;
+      const id = `${randomness.ulid(now)}-${hashOf(purpose)}`;
       await tables.put(rows, partitionKey, PREFIX + id, { since: now.toISOString() });
       try {
-        return { id, version: await own.writeSecret(nameOf(id), value, contentType) };
+        return { id, version: await keyVault.writeSecret(nameOf(id), value, contentType) };
       } catch (error) {
         if (!(error instanceof CloudFailure)) throw error;
         const detail = `Nothing was changed. ${error.message} ${error.remedy}`;
@@ -108,39 +112,39 @@ export function createStoredSecrets(
 
     stillKept: ({ id }) => merge(rows, PREFIX + id, {}),
 
-    async read({ id, version }, use) {
-      // An attacker who can write the tables can change the recipient in a row, but not the use in the secret's name in the key
-      // vault.
-      if (!id.endsWith(`-${hashOf(use)}`)) return undefined;
+    async read({ id, version }, purpose) {
+      // An attacker who can write the tables could change the recipient in a row, but not the purpose's hash in the secret's name
+      // in the key vault.
+      if (!id.endsWith(`-${hashOf(purpose)}`)) return undefined;
       const now = clock.now().getTime();
-      const known = read.get(id);
-      if (known && now - known.at < CACHE_MS) return await known.value;
+      const cached = cache.get(id);
+      if (cached && now - cached.at < CACHE_MS) return await cached.value;
       const value = vault().readSecret(nameOf(id), version);
-      for (const [other, { at }] of read) if (now - at >= CACHE_MS) read.delete(other);
-      read.set(id, { at: now, value });
+      for (const [other, { at }] of cache) if (now - at >= CACHE_MS) cache.delete(other);
+      cache.set(id, { at: now, value });
       try {
         return await value;
       } catch (error) {
-        if (read.get(id)?.value === value) read.delete(id);
+        if (cache.get(id)?.value === value) cache.delete(id);
         throw error;
       }
     },
 
     async remove({ id }) {
       if (!deps.vault) return;
-      read.delete(id);
+      cache.delete(id);
       await deps.vault.removeSecret(nameOf(id));
       await tables.remove(rows, partitionKey, PREFIX + id);
     },
 
-    async cleanUp(used, caller) {
+    async cleanUp(referenced, caller) {
       if (!deps.vault) return;
-      const unusedSince = new Date(clock.now().getTime() - UNUSED_MS).toISOString();
+      const createdBefore = new Date(clock.now().getTime() - MIN_AGE_MS).toISOString();
       const failures: unknown[] = [];
       for await (const page of tables.pages(rows, { partitionKey, from: PREFIX, before: keyEnd(PREFIX) })) {
-        for (const { rowKey, since } of page) {
+        for (const { rowKey, since: createdAt } of page) {
           const id = rowKey.slice(PREFIX.length);
-          if (since > unusedSince || used.some((secret) => secret.id === id)) continue;
+          if (createdAt > createdBefore || referenced.some((secret) => secret.id === id)) continue;
           const name = nameOf(id);
           const removed = audited(audit, { ...owner.removed, caller, details: { name } }, () =>
             vault().removeSecret(name),
@@ -155,8 +159,5 @@ export function createStoredSecrets(
   };
 }
 
-/**
- * Returns the hash of a use as a part of the secret's name: allowed characters, and too long to find another use with the same
- * hash.
- */
-const hashOf = (use: string): string => createHash("sha256").update(use).digest("hex").slice(0, 32);
+/** Returns the hash of a purpose. Hex, so it is valid in a secret's name; 128 bits, so collisions are infeasible. */
+const hashOf = (purpose: string): string => createHash("sha256").update(purpose).digest("hex").slice(0, 32);

@@ -11,8 +11,8 @@ import { SyncFailure } from "./providers/provider.ts";
 import type { SyncRecord, VaultIdentity } from "./record.ts";
 
 /** Time for which a vault description is reused for metadata reads, so that runs of many records share one request. */
-const KEPT_MS = 10 * SECOND_MS;
-/** Timeout for reading a vault's description. Together with the following calls it stays within the run's lease. */
+const CACHE_MS = 10 * SECOND_MS;
+/** Timeout for reading a vault's description. With this timeout, the read and the calls after it end within the run's lease. */
 const DESCRIBE_MS = 20 * SECOND_MS;
 
 export type Side = "source" | "target";
@@ -46,21 +46,21 @@ export function createSyncVaults(deps: {
   clock: Clock;
 }): SyncVaults {
   const { clock } = deps;
-  const kept = new Map<string, { at: number; vault: Promise<VaultResource> }>();
+  const cache = new Map<string, { at: number; vault: Promise<VaultResource> }>();
 
   const find = (name: string) => deps.tables.get(Vaults, VAULTS, vaultKey(name));
 
-  function described(id: string, readsValue: boolean): Promise<VaultResource> {
+  function describeVault(id: string, readsValue: boolean): Promise<VaultResource> {
     const key = id.toLowerCase();
     const at = clock.now().getTime();
-    const before = kept.get(key);
-    if (before && !readsValue && Math.abs(at - before.at) < KEPT_MS) return before.vault;
-    const asked = { at, vault: deps.resourceManager.vault(id, AbortSignal.timeout(DESCRIBE_MS)) };
-    kept.set(key, asked);
-    asked.vault.catch(() => {
-      if (kept.get(key) === asked) kept.delete(key);
+    const cached = cache.get(key);
+    if (cached && !readsValue && Math.abs(at - cached.at) < CACHE_MS) return cached.vault;
+    const request = { at, vault: deps.resourceManager.vault(id, AbortSignal.timeout(DESCRIBE_MS)) };
+    cache.set(key, request);
+    request.vault.catch(() => {
+      if (cache.get(key) === request) cache.delete(key);
     });
-    return asked.vault;
+    return request.vault;
   }
 
   return {
@@ -79,7 +79,7 @@ export function createSyncVaults(deps: {
           remedy: "Run a scan of its subscription, or delete this record.",
         });
       }
-      const vault = await described(found.id, readsValue).catch((error: unknown) => {
+      const vault = await describeVault(found.id, readsValue).catch((error: unknown) => {
         throw error instanceof CloudFailure && error.code === "notFound" ? gone(name, found.id) : error;
       });
       // Inventory rows are not signed. A tampered row could name any vault that the service can read.
@@ -92,25 +92,29 @@ export function createSyncVaults(deps: {
 }
 
 /**
- * Throws if the vault is not the one that the record used. If the record stores an identity, resource ID and creation date must
- * match. If it stores no identity or no date, a vault is accepted that has no creation date, or that existed when the record
- * last used or confirmed the name: Azure never lets two vaults share a name, including recoverable ones.
+ * Throws if the vault is not the vault that the record used before.
+ * - If the record stores an identity with a creation date, resource ID and creation date must match.
+ * - If the record stores an identity without a date, the resource ID must match, and the vault must be old enough.
+ * - If the record stores no identity, the vault must be old enough.
+ *
+ * A vault is old enough if Azure reports no creation date, or if the vault existed when the record last used or confirmed the name:
+ * two vaults never share a name at the same time, including deleted vaults that can be recovered.
  *
  * @throws {SyncFailure} otherPlace
  */
-function requireSameVault(record: SyncRecord, side: Side, name: string, now: VaultIdentity): void {
+function requireSameVault(record: SyncRecord, side: Side, name: string, current: VaultIdentity): void {
   const before = side === "source" ? record.sourceIdentity : record.targetIdentity;
-  if (before && before.id === now.id && before.createdOn === now.createdOn) return;
+  if (before && before.id === current.id && before.createdOn === current.createdOn) return;
   const { createdAt, lastCheckedAt = "", vaultsConfirmedAt = "" } = record;
   const usedAt = [createdAt, lastCheckedAt, vaultsConfirmedAt].sort().at(-1)!;
-  const isUndated = before === undefined || (before.id === now.id && before.createdOn === undefined);
-  if (isUndated && (now.createdOn === undefined || now.createdOn <= usedAt)) return;
+  const isUndated = before === undefined || (before.id === current.id && before.createdOn === undefined);
+  if (isUndated && (current.createdOn === undefined || current.createdOn <= usedAt)) return;
   const was = before
     ? `The record used ${shownVault(before)}.`
     : `The record last used a vault of this name at ${usedAt}.`;
   throw new SyncFailure(
     "otherPlace",
-    `${name} is not the key vault that this record used: ${shownVault(now)}. ${was}`,
+    `${name} is not the key vault that this record used: ${shownVault(current)}. ${was}`,
     {
       remedy:
         "Find out who created it. If it is the right one, change the record with confirmVaults set to true; otherwise delete the record.",

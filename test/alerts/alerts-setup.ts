@@ -161,7 +161,7 @@ export function openFixture({
 
   /** Writes the assets of a vault like a scan. */
   async function scanned(vaultName: string, assets: readonly TestAsset[], subscriptionId = SUBSCRIPTION) {
-    const known = await writer.storedVault(vaultName);
+    const known = await writer.readForUpdate(vaultName);
     const changes: AssetChange[] = [];
     const wanted = new Map(assets.map((asset) => [`${asset.type ?? "secret"}!${asset.name}`, asset]));
     const vault: VaultRecord = { ...emptyVault(vaultName, subscriptionId), contents: {}, listings: {} };

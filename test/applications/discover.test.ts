@@ -72,7 +72,7 @@ describe("a discovery", () => {
     expect(deployment.evaluations).toBe(1);
   });
 
-  test("without changes reads Graph once, and neither reads nor writes an application's row", async () => {
+  test("without changes reads each Graph list once in a full run, and neither reads nor writes an application's row", async () => {
     const proxy = await startTableProxy(deployment.connectionString);
     onTestFinished(() => proxy.stop());
     deployment = new Deployment(proxy.connectionString, live);
@@ -91,7 +91,7 @@ describe("a discovery", () => {
     expect(graphCalls()).toBe(1);
   });
 
-  test("of changes adds new, changed and deleted applications, and reads new owners only", async () => {
+  test("of changes adds new applications, updates changed ones, removes deleted ones, and reads owners only of new ones", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -148,7 +148,7 @@ describe("a discovery", () => {
     }
   });
 
-  test("reads the changes again after it has listed everything because of a lost link", async () => {
+  test("after a full listing because of a lost delta link, requests only changes again", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -159,7 +159,7 @@ describe("a discovery", () => {
     expect(graphCalls()).toBe(1);
   });
 
-  test("of changes that Graph can't return now fails with the reason, and the next one requests the same", async () => {
+  test("of changes fails with the reason if Graph throttles the request, and the next discovery requests the same changes", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -184,7 +184,7 @@ describe("a discovery", () => {
     expect((await process.applications.get(appIdOf("App 008"))).app.displayName).toBe("Told of later");
   });
 
-  test("requested while one is in progress returns that one", async () => {
+  test("requested while another discovery is in progress returns the run in progress", async () => {
     const process = deployment.start();
     await process.applications.handle({ mode: "full" }, caller);
     const { runId } = deployment.messages[0]!.message;
@@ -193,7 +193,7 @@ describe("a discovery", () => {
     expect(deployment.messages).toHaveLength(1);
   });
 
-  test("lists everything if the link is lost or its use is denied", async () => {
+  test("lists everything if Graph denies the use of the delta link", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;

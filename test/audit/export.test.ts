@@ -207,7 +207,7 @@ describe("a PDF", () => {
     ]);
   });
 
-  test("shows when an event happened that was recorded later", async () => {
+  test("shows the time of an event that was recorded later", async () => {
     const late = {
       ...entry(),
       occurredAt: "2026-11-21T10:30:00.000Z",
@@ -298,7 +298,7 @@ describe("a PDF", () => {
     [{ actor: "ada" }, "actor ada"],
     [{ eventType: "user.signedIn" }, "event type user.signedIn"],
     [{ actor: "ada", eventType: "user.signedIn" }, "actor ada, event type user.signedIn"],
-  ])("shows its filters: %j", async (change, words) => {
+  ])("shows the filters of the export: %j", async (change, words) => {
     const text = await pdfText(await createPdf([entry()], { ...about, ...change }, font));
     expect(text).toMatch(/^Page 1 of \d$/m);
     expect(text.split("\n")).toContain(words);
@@ -307,7 +307,7 @@ describe("a PDF", () => {
   test.each([
     [1, "NOT INTACT: 1 finding, see below"],
     [2, "NOT INTACT: 2 findings, see below"],
-  ])("of a log with %s finding shows it", async (findingsTotal, words) => {
+  ])("shows the findings of a log that is not intact: %i", async (findingsTotal, words) => {
     const finding = {
       kind: "entryChanged" as const,
       interval: "2026-11-21T10:10Z",
@@ -344,7 +344,7 @@ describe("a PDF", () => {
       return tables;
     }
 
-    test("the most frequent first, an intent and its outcome as one, every repeat of a rejected request", async () => {
+    test("the most frequent first. Counts an intent and its outcome once, and each repeat of a rejected request", async () => {
       const counts = await countsOf([
         { ...entry(), requestId: "1" },
         { ...entry(), requestId: "2", outcome: "refused", actor: "bob", count: 5 },
@@ -360,7 +360,7 @@ describe("a PDF", () => {
       });
     });
 
-    test("and the rarest together in one line", async () => {
+    test("and combines the rarest into one line", async () => {
       const entries = Array.from({ length: 16 }, (_, index) => ({
         ...entry(),
         requestId: `request-${index}`,
@@ -386,7 +386,10 @@ describe("a PDF", () => {
   });
 });
 
-/** Returns the position of each text of a PDF, in points from the lower left of its page. */
+/**
+ * Returns the position of each text of a PDF, in points from the lower left of its page. `page` is the index of the PDF object
+ * with the page's content, not a page number.
+ */
 async function textsOf(data: Uint8Array) {
   const document = await PDFDocument.load(data);
   const font = await document.embedFont(StandardFonts.Helvetica);

@@ -175,7 +175,7 @@ export function openFixture(
     delays,
 
     async scan(wanted, assets, { twice = false } = {}) {
-      const known = await writer.storedVault(wanted.name);
+      const known = await writer.readForUpdate(wanted.name);
       const changes: AssetChange[] = [];
       for (const type of ASSET_TYPES) {
         const left = known.row ? await writer.assetsOf(wanted.name, type) : new Map<string, AssetRecord>();
@@ -195,7 +195,7 @@ export function openFixture(
       }
       const vaultBefore = known.row;
       if (changes.length === 0 && vaultBefore && facts(vaultBefore) === facts(record)) {
-        return await writer.touch(known, record);
+        return await writer.writeVaultOnly(known, record);
       }
       await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => {
         const write = await compliance.prepareChange({ vault: record, vaultBefore, vaultGone: false });
@@ -206,7 +206,7 @@ export function openFixture(
     },
 
     async leave(vaultName) {
-      const known = await writer.storedVault(vaultName);
+      const known = await writer.readForUpdate(vaultName);
       if (!known.row) return;
       const left = { vault: known.row, vaultBefore: known.row, vaultGone: true };
       await writer.forget(known, `test/${randomUUID()}`, () => compliance.prepareChange(left));

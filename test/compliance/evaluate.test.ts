@@ -87,7 +87,7 @@ test("the evaluation of a vault waits while a scan writes it, and then includes 
   await fixture.scan(vault("kv"), [plain("kv")]);
   const tables = createTables({ connectionString });
   const writer = createInventoryWriter({ tables });
-  const known = await writer.storedVault("kv");
+  const known = await writer.readForUpdate("kv");
   const { partitionKey: _p, rowKey: _r, etag: _e, ...before } = known.row!;
   const after = asset("kv", "secret", "a");
   const change = { type: "secret" as const, name: "a", before: plain("kv"), after };

@@ -47,9 +47,9 @@ beforeAll(async () => {
 });
 afterAll(() => storage?.stop());
 
-/** Compares the results from the totals with those from the vaults' own rows. */
-function askers({ tables, clock }: Fixture) {
-  const counts = { totals: 0, walks: 0 };
+/** Returns readers of the results: from the totals, and from the vaults' own rows. Counts the reads of the former. */
+function createReaders({ tables, clock }: Fixture) {
+  const counts = { totals: 0, fullScans: 0 };
   const over = (pages: (range: Range, read: () => unknown) => unknown) =>
     createCompliance({
       tables: {
@@ -63,14 +63,14 @@ function askers({ tables, clock }: Fixture) {
   const isTotals = ({ from, before }: Range) => from === totalsRange.from && before === totalsRange.before;
   const byTotals = over((range, read) => {
     if (isTotals(range)) counts.totals++;
-    else if (range.from === totalsRange.from) counts.walks++;
+    else if (range.from === totalsRange.from) counts.fullScans++;
     return read();
   });
   const byRows = over((range, read) => (isTotals(range) ? (async function* () {})() : read()));
   return { counts, byTotals, byRows };
 }
 
-async function expectRight({ byTotals, byRows }: ReturnType<typeof askers>): Promise<void> {
+async function expectRight({ byTotals, byRows }: ReturnType<typeof createReaders>): Promise<void> {
   expect(await byTotals.score()).toEqual(await byRows.score());
   expect(await byTotals.frameworks(PAGE)).toEqual(await byRows.frameworks(PAGE));
 }
@@ -106,7 +106,7 @@ const steps = fc.array(
 
 test("after any concurrent writes, crashes and late requests during renewals, the score equals that of the vaults' rows", async () => {
   const fixture = openFixture(storage.connectionString("schedules"));
-  const asked = askers(fixture);
+  const asked = createReaders(fixture);
   let evaluationId: string | undefined;
   await fc.assert(
     fc.asyncProperty(steps, async (schedule) => {
@@ -142,7 +142,7 @@ test("after any concurrent writes, crashes and late requests during renewals, th
     { numRuns: RUNS },
   );
   expect(asked.counts.totals, "questions").toBeGreaterThan(RUNS * 6);
-  expect(asked.counts.walks, "questions that read every vault").toBeLessThan(asked.counts.totals);
+  expect(asked.counts.fullScans, "queries that read every vault").toBeLessThan(asked.counts.totals);
   await renewTotals(fixture.tables);
   expect(await faultOfTotals(fixture.tables)).toBe(undefined);
   expect(await changes(fixture)).toEqual([]);
@@ -168,32 +168,32 @@ async function changes({ tables }: Fixture): Promise<string[]> {
   return found;
 }
 
-test("a store without totals is counted from its vaults, and from the totals after the next scan; lost rows are found", async () => {
+test("a store without totals is counted from its vaults, and from the totals after a renewal; restoring a vault repairs its lost row", async () => {
   const fixture = openFixture(storage.connectionString("upgraded"));
-  const asked = askers(fixture);
+  const asked = createReaders(fixture);
   const { counts } = asked;
   for (const [at, name] of NAMES.entries()) await scan(fixture, name, at + 1);
   // The state written by an earlier version, without marks of changed vaults.
   for (const key of await changes(fixture)) await fixture.tables.remove(ChangedRows, STATE, key);
   await exempt(fixture, { type: "vault", id: "kv-a" }, 100);
   await expectRight(asked);
-  expect(counts).toEqual({ totals: 2, walks: 2 });
+  expect(counts).toEqual({ totals: 2, fullScans: 2 });
   await renewTotals(fixture.tables, { changed: true });
   await expectRight(asked);
-  expect(counts).toEqual({ totals: 4, walks: 2 });
+  expect(counts).toEqual({ totals: 4, fullScans: 2 });
   await scan(fixture, "kv-b", 1);
   await exempt(fixture, { type: "asset", id: "kv-b.secret.a" }, 100);
   await expectRight(asked);
-  expect(counts).toEqual({ totals: 6, walks: 2 });
+  expect(counts).toEqual({ totals: 6, fullScans: 2 });
 
-  // The vault that was evaluated last is removed. The vaults' rows tell which one was before it.
+  // The vault that was evaluated last is removed. The vaults' rows show which vault was evaluated before it.
   await renewTotals(fixture.tables, { changed: true });
   fixture.clock.at += HOUR;
   await scan(fixture, "kv-c", 2);
   await renewTotals(fixture.tables, { changed: true });
   await fixture.leave("kv-c");
   await expectRight(asked);
-  expect(counts).toEqual({ totals: 8, walks: 4 });
+  expect(counts).toEqual({ totals: 8, fullScans: 4 });
 
   // Nothing has changed, so nothing is written.
   await renewTotals(fixture.tables, { changed: true });
@@ -201,14 +201,14 @@ test("a store without totals is counted from its vaults, and from the totals aft
   await renewTotals(fixture.tables, { changed: true });
   expect((await fixture.tables.get(TotalsRows, STATE, TOTALS_KEY))!.etag).toBe(etag);
 
-  // A row is lost. The reconciliation finds that and evaluates the vault again, which the totals already count.
+  // A row is lost. `restore`, which the reconciliation calls, evaluates the vault again, which the totals already count.
   await fixture.tables.remove(VaultStates, STATE, vaultStateKey("kv-a"));
   await fixture.compliance.restore("kv-a");
   await expectRight(asked);
   expect(await faultOfTotals(fixture.tables)).toBe(undefined);
   await renewTotals(fixture.tables, { changed: true });
   await expectRight(asked);
-  expect(counts).toEqual({ totals: 12, walks: 6 });
+  expect(counts).toEqual({ totals: 12, fullScans: 6 });
 
   const totals = (await fixture.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
   await scan(fixture, "kv-b", 3);
@@ -217,9 +217,9 @@ test("a store without totals is counted from its vaults, and from the totals aft
   expect(await faultOfTotals(fixture.tables)).toBe("stale");
 });
 
-test("the score still comes from the totals after an exemption during a renewal, and after an evaluation that failed at a vault", async () => {
+test("the score comes from the totals after an exemption during a renewal; after an evaluation that failed at a vault, it comes from the vaults' rows until the next renewal", async () => {
   const fixture = openFixture(storage.connectionString("apart"));
-  const asked = askers(fixture);
+  const asked = createReaders(fixture);
   const at = fixture.clock.now().toISOString();
   const results = {
     subscriptionId: SUBSCRIPTION,
@@ -243,7 +243,7 @@ test("the score still comes from the totals after an exemption during a renewal,
   await renewTotals({ ...fixture.tables, pages });
   expect(made).toBe(true);
   await expectRight(asked);
-  expect(asked.counts).toEqual({ totals: 2, walks: 0 });
+  expect(asked.counts).toEqual({ totals: 2, fullScans: 0 });
 
   fixture.clock.at += 1000;
   const now = fixture.clock.now();
@@ -252,12 +252,12 @@ test("the score still comes from the totals after an exemption during a renewal,
     fixture.tables.put(Evaluations, STATE, EVALUATION_KEY, { ...evaluation, vaults: 52, failedVaults });
   await failedAt([]);
   await expectRight(asked);
-  expect(asked.counts).toEqual({ totals: 4, walks: 0 });
-  // The vaults' rows tell which of many vaults the evaluation has not covered yet.
+  expect(asked.counts).toEqual({ totals: 4, fullScans: 0 });
+  // The vaults' rows show which of many vaults the evaluation has not covered yet.
   await failedAt(["kv-3"]);
   await expectRight(asked);
-  expect(asked.counts).toEqual({ totals: 6, walks: 2 });
+  expect(asked.counts).toEqual({ totals: 6, fullScans: 2 });
   await renewTotals(fixture.tables);
   await expectRight(asked);
-  expect(asked.counts).toEqual({ totals: 8, walks: 2 });
+  expect(asked.counts).toEqual({ totals: 8, fullScans: 2 });
 });

@@ -172,7 +172,7 @@ describe("a vault's message", () => {
   test("waits at most half a minute for another worker of the vault, and does not count as lost meanwhile", async () => {
     const scanId = await fixture.planned();
     const [message] = fixture.take(QUEUES.vaults);
-    fixture.writer.storedVault = async (name) => {
+    fixture.writer.readForUpdate = async (name) => {
       throw new VaultBusy(name, 3 * HOUR_MS);
     };
     await fixture.hand(message!);
@@ -197,9 +197,9 @@ test("after an outage each worker sends messages only for its own vaults, howeve
   for (const { message } of working) {
     const worker = createScanFixture(connection);
     await worker.clockCatchesUp();
-    const { storedVault: known } = worker.writer;
+    const { readForUpdate: known } = worker.writer;
     const started = new Set<string>();
-    worker.writer.storedVault = async (name) => {
+    worker.writer.readForUpdate = async (name) => {
       if (started.add(name).size > 1) throw new Error("storage is away");
       return await known(name);
     };

@@ -188,16 +188,16 @@ describe("a scan within the invocation of its one message", () => {
 
   test("that fails at one vault scans the others, and the message's next delivery sends a message for that vault", async () => {
     fixture.cloud.vaults.set(HERE, names(5));
-    const { storedVault: known } = fixture.writer;
-    fixture.writer.storedVault = async (name) => {
+    const { readForUpdate } = fixture.writer;
+    fixture.writer.readForUpdate = async (name) => {
       if (name === "kv-03") throw new Error("storage fails");
-      return await known(name);
+      return await readForUpdate(name);
     };
     const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
     fixture.take(QUEUES.plan);
     await expect(fixture.run.scan(scanId, 1)).rejects.toThrow("storage fails");
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 4 });
-    fixture.writer.storedVault = known;
+    fixture.writer.readForUpdate = readForUpdate;
     await fixture.run.scan(scanId, 2);
     expect(fixture.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000003" }, delaySeconds: 0 }]);
     await fixture.deliver();

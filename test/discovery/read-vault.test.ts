@@ -252,7 +252,7 @@ test("a name that a list contains twice is one asset", async () => {
 
 test("the back-off of a vault all of whose lists fail doubles each time, and ends once the vault can be read", async () => {
   const retryAfterMinutes = async () => {
-    const row = await fixture.writer.storedVault("kv-one");
+    const row = await fixture.writer.readForUpdate("kv-one");
     return row.row?.retryAt && Math.round((Date.parse(row.row.retryAt) - fixture.clock.now().getTime()) / 60_000);
   };
   const open = fixture.cloud.keyVaults.open;
@@ -268,7 +268,7 @@ test("the back-off of a vault all of whose lists fail doubles each time, and end
 
 /** Leaves the vault as a crashed worker does: its lease expired, before it wrote the vault's own rows. */
 async function leaveHalfWritten(changes: AssetChange[]): Promise<void> {
-  const known = await fixture.writer.storedVault("kv-one");
+  const known = await fixture.writer.readForUpdate("kv-one");
   const dies = async () => async () => {
     throw new Error("crashed before the vault's own rows");
   };

@@ -276,17 +276,17 @@ describe("an event of the resource manager", () => {
 
 describe("a scan and a re-scan", () => {
   test("of the same vault: the re-scan waits for the scan's write, and both end", async () => {
-    const { storedVault: known } = fixture.writer;
+    const { readForUpdate } = fixture.writer;
     await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     addSecret();
-    const busy = vi.spyOn(fixture.writer, "storedVault").mockImplementation(async (name) => {
+    const busy = vi.spyOn(fixture.writer, "readForUpdate").mockImplementation(async (name) => {
       throw new VaultBusy(name, 3 * SECOND_MS);
     });
     fixture.take(RESCAN_QUEUE);
     await look("kv-one");
     expect(fixture.take(RESCAN_QUEUE)).toMatchObject([{ delaySeconds: 3 }]);
-    busy.mockImplementation(known);
+    busy.mockImplementation(readForUpdate);
     await later(4 * SECOND_MS);
     // The re-scan reads the stored vault, then a scan writes it, then the re-scan tries to write.
     fixture.cloud.whileListingSecrets = async () => {

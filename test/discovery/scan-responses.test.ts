@@ -121,7 +121,7 @@ describe("a full scan", () => {
 
   test("reverts a half-finished write of a crashed worker, although the responses are those from before it", async () => {
     await readBy();
-    const known = await fixture.writer.storedVault("kv-one");
+    const known = await fixture.writer.readForUpdate("kv-one");
     const before = (await asset("key", "signing"))!;
     const change = {
       type: before.type,

@@ -85,7 +85,7 @@ test("docs/roles-matrix.md matches the endpoints: npm run roles-page writes it",
   expect(read("docs/roles-matrix.md"), "Run npm run roles-page.").toBe(await rolesPage());
 });
 
-test("docs/roles.md lists who can do what in each view of the page", () => {
+test("docs/roles.md mentions every view of the page", () => {
   const views = [...read("functions/web/src/views/views.ts").matchAll(/path: "([^"]+)",\s*title:/g)].map(
     ([, at]) => at,
   );
@@ -93,7 +93,7 @@ test("docs/roles.md lists who can do what in each view of the page", () => {
   expect(views.filter((view) => !read("docs/roles.md").includes(`\`#${view}\``))).toEqual([]);
 });
 
-test("every metric has a row, and every named setting exists", () => {
+test("docs/telemetry.md has a row for every metric and documents all OTEL_ settings", () => {
   const figures = Object.entries(METRICS).map(([metric, { kind, unit, description }]) => ({
     metric,
     "kind, unit": `${kind}, ${unit}`,

@@ -44,7 +44,7 @@ describe("an answer", () => {
     },
   );
 
-  test("small answers and pictures are not compressed", async () => {
+  test("of at most 1 KiB is not compressed", async () => {
     const small = await get("/health", { "Accept-Encoding": "gzip" });
     expect([small.headers["content-encoding"], JSON.parse(small.bytes.toString()).status]).toEqual([
       undefined,

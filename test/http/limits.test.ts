@@ -36,7 +36,7 @@ test("without the hourly limit, a caller's row contains a minute of calls and do
   expect(Math.max(...sizes)).toBe(sizes[0]);
 });
 
-test("a problem lists the first hundred unknown members of a request", () => {
+test("a problem lists 100 of the 5,000 unknown members of a request", () => {
   const body = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`member${at}`, 1]));
   try {
     parse(z.strictObject({}), body, "body");

@@ -5,9 +5,9 @@ import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/i
 import { type Moment, STATUSES, statusOf } from "../../shared/inventory/asset-status.ts";
 import type { LoggedChange } from "../../shared/inventory/change-log.ts";
 import {
-  CHANGED,
   ChangedVaults,
   changedKey,
+  MARK_PREFIX,
   writeVault as writeChangedVault,
 } from "../../shared/inventory/changed-vaults.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
@@ -52,13 +52,13 @@ type Fixture = ReturnType<typeof openFixture>;
 function openFixture(account: string) {
   const connectionString = storage.connectionString(account);
   const tables = createTables({ connectionString });
-  const counts = { walks: 0, readings: 0 };
-  /** Counts the queries that had to read all vaults' rows. */
+  const counts = { fullScans: 0, totalsReads: 0 };
+  /** Counts the reads of the totals, and the queries that had to read all vaults' rows. */
   const watched: Tables = {
     ...tables,
     pages: ((e: Entity<unknown>, range: Range & { select: never[] }) => {
-      if (range.from === TOTALS_KEY) counts.readings++;
-      if (range.from === SCOPE_KEY) counts.walks++;
+      if (range.from === TOTALS_KEY) counts.totalsReads++;
+      if (range.from === SCOPE_KEY) counts.fullScans++;
       return tables.pages(e, range);
     }) as Tables["pages"],
   };
@@ -91,7 +91,7 @@ async function scan(fixture: Fixture, held: Held, name: string, expiries: (numbe
 }
 
 async function forget(fixture: Fixture, held: Held, name: string): Promise<void> {
-  await fixture.writer.forget(await fixture.writer.storedVault(name), "test", async () => async () => {});
+  await fixture.writer.forget(await fixture.writer.readForUpdate(name), "test", async () => async () => {});
   held.delete(name);
 }
 
@@ -127,6 +127,10 @@ async function expectRight(fixture: Fixture, held: Held, now: number, filter: As
   await expectSummary(fixture, held, moment);
 }
 
+/** Days that a summary counts individually, written out here to notice changes of the API. */
+const PAST_DAYS = 28;
+const NEXT_DAYS = 91;
+
 /** Compares the summary of everything with a recount of the expected content. */
 async function expectSummary(fixture: Fixture, held: Held, moment: Moment): Promise<void> {
   const all = [...held.values()].flat();
@@ -137,10 +141,10 @@ async function expectSummary(fixture: Fixture, held: Held, moment: Moment): Prom
     return counts;
   };
   const ofType = (type: string) => all.filter((asset) => asset.type === type);
-  const first = Math.floor(moment.now / 1000 / DAY) - 28;
+  const first = Math.floor(moment.now / 1000 / DAY) - PAST_DAYS;
   const byDay = (assets: readonly AssetRecord[]) =>
     Array.from(
-      { length: 119 },
+      { length: PAST_DAYS + NEXT_DAYS },
       (_, at) => assets.filter(({ expiresOn = -1 }) => dayOf(expiresOn) === first + at).length,
     );
   const vaults = [...held].filter(([name]) => name !== HOLDER);
@@ -242,11 +246,11 @@ test("after any concurrent writes, crashes and late requests during renewals, ea
     }),
     { numRuns: RUNS },
   );
-  expect(fixture.counts.readings, "questions").toBeGreaterThan(RUNS * 3);
-  expect(fixture.counts.walks, "questions that read every vault").toBeLessThan(fixture.counts.readings / 2);
+  expect(fixture.counts.totalsReads, "queries").toBeGreaterThan(RUNS * 3);
+  expect(fixture.counts.fullScans, "queries that read every vault").toBeLessThan(fixture.counts.totalsReads / 2);
   await renewTotals(fixture.tables, momentAt(START));
   const left: string[] = [];
-  const range = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, select: [] };
+  const range = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, select: [] };
   for await (const rows of fixture.tables.pages(ChangedVaults, range)) left.push(...rows.map(({ rowKey }) => rowKey));
   expect(left).toEqual(held.has(HOLDER) ? [changedKey(HOLDER)] : []);
 }, 600_000);
@@ -259,15 +263,15 @@ test("a store without totals is counted from its vaults once, and from the total
   for (const name of [...NAMES, HOLDER]) await fixture.tables.remove(ChangedVaults, VAULTS, changedKey(name));
   await expectRight(fixture, held, START, {});
   // Both parts of the totals are read, for a summary only one.
-  expect(fixture.counts).toEqual({ readings: 5, walks: 3 });
+  expect(fixture.counts).toEqual({ totalsReads: 5, fullScans: 3 });
   await renewTotals(fixture.tables, momentAt(START));
   await expectRight(fixture, held, START, {});
-  expect(fixture.counts).toEqual({ readings: 8, walks: 3 });
+  expect(fixture.counts).toEqual({ totalsReads: 8, fullScans: 3 });
   // A change of a holder or a vault is counted immediately.
   await scan(fixture, held, HOLDER, [1, undefined]);
   await scan(fixture, held, "kv-a", [3 * DAY]);
   await expectRight(fixture, held, START, { status: "critical" });
-  expect(fixture.counts).toEqual({ readings: 11, walks: 3 });
+  expect(fixture.counts).toEqual({ totalsReads: 11, fullScans: 3 });
 });
 
 test("the assets that expire next are exact even if an asset was removed that the totals count", async () => {
@@ -279,7 +283,7 @@ test("the assets that expire next are exact even if an asset was removed that th
   await renewTotals(fixture.tables, momentAt(START));
   await scan(fixture, held, "kv-a", []);
   await expectRight(fixture, held, START, {});
-  expect(fixture.counts.walks).toBe(0);
+  expect(fixture.counts.fullScans).toBe(0);
 });
 
 test("the largest vaults are exact after vaults grow, shrink, leave the scope or were written by an earlier version", async () => {
@@ -295,60 +299,60 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   await renewTotals(fixture.tables, momentAt(START));
   /** Compares the result from the totals with that from the vaults' rows, which a filter forces. Returns which one was used. */
   const asked = async (of: Partial<Moment> = {}) => {
-    const before = fixture.counts.walks;
+    const before = fixture.counts.fullScans;
     const moment = { ...momentAt(START), ...of };
     const summary = await fixture.queries.summary({ since: new Date(START) }, moment);
-    const walked = fixture.counts.walks > before;
+    const isFromRows = fixture.counts.fullScans > before;
     const { vaults, ...counted } = await fixture.queries.summary(
       { since: new Date(START), source: "keyVault" },
       moment,
     );
     expect(summary).toEqual({ vaults, ...counted });
-    return { summary, walked };
+    return { summary, isFromRows };
   };
   const write = async (at: number, assets: number, more: Partial<VaultRecord> = {}) => {
-    const known = await fixture.writer.storedVault(vaults[at]!.name);
+    const known = await fixture.writer.readForUpdate(vaults[at]!.name);
     const own = Array.from({ length: assets }, (_, index) => START / 1000 + (index % 90) * DAY);
-    await fixture.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
+    await fixture.writer.writeVaultOnly(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
     return withoutKeys((await fixture.tables.get(ChangedVaults, VAULTS, changedKey(vaults[at]!.name)))!);
   };
-  expect((await asked()).walked).toBe(false);
-  expect((await asked({ now: START + 30 * 3600_000 })).walked).toBe(false);
-  expect((await asked({ now: START + 40 * 3600_000 })).walked).toBe(true);
-  expect((await asked({ warningDays: 45 })).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(false);
+  expect((await asked({ now: START + 30 * 3600_000 })).isFromRows).toBe(false);
+  expect((await asked({ now: START + 40 * 3600_000 })).isFromRows).toBe(true);
+  expect((await asked({ warningDays: 45 })).isFromRows).toBe(true);
 
   // A vault too small to be listed in the totals is the largest now, and some of the largest are small.
   await write(59, 100);
   for (let at = 0; at < 20; at++) await write(at, at % 2);
-  const { summary, walked } = await asked();
+  const { summary, isFromRows } = await asked();
   expect(summary.vaults.largest[0]).toMatchObject({ name: "kv-69", assets: 100 });
-  expect(walked).toBe(false);
+  expect(isFromRows).toBe(false);
   // Fewer unchanged listed vaults are left than a summary returns.
   await write(20, 0);
   await write(21, 0);
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(fixture.tables, momentAt(START));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   const scope = { watchAll: false, left: {}, names: {}, discovered: {}, unseenSince: {} };
   const namedOnlySince = new Date(START).toISOString();
   await fixture.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: [SUBSCRIPTIONS[0]], namedOnlySince });
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(fixture.tables, momentAt(START));
   const narrowed = await asked();
-  expect([narrowed.walked, narrowed.summary.outOfScope.vaults]).toEqual([false, 30]);
+  expect([narrowed.isFromRows, narrowed.summary.outOfScope.vaults]).toEqual([false, 30]);
   await write(1, 3);
   await write(2, 3);
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   // An earlier version writes its change without the owners, into a mark with the owners of another state.
   const { ownersNow: _, ...mark } = withoutKeys(
     (await fixture.tables.get(ChangedVaults, VAULTS, changedKey("kv-12")))!,
   );
   await fixture.tables.put(ChangedVaults, VAULTS, changedKey("kv-12"), mark);
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(fixture.tables, momentAt(START));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   // That version merges its change into a mark of this version, whose owners are those of the previous state.
   const ownedBy = (owner: string) =>
@@ -356,25 +360,25 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   const owned = (owner: string) => ownedBy(owner) as unknown as Partial<VaultRecord>;
   const { ownersNow } = await write(4, 8, owned("first"));
   const merged = await write(4, 9, owned("second"));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
   await fixture.tables.put(ChangedVaults, VAULTS, changedKey("kv-14"), { ...merged, ownersNow });
-  expect((await asked()).walked).toBe(true);
+  expect((await asked()).isFromRows).toBe(true);
   await renewTotals(fixture.tables, momentAt(START));
-  expect((await asked()).walked).toBe(false);
+  expect((await asked()).isFromRows).toBe(false);
 
   // The name is that of the vault's row.
   const [largest] = (await asked()).summary.vaults.largest;
   const at = vaults.findIndex(({ name }) => name === largest!.name);
   const row = await fixture.tables.get(Vaults, VAULTS, vaultKey(largest!.name));
-  await fixture.writer.touch(await fixture.writer.storedVault(largest!.name), {
+  await fixture.writer.writeVaultOnly(await fixture.writer.readForUpdate(largest!.name), {
     ...withoutKeys(row!),
     name: `KV-${at + 10}`,
   });
   const renamed = await asked();
-  expect([renamed.walked, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
+  expect([renamed.isFromRows, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
 });
 
-test("a change by an earlier version that conflicts with the vault's mark is counted correctly from the next renewal on", async () => {
+test("if an earlier version changes a vault without its mark, the results are correct after the next renewal", async () => {
   const fixture = openFixture("before");
   const held: Held = new Map();
   const changeAsBefore = async (name: string, change: () => Promise<void>) => {
@@ -391,7 +395,7 @@ test("a change by an earlier version that conflicts with the vault's mark is cou
   await changeAsBefore(HOLDER, () => forget(fixture, held, HOLDER));
   await renewTotals(fixture.tables, momentAt(START));
   await expectRight(fixture, held, START, {});
-  expect(fixture.counts.walks).toBe(0);
+  expect(fixture.counts.fullScans).toBe(0);
 });
 
 test("the marks of vaults and holders of any size fit their row and transaction", async () => {
@@ -410,7 +414,7 @@ test("the marks of vaults and holders of any size fit their row and transaction"
   const rows = holders.map((holder) => put(Vaults, vaultKey(holder.name), holder));
   await tables.write(Vaults.table, VAULTS, rows);
   await renewTotals(tables, momentAt(START));
-  const marks = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, select: [] };
+  const marks = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, select: [] };
   for await (const page of tables.pages(ChangedVaults, marks)) expect(page).toHaveLength(90);
   expect((await queries.figures(momentAt(START))).assets.secret.critical).toBe(90 * 200);
 
@@ -431,26 +435,26 @@ test("a renewal fails visibly if other writers interfere in every attempt", asyn
   const pages: Tables["pages"] = async function* (e: Entity<unknown>, range: Range) {
     yield* tables.pages(e, range);
     // Another renewal finishes before this one has read everything.
-    if (range.from === CHANGED) await renewTotals(tables, momentAt(START));
+    if (range.from === MARK_PREFIX) await renewTotals(tables, momentAt(START));
   } as Tables["pages"];
   await expect(renewTotals({ ...tables, pages }, momentAt(START))).rejects.toThrow(RowChanged);
 });
 
-test("the totals are exact at the second at which a status starts or ends, for more than a day; later the vaults are read", async () => {
+test("the totals are exact at the second at which a status starts or ends, for a day; more than three days later the vaults are read", async () => {
   const fixture = openFixture("moments");
   const held: Held = new Map();
   await scan(fixture, held, "kv-a", EXPIRIES);
   await renewTotals(fixture.tables, momentAt(START));
   for (const after of [-1, 0, 1, 999, 1000, 1001, DAY * 1000, DAY * 1000 + 1])
     for (const status of STATUSES) await expectRight(fixture, held, START + after, { status });
-  expect(fixture.counts.walks).toBe(0);
+  expect(fixture.counts.fullScans).toBe(0);
   await expectRight(fixture, held, START + 3.5 * DAY * 1000, {});
   await expectRight(fixture, held, START + 370.5 * DAY * 1000, { status: "warning" });
-  expect(fixture.counts.walks).toBeGreaterThan(0);
-  expect(fixture.counts.walks).toBeLessThanOrEqual(6);
+  expect(fixture.counts.fullScans).toBeGreaterThan(0);
+  expect(fixture.counts.fullScans).toBeLessThanOrEqual(6);
 });
 
-test("a summary counts to the second where statuses start until the next scan, and by all days that can be requested", () => {
+test("the layout of a summary has a window of seconds around each change of status, and starts 28 days ago", () => {
   const now = Date.parse("2026-11-21T00:59:59.001Z");
   const scope = { leftAt: (id: string) => (id === "left" ? "2026-11-20T00:00:00.000Z" : undefined) };
   const layout = layoutOf({ now, criticalDays: 7, warningDays: 30 }, scope as never);
@@ -459,7 +463,7 @@ test("a summary counts to the second where statuses start until the next scan, a
   const window = (days: number) => [second + days * DAY - 3_600, second + 1 + days * DAY + 36 * 3_600];
   expect(layout).toEqual({
     windows: [window(0), window(7), window(30)],
-    firstDay: Math.floor(Date.parse("2026-11-20") / 1000 / DAY) - 28,
+    firstDay: Math.floor(Date.parse("2026-11-20") / 1000 / DAY) - PAST_DAYS,
     isOut: expect.any(Function),
   });
   expect(["left", "stays"].map(layout.isOut)).toEqual([true, false]);

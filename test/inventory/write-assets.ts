@@ -45,7 +45,7 @@ export function assetRecord(
 
 /** Replaces the vault's assets, as a scan that read all its lists does. */
 export async function writeVault(writer: InventoryWriter, vault: VaultRecord, assets: AssetRecord[]): Promise<void> {
-  const known = await writer.storedVault(vault.name);
+  const known = await writer.readForUpdate(vault.name);
   const changes: AssetChange[] = [];
   const record = { ...vault };
   for (const type of ASSET_TYPES) {

@@ -142,7 +142,7 @@ test("a removal that crashes at any write, after which the vault is found again:
   const deaths = await dieEverywhere(
     async (on) => {
       const writer = writerOn(on);
-      await writer.forget(await writer.storedVault(vault.name), randomUUID(), nothing);
+      await writer.forget(await writer.readForUpdate(vault.name), randomUUID(), nothing);
     },
     async () => {
       const row = await writerOn(tables).find(vault.name);
@@ -162,17 +162,17 @@ test("a removal waits for the worker of the vault, and does not remove what was 
   const { vault, assets } = example("kv-both");
   await writeVault(writerOn(tables), vault, assets);
   const writer = writerOn(tables);
-  const seen = await writer.storedVault(vault.name);
+  const seen = await writer.readForUpdate(vault.name);
   await writeVault(writerOn(tables), vault, assets);
   await expect(writer.forget(seen, randomUUID(), nothing)).rejects.toThrow(VaultBusy);
   expect(await standing(vault.name)).toEqual(whole(assets));
 
   await expect(
-    writer.forget(await writer.storedVault(vault.name), randomUUID(), async () => async () => {
+    writer.forget(await writer.readForUpdate(vault.name), randomUUID(), async () => async () => {
       await expect(writeVault(writerOn(tables), vault, assets)).rejects.toThrow(VaultBusy);
     }),
   ).resolves.toHaveLength(assets.length);
-  expect((await writer.storedVault(vault.name)).row).toBeUndefined();
+  expect((await writer.readForUpdate(vault.name)).row).toBeUndefined();
 });
 
 test("the next worker completes or reverts the writes of a crashed one, wherever it crashed", async () => {
@@ -327,10 +327,10 @@ test("a vault that is found in another subscription while it is removed from its
   const writer = writerOn(tables);
   const moves = async (name: string) => {
     if (name === vault.name) {
-      await writer.forget(await writer.storedVault(name), randomUUID(), nothing);
+      await writer.forget(await writer.readForUpdate(name), randomUUID(), nothing);
       await writeVault(writer, there, assets);
     }
-    return await writer.storedVault(name);
+    return await writer.readForUpdate(name);
   };
   const inventory = createInventory({
     tables,
@@ -340,7 +340,7 @@ test("a vault that is found in another subscription while it is removed from its
     ownerTag: "owner",
     licensed: async () => true,
     keyVaults: undefined as never,
-    writer: { ...writer, storedVault: moves },
+    writer: { ...writer, readForUpdate: moves },
     vaultLeaves: nothing,
   });
   await inventory.forgetSubscription(SUBSCRIPTIONS[0].toUpperCase());

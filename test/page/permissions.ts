@@ -8,7 +8,7 @@ const ROLES = ["user", "auditor", "operator", "admin"] as const;
 type Role = (typeof ROLES)[number];
 
 export interface Offers {
-  roleMay(role: Role, operation: string): boolean;
+  roleAllows(role: Role, operation: string): boolean;
   needsLicence(operation: string): boolean;
   /** Returns the request of an operation, with ids that don't exist. */
   callTo(operation: string): { method: string; path: string };
@@ -16,7 +16,7 @@ export interface Offers {
   views: { path: string; title: string; needs: string }[];
   /** All views, including those without a navigation entry. Their paths can have parameters such as `:assetId`. */
   routes: { path: string; needs: string }[];
-  /** Returns API calls in the page's source without a permission check, one per line. */
+  /** Returns the API calls in the page's source that have no permission check. */
   uncheckedCalls(): string[];
 }
 
@@ -42,14 +42,14 @@ export function createOffers(document: { paths: Record<string, Record<string, { 
     if (!row) throw new Error(`docs/roles-matrix.md has no operation ${operation}.`);
     return row;
   };
-  const roleMay = (role: Role, operation: string) => rowOf(operation)[role] === "yes";
+  const roleAllows = (role: Role, operation: string) => rowOf(operation)[role] === "yes";
   const needsLicence = (operation: string) => rowOf(operation)["without license"] !== "yes";
   const isGet = (operation: string) => routeOf.get(operation)!.startsWith("GET ");
 
   /** Returns whether every role that can call `guard` can also call `operation`. */
   function implies(guard: string, operation: string): boolean {
     const isLicensed = !needsLicence(operation) || needsLicence(guard);
-    return isLicensed && ROLES.every((role) => !roleMay(role, guard) || roleMay(role, operation));
+    return isLicensed && ROLES.every((role) => !roleAllows(role, guard) || roleAllows(role, operation));
   }
 
   function uncheckedCalls(): string[] {
@@ -64,7 +64,7 @@ export function createOffers(document: { paths: Record<string, Record<string, { 
         const operation = nameOf.get(call) ?? call;
         // A component can read data that another component of the same view has checked.
         const guards = guardsIn(isGet(operation) ? folder.join("\n") : text);
-        const isForEveryRole = isGet(operation) && !needsLicence(operation) && roleMay("user", operation);
+        const isForEveryRole = isGet(operation) && !needsLicence(operation) && roleAllows("user", operation);
         if (!isForEveryRole && !guards.some((guard) => implies(guard, operation))) found.push(`${name}: ${operation}`);
       }
     }
@@ -72,7 +72,7 @@ export function createOffers(document: { paths: Record<string, Record<string, { 
   }
 
   return {
-    roleMay,
+    roleAllows,
     needsLicence,
     callTo(operation) {
       const [method, route] = routeOf.get(operation)!.split(" ");

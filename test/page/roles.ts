@@ -46,7 +46,7 @@ withPlanted(
 
     for (const role of OTHERS) {
       await enter(role, PASSWORD);
-      const may = (operation: string) => offers.roleMay(role, operation);
+      const may = (operation: string) => offers.roleAllows(role, operation);
       const open = titled.filter(({ needs }) => may(needs));
       // Includes views that the role can't open, for example from a shared link: the page must not make calls that are denied.
       const seen = await openViews(service.url, sampled(all, 3));

@@ -339,7 +339,8 @@ describe("a copy of a vault's row", () => {
     Object.assign(tables, {
       get: async (...of: Parameters<typeof get>) => {
         const found = await get(...of);
-        if (of[2] === key && ++looks === 2) await writer.touch(await writer.storedVault(record.name), record);
+        if (of[2] === key && ++looks === 2)
+          await writer.writeVaultOnly(await writer.readForUpdate(record.name), record);
         return found;
       },
     });

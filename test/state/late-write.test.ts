@@ -191,9 +191,9 @@ test("an evaluation after a worker's lease has expired: the worker can't finish,
   const slow = await holding(inPartition("vault:kv-t"));
   const scan = slow.scan(await planned());
   await slow.isHeld();
-  await expect(clean().evaluator.whole("kv-t")).rejects.toThrow(VaultBusy);
+  await expect(clean().evaluator.evaluateWholeVault("kv-t")).rejects.toThrow(VaultBusy);
   await time.add(LEASE_ENDED_MS);
-  await clean().evaluator.whole("kv-t");
+  await clean().evaluator.evaluateWholeVault("kv-t");
   await slow.proxy.held[0]!.release();
   await expect(scan).rejects.toThrow(VaultBusy);
   await delta();
@@ -203,7 +203,7 @@ test("an evaluation after a worker's lease has expired: the worker can't finish,
 test("an evaluation that read before the first scan does not remove what the scan wrote", async () => {
   cloud.control.putVault(HERE, { name: "kv-t2", secrets: [{ name: "s" }] });
   const early = await holding(({ path }) => path.startsWith("Compliance"));
-  const evaluation = early.evaluator.whole("kv-t2");
+  const evaluation = early.evaluator.evaluateWholeVault("kv-t2");
   await early.isHeld();
   await delta();
   await early.proxy.held[0]!.release();
@@ -367,10 +367,10 @@ describe("repairs", () => {
     const { writer, evaluator } = clean();
     const places = ["all", `sub:${HERE}`, `sub:${THERE}`, "vault:kv-t2", "vault:kv-t3"];
     await time.add(23 * 3_600_000);
-    expect([await writer.removeOldFences(places), await evaluator.removeOldFences()]).toEqual([0, 0]);
+    expect([await writer.purgeFencesAndMarkers(places), await evaluator.removeOldFences()]).toEqual([0, 0]);
     await time.add(2 * 3_600_000);
     // The fences of the removed vault, and that in the old subscription of the moved one.
-    expect([await writer.removeOldFences(places), await evaluator.removeOldFences()]).toEqual([4, 1]);
+    expect([await writer.purgeFencesAndMarkers(places), await evaluator.removeOldFences()]).toEqual([4, 1]);
     await delta();
     await expectTheCloud();
   });

@@ -172,8 +172,8 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
     reached.evaluations++;
     await start(`w${++workerCount} evaluates ${vault.name}`, ({ evaluator }) =>
       random() < 0.6
-        ? evaluator.whole(vault.name)
-        : evaluator.some(vault.name, random() < 0.5 ? "due" : ["secret.s-0", "secret.s-1", "key.k"]),
+        ? evaluator.evaluateWholeVault(vault.name)
+        : evaluator.evaluateAssets(vault.name, random() < 0.5 ? "due" : ["secret.s-0", "secret.s-1", "key.k"]),
     );
   }
 

@@ -89,7 +89,7 @@ describe("sync over HTTP", () => {
     expect((await service.admin("GET", `${path}/status`)).status).toBe(404);
   });
 
-  test("leaves alone another key vault of the target's name, tells it, and copies once it is confirmed", async () => {
+  test("does not write a different key vault with the target's name, sends an alert, and copies after the vault is confirmed", async () => {
     const { control } = service.cloud;
     const rule = { name: "Copies that fail", alertType: "syncFailed", recipients: ["platform@acme.example"] };
     const alerting = await service.admin("POST", "/alerts/rules", rule);
@@ -120,7 +120,7 @@ describe("sync over HTTP", () => {
     expect((await service.admin("DELETE", `${RECORDS}/${recordId}`)).status).toBe(200);
   });
 
-  test("every provider takes copies in the built app", async () => {
+  test("copies to every external provider in the built app", async () => {
     const { providers } = service.cloud.control;
     const targets = {
       aws: ["parameterstore", "/shop/db-password"],
@@ -149,12 +149,12 @@ describe("sync over HTTP", () => {
     [{ ...SOURCE, ...AZURE, targetName: "x", unknown: 1 }, 400, "invalidRequest"],
     [{ ...SOURCE, ...AZURE, targetName: "x", targetRegion: "KV-Lifecycle-Service" }, 409, "serviceVault"],
     [{ ...SOURCE, ...AZURE, targetRegion: "kv-shop-prod", targetName: "DB-Password" }, 409, "syncLoop"],
-  ])("refuses the record %j", async (body, status, code) => {
+  ])("rejects the record %j with %i %s", async (body, status, code) => {
     const answer = await service.admin("POST", RECORDS, body);
     expect([answer.status, answer.body.code]).toEqual([status, code]);
   });
 
-  test("tells what to do with a record that was changed past the service, and takes it away", async () => {
+  test("returns the remedy for a record that was changed directly in storage, and deletes the record", async () => {
     const target = { targetName: "shop/tampered", scheduleHours: 24, enabled: false };
     const { recordId } = (await service.admin("POST", RECORDS, { ...SOURCE, ...AWS, ...target })).body;
     const rows = TableClient.fromConnectionString(service.azurite.connectionString(), "Sync", {
@@ -180,7 +180,7 @@ describe("sync over HTTP", () => {
     expect((await service.admin("GET", `${RECORDS}/${recordId}`)).status).toBe(404);
   });
 
-  test("returns the providers without their secrets", async () => {
+  test("lists the providers without their secrets, and returns 404 for an unknown provider", async () => {
     const { body, text } = await service.admin("GET", PROVIDERS);
     expect(body.items.map(({ provider }: { provider: string }) => provider)).toEqual(
       expect.arrayContaining(["aws", "azure"]),
@@ -189,7 +189,7 @@ describe("sync over HTTP", () => {
     expect((await service.admin("POST", `${PROVIDERS}/nowhere`, {})).status).toBe(404);
   });
 
-  test("without a license returns the required tier, and existing records stay readable", async () => {
+  test("without a license returns the required tier; existing records can be read and deleted; once none are left, the list needs a license", async () => {
     const host = await service.addHost({ LICENSE_KEY: "" });
     const token = await service.signIn({ username: "admin", password: "correct-horse-battery" });
     const call = (method: string, path: string, body?: unknown) =>

@@ -1,4 +1,4 @@
-// Parses Terraform files.
+// Parses Terraform files into blocks and expressions.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -20,21 +20,21 @@ export interface TerraformFile {
   findings: Finding[];
 }
 
-let parser: Promise<Parser> | undefined;
+let sharedParser: Promise<Parser> | undefined;
 
-async function terraformParser(): Promise<Parser> {
+async function createTerraformParser(): Promise<Parser> {
   await Parser.init();
   const require = createRequire(import.meta.url);
   const grammar = require.resolve("@tree-sitter-grammars/tree-sitter-hcl/tree-sitter-terraform.wasm");
-  const made = new Parser();
-  made.setLanguage(await Language.load(readFileSync(grammar)));
-  return made;
+  const parser = new Parser();
+  parser.setLanguage(await Language.load(readFileSync(grammar)));
+  return parser;
 }
 
-/** Parses one Terraform file. Unsupported syntax is a finding. */
+/** Parses one Terraform file. Syntax errors become findings. Unknown kinds of nodes become expressions of kind `operation`. */
 export async function parseTerraform(path: string, source: string): Promise<TerraformFile> {
-  parser ??= terraformParser();
-  const tree = (await parser).parse(source);
+  sharedParser ??= createTerraformParser();
+  const tree = (await sharedParser).parse(source);
   if (tree === null) throw new Error(`The parser gave nothing for ${path}.`);
   const findings = syntaxErrors(path, tree.rootNode);
   const body = named(tree.rootNode).find(({ type }) => type === "body");
@@ -70,7 +70,7 @@ function expression(node: Node): Expression {
     case "operation":
     case "for_expr":
     case "new_index":
-      return chain(parts);
+      return parseTraversal(parts);
     case "string_lit":
       return { ...at, kind: "literal", value: unquoted(node.text) };
     case "template_literal":
@@ -87,7 +87,7 @@ function expression(node: Node): Expression {
     case "quoted_template":
       return { ...at, kind: "template", parts: parts.map(expression) };
     case "template_interpolation":
-      return chain(parts);
+      return parseTraversal(parts);
     case "tuple":
       return { ...at, kind: "array", items: parts.map(expression) };
     case "object":
@@ -102,7 +102,7 @@ function expression(node: Node): Expression {
     case "for_object_expr":
       return loopOf(node, parts);
     default:
-      return { ...at, kind: "operation", operator: node.type, parts: operands(parts).map(chain) };
+      return { ...at, kind: "operation", operator: node.type, parts: operands(parts).map(parseTraversal) };
   }
 }
 
@@ -117,7 +117,7 @@ function operands(parts: Node[]): Node[][] {
 }
 
 /** Parses `a.b[0].c`: a name and its suffixes. */
-function chain(parts: Node[]): Expression {
+function parseTraversal(parts: Node[]): Expression {
   let found = expression(parts[0]!);
   for (const part of parts.slice(1)) {
     const inner = named(part);

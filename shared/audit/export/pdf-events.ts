@@ -3,7 +3,7 @@ import type { AuditEntry } from "../entry.ts";
 
 /** Maximum length of a description of changes, in characters. The other formats contain it in full. */
 const MAX_CHANGE_CHARACTERS = 400;
-/** Maximum length of a list in characters. A longer one is shortened to its first members. */
+/** Maximum length of a list in characters. A longer list is shortened to its first MAX_LISTED members, if it has more. */
 const MAX_LIST_CHARACTERS = 60;
 const MAX_LISTED = 3;
 const MAX_DEPTH = 3;
@@ -56,7 +56,7 @@ function eventOf(entry: AuditEntry, intent: AuditEntry | undefined): PdfEvent {
   };
 }
 
-/** Describes the changes: only members that differ. */
+/** Describes changed fields, then all details. */
 function changesOf({ before, after, details }: Pick<AuditEntry, "before" | "after" | "details">): string {
   const [old, now] = [flat(before), flat(after)];
   const parts: string[] = [];

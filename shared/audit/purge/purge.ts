@@ -8,7 +8,7 @@ import { type Digest, readDigest } from "../chain/digest.ts";
 import { type PurgeRecord, purgedTo } from "../chain/purge-record.ts";
 import { type PublicKeys, type SigningKey, signStatement } from "../chain/signing.ts";
 import type { Trust } from "../chain/trust.ts";
-import type { Appender, AuditEvent } from "../event.ts";
+import type { AuditEvent, AuditRecorder } from "../event.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
 import { readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow, PURGES_PARTITION, RecordRow } from "../rows.ts";
@@ -33,7 +33,7 @@ export interface PurgeResult {
   stoppedAt: string | null;
 }
 
-export interface PurgeDependencies extends Appender {
+export interface PurgeDependencies extends AuditRecorder {
   tables: Tables;
   clock: Clock;
   trust: Trust;

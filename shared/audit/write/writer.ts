@@ -1,13 +1,13 @@
 import { decodeTime } from "ulid";
 import type { Randomness } from "../../platform/runtime.ts";
 import { entryOf, entryText } from "../entry.ts";
-import type { Appender, AuditEvent } from "../event.ts";
+import type { AuditEvent, AuditRecorder } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
 import { asReading, asRefusal, createCounter } from "./counted-entries.ts";
 import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
 
 /** Records events in the audit log. */
-export interface Writer extends Appender {
+export interface Writer extends AuditRecorder {
   /**
    * Like `append`, but repeats of one rejected request (actor, address, type, target) within a minute share an entry with a
    * count.

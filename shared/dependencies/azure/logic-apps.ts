@@ -16,7 +16,7 @@ const connection = z.object({
   alternativeParameterValues: parameters,
 });
 
-/** A connection or a run reads a secret each time it needs it. */
+/** Each run of a workflow reads the secret, so a new value is used within a minute. */
 const REFRESH = { how: "automatic", slowestSeconds: MINUTE_SECONDS } as const;
 
 /** Returns the vault that a connection of the Azure Key Vault connector opens. */
@@ -39,7 +39,7 @@ export const apiConnection: Finder = {
   },
 };
 
-/** Finds references of Logic Apps (Consumption): actions that get a secret through such a connection. */
+/** Finds references of Logic Apps (Consumption): actions and triggers that get a secret through such a connection. */
 export const logicApp: Finder = {
   types: ["microsoft.logic/workflows"],
   kind: () => "logicApp",
@@ -52,8 +52,8 @@ export const logicApp: Finder = {
       const vault = connectionId ? await vaultOfConnection(connectionId) : undefined;
       if (vault) byParameter.set(name, vault);
     }
-    const places: Place[] = actionsOf(definition).flatMap(({ name, inputs }) => {
-      const vaultName = byParameter.get(connectionOf(inputs));
+    const places: Place[] = operationsOf(definition).flatMap(({ name, inputs }) => {
+      const vaultName = byParameter.get(connectionParameterOf(inputs));
       const { path } = inputs;
       if (vaultName === undefined || typeof path !== "string" || !/^\/secrets\//i.test(path)) return [];
       return [{ evidence: `actions/${name}`, text: { vaultName, path }, refresh: REFRESH }];
@@ -64,21 +64,21 @@ export const logicApp: Finder = {
 
 type Inputs = Record<string, unknown>;
 
-/** Maximum depth of nested actions. The designer allows 8. */
-const DEEPEST = 40;
+/** Maximum depth of nested objects. The designer allows 8 levels of actions. */
+const MAX_DEPTH = 40;
 
-/** Returns all actions of a workflow that have inputs, at any depth. */
-function actionsOf(definition: unknown, depth = 0): { name: string; inputs: Inputs }[] {
-  if (typeof definition !== "object" || definition === null || depth > DEEPEST) return [];
+/** Returns the actions and triggers of a workflow that have inputs, down to MAX_DEPTH. */
+function operationsOf(definition: unknown, depth = 0): { name: string; inputs: Inputs }[] {
+  if (typeof definition !== "object" || definition === null || depth > MAX_DEPTH) return [];
   return Object.entries(definition).flatMap(([name, inner]) => {
     const inputs = typeof inner === "object" && inner !== null ? (inner as { inputs?: unknown }).inputs : undefined;
     const own = typeof inputs === "object" && inputs !== null ? [{ name, inputs: inputs as Inputs }] : [];
-    return [...own, ...actionsOf(inner, depth + 1)];
+    return [...own, ...operationsOf(inner, depth + 1)];
   });
 }
 
-/** Returns the name of the parameter that contains the connection of an action. */
-function connectionOf({ host }: Inputs): string {
+/** Returns the name of the parameter that contains the connection of an action or trigger. */
+function connectionParameterOf({ host }: Inputs): string {
   const name = (host as { connection?: { name?: unknown } } | null | undefined)?.connection?.name;
   return (typeof name === "string" && /^@parameters\('\$connections'\)\['([^']+)'\]/.exec(name)?.[1]) || "";
 }
@@ -89,7 +89,7 @@ function connectionOf({ host }: Inputs): string {
  */
 function assetOf(text: unknown): NamedAsset | undefined {
   const { vaultName, path } = text as { vaultName: string; path: string };
-  const segments = path.split("/").slice(2).map(literal);
+  const segments = path.split("/").slice(2).map(unwrapLiteral);
   const [name, second, version] = segments;
   if (name?.startsWith("@")) return { vaultName };
   if (!name || !ASSET_NAME.test(name)) return undefined;
@@ -99,6 +99,6 @@ function assetOf(text: unknown): NamedAsset | undefined {
     : undefined;
 }
 
-/** Returns a path segment: plain, or from an expression with a literal text, as the designer writes it. */
-const literal = (segment: string): string =>
+/** Returns the text of a segment that is an expression with a literal text, as the designer writes it. Other segments as they are. */
+const unwrapLiteral = (segment: string): string =>
   /^@\{(?:encodeURIComponent\()*'([^']*)'\)*\}$/.exec(segment)?.[1] ?? segment;

@@ -1,6 +1,6 @@
 import { pMapIterable } from "p-map";
 import { audited } from "../../audit/audited.ts";
-import type { Appender } from "../../audit/event.ts";
+import type { AuditRecorder } from "../../audit/event.ts";
 import { createAppService } from "../../platform/azure/app-service.ts";
 import type { Arm } from "../../platform/azure/arm.ts";
 import { createContainerApps } from "../../platform/azure/container-apps.ts";
@@ -48,7 +48,7 @@ export function createLiteralSource(deps: {
   arm: Arm;
   resourceManager: ResourceManager;
   vaults: VaultSecretsClients;
-  audit: Appender;
+  audit: AuditRecorder;
   randomness: Randomness;
   /** Returns the monitored subscriptions. @throws {CloudFailure} */
   units(): Promise<string[]>;

@@ -3,16 +3,19 @@ import { DAY_MS } from "../../platform/time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 
-// Merges the result of a query into the stored state. Values are latest times, or counts of whole days that a later query
-// counts again, so the same rows can be merged any number of times.
+// Merges the result of a query into the stored state. Merging is idempotent: times keep the latest, daily counts the maximum, and
+// operations are a union. A later query counts a whole day again.
 
 /** Maximum number of readers that are stored for one asset, most recent first. */
 const MAX_READERS = 200;
 /** Maximum number of versions of one reader, and of days of its counts. */
 const MAX_VERSIONS = 10;
 export const DAYS_COUNTED = 30;
-/** Scans list each vault several times a day, so a longer time without events is a gap in the log. */
-const LONGEST_SILENCE_MS = 2 * DAY_MS;
+/**
+ * Scans list each vault several times a day. So a longer time without events is a gap in the log, and coverage (`since`) restarts
+ * after the gap.
+ */
+const MAX_GAP_MS = 2 * DAY_MS;
 
 export function mergedAsset(
   workspaceId: string,
@@ -86,8 +89,7 @@ function mergedVersions(before: Reader["versions"], lines: readonly UseLine[]): 
 export function mergedVault(before: VaultUseRecord | undefined, lines: readonly VaultLine[]): VaultUseRecord {
   let [since, lastAt] = [before?.since, before?.lastAt];
   for (const line of [...lines].sort((a, b) => (a.firstAt < b.firstAt ? -1 : 1))) {
-    if (since === undefined || Date.parse(line.firstAt) - Date.parse(lastAt!) > LONGEST_SILENCE_MS)
-      since = line.firstAt;
+    if (since === undefined || Date.parse(line.firstAt) - Date.parse(lastAt!) > MAX_GAP_MS) since = line.firstAt;
     lastAt = latest(lastAt, line.lastAt);
   }
   return { vaultName: (before ?? lines[0]!).vaultName, since: since!, lastAt: lastAt! };

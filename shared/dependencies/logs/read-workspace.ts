@@ -21,7 +21,7 @@ import {
   SIGN_INS,
   SignIns,
   signInKey,
-  UNEXPECTED,
+  UNEXPECTED_PREFIX,
   UnexpectedReaders,
   UsageFences,
   under,
@@ -156,8 +156,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       merge,
       withExpectation(workspaceId, now),
     );
-    const old = under(workspaceId, UNEXPECTED);
-    const before = UNEXPECTED + encodeTime(Math.max(0, now.getTime() - KEEP_UNEXPECTED_MS));
+    const old = under(workspaceId, UNEXPECTED_PREFIX);
+    const before = UNEXPECTED_PREFIX + encodeTime(Math.max(0, now.getTime() - KEEP_UNEXPECTED_MS));
     for await (const rows of tables.pages(UnexpectedReaders, { ...old, before, select: [] }))
       await writeAll(
         fence,

@@ -115,7 +115,7 @@ export const ASSET_USES = "a|";
 export const VAULT_USES = "v|";
 export const SIGN_INS = "s|";
 /** Returns the key of an event, sorted by time. */
-export const UNEXPECTED = "n|";
+export const UNEXPECTED_PREFIX = "n|";
 export const assetUseKey = ({ vaultName, type, name }: { vaultName: string; type: AssetType; name: string }): string =>
   `${ASSET_USES}${text(vaultName)}|${type}|${text(name)}`;
 export const vaultUseKey = (vaultName: string): string => VAULT_USES + text(vaultName);

@@ -4,20 +4,26 @@ import type { Randomness } from "../../platform/runtime.ts";
 import { withoutKeys } from "../../platform/storage/entity.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
 import { type Operation, put, type Tables } from "../../platform/storage/tables.ts";
-import { type AssetUseRecord, type Reader, UNEXPECTED, type UnexpectedReader, UnexpectedReaders } from "./rows.ts";
+import {
+  type AssetUseRecord,
+  type Reader,
+  UNEXPECTED_PREFIX,
+  type UnexpectedReader,
+  UnexpectedReaders,
+} from "./rows.ts";
 
 /** Returns the name of a reader for users. */
 export const nameOfReader = ({ id, userName, name, identityOf }: Reader): string =>
   userName ?? name ?? identityOf?.split("/").at(-1) ?? id;
 
-/** Returns the event of an unexpected reader. */
+/** Returns the table operation that stores the event of an unexpected reader. */
 export const unexpectedReaderOperation = (
   { vaultName, type, name }: AssetUseRecord,
   reader: Reader,
   now: Date,
   randomness: Pick<Randomness, "ulid">,
 ): Operation =>
-  put(UnexpectedReaders, UNEXPECTED + randomness.ulid(now), {
+  put(UnexpectedReaders, UNEXPECTED_PREFIX + randomness.ulid(now), {
     at: now.toISOString(),
     vaultName,
     type,
@@ -27,8 +33,8 @@ export const unexpectedReaderOperation = (
     operations: reader.operations,
   });
 
-/** Returns an ID for a reader of an asset, the same for all events and logs. */
-export const idOfUnexpected = ({ vaultName, type, name, readerId }: UnexpectedReader): string =>
+/** Returns an ID for a reader of an asset. Events of any time and any log have the same ID. */
+export const unexpectedReaderId = ({ vaultName, type, name, readerId }: UnexpectedReader): string =>
   fingerprint([vaultName.toLowerCase(), type, name.toLowerCase(), readerId.toLowerCase()]);
 
 /** Lists events since a time, oldest first, workspace by workspace. */
@@ -37,8 +43,12 @@ export async function* unexpectedSince(
   from: Date,
   tables: Tables,
 ): AsyncGenerator<UnexpectedReader[]> {
-  const begin = UNEXPECTED + encodeTime(Math.max(0, from.getTime()));
+  const begin = UNEXPECTED_PREFIX + encodeTime(Math.max(0, from.getTime()));
   for (const partitionKey of workspaceIds)
-    for await (const rows of tables.pages(UnexpectedReaders, { partitionKey, from: begin, before: keyEnd(UNEXPECTED) }))
+    for await (const rows of tables.pages(UnexpectedReaders, {
+      partitionKey,
+      from: begin,
+      before: keyEnd(UNEXPECTED_PREFIX),
+    }))
       yield rows.map(withoutKeys);
 }

@@ -77,8 +77,8 @@ export class Typesetter {
   }
 
   /**
-   * Breaks text into lines of at most `width` points: after a space in the second half of a line, otherwise after a separator
-   * or before an opening bracket, otherwise anywhere.
+   * Breaks text into lines of at most `width` points: after a space in the second half of a line, otherwise at the last
+   * space, separator or opening bracket, otherwise anywhere.
    */
   lines(text: string, style: Style, size: number, width: number): string[] {
     const lines: string[] = [];
@@ -125,7 +125,7 @@ export class Typesetter {
     }
   }
 
-  /** Splits text into runs of one font. Consecutive right-to-left words and the spaces between them form one run. */
+  /** Splits text into runs of one font. Consecutive right-to-left words and single spaces between them form one run. */
   private runs(text: string, style: Style): Run[] {
     const runs: Run[] = [];
     const characters = [...text];

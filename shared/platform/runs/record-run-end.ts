@@ -1,4 +1,4 @@
-import type { Appender, AuditEvent } from "../../audit/event.ts";
+import type { AuditEvent, AuditRecorder } from "../../audit/event.ts";
 import { IntervalSealed } from "../../audit/interval.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 
@@ -12,7 +12,7 @@ const ATTEMPTS = 3;
  * @param keep - Stores the new id. If it throws, because another worker has the run, no entry is appended.
  */
 export async function recordRunEnd(
-  audit: Appender,
+  audit: AuditRecorder,
   event: AuditEvent & { id: string },
   { keep, clock, randomness }: { keep: (entryId: string) => Promise<unknown>; clock: Clock; randomness: Randomness },
 ): Promise<void> {

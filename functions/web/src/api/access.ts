@@ -14,24 +14,25 @@ export interface Person {
 
 export const PersonContext = createContext<Person | undefined>(undefined);
 
-export function usePerson(): Person {
+export function useCurrentUser(): Person {
   const person = useContext(PersonContext);
-  if (!person) throw new Error("usePerson must be called below PersonContext.");
+  if (!person) throw new Error("useCurrentUser must be called below PersonContext.");
   return person;
 }
 
 /** Returns the roles and the license tier that an operation requires. */
-export const whoMay = (operation: Operation): { roles: readonly Role[]; tier: Person["tier"] } => OPERATIONS[operation];
+export const requirementsOf = (operation: Operation): { roles: readonly Role[]; tier: Person["tier"] } =>
+  OPERATIONS[operation];
 
 /** Returns a function that tells whether the user's role and the license allow an operation. */
 export function useMay(): (operation: Operation) => boolean {
-  const { tier } = usePerson();
-  const roleMay = useRoleMay();
-  return (operation) => roleMay(operation) && (whoMay(operation).tier === "core" || tier === "pro");
+  const { tier } = useCurrentUser();
+  const roleAllows = useRoleAllows();
+  return (operation) => roleAllows(operation) && (requirementsOf(operation).tier === "core" || tier === "pro");
 }
 
 /** Returns a function that tells whether the user's role allows an operation, regardless of the license. */
-export function useRoleMay(): (operation: Operation) => boolean {
-  const { role } = usePerson();
-  return (operation) => whoMay(operation).roles.includes(role);
+export function useRoleAllows(): (operation: Operation) => boolean {
+  const { role } = useCurrentUser();
+  return (operation) => requirementsOf(operation).roles.includes(role);
 }

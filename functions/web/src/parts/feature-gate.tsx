@@ -1,6 +1,6 @@
 import { MessageBar, MessageBarBody, MessageBarTitle } from "@fluentui/react-components";
 import type { ReactNode } from "react";
-import { type Operation, usePerson, useRoleMay, whoMay } from "../api/access.ts";
+import { type Operation, requirementsOf, useCurrentUser, useRoleAllows } from "../api/access.ts";
 
 interface Props {
   /** The operation that the content calls. */
@@ -12,13 +12,16 @@ interface Props {
   children: ReactNode;
 }
 
-/** Renders its children if the user can call the operation. Otherwise describes the feature and the role or license it needs. */
+/**
+ * Renders its children if the user can call the operation. Otherwise describes the feature and the required role or license,
+ * unless `isQuiet` is set and only the role is missing.
+ */
 export function FeatureGate({ operation, description, isQuiet = false, children }: Props) {
-  const { role, tier } = usePerson();
-  const roleMay = useRoleMay();
-  const { roles, tier: needed } = whoMay(operation);
+  const { role, tier } = useCurrentUser();
+  const roleAllows = useRoleAllows();
+  const { roles, tier: needed } = requirementsOf(operation);
   const isLicensed = needed === "core" || tier === "pro";
-  if (isLicensed && roleMay(operation)) return children;
+  if (isLicensed && roleAllows(operation)) return children;
   if (isLicensed && isQuiet) return null;
   return (
     <MessageBar intent="info" layout="multiline">

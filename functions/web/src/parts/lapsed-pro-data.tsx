@@ -1,12 +1,12 @@
 import { Button } from "@fluentui/react-components";
 import { type ReactNode, useState } from "react";
-import { usePerson } from "../api/access.ts";
+import { useCurrentUser } from "../api/access.ts";
 
 /** PRO data that remains readable after the license expired. Without a PRO license it is loaded only on demand, because most
  * installations have none and the API then denies the request.
  */
 export function LapsedProData({ children }: { children: ReactNode }) {
-  const { tier } = usePerson();
+  const { tier } = useCurrentUser();
   const [isShown, setShown] = useState(false);
   if (tier === "pro" || isShown) return children;
   return (

@@ -1,5 +1,5 @@
 import { NavDrawer, NavDrawerBody, NavItem } from "@fluentui/react-components";
-import { useRoleMay } from "../api/access.ts";
+import { useRoleAllows } from "../api/access.ts";
 import { createHref } from "../parts/address.ts";
 import { useLocation } from "../parts/router.tsx";
 import { VIEWS, viewOf } from "../views/views.ts";
@@ -7,7 +7,7 @@ import { useStyles } from "./styles.ts";
 
 /** Links to the views that the user's role can open. A view that needs a license says so when opened. */
 export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isOpen: boolean; close(): void }) {
-  const may = useRoleMay();
+  const may = useRoleAllows();
   const { pathname } = useLocation();
   const offered = VIEWS.filter(({ title, needs }) => title !== undefined && may(needs));
   return (

@@ -14,7 +14,7 @@ import {
 } from "@fluentui/react-components";
 import { DarkThemeRegular, NavigationRegular, PersonRegular } from "@fluentui/react-icons";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
-import { usePerson } from "../api/access.ts";
+import { useCurrentUser } from "../api/access.ts";
 import { api } from "../api/client.ts";
 import { remember, remembered } from "../parts/history-entry.ts";
 import { Routes, useLocation } from "../parts/router.tsx";
@@ -111,7 +111,7 @@ function ThemeButton() {
 }
 
 function PersonMenu() {
-  const { username, role, tier } = usePerson();
+  const { username, role, tier } = useCurrentUser();
   // A reload clears everything that was read or entered from memory.
   const signOut = api.useMutation("post", "/auth/logout", { onSettled: () => location.reload() });
   return (

@@ -1,6 +1,6 @@
 import { Button, Link, Subtitle1, Text } from "@fluentui/react-components";
 import { Component, type ReactNode } from "react";
-import { type Operation, usePerson, useRoleMay, whoMay } from "../api/access.ts";
+import { type Operation, requirementsOf, useCurrentUser, useRoleAllows } from "../api/access.ts";
 import { createHref } from "../parts/address.ts";
 import { useStyles } from "./styles.ts";
 
@@ -41,14 +41,14 @@ export function NoSuchView() {
 /** Renders a view if the user's role can call the operation it needs. Otherwise names the roles that can. */
 export function ForRoles({ needs, children }: { needs: Operation; children: ReactNode }) {
   const styles = useStyles();
-  const { role } = usePerson();
-  const roleMay = useRoleMay();
-  if (roleMay(needs)) return children;
+  const { role } = useCurrentUser();
+  const roleAllows = useRoleAllows();
+  if (roleAllows(needs)) return children;
   return (
     <div className={styles.notice}>
       <Subtitle1 as="h1">Your role can't open this view</Subtitle1>
       <Text>
-        Your role is {role}. Required: {whoMay(needs).roles.join(" or ")}. Ask an administrator for access.
+        Your role is {role}. Required: {requirementsOf(needs).roles.join(" or ")}. Ask an administrator for access.
       </Text>
       <Link href={createHref("/")}>Go to the overview</Link>
     </div>

@@ -9,11 +9,14 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
   id: "hashicorp",
   title: "HashiCorp Vault",
   configuration: HashicorpConfiguration,
+  // Stored in the service's own key vault and never returned.
   secretMembers: ["token", "secretId"],
+  // Where requests go. A change requires the secrets again, so that they can't be sent to another server unnoticed.
   addressMembers: ["address", "namespace", "caCertificate", "authMount"],
+  // What identifies a target, together with the record. A change means another target.
   placeMembers: ["address", "namespace", "mount"],
   services: {
-    // Entries of the smallest storage backend have at most 512 KiB. This leaves some room for metadata.
+    // Entries of the smallest storage backend have at most 512 KiB. This limit leaves space for metadata.
     // https://developer.hashicorp.com/vault/docs/internals/limits
     kv: { nameProblem: pathProblem, maxBytes: 500_000, marks: true },
   },

@@ -1,5 +1,5 @@
 import { Text } from "@fluentui/react-components";
-import { usePerson } from "../../api/access.ts";
+import { useCurrentUser } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { ChoiceField, NumberField, TextField } from "../../parts/fields.tsx";
@@ -34,7 +34,7 @@ const COLUMNS: Column<Schemas["ApiToken"]>[] = [
 
 /** API tokens for programs. A token is shown once, when it is created. */
 export function ApiTokens() {
-  const { role } = usePerson();
+  const { role } = useCurrentUser();
   const list = api.useInfiniteQuery("get", "/auth/tokens", { params: { query: { limit: 100 } } }, BY_CURSOR);
   const options = Object.fromEntries(
     ROLES.filter((one) => one === "user" || one === role || role === "admin").map((one) => [one, ROLE_TEXTS[one]]),
