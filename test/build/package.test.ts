@@ -211,7 +211,7 @@ test.each(["/app", "/code", "/src", "/repo", "/work"])(
 );
 
 test("local builds contain the texts by which the release check recognizes them", () => {
-  const sources = globSync("{infra/local,infra/simulated-cloud,infra/functions-host}/**/*.{ts,mjs}", {
+  const sources = globSync("{infra/local,infra/simulated-cloud,infra/functions-host,test}/**/*.{ts,mjs}", {
     cwd: root,
     exclude: ["test/build/**"],
   });

@@ -185,7 +185,7 @@ describe("a policy", () => {
     const set = await fixture.policy(app.appId, { targets: [app.assetId] });
     await fixture.policies.remove(app.appId, BOSS, set.etag);
     await fixture.confirm({ ...beside, assetId: `${VAULT}.secret.${beside.name}` });
-    await refused({ targets: [app.assetId] }, `targets: must name ${VAULT}.secret.${beside.name} too`);
+    await refused({ targets: [app.assetId] }, `targets: must also name ${VAULT}.secret.${beside.name}`);
     fixture.control.directory.set({ policy: { longestDays: 38 } });
     await refused({}, "with at most 38 by the tenant's policy");
     fixture.control.directory.set({ policy: { additionRefused: true } });

@@ -132,7 +132,7 @@ test("what can't be rotated is refused with the reason", async () => {
   await expect(plan({})).rejects.toEqual(refused("notRotatable", /no longer exists/));
   control().putSecret(VAULT, { name: "switched-off", value: "value-of-off", enabled: false });
   world.targets = [world.target("switched-off")];
-  await expect(plan({})).rejects.toEqual(refused("notRotatable", /switched off/));
+  await expect(plan({})).rejects.toEqual(refused("notRotatable", /is disabled/));
   control().addFault({ match: { operation: "graph.*" }, action: { kind: "deny" } });
   await expect(plan({})).rejects.toEqual(refused("unavailable", /Application\.Read\.All/));
 });
