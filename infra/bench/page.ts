@@ -21,16 +21,16 @@ export function mergedPage(before: string, intro: string, names: string[], texts
   return `${[intro, ...parts].join("\n\n")}\n`;
 }
 
-/** Measures the first full scan of a large estate, which reads and writes all assets. */
+/** Returns the exceeded bounds of a section, and whether its table in `page` lists other figures or bounds. */
 export function problemsOf(name: string, section: Section, page?: string): string[] {
   const problems = section.figures
     .filter(({ bound }) => bound && !bound.holds)
     .map(({ what, value, bound }) => `${name}: ${what} is ${value}, the bound is ${bound!.text}`);
   if (!section.figures.some(({ bound }) => bound)) problems.push(`${name} has no bound`);
   if (page !== undefined) {
-    const measured = section.figures.map(({ what, bound }) => `${what} | ${bound?.text ?? ""}`);
-    const written = rowsOf(sectionIn(page, name) ?? "");
-    if (measured.join("\n") !== written.join("\n"))
+    const expectedRows = section.figures.map(({ what, bound }) => `${what} | ${bound?.text ?? ""}`);
+    const rowsInPage = rowsOf(sectionIn(page, name) ?? "");
+    if (expectedRows.join("\n") !== rowsInPage.join("\n"))
       problems.push(`${name}: BENCHMARKS.md has other figures or bounds; npm run bench -- ${name} writes it again`);
   }
   return problems;

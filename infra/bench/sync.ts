@@ -49,7 +49,7 @@ export async function sync(): Promise<Section> {
     const written = cloud.control.providers.aws.secretsManager.written();
     return {
       title: `${RECORDS.toLocaleString("en")} sync records due at once`,
-      how: "Copies of a vault's secrets in AWS Secrets Manager, all due at the same time, on one instance: first none exists, then nothing changed. Counts every request to the simulated cloud and to tables, including the audit log and status polling. Processor time is that of the functions process.",
+      how: "Copies of a vault's secrets in AWS Secrets Manager, all due at the same time, on one instance: first none exists, then nothing changed. Counts version lists, secret reads and Secrets Manager calls, and all requests to tables, including the audit log and status polling. Processor time is that of the functions process.",
       figures: [
         {
           what: "copies written",

@@ -56,7 +56,7 @@ export async function listen(port: number, log: Log): Promise<HttpServer> {
       else send(response, 500);
     });
   });
-  // The response timeout is handled per request, below.
+  // No limit for receiving a request, which can wait for the function. `answerLimit` limits the response.
   server.requestTimeout = 0;
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await started(server, port);
@@ -90,7 +90,7 @@ export interface HttpOptions {
   executor: Executor;
   log: Log;
   hostRoutes: HostRoute[];
-  /** Milliseconds after which the client gets a 504. The function continues to run, and its result is discarded. */
+  /** Milliseconds from the start of the function until the client gets a 504. The function continues to run, and its result is discarded. */
   answerLimit: number;
 }
 

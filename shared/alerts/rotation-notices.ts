@@ -38,7 +38,7 @@ export function createRotationNotices(deps: {
         .map(({ rotationId, status, at, after }): PendingNotice => {
           const notice = async () => {
             const record = await rotations.get(rotationId).catch(ignoreMissing);
-            // A user continued the rotation since.
+            // No notice if a user continued the rotation since.
             return record?.status === status ? resultOf(record) : undefined;
           };
           return { id: `end.${after.slice(EVENTS.length)}`, at, notice };
@@ -61,7 +61,7 @@ export function createRotationNotices(deps: {
     }
   }
 
-  /** Rotations that wait for a user to delete the old secret. */
+  /** Rotations that wait for a user: to delete the old secret, or to confirm its removal. */
   async function* waiting(): AsyncGenerator<PendingNotice[]> {
     let cursor: string | undefined;
     do {
@@ -101,7 +101,7 @@ export function createRotationNotices(deps: {
     }
   }
 
-  /** Policies that can't be applied currently. */
+  /** Automatic policies that can't be applied currently. */
   async function* policies(): AsyncGenerator<PendingNotice[]> {
     if (!(await deps.licensed())) return;
     for await (const rows of allPolicies(tables, deps.log)) {

@@ -58,7 +58,7 @@ export async function renewTotals(tables: Tables, options: { changed?: boolean }
 
 /**
  * Returns how the totals are wrong, which only a bug or damaged storage can cause. Undefined if the totals are right, if there are
- * none, or if concurrent writes or an unreadable row prevent the comparison. Takes as many requests as `renewTotals`.
+ * none, or if concurrent writes or an unreadable row prevent the comparison. Takes as many reads as `renewTotals`.
  */
 export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const found = await readAll(tables);

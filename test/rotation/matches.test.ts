@@ -18,8 +18,8 @@ const unused = () => {
 let azurite: TestStorage;
 let account = 0;
 beforeAll(async () => {
-  // One a test, and as many for second tries.
-  azurite = await openStorage(Array.from({ length: 24 }, (_, index) => `matches${index}`));
+  // One account for each test, and as many for retries.
+  azurite = await openStorage(Array.from({ length: 26 }, (_, index) => `matches${index}`));
 });
 afterAll(async () => await azurite.stop());
 

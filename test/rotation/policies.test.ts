@@ -280,7 +280,7 @@ describe("a due secret", () => {
     });
     const [failureText] = await fixture.notices("rotationFailed");
     expect(failureText).toContain("no longer exists");
-    expect(failureText).not.toContain("works until it ends");
+    expect(failureText).not.toContain("works until it expires");
   });
 
   test("is no secret of ours that is younger than half its life", async () => {

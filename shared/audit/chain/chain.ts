@@ -91,9 +91,7 @@ const endOf = (digest: Digest, hash: string, verified: boolean): ChainEnd => ({
   verified,
 });
 
-/**
- * The highest possible digest number: every interval has one digest, so it is the number of intervals since the service exists.
- */
+/** Returns false if the number is too high: each interval has one digest, so there are at most as many as intervals so far. */
 export const isPlausible = ({ number, interval }: { number: number; interval: string }): boolean =>
   number <= (intervalFrom(interval) - EARLIEST) / INTERVAL_MS;
 

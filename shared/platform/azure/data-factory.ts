@@ -3,10 +3,10 @@ import type { Arm, Listed } from "./arm.ts";
 import { ownName, resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A connection of a data factory to another system. Its properties hold no secret in clear. */
+/** A connection of a data factory to another system. Its properties contain no plaintext secrets. */
 export interface LinkedService {
   name: string;
-  /** A connection of a data factory to another system. Its properties contain no plaintext secrets. */
+  /** Kind of the other system, such as `AzureKeyVault`. */
   type: string;
   /** The properties of the answer. Values can be expressions. */
   typeProperties: Record<string, unknown>;
