@@ -40,7 +40,7 @@ const CAMPAIGNS: Record<string, Campaign> = {
 const LIST = Object.entries(CAMPAIGNS).map(([name, { description }]) => `  ${name.padEnd(9)}  ${description}`);
 const HELP = `npm run campaigns -- [--seed N] [NAME…]
 
-Runs the long random tests with a new seed, which it prints. Takes about ten minutes on two cores. Ends with 1 if a campaign fails.
+Runs the long random tests with a new seed, which it prints. Ends with 1 if a campaign fails.
 
 ${LIST.join("\n")}
 
