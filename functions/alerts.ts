@@ -50,8 +50,14 @@ import { notFound } from "../shared/platform/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of alerts. A rule selects assets or violations and says whom to notify. A delivery is
+ * one message of a rule, and an entry of the alert history. A snooze pauses alerts until a date. An acknowledgement stops the
+ * escalation of an alert.
+ */
+
 const tag = "Alerts";
-/** Disabled, so that trying out the example in `/docs` sends no alerts. */
+/** The example of a rule. The rule is disabled, so that trying out the example in `/docs` sends no alerts. */
 const NEW_RULE: NewRule = {
   name: "Secrets of payments that expire",
   alertType: "expiration",
@@ -79,8 +85,8 @@ const createAlertRule = endpoint({
   example: { body: NEW_RULE },
   responds: { 201: AlertRuleWithSecret },
   handle: async ({ body, caller, services }) => {
-    const made = await services.alerts.rules.create(body, caller);
-    return created(changedRuleView(made), `/alerts/rules/${made.rule.ruleId}`);
+    const createdRule = await services.alerts.rules.create(body, caller);
+    return created(changedRuleView(createdRule), `/alerts/rules/${createdRule.rule.ruleId}`);
   },
 });
 
@@ -283,8 +289,8 @@ const acknowledgeAlerts = endpoint({
   },
   responds: { 201: Acknowledged },
   handle: async ({ body, caller, services }) => {
-    const made = await services.alerts.acknowledgements.create(body, caller);
-    return created(acknowledgedView(made), `/alerts/acknowledgements?rule_id=${body.ruleId}`);
+    const acknowledged = await services.alerts.acknowledgements.create(body, caller);
+    return created(acknowledgedView(acknowledged), `/alerts/acknowledgements?rule_id=${body.ruleId}`);
   },
 });
 
@@ -340,6 +346,7 @@ const listAlertHistory = endpoint({
     requireOrder({ start_date: query.start_date, end_date: query.end_date });
     const filter = { start: query.start_date, end: query.end_date, status: query.status, ruleId: query.rule_id };
     const page = await services.alerts.history.list(filter, pageRequest(query));
+    // The list shows only the first items of each message. `getAlertHistoryEntry` returns all of them.
     return ok(pageView(page, (delivery) => historyView(delivery, delivery.firstNews)));
   },
 });

@@ -6,6 +6,8 @@ import { created, Deleted, deleted, ok } from "../shared/platform/http/reply.ts"
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+// Endpoints of API tokens, with which programs call the API in the name of a user.
+
 const tag = "API tokens";
 
 const listTokens = endpoint({
@@ -34,6 +36,7 @@ const createToken = endpoint({
   tag,
   access: "user",
   tier: "core",
+  // Only people who signed in here: API tokens and Entra tokens are rejected.
   interactive: true,
   body: NewApiToken,
   example: { body: { name: "nightly report", role: "user", expiresInDays: 90 } },

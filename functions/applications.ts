@@ -5,6 +5,11 @@ import { pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts
 import { created, ok } from "../shared/platform/http/reply.ts";
 import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of the discovery of Entra applications and their client secrets and certificates. They
+ * have the tag and path of rotation, because rotation was the first feature that used them.
+ */
+
 const tag = "Rotation";
 
 const discoverApplications = endpoint({
@@ -56,9 +61,10 @@ const listApplications = endpoint({
   responds: { 200: pageOf(Application, "ApplicationList") },
   handle: async ({ query, services }) => {
     const { limit: _limit, offset: _offset, cursor: _cursor, ...filter } = query;
+    // The current time and the expiry thresholds, which decide the status of each credential.
     const moment = await services.applications.moment();
     const page = await services.applications.list(filter, pageRequest(query));
-    return ok(pageView(page, (found) => applicationView(found, moment)));
+    return ok(pageView(page, (application) => applicationView(application, moment)));
   },
 });
 
@@ -76,8 +82,8 @@ const getApplication = endpoint({
   responds: { 200: Application },
   problems: ["notFound"],
   handle: async ({ params, services }) => {
-    const found = await services.applications.get(params.app_id);
-    return ok(applicationView(found, await services.applications.moment()));
+    const application = await services.applications.get(params.app_id);
+    return ok(applicationView(application, await services.applications.moment()));
   },
 });
 
@@ -100,6 +106,7 @@ export const timers = [
   }),
 ];
 
+/** The caller that the audit log records for work that no user started. */
 const system = (requestId: string) => ({ actor: "system", requestId });
 
 export const queues = [

@@ -19,9 +19,14 @@ import { content, ok, type Reply } from "../shared/platform/http/reply.ts";
 import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+/*
+ * Endpoints and the timer of the audit log. Every ten minutes, the timer seals new entries: it signs a digest of them, so that
+ * later changes can be detected.
+ */
+
 const tag = "Audit";
 
-const PARTS =
+const EXPORT_PARTS =
   'The number of entries is not limited. An export with more than 25,000 entries or 4 MiB is returned in parts, each a valid file; the header `Link: <…>; rel="next"` leads to the next part. Responses are compressed if `Accept-Encoding` contains gzip.';
 
 const listAuditEntries = endpoint({
@@ -46,7 +51,7 @@ const exportAudit = endpoint({
   method: "GET",
   route: "audit/export",
   summary: "Export audit entries, oldest first",
-  description: `${PARTS} In JSON, \`nextCursor\` also leads to the next part. The command \`verify-audit\` verifies JSON exports without access to the service. With \`format\`, returns the files of GET /audit/export/csv and GET /audit/export/pdf.`,
+  description: `${EXPORT_PARTS} In JSON, \`nextCursor\` also leads to the next part. The command \`verify-audit\` verifies JSON exports without access to the service. With \`format\`, returns the files of GET /audit/export/csv and GET /audit/export/pdf.`,
   tag,
   access: "auditor",
   tier: "core",
@@ -60,7 +65,7 @@ const exportAuditCsv = endpoint({
   method: "GET",
   route: "audit/export/csv",
   summary: "Export audit entries as CSV, oldest first",
-  description: PARTS,
+  description: EXPORT_PARTS,
   tag,
   access: "auditor",
   tier: "core",
@@ -91,11 +96,13 @@ const exportAuditPdf = endpoint({
   handle: async (context) => await exportReply(context, "pdf", context.query),
 });
 
+/** The parts of a request that the export endpoints use. */
 type ExportContext = Pick<
   RequestContext<Services, unknown, unknown, unknown>,
   "headers" | "url" | "caller" | "services"
 >;
 
+/** Returns one part of an export as a file. */
 async function exportReply(
   { headers, url, caller, services }: ExportContext,
   format: "json" | "csv" | "pdf",
@@ -139,7 +146,7 @@ const verifyAudit = endpoint({
 
 export const endpoints = [listAuditEntries, exportAudit, exportAuditCsv, exportAuditPdf, verifyAudit];
 
-/** Runs 30 seconds after an interval can be sealed. */
+/** An interval can be sealed one minute after its end. The timer runs 30 seconds later. */
 export const timers = [
   timer({
     name: "sealAudit",

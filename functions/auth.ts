@@ -20,6 +20,8 @@ import { Deleted, deleted, ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+// Endpoints of sign-in, the signed-in user, passwords and browser sessions. API tokens are in api-tokens.ts.
+
 const tag = "Authentication";
 
 const signIn = endpoint({
@@ -64,6 +66,7 @@ const signOut = endpoint({
   tag,
   access: "user",
   tier: "core",
+  // API tokens and Entra tokens are rejected. Also works while the user must replace a password that an administrator set.
   interactive: true,
   beforePasswordChange: true,
   body: SignOut,

@@ -15,9 +15,15 @@ import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/htt
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of the registry of B2C tenants: other Entra tenants, for example for an app's customers,
+ * whose credentials are part of the inventory.
+ */
+
 const tag = "B2C";
 const TENANTS = "b2c/tenants";
-const STAYS_OPEN = "Without a PRO license, existing tenants can still be read; if there are none, returns 403.";
+const READABLE_WITHOUT_LICENSE =
+  "Without a PRO license, existing tenants can still be read; if there are none, returns 403.";
 
 const registerTenant = endpoint({
   name: "registerB2cTenant",
@@ -43,8 +49,8 @@ const registerTenant = endpoint({
   },
   responds: { 201: TenantView },
   handle: async ({ body, caller, services }) => {
-    const found = await services.b2c.register(body, caller);
-    return created(tenantView(found), `/${TENANTS}/${found.row.tenantId}`);
+    const tenant = await services.b2c.register(body, caller);
+    return created(tenantView(tenant), `/${TENANTS}/${tenant.row.tenantId}`);
   },
 });
 
@@ -53,7 +59,7 @@ const listTenants = endpoint({
   method: "GET",
   route: TENANTS,
   summary: "List registered B2C tenants by display name",
-  description: STAYS_OPEN,
+  description: READABLE_WITHOUT_LICENSE,
   tag,
   access: "user",
   tier: "core",
@@ -71,7 +77,7 @@ const getTenant = endpoint({
   method: "GET",
   route: `${TENANTS}/{tenant_id}`,
   summary: "Get a B2C tenant",
-  description: STAYS_OPEN,
+  description: READABLE_WITHOUT_LICENSE,
   tag,
   access: "user",
   tier: "core",
@@ -106,7 +112,7 @@ const deleteTenant = endpoint({
   method: "DELETE",
   route: `${TENANTS}/{tenant_id}`,
   summary: "Remove a B2C tenant from the registry",
-  description: `Also removes the tenant's inventory, alert and compliance data, and the saved client secret. Changes nothing in the tenant. ${STAYS_OPEN}`,
+  description: `Also removes the tenant's inventory, alert and compliance data, and the saved client secret. Changes nothing in the tenant. ${READABLE_WITHOUT_LICENSE}`,
   tag,
   access: "admin",
   tier: "core",
@@ -195,6 +201,7 @@ export const timers = [
   }),
 ];
 
+/** The caller that the audit log records for work that no user started. */
 const system = (requestId: string) => ({ actor: "system", requestId });
 
 export const queues = [

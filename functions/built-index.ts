@@ -8,8 +8,8 @@ export interface FunctionIndex {
   queues: { area: string; name: string; queue: string }[];
 }
 
-/** The index as JSON. The build replaces this constant. */
+/** The index as JSON. The build replaces this name by the text. */
 declare const __FUNCTIONS__: string;
 
-/** Returns the index of all functions, which the build generates (`function-index.ts`). Only defined in a bundle. */
+/** Returns the index of all functions, which the build generates (`function-index.ts`). Works only in a bundle. */
 export const builtIndex = (): FunctionIndex => JSON.parse(__FUNCTIONS__);

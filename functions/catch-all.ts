@@ -3,6 +3,7 @@ import { builtIndex } from "./built-index.ts";
 import { endpoint } from "./declare.ts";
 import { page } from "./page.ts";
 
+/** The route that matches every path. */
 export const CATCH_ALL = "{*path}";
 
 /**
@@ -19,7 +20,7 @@ const everyOtherPath = endpoint({
   access: "open",
   tier: "core",
   undocumented: true,
-  // The page is not rate limited, like its files. Unknown paths are counted by `admit`.
+  // The page itself is not rate limited, and neither are its files. For all other paths, `admit` applies the rate limit.
   rateLimit: "none",
   responds: {},
   handle: async ({ url, headers, admit }) => {
@@ -38,10 +39,13 @@ export const endpoints = [everyOtherPath];
 
 /** Returns the methods of all functions that match a path. Reads only the index, so that no area is loaded. */
 function methodsAt(path: string): string[] {
-  const found = builtIndex().endpoints.filter(({ route }) => route !== CATCH_ALL && routePattern(route).test(path));
-  return [...new Set(found.flatMap(({ methods }) => methods))].sort();
+  const matchingEndpoints = builtIndex().endpoints.filter(
+    ({ route }) => route !== CATCH_ALL && routePattern(route).test(path),
+  );
+  return [...new Set(matchingEndpoints.flatMap(({ methods }) => methods))].sort();
 }
 
+/** Returns a pattern for the paths of a route. A segment with a parameter, such as `{rule_id}`, matches any segment. */
 const routePattern = (route: string): RegExp =>
   new RegExp(
     `^${route

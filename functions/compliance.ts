@@ -26,6 +26,11 @@ import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/htt
 import { content, created, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of compliance. Checks judge resources (assets and vaults). A failed check is a
+ * violation. An exemption excludes a violation from the score. Frameworks, such as PCI DSS, map their controls to checks.
+ */
+
 const tag = "Compliance";
 
 const getComplianceScore = endpoint({
@@ -281,7 +286,7 @@ const removeExemption = endpoint({
   params: exemptionParams,
   responds: { 200: DeletedExemption },
   handle: async ({ params, caller, ifMatch, services }) => {
-    await services.compliance.exemptions.end(params.exemption_id, caller, ifMatch);
+    await services.compliance.exemptions.remove(params.exemption_id, caller, ifMatch);
     return deleted();
   },
 });

@@ -5,6 +5,11 @@ import type { Logger } from "../shared/platform/runtime.ts";
 import { DAY_MS } from "../shared/platform/time.ts";
 import type { Services } from "./services.ts";
 
+/*
+ * How files in functions/ declare endpoints, timers and queue handlers. A declaration is data: register.ts registers it with
+ * Azure Functions (the platform).
+ */
+
 /** Declares an endpoint whose handler receives the services of this app. */
 export const endpoint = endpointFor<Services>();
 
@@ -55,9 +60,11 @@ export interface QueueDeclaration {
   handle(message: unknown, invocation: Invocation): Promise<void>;
 }
 
+/** Returns the NCRONTAB expression of a timer. */
 export const scheduleOf = ({ schedule }: Pick<TimerDeclaration, "schedule">, config: Config): string =>
   typeof schedule === "string" ? schedule : config[schedule.setting];
 
+/** Declares a timer. */
 export const timer = (declaration: TimerDeclaration): TimerDeclaration => declaration;
 
 /** Declares the handler of a queue. Messages are validated with the schema before the handler is called. */

@@ -20,6 +20,11 @@ import { PageQuery, pageRequest, pageView } from "../shared/platform/http/paging
 import { created, ok } from "../shared/platform/http/reply.ts";
 import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of dependencies. A dependency is a resource (the consumer) that uses an asset, for
+ * example a web app whose settings reference a secret. The blast radius of an asset is everything that its rotation affects.
+ */
+
 const tag = "Dependencies";
 const DEPENDENCIES = "api/assets/dependencies";
 
@@ -151,6 +156,7 @@ export const timers = [
   }),
 ];
 
+/** The caller that the audit log records for work that no user started. */
 const system = (requestId: string) => ({ actor: "system", requestId });
 
 export const queues = [

@@ -3,13 +3,18 @@ import { planView, RotationView, rotationView } from "../shared/rotation/api.ts"
 import { RotateAssetParams, RotateAssetRequest } from "../shared/rotation/asset-api.ts";
 import { endpoint } from "./declare.ts";
 
+/*
+ * The endpoint that starts a full-stack rotation: it replaces the value of a vault secret and then updates or restarts the
+ * resources that use it (the consumers).
+ */
+
 const rotateAsset = endpoint({
   name: "rotateAsset",
   method: "POST",
   route: "api/assets/dependencies/rotate/{secret_id}",
-  summary: "Rotate a secret with all that use it",
+  summary: "Rotate a secret and refresh its consumers",
   description:
-    "Writes a new value, refreshes the consumers one after the other, and verifies that each has the new value. If one fails, everything is rolled back. A secret that certainly holds an application's client secret is rotated as that client secret; any other secret requires newValue or generate. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+    "Writes a new value, refreshes the consumers one after the other, and verifies that each has the new value. If one fails, the rotation is rolled back. A vault secret that is a certain match of an application's client secret is rotated as that client secret; any other secret requires newValue or generate. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
   tag: "Dependencies",
   access: "admin",
   tier: "pro",

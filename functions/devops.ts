@@ -12,6 +12,8 @@ import { ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+// Endpoints of the integration with Azure DevOps, in which dependency discovery finds pipelines that use secrets.
+
 const tag = "DevOps integration";
 const route = "api/settings/integrations/devops";
 

@@ -18,7 +18,7 @@ import {
   AssetQuery,
   assetDetailsView,
   assetView,
-  refuseImpossible,
+  requireConsistentFilters,
   tagFilter,
   Vault,
   VaultQuery,
@@ -43,11 +43,17 @@ import { DAY_MS } from "../shared/platform/time.ts";
 import { endpoint, type Invocation, poison, queue, sendWithJitter, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+/*
+ * Endpoints, timers and queue handlers of scans, and endpoints of the inventory of assets that scans find. A scan is planned by
+ * one message, and workers then read its vaults, each by a chain of messages. A re-scan reads one vault after Event Grid has
+ * reported a change. Functions whose names contain `lookAtVault` handle re-scans.
+ */
+
 const tag = "Discovery";
 const scanParams = z.object({ scan_id: z.string().meta({ description: "ID of the scan." }) });
 
 /** Maximum number of assets in one part of a CSV export. */
-const CSV_PART = 10_000;
+const MAX_CSV_PART_ASSETS = 10_000;
 
 const startScan = endpoint({
   name: "startScan",
@@ -153,7 +159,7 @@ const exportAssets = endpoint({
   method: "GET",
   route: "api/assets/discovery/export/csv",
   summary: "Export assets as CSV",
-  description: `Accepts the filters of GET /api/assets/discovery/assets and uses its order. Each part contains up to ${CSV_PART.toLocaleString("en")} assets; the header \`Link: <…>; rel="next"\` leads to the next part.`,
+  description: `Accepts the filters of GET /api/assets/discovery/assets and uses its order. Each part contains up to ${MAX_CSV_PART_ASSETS.toLocaleString("en")} assets; the header \`Link: <…>; rel="next"\` leads to the next part.`,
   tag,
   access: "user",
   tier: "core",
@@ -165,20 +171,23 @@ const exportAssets = endpoint({
 
 type AssetRequest = Omit<z.output<typeof AssetQuery>, "format">;
 
+/** Returns a page of the assets that match the query. */
 async function assetPage(query: AssetRequest, services: Services) {
   const { tag: tagText, limit, offset, cursor, ...filter } = query;
-  refuseImpossible(filter);
+  requireConsistentFilters(filter);
+  // The current time and the expiry thresholds, which decide the status of each asset.
   const moment = await services.inventory.moment();
   const page = await services.inventory.assets.list(
     { ...filter, ...(tagText === undefined ? {} : { tag: tagFilter(tagText) }) },
     pageRequest({ limit, offset, cursor }),
     moment,
   );
-  return pageView(page, (found) => assetView(found, moment, services.config.OWNER_TAG));
+  return pageView(page, (asset) => assetView(asset, moment, services.config.OWNER_TAG));
 }
 
+/** Returns a part of the assets as a CSV file, with a link to the next part. */
 async function assetFile(query: AssetRequest, services: Services, url: URL): Promise<Reply<never>> {
-  const { items, nextCursor } = await assetPage({ ...query, limit: query.limit ?? CSV_PART }, services);
+  const { items, nextCursor } = await assetPage({ ...query, limit: query.limit ?? MAX_CSV_PART_ASSETS }, services);
   const next = new URLSearchParams(url.searchParams);
   next.delete("offset");
   if (nextCursor) next.set("cursor", nextCursor);
@@ -207,9 +216,9 @@ const getAsset = endpoint({
   responds: { 200: AssetDetails },
   handle: async ({ params, services }) => {
     const moment = await services.inventory.moment();
-    const found = await services.inventory.assets.get(params.asset_id, moment);
-    if (!found) throw notFound(`The asset ${params.asset_id.slice(0, 300)}`);
-    const view = assetView(found, moment, services.config.OWNER_TAG);
+    const asset = await services.inventory.assets.get(params.asset_id, moment);
+    if (!asset) throw notFound(`The asset ${params.asset_id.slice(0, 300)}`);
+    const view = assetView(asset, moment, services.config.OWNER_TAG);
     return ok(assetDetailsView(view, portalOf(services.config)));
   },
 });
@@ -307,6 +316,7 @@ export const endpoints = [
   listVaults,
 ];
 
+/** Sends the message that starts a scheduled scan. */
 async function scheduleScan(mode: "full" | "delta", invocation: Invocation): Promise<void> {
   const delaySeconds = await sendWithJitter(invocation, QUEUES.start, { mode });
   invocation.log.info("A scheduled scan will start", { mode, delaySeconds });
@@ -327,12 +337,13 @@ export const timers = [
     name: "watchScans",
     schedule: "30 * * * * *",
     handle: async ({ services, requestId }) => {
-      const all = await Promise.allSettled([
+      // Each of the three runs even if another one fails.
+      const results = await Promise.allSettled([
         services.watchScans(),
         services.rescans.watch(),
         services.startFirstScan(requestId),
       ]);
-      const failures = all.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+      const failures = results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
       if (failures.length > 1) throw new AggregateError(failures, failures.map(String).join("; "));
       if (failures.length > 0) throw failures[0];
     },
@@ -382,16 +393,16 @@ export const queues = [
     message: ScanMessage,
     handle: ({ scanId }, { services }) => services.scanRun.finish(scanId),
   }),
-  // The timer `watchScans` queues the completion again every minute.
+  // Needs no own handler: the timer `watchScans` queues the completion of a scan again every minute.
   poison({ name: "finishScanFailed", of: QUEUES.finish, message: ScanMessage }),
   // Event Grid writes to this queue.
   queue({
     name: "noteVaultEvent",
     queue: EVENT_QUEUE,
     message: VaultEvent,
-    handle: (event, { services, delivery }) => services.rescans.note(event, delivery),
+    handle: (event, { services, delivery }) => services.rescans.requestForEvent(event, delivery),
   }),
-  // The next scan finds the change.
+  // Needs no own handler: the next scan finds the change.
   poison({ name: "noteVaultEventFailed", of: EVENT_QUEUE, message: VaultEvent }),
   queue({
     name: "lookAtVault",

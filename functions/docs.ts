@@ -8,6 +8,8 @@ import { createStaticFiles } from "../shared/platform/http/static-files.ts";
 import { endpoint, exampleDay } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+// The pages of the API documentation (`/docs` and `/redoc`), their files, and the OpenAPI document (`/openapi.json`).
+
 const tag = "Documentation";
 const page = (description: string) => ({ 200: { description, mediaType: "text/html" } });
 
@@ -71,7 +73,7 @@ const documentationFile = endpoint({
   access: "open",
   tier: "core",
   undocumented: true,
-  // The largest files have 500 KB: 50 requests a second.
+  // Each request takes two slots of the pace, which spaces requests out to 50 a second: the largest files have 500 KB.
   paced: 2,
   params: z.object({ file: z.string() }),
   query: z.strictObject({ v: z.string().max(64).optional() }),
@@ -92,17 +94,17 @@ export async function openApiText(endpoints: Endpoint<Services>[]): Promise<stri
  * Declares the documentation pages and the OpenAPI document. The document is generated once a day, on its first request,
  * because its examples contain dates in the future.
  */
-export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpoints: Endpoint<Services>[] } {
-  let described: { day: string; document: ReturnType<typeof describe> } | undefined;
-  async function describe() {
-    const text = await openApiText(await all());
+export function documentation(allEndpoints: () => Promise<Endpoint<Services>[]>): { endpoints: Endpoint<Services>[] } {
+  let generated: { day: string; document: ReturnType<typeof generate> } | undefined;
+  async function generate() {
+    const text = await openApiText(await allEndpoints());
     return { text, zipped: await gzipped(text) };
   }
   const openApi = endpoint({
     name: "openApi",
     method: "GET",
     route: "openapi.json",
-    summary: "Get this description as OpenAPI 3.1",
+    summary: "Get the OpenAPI 3.1 document of this API",
     tag,
     access: "open",
     tier: "core",
@@ -111,8 +113,8 @@ export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpo
     },
     handle: async ({ headers }) => {
       const day = exampleDay(0);
-      if (described?.day !== day) described = { day, document: describe() };
-      const { text, zipped } = await described.document;
+      if (generated?.day !== day) generated = { day, document: generate() };
+      const { text, zipped } = await generated.document;
       const type = "application/json; charset=utf-8";
       return acceptsGzip(headers) ? content(type, zipped, contentCodingHeaders("gzip")) : content(type, text);
     },

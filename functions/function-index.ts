@@ -8,6 +8,7 @@ import type { FunctionIndex } from "./built-index.ts";
 import { CATCH_ALL } from "./catch-all.ts";
 import { AREAS } from "./functions.ts";
 
+/** Methods of the catch-all function, which rejects those that a path does not support. */
 const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 export async function functionIndex(): Promise<FunctionIndex> {

@@ -10,8 +10,9 @@ import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
 import { isUnclear, RowChanged } from "../shared/platform/storage/tables.ts";
 
 /**
- * 100 requests a second for each instance. A rejected sign-in takes up to 3 ms of processor time, so 70 % of the processor
- * remains for other requests.
+ * The pace of 429 responses and static files, which clients could request in a tight loop: one slot every 10 ms, which is 100
+ * requests a second for each instance. A rejected sign-in takes up to 3 ms of processor time, so 70 % of the processor remain
+ * for other requests. At most 100 requests wait for a slot. Further requests don't wait.
  */
 const PACE = { everyMs: 10, maxWaiting: 100 };
 

@@ -7,8 +7,14 @@ import type { ServiceKeyVault } from "../shared/platform/azure/service-key-vault
 import { DEPENDENCIES } from "../shared/platform/http/health.ts";
 import type { Clock } from "../shared/platform/runtime.ts";
 
+/*
+ * The deep health check (`GET /health?deep=true`): sends a request to each service that the app depends on, and reports
+ * response times and errors.
+ */
+
 type DependencyName = (typeof DEPENDENCIES)[number];
 
+/** The result of checking one dependency. */
 export interface Dependency {
   name: DependencyName;
   status: "healthy" | "unhealthy";
@@ -22,8 +28,13 @@ export interface Health {
   check(): Promise<Dependency[]>;
 }
 
+/** Time for which results are returned from memory, so that many callers cause few requests. */
 const CACHE_MS = 10_000;
+/** Time after which a dependency that does not respond is unhealthy. */
 const TIMEOUT_MS = 10_000;
+
+/** Maximum number of characters of an error message in a response. */
+const MAX_DETAIL_LENGTH = 500;
 
 export function createHealth(deps: {
   /** An inexpensive request to the tables and to the queues. */
@@ -36,7 +47,7 @@ export function createHealth(deps: {
   mail?: MailSender | undefined;
   clock: Clock;
 }): Health {
-  let last: { at: number; checks: Promise<Dependency[]> } | undefined;
+  let cached: { startedAt: number; results: Promise<Dependency[]> } | undefined;
   const { serviceKeyVault, appConfiguration, mail } = deps;
   const probes: Partial<Record<DependencyName, () => Promise<unknown>>> = {
     tables: deps.tables,
@@ -58,7 +69,7 @@ export function createHealth(deps: {
       return {
         name,
         status: "unhealthy",
-        detail: error instanceof Error ? error.message.slice(0, 500) : "failed",
+        detail: error instanceof Error ? error.message.slice(0, MAX_DETAIL_LENGTH) : "failed",
         milliseconds: milliseconds(),
       };
     }
@@ -66,13 +77,13 @@ export function createHealth(deps: {
   return {
     async check() {
       const now = deps.clock.now().getTime();
-      if (!last || now - last.at > CACHE_MS) {
-        last = {
-          at: now,
-          checks: Promise.all(DEPENDENCIES.flatMap((name) => (probes[name] ? [probe(name, probes[name])] : []))),
+      if (!cached || now - cached.startedAt > CACHE_MS) {
+        cached = {
+          startedAt: now,
+          results: Promise.all(DEPENDENCIES.flatMap((name) => (probes[name] ? [probe(name, probes[name])] : []))),
         };
       }
-      return await last.checks;
+      return await cached.results;
     },
   };
 }
@@ -83,6 +94,7 @@ async function readMissingMail(mail: MailSender): Promise<void> {
   if ("reason" in answer) throw new Error(answer.reason);
 }
 
+/** Rejects after the time limit. */
 const timeout = (): Promise<never> =>
   new Promise((_, reject) => {
     setTimeout(() => reject(new Error(`no response within ${TIMEOUT_MS / 1000} seconds`)), TIMEOUT_MS).unref();

@@ -3,7 +3,7 @@ import type { InvocationContext } from "@azure/functions";
 import type { Logger } from "../shared/platform/runtime.ts";
 import { traceId } from "../shared/platform/telemetry.ts";
 
-/** Log levels by severity. */
+/** Log levels by severity: a line is written if its level is at least the current one. */
 const RANK = { DEBUG: 0, INFO: 1, WARNING: 2, ERROR: 3 } as const;
 type Level = keyof typeof RANK;
 

@@ -14,7 +14,8 @@ try {
 }
 
 if (config instanceof ConfigError) {
-  // The platform reports the error only if functions are registered before it is thrown. Without functions the app looks empty.
+  // Registers the functions and then throws the error, because the platform reports an error only of an app with functions. An
+  // app without functions looks empty.
   const error = config;
   register({ ...functions, timers: [], queues: [] }, () => {
     throw error;

@@ -17,11 +17,11 @@ const getMetrics = endpoint({
       description: "Gauges, each with HELP and TYPE.",
       mediaType: MEDIA_TYPE,
       example: [
-        "# HELP lifecycle_assets Secrets, keys and certificates by their status now, credentials of applications among them.",
+        "# HELP lifecycle_assets Secrets, keys and certificates by their current status, including credentials of applications.",
         "# TYPE lifecycle_assets gauge",
         'lifecycle_assets{type="secret",status="healthy"} 412',
         'lifecycle_assets{type="secret",status="expired"} 3',
-        "# HELP lifecycle_compliance_score_ratio The compliance score, 0 to 1; 1 where nothing was judged yet.",
+        "# HELP lifecycle_compliance_score_ratio The compliance score, 0 to 1. 1 before the first evaluation.",
         "# TYPE lifecycle_compliance_score_ratio gauge",
         "lifecycle_compliance_score_ratio 0.873",
         "",

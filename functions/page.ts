@@ -17,6 +17,7 @@ const files = createStaticFiles(path.join(import.meta.dirname, "page"), ["br", "
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; img-src 'self'; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/** Returns the page's HTML. */
 export async function page(caller: Headers): Promise<Reply<never>> {
   const { headers, ...reply } = await files.reply("index.html", undefined, caller);
   return { ...reply, headers: { ...headers, "Content-Security-Policy": PAGE_POLICY } };
@@ -32,9 +33,11 @@ const pageFile = endpoint({
   tier: "core",
   undocumented: true,
   rateLimit: "none",
+  // Each response takes one of the 100 slots that an instance has per second for static files and rejections.
   paced: 1,
   params: z.object({ file: z.string() }),
   responds: { 200: { description: "The file.", mediaType: "*/*" } },
+  // The file names contain a hash of the content, so browsers can cache the files forever.
   handle: ({ params: { file }, headers }) => files.reply(file, NAMED_BY_HASH, headers),
 });
 

@@ -4,6 +4,11 @@ import { ReconciliationView, reconciliationView } from "../shared/reconciliation
 import { QUEUE } from "../shared/reconciliation/walk-record.ts";
 import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
+/*
+ * Reconciliation: a background job that compares stored inventory and compliance rows, and repairs differences. A timer starts
+ * it by a queue message.
+ */
+
 const getReconciliation = endpoint({
   name: "getReconciliation",
   method: "GET",

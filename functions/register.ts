@@ -12,7 +12,12 @@ import { createLogger, withLogContext } from "./log.ts";
 import type { Services } from "./services.ts";
 import type { Telemetry } from "./telemetry.ts";
 
-/** Registers all functions with the platform. Only this file imports the platform's library. */
+/**
+ * Registers all functions of the index with Azure Functions (the platform), at the start of a process. Only this file imports
+ * the platform's library. The code of a function is loaded by its first call.
+ *
+ * @param config - Returns the configuration, or throws its error.
+ */
 export function register({ endpoints, timers, queues }: FunctionIndex, config: () => Config): void {
   app.setup({ enableHttpStream: false });
   for (const endpoint of endpoints) registerEndpoint(endpoint, config);
@@ -48,7 +53,7 @@ export function register({ endpoints, timers, queues }: FunctionIndex, config: (
 const loadArea = (area: string): Promise<Area> => AREAS[area]!();
 
 const findByName = <T extends { name: string }>(declarations: T[], name: string): T =>
-  declarations.find((one) => one.name === name)!;
+  declarations.find((declaration) => declaration.name === name)!;
 
 function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoints"][number], config: () => Config) {
   app.http(name, {
@@ -91,7 +96,8 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
 const randomness = systemRandomness();
 
 /**
- * Returns the services of the process. They are most of the app's code and are loaded with the first request that needs them.
+ * Creates the services of the process on the first call that needs them. Their code is most of the app, so that it is loaded
+ * only then.
  */
 const createOnce = loadOnce(async (config: Config) => (await import("./services.ts")).createServices(config));
 let currentServices: Services | undefined;
@@ -110,7 +116,7 @@ async function ensureTelemetry(config: Config): Promise<void> {
   if (endpoint !== undefined) telemetry = await startOnce(endpoint, config);
 }
 
-/** Reads the setting on every call, so that changes take effect without a restart. */
+/** Returns a function that reads the log level on every call, so that changes of the setting take effect without a restart. */
 const logLevel = (config: Config) => () => currentServices?.settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
 
 /** Runs a timer or queue handler. The invocation ID is the request ID in logs and in the audit log. */

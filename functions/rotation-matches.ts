@@ -2,7 +2,7 @@ import * as z from "zod";
 import { PageQuery, pageOfAll, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { DUE_QUEUE, DueMessage } from "../shared/rotation/automatic.ts";
-import { orderOf } from "../shared/rotation/matches.ts";
+import { sortKeyOf } from "../shared/rotation/matches.ts";
 import {
   ConfirmedMatch,
   clientId,
@@ -17,6 +17,12 @@ import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
 import { policyView } from "../shared/rotation/views.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of rotation matches and policies. A match is a vault secret that holds, or may hold, a
+ * client secret of an application. A rotation writes the new client secret to the certain matches. A policy says how the client
+ * secrets of an application are rotated, and whether automatically.
+ */
+
 const tag = "Rotation";
 const params = z.object({ app_id: clientId });
 
@@ -24,9 +30,9 @@ const listRotationMatches = endpoint({
   name: "listRotationMatches",
   method: "GET",
   route: "api/automation/rotation/apps/{app_id}/matches",
-  summary: "The vault secrets that hold an application's credentials, or may hold them",
+  summary: "List vault secrets that may store an application's client secrets",
   description:
-    "By what the inventory knows of them: tags, content types, names and dates. No value is read. A secret that says it is another application's is left out. The most certain first.",
+    "Compares tags, content types, names and dates in the inventory, without reading values. Excludes vault secrets whose tags or content type name another application. Ordered by confidence, highest first.",
   tag,
   access: "user",
   tier: "pro",
@@ -34,8 +40,8 @@ const listRotationMatches = endpoint({
   query: PageQuery,
   responds: { 200: RotationMatchList },
   handle: async ({ params, query, services }) => {
-    const { matches, coverage } = await services.matches.of(params.app_id);
-    const page = pageOfAll(matches, pageRequest(query), orderOf);
+    const { matches, coverage } = await services.matches.listMatches(params.app_id);
+    const page = pageOfAll(matches, pageRequest(query), sortKeyOf);
     return ok({ ...pageView(page, matchView), coverage });
   },
 });
@@ -44,9 +50,9 @@ const verifyRotationMatch = endpoint({
   name: "verifyRotationMatch",
   method: "POST",
   route: "api/automation/rotation/apps/{app_id}/matches/verify",
-  summary: "Prove whether a vault secret holds a credential of an application",
+  summary: "Verify whether a vault secret stores a client secret of an application",
   description:
-    "Reads its value, compares the beginning with the hints of the application's secrets, and signs in with it once where one fits. The value is kept and answered nowhere. At most 20 times an hour for an application, since a wrong value is a failed sign-in in the tenant's log.",
+    "Reads the value of the vault secret, compares its beginning with the hints of the application's client secrets, and signs in with the value unless every hint rules it out. The value is neither stored nor returned. Limited to 20 calls an hour for each application, because a wrong value causes a failed sign-in in the tenant's sign-in log.",
   tag,
   access: "operator",
   tier: "pro",
@@ -63,7 +69,7 @@ const confirmRotationMatch = endpoint({
   name: "confirmRotationMatch",
   method: "POST",
   route: "api/automation/rotation/apps/{app_id}/matches/confirm",
-  summary: "Say that a vault secret holds a credential of an application",
+  summary: "Confirm that a vault secret stores a client secret of an application",
   description:
     "Confirms the current version of the secret. Rotations then write the new value to it, including a rotation in its overlap period. A version that is written later needs a new confirmation.",
   tag,
@@ -76,6 +82,7 @@ const confirmRotationMatch = endpoint({
   responds: { 200: ConfirmedMatch },
   handle: async ({ params, body, caller, services }) => {
     const match = await services.matches.confirm(params.app_id, body, caller);
+    // An unfinished rotation of the application then writes the new secret to this vault secret too.
     if (body.confirmed) await services.rotations.placeConfirmed(params.app_id);
     return ok({ match: match ? matchView(match) : null });
   },
@@ -85,8 +92,8 @@ const getRotationPolicy = endpoint({
   name: "getRotationPolicy",
   method: "GET",
   route: "api/automation/rotation/apps/{app_id}/policy",
-  summary: "How an application's client secrets are rotated",
-  description: "404 if the application has no policy. Its secrets are then rotated only on request.",
+  summary: "Get the rotation policy of an application",
+  description: "Returns 404 if the application has no policy. Its client secrets are then rotated only on request.",
   tag,
   access: "user",
   tier: "pro",
@@ -99,9 +106,9 @@ const setRotationPolicy = endpoint({
   name: "setRotationPolicy",
   method: "PUT",
   route: "api/automation/rotation/apps/{app_id}/policy",
-  summary: "Set how an application's client secrets are rotated",
+  summary: "Set the rotation policy of an application",
   description:
-    "Replaces the policy; members that are left out get their default. `automatic` is rejected (400) if a rotation could never complete: no certain match to write to, secrets without expiry, or a new secret whose lifetime (after the tenant's limit) would not exceed `rotationTriggerDays` plus `overlapDays` plus one day.",
+    "Replaces the policy; omitted members get their default. `automatic` is rejected (400) if a rotation could never complete: no certain match to write to, secrets without expiry, or a new secret whose lifetime (after the tenant's limit) would not exceed `rotationTriggerDays` plus `overlapDays` plus one day.",
   tag,
   access: "admin",
   tier: "pro",
@@ -119,8 +126,8 @@ const deleteRotationPolicy = endpoint({
   name: "deleteRotationPolicy",
   method: "DELETE",
   route: "api/automation/rotation/apps/{app_id}/policy",
-  summary: "Remove an application's rotation policy",
-  description: "A running rotation continues.",
+  summary: "Delete the rotation policy of an application",
+  description: "A rotation that is in progress continues.",
   tag,
   access: "admin",
   tier: "pro",
@@ -168,6 +175,6 @@ export const queues = [
     name: "beginDueRotationFailed",
     of: DUE_QUEUE,
     message: DueMessage,
-    handle: ({ appId }, { services }) => services.automaticRotation.failed(appId),
+    handle: ({ appId }, { services }) => services.automaticRotation.recordFailedMessage(appId),
   }),
 ];

@@ -15,10 +15,15 @@ import { namedPlaces } from "../shared/rotation/named-places.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of rotations. A rotation replaces a secret in steps, in the background. A place is a
+ * vault secret to which the rotation writes the new value.
+ */
+
 const tag = "Rotation";
 const base = "api/automation/rotation";
-const LICENSED =
-  "A rotation that started under a PRO license can be read and ended without one. Otherwise a PRO license is required (403).";
+const READABLE_WITHOUT_LICENSE =
+  "A rotation that started under a PRO license can be read and ended without one. Otherwise, a PRO license is required (403).";
 
 const rotate = endpoint({
   name: "rotateSecret",
@@ -26,7 +31,7 @@ const rotate = endpoint({
   route: `${base}/rotate`,
   summary: "Rotate a client secret",
   description:
-    "Adds a new secret, checks that it signs in, writes it to the key vault secrets that store the old one, keeps both valid during the overlap period, and then removes the old one. Writes the places that a user confirmed or an earlier rotation wrote. If there are none, writes the place that has held the value longest. `notUpdated` lists the other places. The rotation runs in the background; follow it with GET. Only one rotation of an application can run at a time (409 with its ID). 503 with Retry-After if a vault, Microsoft Graph or Microsoft Entra gives no clear answer; nothing was changed.",
+    "Adds a new secret, checks that it signs in, writes it to the key vault secrets that store the old one, keeps both valid during the overlap period, and then removes the old one. Writes to the key vault secrets that a user confirmed or an earlier rotation wrote. If there are none, writes to the one that has stored the value longest. `notUpdated` lists the others. The rotation runs in the background; follow it with GET. Only one rotation of an application can run at a time (409 with the ID of that rotation). Returns 503 with Retry-After if a vault, Microsoft Graph or Microsoft Entra does not respond clearly; nothing was changed.",
   tag,
   access: "admin",
   tier: "pro",
@@ -63,8 +68,8 @@ const getRotation = endpoint({
   name: "getRotation",
   method: "GET",
   route: `${base}/rotations/{rotation_id}`,
-  summary: "A rotation, with its steps",
-  description: LICENSED,
+  summary: "Get a rotation with its steps",
+  description: READABLE_WITHOUT_LICENSE,
   tag,
   access: "user",
   tier: "core",
@@ -74,7 +79,7 @@ const getRotation = endpoint({
   handle: async ({ params, services }) => ok(rotationView(await services.rotations.get(params.rotation_id))),
 });
 
-/** Declaration that the operators' actions on a rotation share. */
+/** Members that the declarations of the actions for operators share. */
 const rotationAction = {
   tag,
   access: "operator",
@@ -89,7 +94,7 @@ const cancelRotation = endpoint({
   method: "POST",
   route: `${base}/rotations/{rotation_id}/cancel`,
   summary: "Cancel a rotation",
-  description: `Restores the previous values and removes the new secret. Not possible once the old secret is being removed (409). ${LICENSED}`,
+  description: `Restores the previous values and removes the new secret. Not possible once the old secret is being removed (409). ${READABLE_WITHOUT_LICENSE}`,
   ...rotationAction,
   handle: async ({ params, caller, services }) =>
     ok(rotationView(await services.rotations.cancel(params.rotation_id, caller))),
@@ -100,7 +105,7 @@ const retryRotation = endpoint({
   method: "POST",
   route: `${base}/rotations/{rotation_id}/retry`,
   summary: "Retry a rotation that needs attention",
-  description: LICENSED,
+  description: READABLE_WITHOUT_LICENSE,
   ...rotationAction,
   handle: async ({ params, caller, services }) =>
     ok(rotationView(await services.rotations.retry(params.rotation_id, caller))),
@@ -111,7 +116,7 @@ const finishRotation = endpoint({
   method: "POST",
   route: `${base}/rotations/{rotation_id}/finish`,
   summary: "End the overlap and remove the old secret",
-  description: `Checks that everything holds the new secret, and returns the reasons if it does not (409). With force the old secret is removed anyway. ${LICENSED}`,
+  description: `Checks that all places and consumers have the new secret, and returns 409 with the reasons if they do not. With force, the old secret is removed anyway. ${READABLE_WITHOUT_LICENSE}`,
   tag,
   access: "admin",
   tier: "core",
@@ -129,7 +134,7 @@ const listRotations = endpoint({
   name: "listRotations",
   method: "GET",
   route: `${base}/history`,
-  summary: "The rotations, newest first",
+  summary: "List rotations, newest first",
   tag,
   access: "user",
   tier: "pro",
@@ -151,7 +156,7 @@ export const timers = [
   timer({
     name: "wakeRotations",
     schedule: { setting: "ROTATION_SCHEDULE" },
-    handle: ({ services }) => services.rotations.wake(),
+    handle: ({ services }) => services.rotations.continueOverdue(),
   }),
 ];
 

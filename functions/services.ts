@@ -19,7 +19,7 @@ import { createInventoryServices, type InventoryServices } from "./services/inve
 import { createPlatform, type Platform } from "./services/platform.ts";
 import { UNICODE_FONT } from "./services/unicode-font.ts";
 
-/** All modules of the app. The files in `services/` create those of one area each. */
+/** The modules of the app, which handlers receive as `services`. Each file in `services/` creates the modules of one area. */
 export interface Services
   extends Platform,
     AccessServices,
@@ -43,7 +43,10 @@ interface Operations {
   health: Health;
 }
 
-/** Creates the modules in the order of their dependencies. Functions such as `() => services` reach modules that follow later. */
+/**
+ * Creates all modules, each after the modules that it needs. Where two modules need each other, the first one gets a function
+ * such as `() => services`, which it calls only after all modules exist.
+ */
 export function createServices(config: Config): Services {
   const platform = createPlatform(config);
   const { clock, randomness, log, tables, queues, audit, identity, licensing, serviceKeyVault } = platform;
@@ -78,6 +81,7 @@ export function createServices(config: Config): Services {
     devops,
     sync,
     watched: () => discoveryServices.subscriptions.watched(),
+    // Called when alerts may have changed, for example after a discovery of dependencies.
     ended: () => alerts.requestEvaluation(),
   });
   const modules = {

@@ -6,13 +6,13 @@ import { ok } from "../shared/platform/http/reply.ts";
 import {
   AllSettings,
   categoryChanges,
+  categoryIdOf,
   HistoryPurge,
   HistoryStatistics,
   PurgeRequest,
   PurgeResult,
   Setting,
   SettingList,
-  titled,
 } from "../shared/settings/api.ts";
 import { CATEGORY_NAMES, type Category, defaultsOf, keysOf, SETTING_KEYS } from "../shared/settings/definitions.ts";
 import { HISTORY_TYPES, type HistoryType } from "../shared/settings/retention.ts";
@@ -21,8 +21,14 @@ import { ScopeChange, scopeChangeView } from "../shared/subscriptions/api.ts";
 import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+/*
+ * Endpoints and timers of the settings. A setting has a value from App Configuration, an environment variable or a default. An
+ * administrator can override the value through the API. Also the retention of histories, such as the alert history.
+ */
+
 const tag = "Settings";
 
+/** The setting `watchAll` decides which subscriptions are monitored (the scope), so changing it moves assets out or back in. */
 const scopeChange = {
   scopeChange: ScopeChange.optional().meta({
     description: "For watchAll: the assets that leave the scope and those that return to it.",
@@ -30,7 +36,7 @@ const scopeChange = {
 };
 const FeatureSetting = Setting.extend(scopeChange).meta({ id: "FeatureSetting" });
 
-/** Returns the scope change of removing the override of `watchAll`. */
+/** Returns how the scope changes if the override of `watchAll` is removed. */
 async function scopeAfterReset({ settings, subscriptions }: Services) {
   const { value } = await settings.afterRemoval("features", "watchAll");
   return { scopeChange: scopeChangeView(await subscriptions.previewWatchAll(value === true)) };
@@ -77,6 +83,7 @@ const removeAllOverrides = endpoint({
   },
   handle: async ({ services, query, caller, ifMatch }) => {
     const { settings } = await services.settings.describeAll();
+    // Only overrides have a time of change.
     const overridden = Object.values(settings)
       .flat()
       .filter(({ updatedAt }) => updatedAt !== null)
@@ -89,7 +96,7 @@ const removeAllOverrides = endpoint({
 
 const readCategory = (category: Category) =>
   endpoint({
-    name: `get${titled(category)}Settings`,
+    name: `get${categoryIdOf(category)}Settings`,
     method: "GET",
     route: `api/settings/${category}`,
     summary: `Get the settings of the category ${category}`,
@@ -105,7 +112,7 @@ const readCategory = (category: Category) =>
 
 const updateCategory = (category: Category) =>
   endpoint({
-    name: `update${titled(category)}Settings`,
+    name: `update${categoryIdOf(category)}Settings`,
     method: "PUT",
     route: `api/settings/${category}`,
     summary: `Override settings of the category ${category}`,
@@ -161,8 +168,8 @@ const updateFeatures = endpoint({
     const described: Described<SettingDescription[]> = query.preview
       ? await services.settings.describe("features")
       : await services.settings.update("features", body, caller, ifMatch);
-    const settings = described.settings.map((one) =>
-      one.key === "watchAll" && change ? { ...one, scopeChange: change } : one,
+    const settings = described.settings.map((setting) =>
+      setting.key === "watchAll" && change ? { ...setting, scopeChange: change } : setting,
     );
     return withEtag(described.etag, settings);
   },
@@ -202,9 +209,11 @@ const removeOverride = endpoint({
   handle: async ({ services, params, query, caller, ifMatch }) => {
     const category = CATEGORY_NAMES.find((name) => name === params.category);
     if (!category) throw notFound(`The category ${params.category.slice(0, 64)}`);
-    const after = await services.settings.afterRemoval(category, params.key);
-    const scope = after.key === "watchAll" ? await scopeAfterReset(services) : {};
-    const setting = query.preview ? after : await services.settings.remove(category, params.key, caller, ifMatch);
+    const withoutOverride = await services.settings.afterRemoval(category, params.key);
+    const scope = withoutOverride.key === "watchAll" ? await scopeAfterReset(services) : {};
+    const setting = query.preview
+      ? withoutOverride
+      : await services.settings.remove(category, params.key, caller, ifMatch);
     return ok({ deleted: !query.preview, setting: { ...setting, ...scope } });
   },
 });
@@ -242,7 +251,7 @@ const purgeHistories = endpoint({
   },
   handle: async ({ services, body, caller }) => {
     const histories = await services.retention.purgeAll(body.retentionDays, caller);
-    return ok({ removed: histories.reduce((sum, one) => sum + one.removed, 0), histories });
+    return ok({ removed: histories.reduce((sum, { removed }) => sum + removed, 0), histories });
   },
 });
 

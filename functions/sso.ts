@@ -19,6 +19,8 @@ import { BINDING_COOKIES } from "../shared/sso/sign-in-requests.ts";
 import type { Redirection } from "../shared/sso/sign-ins.ts";
 import { endpoint } from "./declare.ts";
 
+// Endpoints of single sign-on with an identity provider, by OpenID Connect (OIDC) or SAML.
+
 const tag = "Single sign-on";
 
 const redirected = ({ location, cookies }: Redirection): Reply<never> => ({
@@ -27,7 +29,7 @@ const redirected = ({ location, cookies }: Redirection): Reply<never> => ({
   cookies,
 });
 
-/** The browser's own description, which the list of sessions shows. */
+/** Returns the browser's description of itself, which the list of sessions shows. */
 const userAgentOf = (headers: Headers): string | undefined => headers.get("user-agent")?.slice(0, 200);
 
 const getStatus = endpoint({

@@ -17,6 +17,11 @@ import {
 import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+/*
+ * Endpoints and timers of subscriptions. A watched subscription is monitored: scans read its vaults. The scope is the set of
+ * watched subscriptions. Assets of other subscriptions are out of scope, and deleted after a while.
+ */
+
 const tag = "Subscriptions";
 const params = z.object({ subscription_id: subscriptionId });
 

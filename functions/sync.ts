@@ -26,11 +26,16 @@ import { PROVIDERS } from "../shared/sync/providers/providers.ts";
 import { CONFIGURED_QUEUE, ConfiguredMessage, RUN_QUEUE, RunMessage } from "../shared/sync/record.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
+/*
+ * Endpoints, timers and queue handlers of sync. A sync record copies the value of a vault secret (the source) to another key
+ * vault or another provider, such as AWS (the target), and repeats this when the source changes.
+ */
+
 const tag = "Sync";
 const RECORDS = "api/automation/sync/records";
-const PROVIDER = "api/automation/sync/providers";
-/** Without a license, existing records can still be read and deleted. */
-const STAYS_OPEN = "Without a PRO license, existing records can still be read; if there are none, returns 403.";
+const PROVIDERS_ROUTE = "api/automation/sync/providers";
+const READABLE_WITHOUT_LICENSE =
+  "Without a PRO license, existing records can still be read; if there are none, returns 403.";
 
 const createRecord = endpoint({
   name: "createSyncRecord",
@@ -68,7 +73,7 @@ const listRecords = endpoint({
   method: "GET",
   route: RECORDS,
   summary: "List sync records in creation order",
-  description: STAYS_OPEN,
+  description: READABLE_WITHOUT_LICENSE,
   tag,
   access: "user",
   tier: "core",
@@ -88,7 +93,7 @@ const getRecord = endpoint({
   method: "GET",
   route: `${RECORDS}/{record_id}`,
   summary: "Get a sync record",
-  description: STAYS_OPEN,
+  description: READABLE_WITHOUT_LICENSE,
   tag,
   access: "user",
   tier: "core",
@@ -122,7 +127,7 @@ const deleteRecord = endpoint({
   method: "DELETE",
   route: `${RECORDS}/{record_id}`,
   summary: "Delete a sync record",
-  description: `The target is kept, unless removeTarget is true. This call also removes records that were tampered with, for which other calls return 409. The history is kept for its retention period. ${STAYS_OPEN}`,
+  description: `The target is kept, unless removeTarget is true. This call also removes records that were tampered with, for which other calls return 409. The history is kept for its retention period. ${READABLE_WITHOUT_LICENSE}`,
   tag,
   access: "admin",
   tier: "core",
@@ -180,7 +185,7 @@ const getStatus = endpoint({
   method: "GET",
   route: `${RECORDS}/{record_id}/status`,
   summary: "Get the status of a sync record",
-  description: STAYS_OPEN,
+  description: READABLE_WITHOUT_LICENSE,
   tag,
   access: "user",
   tier: "core",
@@ -198,7 +203,7 @@ const listHistory = endpoint({
   method: "GET",
   route: `${RECORDS}/{record_id}/history`,
   summary: "List the history of a sync record, newest first",
-  description: `Runs that found nothing to do are not listed. ${STAYS_OPEN}`,
+  description: `Runs that found nothing to do are not listed. ${READABLE_WITHOUT_LICENSE}`,
   tag,
   access: "user",
   tier: "core",
@@ -215,7 +220,7 @@ const listHistory = endpoint({
 const configureProvider = endpoint({
   name: "configureSyncProvider",
   method: "POST",
-  route: `${PROVIDER}/{provider}`,
+  route: `${PROVIDERS_ROUTE}/{provider}`,
   summary: "Configure a sync provider",
   description:
     "The credentials are tested first, without side effects, and rejected (400) if they don't work. They are stored in the service's key vault (409 if there is none). Records that failed because of missing credentials run at once.",
@@ -235,18 +240,18 @@ const configureProvider = endpoint({
 const listProviders = endpoint({
   name: "listSyncProviders",
   method: "GET",
-  route: PROVIDER,
+  route: PROVIDERS_ROUTE,
   summary: "List sync providers and their configuration status",
   tag,
   access: "admin",
   tier: "pro",
   responds: { 200: ProviderList },
   handle: async ({ services }) => {
-    const found = await services.sync.configurations.all();
+    const configurations = await services.sync.configurations.all();
     const items = PROVIDERS.map(({ id }) =>
       providerView(
         id,
-        found.find(({ provider }) => provider === id),
+        configurations.find(({ provider }) => provider === id),
       ),
     );
     return ok({ items });
@@ -256,7 +261,7 @@ const listProviders = endpoint({
 const getProvider = endpoint({
   name: "getSyncProvider",
   method: "GET",
-  route: `${PROVIDER}/{provider}`,
+  route: `${PROVIDERS_ROUTE}/{provider}`,
   summary: "Get a sync provider",
   tag,
   access: "admin",
@@ -270,7 +275,7 @@ const getProvider = endpoint({
 const deleteProvider = endpoint({
   name: "deleteSyncProvider",
   method: "DELETE",
-  route: `${PROVIDER}/{provider}`,
+  route: `${PROVIDERS_ROUTE}/{provider}`,
   summary: "Remove the configuration of a sync provider",
   description:
     "The sync records stay and fail until the provider is configured again. The credentials are deleted from the key vault within two days.",
@@ -331,6 +336,7 @@ export const queues = [
   }),
   queue({
     name: "syncConfigured",
+    // A message says that a provider has a new configuration. Its failed records then run again.
     queue: CONFIGURED_QUEUE,
     message: ConfiguredMessage,
     handle: ({ provider }, { services }) => services.sync.configured(provider),

@@ -6,6 +6,8 @@ import { PageQuery, pageRequest, pageView } from "../shared/platform/http/paging
 import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
 
+// Endpoints about the service itself: its health, its identity in Azure, and queue messages that failed.
+
 const health = endpoint({
   name: "health",
   method: "GET",
@@ -17,6 +19,7 @@ const health = endpoint({
   access: "open",
   tier: "core",
   rateLimit: "none",
+  // Answers without loading the services, so that a simple check is fast in a new process. `admit` below loads them.
   standalone: true,
   query: z.strictObject({
     deep: z.enum(["true", "false"]).optional().meta({ description: "Requires a token of any role." }),
@@ -27,7 +30,7 @@ const health = endpoint({
     if (query.deep !== "true") return ok({ status: "healthy" });
     const { services } = await admit("user");
     const dependencies = await services.health.check();
-    const status = dependencies.every((one) => one.status === "healthy") ? "healthy" : "degraded";
+    const status = dependencies.every((dependency) => dependency.status === "healthy") ? "healthy" : "degraded";
     return ok({ status, dependencies });
   },
 });

@@ -17,6 +17,8 @@ export interface Telemetry {
 }
 
 /**
+ * Starts the export, and registers it with the OpenTelemetry API that `shared/platform/telemetry.ts` calls.
+ *
  * @param endpoint - URL of the collector, without `/v1/traces`. The library reads headers from `OTEL_EXPORTER_OTLP_HEADERS`.
  */
 export function startTelemetry(

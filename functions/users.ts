@@ -7,6 +7,8 @@ import { created, Deleted, deleted, ok, resource } from "../shared/platform/http
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
+// Endpoints for administrators: users, and the SSO identities that deleted users leave blocked.
+
 const tag = "Users";
 const params = z.object({ user_id: z.string() });
 

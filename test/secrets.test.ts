@@ -11,29 +11,35 @@ import { type QueueRecorder, startQueueRecorder } from "./support/queue-recorder
 import { ADMIN, type Answer, type CallOptions, Service } from "./support/service.ts";
 import { createUsers, makeToken } from "./support/users.ts";
 
-/** The planted secrets by kind. Each is somewhere in the data that the service gets. */
+/**
+ * Tests that the service exposes no secret in log lines, table rows, queue messages and responses. `beforeAll` plants secrets
+ * in the simulated cloud and in the configuration, and uses all features of the service, also with typical mistakes. The tests
+ * then search for the secrets.
+ */
+
+/** The planted secrets, by what they are. Secrets that arise later, such as tokens, are added during the run. */
 const planted: Record<string, string> = {
   "the administrator's password": "planted-administrator-Zq1",
   "a user's password": "planted-password-Zq2",
   "a new password": "planted-new-password-Zq3",
   "a wrong password": "planted-wrong-password-Zq4",
-  "a password typed into the field for the name": "planted-typed-as-name-Zq5",
+  "a password entered as the username": "planted-typed-as-name-Zq5",
   "a password in broken JSON": "planted-broken-json-Zq6",
-  "a password beside a member that is none": "planted-unknown-member-Zq7",
-  "a password that is a member's name": "planted-member-name-Zq8",
+  "a password next to an unknown field": "planted-unknown-member-Zq7",
+  "a password as the name of a field": "planted-member-name-Zq8",
   "a password in the query": "planted-in-the-query-Zq9",
-  "a token that does not hold": "planted-made-up-token-ZqA",
+  "an invalid token": "planted-made-up-token-ZqA",
   "a value in a vault": "planted-vault-value-ZqB",
   "another value in a vault": "planted-vault-value-ZqC",
   "a wrong client secret": "planted-wrong-client-secret-ZqD",
   "a wrong key of a provider": "planted-wrong-provider-key-ZqJ",
-  "a provider's token that is not asked for": "planted-stray-provider-token-ZqK",
+  "a token that the provider does not use": "planted-stray-provider-token-ZqK",
   "a wrong client secret of single sign-on": "planted-wrong-sso-secret-ZqZ",
-  "a licence that is none": "planted-licence-ZqE",
-  "the password of a user who is made": "planted-made-user-ZqF",
+  "an invalid license": "planted-licence-ZqE",
+  "the password of a created user": "planted-made-user-ZqF",
   "a password that an administrator sets": "planted-reset-ZqG",
-  "a password chosen after that": "planted-after-reset-ZqH",
-  "a password beside a wrong role": "planted-wrong-role-ZqI",
+  "a password that the user sets afterwards": "planted-after-reset-ZqH",
+  "a password next to an invalid role": "planted-wrong-role-ZqI",
   "a secret variable of Azure DevOps": "planted-secret-variable-ZqL",
   "a plain variable of Azure DevOps": "planted-plain-variable-ZqM",
   "a token in the address of an organization": "planted-token-in-address-ZqN",
@@ -134,7 +140,7 @@ beforeAll(async () => {
     hosts: 0,
     env: {
       BOOTSTRAP_ADMIN_PASSWORD: planted["the administrator's password"]!,
-      LICENSE_KEY: planted["a licence that is none"]!,
+      LICENSE_KEY: planted["an invalid license"]!,
       LOG_LEVEL: "DEBUG",
       PUBLIC_BASE_URL: "http://localhost:7071",
       TRUSTED_PROXY_HOPS: "2",
@@ -147,30 +153,30 @@ beforeAll(async () => {
   for (const [what, value] of Object.entries({
     "the client secret": clientSecret,
     "the storage account's key": /AccountKey=([^;]+)/.exec(queues.connectionString)![1]!,
-    "the key of tokens": service.environment.JWT_SIGNING_KEYS!.slice("test:".length),
-    "the key of audit digests": service.environment.AUDIT_SIGNING_KEYS!.slice("test:".length),
+    "the signing key of tokens": service.environment.JWT_SIGNING_KEYS!.slice("test:".length),
+    "the signing key of audit digests": service.environment.AUDIT_SIGNING_KEYS!.slice("test:".length),
     "the mail service's key": /accesskey=(.+)$/.exec(service.environment.COMMUNICATION_CONNECTION_STRING!)![1]!,
-    "the configuration's key": /Secret=(.+)$/.exec(service.environment.APP_CONFIGURATION_CONNECTION_STRING!)![1]!,
+    "App Configuration's key": /Secret=(.+)$/.exec(service.environment.APP_CONFIGURATION_CONNECTION_STRING!)![1]!,
   })) {
     planted[what] = value;
   }
-  const wrong = await service.addHost({ AZURE_CLIENT_SECRET: planted["a wrong client secret"]! });
-  await withoutCloud();
-  await wrong.stop();
+  const hostWithWrongSecret = await service.addHost({ AZURE_CLIENT_SECRET: planted["a wrong client secret"]! });
+  await exerciseServiceWithoutCloud();
+  await hostWithWrongSecret.stop();
   service.hosts.length = 0;
-  planted["the licence"] = await licence();
-  hosts.push(wrong, await service.addHost({ LICENSE_KEY: planted["the licence"] }));
-  await live();
+  planted["the license"] = await licence();
+  hosts.push(hostWithWrongSecret, await service.addHost({ LICENSE_KEY: planted["the license"] }));
+  await exerciseService();
 });
 afterAll(async () => {
   await service.stop();
   await queues.stop();
 });
 
-let clients = 0;
-/** A call whose response is recorded, except responses that return a token or a session. */
+let clientCount = 0;
+/** Calls the service from a new address, because sign-ins are limited per address. Records the response, but not new tokens. */
 async function call(method: string, path: string, options: CallOptions = {}) {
-  const headers = { "X-Forwarded-For": `198.51.100.${++clients}`, ...options.headers };
+  const headers = { "X-Forwarded-For": `198.51.100.${++clientCount}`, ...options.headers };
   const answer = await service.call(method, path, { ...options, headers });
   const issued = answer.body?.access_token ?? answer.body?.token;
   const setsCookies = /^\/auth\/(login|sso\/login|sso\/callback)\b/.test(path);
@@ -185,7 +191,7 @@ async function signIn(username: string, password: string): Promise<string> {
   planted[`the signature of token ${Object.keys(planted).length}`] = body.access_token.split(".")[2];
   return body.access_token;
 }
-/** The header of a signed-in browser. */
+/** Signs in like a browser, and returns the headers of its requests. */
 async function beginSession(username: string, password: string): Promise<{ Cookie: string; "Sec-Fetch-Site": string }> {
   const site = { "Sec-Fetch-Site": "same-origin" };
   const body = { username, password, session: true };
@@ -196,16 +202,16 @@ async function beginSession(username: string, password: string): Promise<{ Cooki
   return { ...site, Cookie: `__Host-session=${value}` };
 }
 
-/** Users, API tokens and sessions: correct use of each, and typical mistakes. */
-async function liveWithSessions(token: string): Promise<void> {
-  const made = { username: "zoe", password: planted["the password of a user who is made"]!, role: "user" };
-  await call("POST", "/auth/users", { token, body: { ...made, role: planted["a password beside a wrong role"] } });
+/** Uses users, API tokens and sessions correctly, and makes typical mistakes with each. */
+async function exerciseSessions(token: string): Promise<void> {
+  const zoe = { username: "zoe", password: planted["the password of a created user"]!, role: "user" };
+  await call("POST", "/auth/users", { token, body: { ...zoe, role: planted["a password next to an invalid role"] } });
   await call("POST", "/auth/users", {
     token,
-    body: { ...made, pin: planted["a password beside a member that is none"] },
+    body: { ...zoe, pin: planted["a password next to an unknown field"] },
   });
-  expect((await call("POST", "/auth/users", { token, body: made })).status).toBe(201);
-  const session = await beginSession("zoe", made.password);
+  expect((await call("POST", "/auth/users", { token, body: zoe })).status).toBe(201);
+  const session = await beginSession("zoe", zoe.password);
   expect((await call("GET", "/auth/sessions", { headers: session })).body.total).toBe(1);
   await call("POST", "/auth/tokens", { headers: { ...session, "Sec-Fetch-Site": "cross-site" }, body: { name: "x" } });
   await call("GET", "/auth/me", { headers: { Cookie: `${session.Cookie}x` } });
@@ -223,19 +229,19 @@ async function liveWithSessions(token: string): Promise<void> {
   await call("POST", "/auth/login", { body: { username: apiToken, password: apiToken } });
   await call("PUT", "/auth/users/zoe", { token: apiToken, body: { role: "admin" } });
 
-  const set = planted["a password that an administrator sets"]!;
-  expect((await call("PUT", "/auth/users/zoe", { token, body: { password: set } })).status).toBe(200);
-  const reset = await beginSession("zoe", set);
+  const resetPassword = planted["a password that an administrator sets"]!;
+  expect((await call("PUT", "/auth/users/zoe", { token, body: { password: resetPassword } })).status).toBe(200);
+  const reset = await beginSession("zoe", resetPassword);
   expect((await call("GET", "/subscriptions", { headers: reset })).body.code).toBe("passwordChangeRequired");
-  const next = { currentPassword: set, newPassword: planted["a password chosen after that"]! };
+  const next = { currentPassword: resetPassword, newPassword: planted["a password that the user sets afterwards"]! };
   expect((await call("POST", "/auth/password", { headers: reset, body: next })).status).toBe(200);
   const last = await beginSession("zoe", next.newPassword);
   await call("POST", "/auth/logout", { headers: last, body: { everywhere: true, apiTokens: true } });
   await call("DELETE", "/auth/users/zoe", { token });
 }
 
-/** Single sign-on: a successful sign-in, a rejected one, and an administrator's mistakes with its secret. */
-async function liveWithSingleSignOn(token: string): Promise<void> {
+/** Uses single sign-on: a successful sign-in, three rejected ones, and an administrator's mistakes with the client secret. */
+async function exerciseSingleSignOn(token: string): Promise<void> {
   const { issuer, clientId, clientSecret } = service.cloud.oidc;
   planted["the client secret of single sign-on"] = clientSecret;
   const wrong = planted["a wrong client secret of single sign-on"]!;
@@ -264,25 +270,26 @@ async function liveWithSingleSignOn(token: string): Promise<void> {
   expect(planted["the session of single sign-on"]).toBeDefined();
 }
 
-const until = (holds: () => Promise<void>) => vi.waitFor(holds, { timeout: 150_000, interval: 200 });
+/** Repeats a check until it passes. */
+const waitUntilPasses = (check: () => Promise<void>) => vi.waitFor(check, { timeout: 150_000, interval: 200 });
 
-/** A copy in another cloud, first with wrong credentials; and a copy that can't be created. */
-async function liveWithSync(token: string): Promise<void> {
+/** Syncs a secret to AWS, first with wrong credentials. Also creates a sync that fails, because its source is disabled. */
+async function exerciseSync(token: string): Promise<void> {
   const { key } = service.cloud.control.providers.aws;
   planted["the provider's key"] = key.secretAccessKey;
   const [providers, records] = ["/api/automation/sync/providers", "/api/automation/sync/records"];
   const aws = (body: object) => call("POST", `${providers}/aws`, { token, body: { region: "eu-west-1", ...body } });
   const wrong = planted["a wrong key of a provider"]!;
   expect((await aws({ ...key, secretAccessKey: wrong })).status).toBe(400);
-  await aws({ ...key, token: planted["a provider's token that is not asked for"] });
+  await aws({ ...key, token: planted["a token that the provider does not use"] });
   expect((await aws(key)).status).toBe(200);
-  const ends = { sourceVault: "kv-seen", targetProvider: "aws", targetService: "secretsmanager" };
+  const record = { sourceVault: "kv-seen", targetProvider: "aws", targetService: "secretsmanager" };
   const schedule = { scheduleHours: 24, enabled: true };
-  const made = async (sourceSecret: string, targetName: string) =>
-    (await call("POST", records, { token, body: { ...ends, ...schedule, sourceSecret, targetName } })).body.recordId;
-  const [good, bad] = [await made("seen-secret", "seen/copy"), await made("off-secret", "seen/off")];
+  const createRecord = async (sourceSecret: string, targetName: string) =>
+    (await call("POST", records, { token, body: { ...record, ...schedule, sourceSecret, targetName } })).body.recordId;
+  const [good, bad] = [await createRecord("seen-secret", "seen/copy"), await createRecord("off-secret", "seen/off")];
   const state = async (id: string) => (await call("GET", `${records}/${id}/status`, { token })).body.state;
-  await until(async () => expect([await state(good), await state(bad)]).toEqual(["inSync", "failing"]));
+  await waitUntilPasses(async () => expect([await state(good), await state(bad)]).toEqual(["inSync", "failing"]));
   for (const id of [good, bad]) {
     await call("POST", `${records}/${id}/plan`, { token });
     await call("GET", `${records}/${id}`, { token });
@@ -291,11 +298,11 @@ async function liveWithSync(token: string): Promise<void> {
   await call("GET", `${providers}/aws`, { token });
 }
 
-/** An application's secret that is found, proved, rotated up to its new secret, and rolled back. */
-async function liveWithRotation(token: string): Promise<void> {
+/** Discovers an application's secret, verifies its match, starts its rotation, and cancels it after the new secret exists. */
+async function exerciseRotation(token: string): Promise<void> {
   const base = "/api/automation/rotation";
   await call("POST", `${base}/discover`, { token, body: {} });
-  await until(async () => expect((await call("GET", `${base}/apps`, { token })).body.total).toBe(1));
+  await waitUntilPasses(async () => expect((await call("GET", `${base}/apps`, { token })).body.total).toBe(1));
   const asset = { assetId: "kv-seen.secret.app-secret" };
   expect((await call("POST", `${base}/apps/${appId}/matches/verify`, { token, body: asset })).body.result).toBe(
     "accepted",
@@ -304,22 +311,22 @@ async function liveWithRotation(token: string): Promise<void> {
   expect((await rotate({ dryRun: true })).status).toBe(200);
   await rotate({ newValue: planted["an application's client secret"] });
   const { body: started } = await rotate({});
-  const look = async () => (await call("GET", `${base}/rotations/${started.rotationId}`, { token })).body;
-  /** The new secret in the handover vault, until every place has it. */
-  const held = () => {
-    const kept = service.cloud.control.items(SERVICE_VAULT, "secrets");
-    const name = kept.find((one) => one.name.startsWith(`rotation-${started.rotationId}`))?.name;
+  const readRotation = async () => (await call("GET", `${base}/rotations/${started.rotationId}`, { token })).body;
+  /** Returns the new secret, which the service keeps in its own vault until the rotation has written it to every place. */
+  const newSecret = () => {
+    const storedSecrets = service.cloud.control.items(SERVICE_VAULT, "secrets");
+    const name = storedSecrets.find((one) => one.name.startsWith(`rotation-${started.rotationId}`))?.name;
     return name === undefined ? undefined : service.cloud.control.secretValue(SERVICE_VAULT, name);
   };
-  await until(async () => expect(held()).toBeDefined());
-  planted["an application's new client secret"] = held()!;
+  await waitUntilPasses(async () => expect(newSecret()).toBeDefined());
+  planted["an application's new client secret"] = newSecret()!;
   await call("POST", `${base}/rotations/${started.rotationId}/cancel`, { token });
-  await until(async () => expect((await look()).endedAt).not.toBeNull());
+  await waitUntilPasses(async () => expect((await readRotation()).endedAt).not.toBeNull());
   await call("GET", `${base}/history`, { token });
 }
 
-/** An organization of Azure DevOps, by its URL and by one that contains a token, with every rejecting response. */
-async function liveWithDevops(token: string): Promise<void> {
+/** Configures an organization of Azure DevOps, also by a URL that contains a token, and tests each error of its tokens. */
+async function exerciseDevops(token: string): Promise<void> {
   const settings = "/api/settings/integrations/devops";
   const put = (orgUrl: string) => call("PUT", settings, { token, body: { orgUrl } });
   const stray = planted["a token in the address of an organization"]!;
@@ -332,8 +339,8 @@ async function liveWithDevops(token: string): Promise<void> {
   expect((await call("GET", `${settings}/projects`, { token })).body.total).toBe(1);
 }
 
-/** A tenant of Azure AD B2C, first with a wrong secret. */
-async function liveWithTenant(token: string): Promise<void> {
+/** Registers a tenant of Azure AD B2C, first with a wrong secret. */
+async function exerciseTenant(token: string): Promise<void> {
   const [tenant] = service.cloud.control.tenants.list();
   const { id: tenantId, name: displayName, domain: tenantDomain, clientId, clientSecret } = tenant!;
   const wrong = planted["a wrong client secret of a B2C tenant"]!;
@@ -344,7 +351,7 @@ async function liveWithTenant(token: string): Promise<void> {
   const discover = async () => {
     const { body: started } = await call("POST", `${one}/discover`, { token });
     const run = `${one}/runs/${started.runId}`;
-    await until(async () => expect((await call("GET", run, { token })).body.status).not.toBe("running"));
+    await waitUntilPasses(async () => expect((await call("GET", run, { token })).body.status).not.toBe("running"));
     return (await call("GET", one, { token })).body.state;
   };
   expect((await call("POST", `${one}/test`, { token })).body.ok).toBe(false);
@@ -354,22 +361,22 @@ async function liveWithTenant(token: string): Promise<void> {
   expect(await discover()).toBe("discovered");
 }
 
-/** Consumers, and the blast radius of a rotation. */
-async function liveWithDependencies(token: string): Promise<void> {
+/** Discovers the consumers of a secret, and reads the blast radius of a rotation. */
+async function exerciseDependencies(token: string): Promise<void> {
   const base = "/api/assets/dependencies";
   const { body: run } = await call("POST", `${base}/discover`, { token });
-  await until(async () =>
+  await waitUntilPasses(async () =>
     expect((await call("GET", `${base}/runs/${run.runId}`, { token })).body.finishedAt).not.toBeNull(),
   );
-  const { body: found } = await call("GET", `${base}?secret=seen-secret&strength=references`, { token });
-  const kinds = found.items.map(({ resource }: { resource: { kind: string } }) => resource.kind);
+  const { body: consumers } = await call("GET", `${base}?secret=seen-secret&strength=references`, { token });
+  const kinds = consumers.items.map(({ resource }: { resource: { kind: string } }) => resource.kind);
   expect([...new Set(kinds)].sort()).toEqual(["devopsVariableGroup", "syncRecord", "webApp"]);
   await call("GET", `${base}/blast-radius/kv-seen.secret.seen-secret`, { token });
 }
 
 const signInAdministrator = () => signIn(ADMIN.username, planted["the administrator's password"]!);
 
-async function scanEnds(token: string): Promise<Answer["body"]> {
+async function runScan(token: string): Promise<Answer["body"]> {
   const { body } = await call("POST", "/api/assets/discovery/scan", { token, body: { mode: "full" } });
   for (;;) {
     const { body: scan } = await call("GET", `/api/assets/discovery/scan/${body.scanId}/status`, { token });
@@ -378,16 +385,16 @@ async function scanEnds(token: string): Promise<Answer["body"]> {
   }
 }
 
-/** Responses and logs of the service when the cloud rejects its identity. */
-async function withoutCloud(): Promise<void> {
+/** Uses the service while the cloud rejects its identity. */
+async function exerciseServiceWithoutCloud(): Promise<void> {
   const token = await signInAdministrator();
   expect((await call("GET", "/identity", { token })).status).toBe(503);
   expect((await call("GET", "/health?deep=true", { token })).body.status).toBe("degraded");
-  expect(await scanEnds(token)).toMatchObject({ status: "failed" });
+  expect(await runScan(token)).toMatchObject({ status: "failed" });
 }
 
-/** A day of the service: successful and failed sign-ins, a scan that fails in part, and every page that can be read. */
-async function live(): Promise<void> {
+/** Uses the service: successful and failed sign-ins, a scan that fails in part, each feature, and every GET endpoint. */
+async function exerciseService(): Promise<void> {
   const user = { username: "maria", password: planted["a user's password"]!, role: "user" as const };
   await createUsers(service, [user]);
   const token = await signInAdministrator();
@@ -396,20 +403,23 @@ async function live(): Promise<void> {
   const wrong = planted["a wrong password"]!;
   await call("POST", "/auth/login", { body: { username: "maria", password: wrong } });
   await call("POST", "/auth/login", {
-    body: { username: planted["a password typed into the field for the name"], password: wrong },
+    body: { username: planted["a password entered as the username"], password: wrong },
   });
   await call("POST", "/auth/login", {
     body: `{"username":"maria","password":"${planted["a password in broken JSON"]}"`,
   });
   await call("POST", "/auth/login", {
-    body: { username: "maria", password: [planted["a password beside a member that is none"]], x: 1 },
+    body: { username: "maria", password: [planted["a password next to an unknown field"]], x: 1 },
   });
   await call("POST", "/auth/login", {
-    body: { username: "maria", password: wrong, pin: planted["a password beside a member that is none"] },
+    body: { username: "maria", password: wrong, pin: planted["a password next to an unknown field"] },
+  });
+  await call("POST", "/auth/login", {
+    body: { username: "maria", password: wrong, [planted["a password as the name of a field"]!]: 1 },
   });
   await call("GET", `/api/assets/discovery/assets?limit=${planted["a password in the query"]}`, { token });
   await call("GET", `/auth/me?access_token=${maria}`);
-  await call("GET", "/auth/me", { token: planted["a token that does not hold"]! });
+  await call("GET", "/auth/me", { token: planted["an invalid token"]! });
   await call("GET", "/auth/me", { token: `${maria}x` });
   await call("POST", "/api/assets/discovery/scan", { token: maria, body: { mode: "full" } });
   const passwords = { currentPassword: user.password, newPassword: planted["a new password"]! };
@@ -420,19 +430,19 @@ async function live(): Promise<void> {
   await call("GET", "/identity", { token });
   await call("GET", "/health?deep=true", { token });
   await call("GET", "/system/license/status");
-  await liveWithSessions(token);
-  await liveWithSingleSignOn(token);
+  await exerciseSessions(token);
+  await exerciseSingleSignOn(token);
 
   service.cloud.control.addFault({ match: { vault: "kv-garbage" }, action: { kind: "garbage", as: "otherShape" } });
-  const scan = await scanEnds(token);
+  const scan = await runScan(token);
   expect(scan.status).toBe("partial");
 
-  await liveWithSync(token);
-  await liveWithRotation(token);
-  await liveWithDevops(token);
-  await liveWithTenant(token);
-  await liveWithDependencies(token);
-  planted["the key of signed rows"] = service.cloud.control.secretValue(SERVICE_VAULT, "row-signing")!;
+  await exerciseSync(token);
+  await exerciseRotation(token);
+  await exerciseDevops(token);
+  await exerciseTenant(token);
+  await exerciseDependencies(token);
+  planted["the signing key of rows"] = service.cloud.control.secretValue(SERVICE_VAULT, "row-signing")!;
 
   const document = (await call("GET", "/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
   for (const path of Object.keys(document.paths).filter((each) => "get" in document.paths[each]!)) {
@@ -443,11 +453,11 @@ async function live(): Promise<void> {
   await call("GET", "/api/assets/discovery/assets?format=csv", { token });
 }
 
-/** Every row of every table, including binary columns as text. */
-async function rows(): Promise<string[]> {
+/** Returns every row of every table as text, including binary columns. */
+async function readRows(): Promise<string[]> {
   const options = { allowInsecureConnection: true };
   const connection = service.azurite.connectionString();
-  const all = [];
+  const rows = [];
   for await (const { name } of TableServiceClient.fromConnectionString(connection, options).listTables()) {
     for await (const row of TableClient.fromConnectionString(connection, name!, options).listEntities()) {
       const columns = Object.entries(row).map(([column, value]) =>
@@ -455,13 +465,14 @@ async function rows(): Promise<string[]> {
           ? `${column}=${Buffer.from(value).toString("latin1")}`
           : `${column}=${JSON.stringify(value)}`,
       );
-      all.push(`${name}: ${columns.join(" ")}`);
+      rows.push(`${name}: ${columns.join(" ")}`);
     }
   }
-  return all;
+  return rows;
 }
 
-const forms = (value: string): string[] => {
+/** Returns a value in each encoding in which it could appear in a text. */
+const encodingsOf = (value: string): string[] => {
   const bytes = Buffer.from(value);
   return [
     value,
@@ -471,57 +482,57 @@ const forms = (value: string): string[] => {
     bytes.toString("hex"),
   ];
 };
-/** Returns the planted secrets in these texts, with the text. */
-const found = (texts: readonly string[]): string[] =>
+/** Returns each planted secret that occurs in one of the texts, with the start of the text. */
+const secretsIn = (texts: readonly string[]): string[] =>
   Object.entries(planted).flatMap(([what, value]) =>
     texts
-      .filter((text) => forms(value).some((form) => text.includes(form)))
+      .filter((text) => encodingsOf(value).some((encoded) => text.includes(encoded)))
       .map((text) => `${what}: ${text.slice(0, 400)}`),
   );
 
-/** Signed tokens with a subject or expiry. A signed statement of an audit export is not one. */
+/** Returns the JWTs in a text that have an audience or an expiry. The signed statement of an audit export has neither. */
 const tokensIn = (text: string): string[] =>
   (text.match(/eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}/g) ?? []).filter((token) =>
     /"(aud|exp)":/.test(Buffer.from(token.split(".")[1]!, "base64url").toString()),
   );
 
-/** Checks that the right texts were searched. */
-const mentioned = (texts: readonly string[], known: readonly string[]): boolean =>
-  known.every((word) => texts.some((text) => text.includes(word)));
+/** Returns whether each word occurs in a text. A control: the searched texts are really those of the service. */
+const hasAll = (texts: readonly string[], words: readonly string[]): boolean =>
+  words.every((word) => texts.some((text) => text.includes(word)));
 
 describe("no secret is exposed", () => {
   const logLines = () => hosts.flatMap(({ lines }) => lines);
 
   test("in a log line", () => {
-    expect(found(logLines())).toEqual([]);
-    expect(mentioned(logLines(), ["Created the bootstrap administrator", "A scan is over"])).toBe(true);
+    expect(secretsIn(logLines())).toEqual([]);
+    expect(hasAll(logLines(), ["Created the bootstrap administrator", "A scan is over"])).toBe(true);
   });
 
   test("in a table row", async () => {
-    const all = await rows();
-    expect(found(all)).toEqual([]);
+    const rows = await readRows();
+    expect(secretsIn(rows)).toEqual([]);
     expect(
-      mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created", "sso.configured"]) &&
-        mentioned(all, ["syncTarget.written", "sourceDisabled", "rotation.", keyId]) &&
-        mentioned(all, ["devops.configured", "seen-linked", "b2cTenant.registered", "B2C_1A_Seen", "app-seen"]),
+      hasAll(rows, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created", "sso.configured"]) &&
+        hasAll(rows, ["syncTarget.written", "sourceDisabled", "rotation.", keyId]) &&
+        hasAll(rows, ["devops.configured", "seen-linked", "b2cTenant.registered", "B2C_1A_Seen", "app-seen"]),
     ).toBe(true);
   });
 
   test("in a queue message", () => {
-    expect(found(queues.messages)).toEqual([]);
-    expect(mentioned(queues.messages, ["kv-seen"])).toBe(true);
+    expect(secretsIn(queues.messages)).toEqual([]);
+    expect(hasAll(queues.messages, ["kv-seen"])).toBe(true);
   });
 
   test("in a response or its headers", () => {
-    expect(found(responses)).toEqual([]);
-    expect(mentioned(responses, ["seen-secret", "invalidCredentials", "unavailable"])).toBe(true);
+    expect(secretsIn(responses)).toEqual([]);
+    expect(hasAll(responses, ["seen-secret", "invalidCredentials", "unavailable"])).toBe(true);
   });
 
   test("no token of the cloud is exposed, and no value was read that is not copied or rotated", async () => {
-    const everything = [...logLines(), ...(await rows()), ...queues.messages, ...responses];
+    const everything = [...logLines(), ...(await readRows()), ...queues.messages, ...responses];
     expect(everything.flatMap(tokensIn)).toEqual([]);
     expect(tokensIn(`x ${await makeToken(service, "maria")} y`)).toHaveLength(1);
-    // Except in the service's own vault, which stores its secrets.
+    // The service may read all secrets of its own vault. In other vaults: `app-secret` for rotation, `seen-secret` for sync.
     const values = service.cloud.control.requests({ operation: "keyvault.getSecret" });
     const read = values.filter(({ vault }) => vault !== SERVICE_VAULT).map(({ path }) => path.split("/")[2]);
     expect([...new Set(read)].sort()).toEqual(["app-secret", "seen-secret"]);
@@ -529,6 +540,6 @@ describe("no secret is exposed", () => {
 
   test("(control: the search finds secrets in every encoding)", () => {
     const value = planted["a value in a vault"]!;
-    for (const form of forms(value)) expect(found([`before ${form} after`])).toHaveLength(1);
+    for (const encoded of encodingsOf(value)) expect(secretsIn([`before ${encoded} after`])).toHaveLength(1);
   });
 });

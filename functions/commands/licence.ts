@@ -1,4 +1,4 @@
-/** Creates license signing keys and licenses. See HELP. */
+/** A command for the vendor that creates license signing keys and licenses. See HELP. */
 import { generateKeyPairSync } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { CompactSign, importJWK } from "jose";
@@ -39,7 +39,7 @@ const LicenseOptions = z.object({
   tenant: z.guid("must be a GUID").optional(),
 });
 
-async function makeKeys(out: string, kid: string): Promise<void> {
+async function createKeys(out: string, kid: string): Promise<void> {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const key = PrivateKey.parse({ ...jwk, kid });
   // Never overwrites a file, because it can contain the key of licenses in use.
@@ -59,6 +59,7 @@ async function readKey(file: string): Promise<{ kid: string; key: Awaited<Return
   }
 }
 
+/** Prints a license that is signed with the key in the file. */
 async function issue(options: z.infer<typeof LicenseOptions>): Promise<void> {
   const { kid, key } = await readKey(options.key);
   const iat = Math.floor(Date.now() / 1000);
@@ -88,12 +89,12 @@ async function run(): Promise<void> {
       tenant: option,
     },
   });
-  const [command, ...more] = positionals;
-  if (command === "keys" && more.length === 0) {
+  const [command, ...extraArguments] = positionals;
+  if (command === "keys" && extraArguments.length === 0) {
     const out = values.out ?? usedWrong("--out is missing");
-    return await makeKeys(out, values.kid ?? `key-${new Date().toISOString().slice(0, 10)}`);
+    return await createKeys(out, values.kid ?? `key-${new Date().toISOString().slice(0, 10)}`);
   }
-  if (command !== "issue" || more.length > 0) usedWrong("The command must be keys or issue");
+  if (command !== "issue" || extraArguments.length > 0) usedWrong("The command must be keys or issue");
   const options = LicenseOptions.safeParse(values, { error: validationMessage });
   if (!options.success) {
     usedWrong(options.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("; "));

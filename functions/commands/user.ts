@@ -1,4 +1,7 @@
-/** Manages the users of a deployment, in every tier. See HELP. The audit log records changes with the actor `system`. */
+/**
+ * A command that manages the users of a deployment, also without a PRO license. See HELP. It writes to the deployment's
+ * storage, and the audit log records changes with the actor `system`.
+ */
 import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline/promises";
 import { Writable } from "node:stream";
@@ -53,17 +56,25 @@ interface Options {
   generate: boolean;
 }
 
-const Named = z.object({ username: Username });
-const WithRole = Named.extend({ role: z.enum(ROLES) });
-const New = Named.extend({ username: NewUsername, role: z.enum(ROLES).default("user"), email: z.email().optional() });
+/** Options of the commands. */
+const UserOptions = z.object({ username: Username });
+const RoleOptions = UserOptions.extend({ role: z.enum(ROLES) });
+const NewUserOptions = UserOptions.extend({
+  username: NewUsername,
+  role: z.enum(ROLES).default("user"),
+  email: z.email().optional(),
+});
 
 type Command = (access: Access, options: Options, caller: Caller) => Promise<void>;
 
-/** The actor of lists that contain other users' tokens and sessions. */
+/**
+ * The actor that reads and ends tokens and sessions of other users, which only an administrator can do. Of the kinds of
+ * credentials, only `entra` needs no ID of a token or session.
+ */
 const ADMINISTRATOR: Actor = { username: "system", role: "admin", credential: { kind: "entra" } };
 
 /** Yields the items of all pages of a list. */
-async function* all<T>(list: (page: PageRequest) => Promise<Page<T>>): AsyncGenerator<T> {
+async function* allItems<T>(list: (page: PageRequest) => Promise<Page<T>>): AsyncGenerator<T> {
   let cursor: string | undefined;
   do {
     const page = await list({ limit: 1000, offset: 0, cursor });
@@ -74,14 +85,14 @@ async function* all<T>(list: (page: PageRequest) => Promise<Page<T>>): AsyncGene
 
 const COMMANDS: Record<string, Command> = {
   async list({ users }) {
-    for await (const user of all(users.list)) {
+    for await (const user of allItems(users.list)) {
       const { username, role, state, lastSignInAt, email, source, lockedUntil } = user;
       console.log([username, role, state, lastSignInAt ?? "never", email ?? "", source, lockedUntil ?? ""].join("\t"));
     }
   },
 
   async create({ users }, options, caller) {
-    const { username, role, email } = validated(New, options);
+    const { username, role, email } = validated(NewUserOptions, options);
     const { password, generated } = await choosePassword(options);
     const user = await users.create({ username, role, email, password }, caller);
     console.log(`Created the user ${user.username} with the role ${user.role}.`);
@@ -89,7 +100,7 @@ const COMMANDS: Record<string, Command> = {
   },
 
   async password({ users }, options, caller) {
-    const { username } = validated(Named, options);
+    const { username } = validated(UserOptions, options);
     await users.get(username);
     const { password, generated } = await choosePassword(options);
     const user = await users.update(username, { password }, undefined, caller);
@@ -98,58 +109,58 @@ const COMMANDS: Record<string, Command> = {
   },
 
   async role({ users }, options, caller) {
-    const { username, role } = validated(WithRole, options);
+    const { username, role } = validated(RoleOptions, options);
     const user = await users.update(username, { role }, undefined, caller);
     console.log(`Changed the role of ${user.username} to ${user.role}.`);
   },
 
   async disable({ users }, options, caller) {
-    const user = await users.update(validated(Named, options).username, { state: "disabled" }, undefined, caller);
+    const user = await users.update(validated(UserOptions, options).username, { state: "disabled" }, undefined, caller);
     console.log(`Disabled ${user.username}. All tokens and sessions ended.`);
   },
 
   async enable({ users }, options, caller) {
-    const user = await users.update(validated(Named, options).username, { state: "active" }, undefined, caller);
+    const user = await users.update(validated(UserOptions, options).username, { state: "active" }, undefined, caller);
     console.log(`Enabled ${user.username}.`);
   },
 
   async unlock({ users }, options, caller) {
-    const user = await users.unlock(validated(Named, options).username, caller);
+    const user = await users.unlock(validated(UserOptions, options).username, caller);
     console.log(`Unlocked ${user.username}.`);
   },
 
   async delete({ users }, options, caller) {
-    const { username } = validated(Named, options);
+    const { username } = validated(UserOptions, options);
     await users.remove(username, undefined, caller);
     console.log(`Deleted ${username}. All tokens and sessions ended.`);
   },
 
   async tokens({ apiTokens }, { username }) {
-    for await (const token of all((page) => apiTokens.list(ADMINISTRATOR, username, page))) {
+    for await (const token of allItems((page) => apiTokens.list(ADMINISTRATOR, username, page))) {
       const { id, user, name, role, expiresAt, lastUsedOn } = token;
       console.log([id, user, name, role, expiresAt, lastUsedOn ?? "never"].join("\t"));
     }
   },
 
   async "end-tokens"({ apiTokens }, options, caller) {
-    const { username } = validated(Named, options);
+    const { username } = validated(UserOptions, options);
     await apiTokens.endAll(username, caller);
     console.log(`Revoked the API tokens of ${username}.`);
   },
 
   async sessions({ users, sessions }, options) {
-    const { username } = await users.get(validated(Named, options).username);
-    for await (const session of all((page) => sessions.list(ADMINISTRATOR, username, page))) {
+    const { username } = await users.get(validated(UserOptions, options).username);
+    for await (const session of allItems((page) => sessions.list(ADMINISTRATOR, username, page))) {
       const { id, createdAt, idleEndsAt, endsAt, by, address } = session;
       console.log([id, createdAt, idleEndsAt, endsAt, by, address ?? ""].join("\t"));
     }
   },
 
   async "end-sessions"({ users, sessions }, options, caller) {
-    const { username } = await users.get(validated(Named, options).username);
+    const { username } = await users.get(validated(UserOptions, options).username);
     // Reads all pages first, because ending a session shifts the items of later pages.
     const ids: string[] = [];
-    for await (const { id } of all((page) => sessions.list(ADMINISTRATOR, username, page))) ids.push(id);
+    for await (const { id } of allItems((page) => sessions.list(ADMINISTRATOR, username, page))) ids.push(id);
     for (const id of ids) await sessions.end(ADMINISTRATOR, id, caller);
     console.log(`Ended ${ids.length} sessions of ${username}.`);
   },
@@ -163,6 +174,7 @@ function validated<S extends z.ZodObject>(schema: S, options: Options): z.output
   return usedWrong(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("; "));
 }
 
+/** Returns the entered password, or a generated one with `--generate` or an empty input. */
 async function choosePassword({ generate }: Options): Promise<{ password: string; generated: boolean }> {
   const entered = generate ? "" : await readPassword();
   if (entered === "") return { password: randomBytes(18).toString("base64url"), generated: true };
@@ -187,10 +199,11 @@ async function readPassword(): Promise<string> {
 
 async function main(): Promise<void> {
   const { positionals, values } = commandLine(HELP, { allowPositionals: true, options: OPTIONS });
-  const [name = "help", ...more] = positionals;
+  const [name = "help", ...extraArguments] = positionals;
   if (name === "help") return console.log(HELP);
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (!command || more.length > 0) return usedWrong(`Unknown command: ${[name, ...more].join(" ")}`);
+  if (!command || extraArguments.length > 0)
+    return usedWrong(`Unknown command: ${[name, ...extraArguments].join(" ")}`);
   const { createServices } = await import("../services.ts");
   const { access, randomness, clock } = createServices(loadConfig(process.env));
   await command(access, values, { actor: "system", requestId: randomness.ulid(clock.now()) });

@@ -1,4 +1,7 @@
-/** Verifies JSON exports of the audit log without access to the service. See HELP. */
+/**
+ * A command for auditors that verifies JSON exports of the audit log without access to the service. See HELP. The service seals
+ * entries every ten minutes: it signs a digest of the interval's entries.
+ */
 import type { KeyObject } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
@@ -15,7 +18,8 @@ List all parts of an export.
                             Keys in the export are not trusted.
 
 Exit codes: 0 intact, 1 not intact, 2 invalid arguments, 3 the export contains no sealed entries.`;
-const SHOWN_FINDINGS = 100;
+/** Maximum number of printed findings. */
+const MAX_PRINTED_FINDINGS = 100;
 
 function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
   const { values, positionals } = commandLine(HELP, {
@@ -24,10 +28,10 @@ function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
   });
   const keys = new Map(
     (values["public-key"] ?? []).map((pair) => {
-      const at = pair.indexOf(":");
-      if (at < 1) usedWrong("A public key must have the format KID:BASE64");
+      const colon = pair.indexOf(":");
+      if (colon < 1) usedWrong("A public key must have the format KID:BASE64");
       try {
-        return [pair.slice(0, at), publicKeyFrom(pair.slice(at + 1))];
+        return [pair.slice(0, colon), publicKeyFrom(pair.slice(colon + 1))];
       } catch (error) {
         return usedWrong((error as Error).message);
       }
@@ -40,6 +44,7 @@ function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
 
 async function readExport(file: string): Promise<unknown> {
   const bytes = await readFile(file).catch((error: Error) => usedWrong(error.message));
+  // The first two bytes of every gzip file.
   const isGzip = bytes[0] === 0x1f && bytes[1] === 0x8b;
   try {
     return JSON.parse((isGzip ? gunzipSync(bytes) : bytes).toString("utf8"));
@@ -65,7 +70,7 @@ function report(result: ExportVerification): void {
     console.log(`Purged: ${entries} entries from ${from} to ${to}, by ${actor} at ${purgedAt}.`);
   }
   for (const note of notes) console.log(`Note: ${note}`);
-  for (const { kind, interval, digestNumber, entryId, detail } of findings.slice(0, SHOWN_FINDINGS)) {
+  for (const { kind, interval, digestNumber, entryId, detail } of findings.slice(0, MAX_PRINTED_FINDINGS)) {
     const place = [
       interval && `interval ${interval}`,
       digestNumber && `digest ${digestNumber}`,
@@ -73,7 +78,7 @@ function report(result: ExportVerification): void {
     ];
     console.log(`${kind} (${place.filter(Boolean).join(", ") || "the export"}): ${detail}`);
   }
-  if (findings.length > SHOWN_FINDINGS) console.log(`… and ${findings.length - SHOWN_FINDINGS} more.`);
+  if (findings.length > MAX_PRINTED_FINDINGS) console.log(`… and ${findings.length - MAX_PRINTED_FINDINGS} more.`);
 }
 
 const { keys, files } = readArguments();

@@ -1,2 +1,2 @@
-/** Draws /redoc. */
+/** Renders the page /redoc with Redoc. */
 Redoc.init("/openapi.json", { hideDownloadButton: false }, document.getElementById("redoc"));

@@ -1,4 +1,7 @@
-/** Draws /docs. Swagger UI adds "Bearer " itself; people paste it too, as the specification writes the header. */
+/**
+ * Renders the page /docs with Swagger UI. Swagger UI adds "Bearer " to an entered token. People often enter "Bearer " too, so a
+ * repeated "Bearer " is removed.
+ */
 window.ui = SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#swagger-ui",

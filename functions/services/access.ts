@@ -6,10 +6,16 @@ import { createSso, type Sso } from "../../shared/sso/sso.ts";
 import { createGate } from "../gate.ts";
 import type { Platform } from "./platform.ts";
 
-/** Limits of sign-ins for each address and each username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
+/**
+ * Limits of sign-ins for each address and each username:
+ * https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/
+ */
 const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 
-/** Limits of `POST /auth/sso/discover` for each address, as its description states. The endpoint is open. */
+/**
+ * Limits of `POST /auth/sso/discover`, which needs no credential, for each address. 0: no hourly limit. The endpoint's
+ * description states the limit.
+ */
 const DISCOVER_LIMITS = { perMinute: 10, perHour: 0 };
 
 /** Users, sign-ins, rate limits and the checks before each endpoint. */
@@ -35,6 +41,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     log,
     limiter: signInLimiter,
     entra: createEntraTokens({ config, clock, log }),
+    // Single sign-on can forbid passwords, and it can assign the roles of its users. It is created below.
     passwordSignIn: (username) => sso.passwordSignIn(username),
     roleMapped: () => sso.roleMapped(),
   });

@@ -9,7 +9,12 @@ import type { AccessServices } from "./access.ts";
 import type { AutomationServices } from "./automation.ts";
 import type { Platform } from "./platform.ts";
 
-/** @param later - Returns services that are created later. Called when alerts are evaluated. */
+/**
+ * Creates the module of alerts, which notifies people of expiring and expired assets, violations, failed scans, and credentials
+ * of the service itself.
+ *
+ * @param later - Returns services that are created after this one. It is called when alerts are evaluated.
+ */
 export function createAlertServices(
   platform: Platform,
   { access, sso, compliance, sync }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync },
@@ -30,6 +35,7 @@ export function createAlertServices(
     vault: serviceKeyVault,
     licensed,
     violations: compliance,
+    // Credentials of the service itself that expire, such as API tokens and the license.
     credentials: [
       access.apiTokens,
       sso,
@@ -38,6 +44,7 @@ export function createAlertServices(
       { expiring: (by) => later().b2c.expiring(by) },
     ],
     entries: audit,
+    // Sources of alerts about rotations, sync, unresolved references and unexpected readers.
     automation: [
       { notices: (type, from) => later().rotationNotices.notices(type, from) },
       createSyncNotices(sync),

@@ -35,10 +35,13 @@ import { createMatches, type MatchFinder } from "../../shared/rotation/matches.t
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
-import { copiedOn } from "../../shared/sync/record-vaults.ts";
+import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
 import type { Sync } from "../../shared/sync/sync.ts";
 
-/** The modules of dependencies, logs and rotation. */
+/**
+ * The modules of dependencies (which resources use an asset), logs (who read it) and rotation. A match is a vault secret that
+ * holds, or may hold, a client secret of an application. A policy says how an application's client secrets are rotated.
+ */
 export interface AutomationServices {
   dependencies: Dependencies;
   logs: Logs;
@@ -91,10 +94,12 @@ export function createAutomation(deps: {
     ownObjectId,
     settings,
     inventory,
+    // Called when the logs show that an asset is unused, or used again. Its compliance is then evaluated.
     unusedChanged: compliance.referencesChanged,
     clock,
     randomness,
   });
+  // An edge is one dependency: a resource that uses an asset.
   const azureEdges = createAzureEdges({
     config,
     clock,
@@ -106,6 +111,7 @@ export function createAutomation(deps: {
   });
   const sources: EdgeSource[] = [
     azureEdges,
+    // Finds app settings whose value is a copy of a vault secret.
     createLiteralSource({
       config,
       tables,
@@ -114,6 +120,7 @@ export function createAutomation(deps: {
       vaults: vaultSecrets,
       audit,
       randomness,
+      // The parts that are read separately: the monitored subscriptions.
       units: azureEdges.units,
       ownObjectId,
     }),
@@ -129,9 +136,10 @@ export function createAutomation(deps: {
     sources,
     usage: logs.usage,
     inventory,
+    // Returns the vault secrets that certainly store a client secret. Their consumers also depend on that client secret.
     holdersOf: async ({ appId, keyId }) => {
-      const found = await matches.of(appId);
-      const certain = found.matches.filter((one) => one.confidence === "certain" && one.keyId === keyId);
+      const list = await matches.listMatches(appId);
+      const certain = list.matches.filter((match) => match.confidence === "certain" && match.keyId === keyId);
       return certain.map(({ secret: { vaultName, name } }) => ({ vaultName, type: "secret", name }));
     },
     referencesChanged: compliance.referencesChanged,
@@ -142,6 +150,7 @@ export function createAutomation(deps: {
     log,
   });
 
+  // If the tenant is unknown, `organizations` lets Entra find it.
   const proveSignIn = createSignInProof(config);
   const signIn = async (appId: string, secret: string) =>
     await proveSignIn(appId, secret, config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "organizations");
@@ -153,7 +162,7 @@ export function createAutomation(deps: {
     log,
     limiter: createRateLimiter({ tables, clock, name: "matchProofs", limits: PROOF_LIMITS }),
     vaults: vaultSecrets,
-    app: (appId) => graph.application({ appId }),
+    app: (appId) => graph.findApplication({ appId }),
     proveSignIn: signIn,
   });
   const policies = createPolicies({
@@ -164,7 +173,7 @@ export function createAutomation(deps: {
     clock,
     log,
     app: async (appId) => {
-      const app = await graph.application({ appId });
+      const app = await graph.findApplication({ appId });
       return app && { ...app, reasons: (await applications.reasonsAgainst(app)).map(({ message }) => message) };
     },
     passwordPolicy: graph.passwordPolicy,
@@ -180,8 +189,8 @@ export function createAutomation(deps: {
     graph,
     signIn,
     // After a rotation writes a vault secret, its sync records copy the new value to their targets.
-    vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
-    own: serviceKeyVault,
+    vaults: startingSyncOnWrite(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
+    serviceVault: serviceKeyVault,
     matches,
     usage: logs.usage,
     consumers: createConsumersOfSecrets({ dependencies, arm, devops, sync, config, clock, tenantId: ownTenantId }),

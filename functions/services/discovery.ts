@@ -12,7 +12,10 @@ import { createSubscriptions, type Subscriptions } from "../../shared/subscripti
 import type { InventoryServices } from "./inventory.ts";
 import type { Platform } from "./platform.ts";
 
-/** Subscriptions and scans. */
+/**
+ * Subscriptions and scans. A scan reads all vaults of the monitored subscriptions. A re-scan reads one vault, after an event
+ * reported a change.
+ */
 export interface DiscoveryServices {
   subscriptions: Subscriptions;
   rescans: Rescans;
@@ -22,7 +25,7 @@ export interface DiscoveryServices {
   startFirstScan: (requestId: string) => Promise<void>;
 }
 
-/** @param recordMetrics - Records metrics after a scan. */
+/** @param recordMetrics - Records metrics. It is called after each scan if telemetry is exported. */
 export function createDiscoveryServices(
   platform: Platform,
   { compliance, writer, inventory, alerts }: InventoryServices & { alerts: Alerts },
@@ -67,7 +70,7 @@ export function createDiscoveryServices(
     config,
     audit,
     watched: (subscriptionId) => isWatched(subscriptions, subscriptionId),
-    changed: () => alerts.requestEvaluation(),
+    onInventoryChanged: () => alerts.requestEvaluation(),
     randomness,
     log,
   });
@@ -85,14 +88,15 @@ export function createDiscoveryServices(
     renewTotals: async () => {
       await Promise.all([inventory.renewTotals(), compliance.renewTotals()]);
     },
-    ended: async (scan) => {
+    onEnded: async (scan) => {
       await subscriptions.scanned(scan);
       await alerts.requestEvaluation();
       if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await recordMetrics();
     },
-    between: rescans.between,
-    workerFreed: rescans.workerFreed,
-    scanLeft: rescans.wakeNextRescan,
+    // Re-scans share the workers of scans: they run between two vaults, and when a worker or a scan has ended.
+    between: rescans.runWaitingRescan,
+    workerFreed: rescans.onWorkerFreed,
+    onScanRemoved: rescans.wakeNextRescan,
     readVault: async (planned, options) => {
       const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };
       const read = await withSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));

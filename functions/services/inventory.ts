@@ -4,14 +4,14 @@ import { createInventoryWriter, type InventoryWriter } from "../../shared/invent
 import type { AutomationServices } from "./automation.ts";
 import type { Platform } from "./platform.ts";
 
-/** The inventory, and the compliance of its assets. */
+/** The inventory of assets (secrets, keys and certificates), and their compliance. */
 export interface InventoryServices {
   compliance: Compliance;
   writer: InventoryWriter;
   inventory: Inventory;
 }
 
-/** @param automation - Returns services that are created later. Called when compliance is evaluated. */
+/** @param automation - Returns services that are created after these. It is called when compliance is evaluated. */
 export function createInventoryServices(
   platform: Platform,
   automation: () => Pick<AutomationServices, "dependencies" | "logs">,
@@ -44,7 +44,7 @@ export function createInventoryServices(
     licensed,
     writer,
     keyVaults,
-    vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
+    prepareVaultRemoval: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
   });
   return { compliance, writer, inventory };
 }

@@ -22,7 +22,7 @@ import { createLogger } from "../log.ts";
 import { storageConnection } from "../storage-connection.ts";
 import { UNICODE_FONT } from "./unicode-font.ts";
 
-/** Storage, clients of the cloud and the modules that every other module uses. */
+/** Storage, clients of Azure, and the modules that most other modules use. */
 export interface Platform {
   config: Config;
   clock: Clock;
@@ -38,25 +38,31 @@ export interface Platform {
   vaultSecrets: VaultSecretsClients;
   resourceManager: ResourceManager;
   graph: Graph;
-  ownTenantId: () => Promise<string>;
   audit: Audit;
   settings: Settings;
   licensing: Licensing;
+  /** Returns the ID of the service's own Entra tenant, or an empty text if it is unknown. */
+  ownTenantId: () => Promise<string>;
   /** Returns whether the license includes PRO. */
   licensed: () => Promise<boolean>;
 }
 
+/** Creates the platform's modules. Sends no request. */
 export function createPlatform(config: Config): Platform {
+  // The clock follows the time of the storage service, so that all instances agree.
   const clock = createStoreClock();
   const randomness = systemRandomness();
+  // The log level is a setting, and the settings log, so the logger first uses the configured level.
   let logLevel = (): SettingValues["logLevel"] => config.LOG_LEVEL ?? "INFO";
   const log = createLogger(() => logLevel());
   const identity = createIdentity(config);
   const serviceKeyVault = createServiceKeyVault({ config, identity, log });
   const connection = storageConnection(config, identity);
+  // Keys that sign table rows, so that rows which another program wrote are detected.
   const keys = serviceKeyVault && keyVaultRowKeys(serviceKeyVault, randomness);
   const tables = createTables(connection, { log, clock, keys });
   const queues = createQueues(connection, { log });
+  // The anchor stores outside of the tables where the audit log begins and ends, so that a truncated log is detected.
   const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault, storageAccount(connection));
   const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
   const appConfiguration = createAppConfiguration({ config, identity });
@@ -67,6 +73,7 @@ export function createPlatform(config: Config): Platform {
     audit,
     log,
     appConfiguration,
+    // Earlier versions had no setting `watchAll`. Its first value is what the earlier version did.
     watchedAllBefore: () => watchedAllBefore(tables, config),
   });
   logLevel = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";

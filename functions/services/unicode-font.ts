@@ -1,4 +1,4 @@
 import path from "node:path";
 
-/** Font of PDF files. The build copies the font next to the bundle. */
+/** The path of the font in PDF files. It contains the characters of most scripts. The build copies it next to the bundle. */
 export const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-400-normal.woff");

@@ -1,4 +1,4 @@
-// All resources of the resource group, in the order of their dependencies.
+// All resources of the service in its resource group, in the order of their dependencies. main.bicep describes the parameters.
 param environmentName string
 param location string
 param tags object
@@ -31,7 +31,7 @@ param privateTargetHosts string
 param handoverKeyVaultUrl string
 param literalScanSubscriptionIds string[]
 
-// Names of storage accounts and vaults are unique in all of Azure, with at most 24 letters and digits.
+// Names of storage accounts and vaults must be unique in all of Azure and have at most 24 characters.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
 
 module identity 'modules/identity.bicep' = {

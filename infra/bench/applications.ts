@@ -7,17 +7,21 @@ import { atMost, equalTo, type Figure, peakMemory, processorTime, type Section }
 
 const APPS = 10_000;
 const CREDENTIALS = 15_000;
+/** Page size that the service requests, the maximum of Microsoft Graph. */
 const PER_PAGE = 999;
 /**
  * Number of pages in the lists of applications and of service principals: each application has a service principal. The list of
  * federated applications is empty.
  */
 const PAGES = 2 * Math.ceil(APPS / PER_PAGE) + 1;
-const CHANGED = 10;
-/** Time after which follow-up work of a run, such as alerts, is done. */
-const BEHIND_MS = 10_000;
+const CHANGED_APPS = 10;
+/** Wait after the last discovery, until the messages that it sent (compliance, alerts) are processed. */
+const FOLLOW_UP_MS = 10_000;
 
-/** Measures the discovery of a large tenant's applications: the first one, an unchanged one, and one of changes only. */
+/**
+ * Benchmark `applications`: discovery of the Entra applications of a large tenant. Measures a first full discovery, a second
+ * full discovery without changes, and delta discoveries, which ask Microsoft Graph only for changes.
+ */
 export async function applications(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,
@@ -29,16 +33,16 @@ export async function applications(): Promise<Section> {
     Object.entries(control.counts()).reduce((sum, [name, count]) => sum + (name.startsWith("graph.") ? count : 0), 0);
 
   /** Runs a discovery and returns its cost and its result. */
-  async function measured(begin: () => Promise<unknown>) {
-    const before = (await entries(service)).length;
+  async function measureDiscovery(startDiscovery: () => Promise<unknown>) {
+    const finishedBefore = (await finishedDiscoveries(service)).length;
     control.resetCounts();
-    service.forgetTables();
+    service.clearTableRequests();
     const { ms } = await withProcessorTime(service.url, async () => {
-      await begin();
-      while ((await entries(service)).length === before) await delay(500);
+      await startDiscovery();
+      while ((await finishedDiscoveries(service)).length === finishedBefore) await delay(500);
     });
-    const requests = service.tableRequests().filter(({ path }) => !isOther(path));
-    const [{ details }] = await entries(service);
+    const requests = service.tableRequests().filter(({ path }) => !isExcluded(path));
+    const [{ details }] = await finishedDiscoveries(service);
     return {
       ms,
       calls: graphCalls(),
@@ -47,8 +51,8 @@ export async function applications(): Promise<Section> {
       details,
     };
   }
-  const discover = () => service.admin("POST", "/api/automation/rotation/discover");
-  const changes = async () => {
+  const discoverAll = () => service.admin("POST", "/api/automation/rotation/discover");
+  const discoverChanges = async () => {
     const started = await fetch(`${service.url}/admin/functions/discoverChangedApplications`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
@@ -59,33 +63,39 @@ export async function applications(): Promise<Section> {
 
   try {
     await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
-    const first = await measured(discover);
-    const unchanged = await measured(discover);
-    const delta = await measured(changes);
-    for (let index = 0; index < CHANGED; index++)
+    const first = await measureDiscovery(discoverAll);
+    const unchanged = await measureDiscovery(discoverAll);
+    const deltaUnchanged = await measureDiscovery(discoverChanges);
+    for (let index = 0; index < CHANGED_APPS; index++)
+      // Spreads the changed applications over the whole list, `app-00000` to `app-09999`.
       control.directory.addSecret(appIdOf(`app-0${String(index * 777).padStart(4, "0")}`), {
         name: "another",
         expiresInDays: 90,
       });
-    const changed = await measured(changes);
+    const deltaChanged = await measureDiscovery(discoverChanges);
     const { memory } = await processFigures(service.url);
-    const list = async (query: string) => {
-      service.forgetTables();
+    const listApps = async (query: string) => {
+      service.clearTableRequests();
       const { status, body } = await service.admin("GET", `/api/automation/rotation/apps?${query}`);
       if (status !== 200) throw new Error(`${query} answered ${status}`);
-      return { requests: service.tableRequests().filter(({ path }) => !isOther(path)).length, total: body.total };
+      return { requests: service.tableRequests().filter(({ path }) => !isExcluded(path)).length, total: body.total };
     };
-    await delay(BEHIND_MS);
-    const page = await list("limit=100");
-    const filtered = await list("rotatable=true&limit=100");
+    await delay(FOLLOW_UP_MS);
+    const page = await listApps("limit=100");
+    const filteredPage = await listApps("rotatable=true&limit=100");
 
-    const calls = (what: string, { calls: count }: { calls: number }, limit: number, comparedWith: string): Figure => ({
+    const graphCallsFigure = (
+      what: string,
+      { calls: count }: { calls: number },
+      limit: number,
+      comparedWith: string,
+    ): Figure => ({
       what: `calls of Microsoft Graph, ${what}`,
       value: String(count),
       comparedWith,
       bound: atMost(count, limit),
     });
-    const requests = (what: string, { reads, writes }: typeof first, limit: number): Figure => ({
+    const tableRequestsFigure = (what: string, { reads, writes }: typeof first, limit: number): Figure => ({
       what: `table requests, ${what}`,
       value: `${reads + writes}`,
       comparedWith: `${reads} reads, ${writes} writes; compliance and the audit log included`,
@@ -93,7 +103,7 @@ export async function applications(): Promise<Section> {
     });
     return {
       title: "Applications of a large tenant",
-      how: `${APPS} applications with ${CREDENTIALS} credentials and a service principal each: a first discovery, an unchanged one, a discovery of changes that finds none, and one with ${CHANGED} changed applications. Requests for authentication and by readers of the audit log are excluded.`,
+      how: `${APPS} applications with ${CREDENTIALS} credentials and a service principal each: a first discovery, an unchanged one, a discovery of changes that finds none, and one with ${CHANGED_APPS} changed applications. Requests for authentication and by readers of the audit log are excluded.`,
       figures: [
         {
           what: "applications and credentials found",
@@ -101,14 +111,19 @@ export async function applications(): Promise<Section> {
           comparedWith: `${APPS}, ${CREDENTIALS}`,
           bound: equalTo(first.details.apps + first.details.credentials, APPS + CREDENTIALS),
         },
-        calls("first", first, Math.floor(1.05 * PAGES), `${PAGES} pages, and one for the start of changes`),
-        calls("unchanged", unchanged, PAGES, `${PAGES} pages`),
-        calls("changes, none", delta, 3, ""),
-        calls(`changes, ${CHANGED} applications`, changed, 3, ""),
-        requests("first", first, 3000),
-        requests("unchanged", unchanged, 100),
-        requests("changes, none", delta, 40),
-        requests(`changes, ${CHANGED} applications`, changed, 500),
+        graphCallsFigure(
+          "first",
+          first,
+          Math.floor(1.05 * PAGES),
+          `${PAGES} pages, and one call that starts the delta query`,
+        ),
+        graphCallsFigure("unchanged", unchanged, PAGES, `${PAGES} pages`),
+        graphCallsFigure("changes, none", deltaUnchanged, 3, ""),
+        graphCallsFigure(`changes, ${CHANGED_APPS} applications`, deltaChanged, 3, ""),
+        tableRequestsFigure("first", first, 3000),
+        tableRequestsFigure("unchanged", unchanged, 100),
+        tableRequestsFigure("changes, none", deltaUnchanged, 40),
+        tableRequestsFigure(`changes, ${CHANGED_APPS} applications`, deltaChanged, 500),
         processorTime(
           "processor time, first",
           first.ms,
@@ -116,7 +131,7 @@ export async function applications(): Promise<Section> {
           `${APPS + CREDENTIALS} applications and credentials written`,
         ),
         processorTime("processor time, unchanged", unchanged.ms, 20_000, ""),
-        processorTime("processor time, changes, none", delta.ms, 3000, ""),
+        processorTime("processor time, changes, none", deltaUnchanged.ms, 3000, ""),
         peakMemory("memory of the functions process", memory.peak),
         {
           what: "table requests, a page of applications",
@@ -126,9 +141,9 @@ export async function applications(): Promise<Section> {
         },
         {
           what: "table requests, a page of the rotatable ones",
-          value: String(filtered.requests),
+          value: String(filteredPage.requests),
           comparedWith: "no index: reads up to 10,000 applications",
-          bound: atMost(filtered.requests, 16),
+          bound: atMost(filteredPage.requests, 16),
         },
       ],
     };
@@ -137,9 +152,11 @@ export async function applications(): Promise<Section> {
   }
 }
 
-const isOther = (path: string): boolean => /^(Users\(|RateLimits|Audit)/.test(path);
+/** Matches table requests for authentication, rate limits and the audit log, such as `Users(PartitionKey=…)`. */
+const isExcluded = (path: string): boolean => /^(Users\(|RateLimits|Audit)/.test(path);
 
-async function entries(service: Service): Promise<[{ details: { apps: number; credentials: number } }]> {
+/** Returns the audit entries of finished discoveries, newest first. */
+async function finishedDiscoveries(service: Service): Promise<[{ details: { apps: number; credentials: number } }]> {
   const { body } = await service.admin("GET", "/audit/entries?event_type=applications.discovered&limit=100");
   return body.items;
 }

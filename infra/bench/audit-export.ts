@@ -27,32 +27,40 @@ import { processFigures, withProcessorTime } from "./process.ts";
 import { equalTo, type Figure, megabytes, peakMemory, processorTime, type Section } from "./section.ts";
 
 const DAYS = 25;
-const PER_DAY = 10_000;
-/** Interval between two entries. The entries of a day are in 56 of its 144 intervals. */
-const GAP_MS = 3_333;
-const ENTRIES = DAYS * PER_DAY;
-const PAGE = 2;
-const KID = "bench";
+const ENTRIES_PER_DAY = 10_000;
+/**
+ * Time between two entries. 10,000 of them span about 9.3 hours, so a day's entries are in 56 of its 144 intervals (the log is
+ * partitioned by ten minutes).
+ */
+const ENTRY_GAP_MS = 3_333;
+const ENTRIES = DAYS * ENTRIES_PER_DAY;
+/** Entries per page of a list. Small, so that page 1,000 exists within one day. */
+const PAGE_SIZE = 2;
+/** Name of the key that signs the audit log. */
+const KEY_ID = "bench";
 
-interface Key {
+interface SigningKey {
   kid: string;
   key: Uint8Array<ArrayBuffer>;
 }
 
-const count = (value: number): string => value.toLocaleString("en-GB");
+const formatCount = (value: number): string => value.toLocaleString("en-GB");
 
-/** Measures an export of 250,000 entries in both formats, plain and compressed, and lists at page 1 and page 1,000. */
+/**
+ * Benchmark `auditExport`: exports an audit log of 250,000 entries as CSV and JSON, plain and compressed, and checks that each
+ * export contains every entry once. Then counts the table requests of lists at page 1, page 2 and page 1,000.
+ */
 export async function auditExport(): Promise<Section> {
-  const key = { kid: KID, key: new Uint8Array(randomBytes(32)) };
+  const key = { kid: KEY_ID, key: new Uint8Array(randomBytes(32)) };
   const service = await Service.start({
     tableProxy: true,
     hosts: 0,
-    env: { AUDIT_SIGNING_KEYS: `${KID}:${Buffer.from(key.key).toString("base64")}` },
+    env: { AUDIT_SIGNING_KEYS: `${KEY_ID}:${Buffer.from(key.key).toString("base64")}` },
   });
   try {
     const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
     const period = { start: today - DAYS * DAY_MS, end: today };
-    const ids = await history(
+    const ids = await writeHistory(
       createTables({ connectionString: service.azurite.connectionString() }),
       period.start,
       key,
@@ -62,29 +70,29 @@ export async function auditExport(): Promise<Section> {
     const figures: Figure[] = [];
     for (const format of ["csv", "json"] as const) {
       for (const encoding of ["identity", "gzip"] as const) {
-        service.forgetTables();
-        const { result, ms } = await withProcessorTime(service.url, () => walk(service, format, encoding, period));
-        const { parts, largest, found, bodies } = result;
-        onceEach(ids, found);
-        const intact = format === "json" ? await verified(bodies, key) : "";
+        service.clearTableRequests();
+        const { result, ms } = await withProcessorTime(service.url, () => exportAll(service, format, encoding, period));
+        const { parts, largest, exportedIds, bodies } = result;
+        assertEachOnce(ids, exportedIds);
+        const intact = format === "json" ? await verifyOffline(bodies, key) : "";
         const how = `${format}, ${encoding === "gzip" ? "gzip" : "plain"}`;
         figures.push(
           {
             what: `${how}: parts`,
             value: `${parts}, the largest ${megabytes(largest)} unpacked${intact}`,
-            comparedWith: `${count(found.length)} entries, each once; ${count(service.tableRequests().length)} table requests`,
-            bound: equalTo(found.length, ENTRIES),
+            comparedWith: `${formatCount(exportedIds.length)} entries, each once; ${formatCount(service.tableRequests().length)} table requests`,
+            bound: equalTo(exportedIds.length, ENTRIES),
           },
-          processorTime(`${how}: processor time per 1,000 entries`, (1000 * ms) / found.length, 600, ""),
+          processorTime(`${how}: processor time per 1,000 entries`, (1000 * ms) / exportedIds.length, 600, ""),
         );
       }
     }
     const { memory } = await processFigures(service.url);
     figures.push(peakMemory("peak resident memory of the functions process, all four exports", memory.peak));
-    figures.push(...(await lists(service)));
+    figures.push(...(await listFigures(service)));
     return {
       title: "Audit log: export and lists",
-      how: `${count(ENTRIES)} sealed entries over ${DAYS} days, exported part by part over HTTP by one functions process. Each part is parsed, each entry must occur once, and JSON parts are verified as the offline command does. Lists are of the newest day's ${count(PER_DAY)} entries, ${PAGE} per page.`,
+      how: `${formatCount(ENTRIES)} sealed entries over ${DAYS} days, exported part by part over HTTP by one functions process. Each part is parsed, each entry must occur once, and JSON parts are verified as the offline command does. Lists are of the newest day's ${formatCount(ENTRIES_PER_DAY)} entries, ${PAGE_SIZE} per page.`,
       figures,
     };
   } finally {
@@ -94,7 +102,9 @@ export async function auditExport(): Promise<Section> {
 
 const ACTORS = ["admin", "Мария"];
 
-/** Half of an actor's entries have one type, half the other. */
+/**
+ * Returns the event at a position of the log. Half of each actor's events are denied requests, half are changed alert rules.
+ */
 function eventAt(index: number): AuditEvent {
   const actor = ACTORS[index % ACTORS.length]!;
   const caller = { actor, address: `203.0.113.${index % 250}`, requestId: `request-${index}` };
@@ -113,51 +123,63 @@ function eventAt(index: number): AuditEvent {
 }
 
 /**
- * Writes and seals entries day by day, as the service does. The index contains only the newest day, because all other days are
- * exported.
+ * Writes entries day by day, as the service does, and seals them: the service signs each interval of ten minutes once no more
+ * entries can be added to it. Only the newest day is indexed, because lists read only that day. Returns the ids of all entries.
  */
-async function history(tables: Tables, start: number, key: Key): Promise<Set<string>> {
+async function writeHistory(tables: Tables, start: number, key: SigningKey): Promise<Set<string>> {
   const randomness = systemRandomness();
-  // Sealing repairs the index, so the benchmark does not seal.
+  // Sealing also adds missing index rows. The benchmark discards them, because it does not need the index of older days.
   const withoutIndex: Tables = {
     ...tables,
     write: async (table, ...rest) => (table === IndexRow.table ? undefined : await tables.write(table, ...rest)),
   };
   const trust = createTrust(tables, [key]);
   const log = { debug() {}, info() {}, warn() {}, error() {} };
-  let now = start;
-  const clock = { now: () => new Date(now) };
-  const seal = createSealer({ tables: withoutIndex, clock, log, trust, anchor: undefined, enter: async () => {} });
+  let simulatedTime = start;
+  const clock = { now: () => new Date(simulatedTime) };
+  const seal = createSealer({
+    tables: withoutIndex,
+    clock,
+    log,
+    trust,
+    anchor: undefined,
+    recordEvent: async () => {},
+  });
 
   const ids = new Set<string>();
   await tables.put(FirstRow, FIRST_PARTITION, FIRST_PARTITION, { interval: intervalName(start) });
   for (let day = 0; day < DAYS; day++) {
     const entries: AuditEntry[] = [];
-    for (let index = 0; index < PER_DAY; index++) {
-      const at = now + index * GAP_MS;
-      const entry = entryOf(eventAt(day * PER_DAY + index), randomness.ulid(new Date(at)), at);
+    for (let index = 0; index < ENTRIES_PER_DAY; index++) {
+      const occurredAt = simulatedTime + index * ENTRY_GAP_MS;
+      const event = eventAt(day * ENTRIES_PER_DAY + index);
+      const entry = entryOf(event, randomness.ulid(new Date(occurredAt)), occurredAt);
       entries.push(entry);
       ids.add(entry.id);
     }
-    await tables.write(EntryRow.table, entriesPartition(now), primaryRows(entries));
+    await tables.write(EntryRow.table, entriesPartition(simulatedTime), primaryRows(entries));
     if (day === DAYS - 1) await tables.write(IndexRow.table, INDEX_PARTITION, indexRows(entries));
-    const nextDay = now + DAY_MS;
-    now = nextDay + SEAL_DELAY_MS;
+    const nextDay = simulatedTime + DAY_MS;
+    simulatedTime = nextDay + SEAL_DELAY_MS;
     await seal();
-    now = nextDay;
+    simulatedTime = nextDay;
   }
   return ids;
 }
 
+/**
+ * Yields the rows of the entries, and before the first entry of each interval the two marks of an interval that is not sealed:
+ * `born` (the interval exists, until it is purged) and `open` (it is not sealed yet).
+ */
 function* primaryRows(entries: AuditEntry[]): Generator<Operation> {
-  let born: Interval | undefined;
+  let previousInterval: Interval | undefined;
   for (const entry of entries) {
     const interval = intervalOf(Date.parse(entry.occurredAt));
-    if (interval !== born) {
+    if (interval !== previousInterval) {
       yield insert(Mark, bornMark(interval), {});
       yield insert(Mark, openMark(interval), {});
     }
-    born = interval;
+    previousInterval = interval;
     yield insert(EntryRow, entryKey(interval, entry.id), { entry: entryText(entry) });
   }
 }
@@ -166,77 +188,82 @@ function* indexRows(entries: AuditEntry[]): Generator<Operation> {
   for (const entry of entries) for (const key of indexKeys(entry)) yield put(IndexRow, key, { id: entry.id });
 }
 
-interface WalkedRow {
+interface ExportResult {
   parts: number;
   /** Number of characters of the largest part, uncompressed. */
   largest: number;
-  found: string[];
+  /** Ids of all exported entries, in the order of the export. */
+  exportedIds: string[];
   /** Parsed JSON parts of the export. */
   bodies: unknown[];
 }
 
-async function walk(
+/** Downloads an export part by part, following the `Link` header of each part to the next one. */
+async function exportAll(
   service: Service,
   format: "csv" | "json",
   encoding: string,
   period: { start: number; end: number },
-): Promise<WalkedRow> {
+): Promise<ExportResult> {
   const token = await service.signIn(ADMIN);
-  const walked: WalkedRow = { parts: 0, largest: 0, found: [], bodies: [] };
+  const exported: ExportResult = { parts: 0, largest: 0, exportedIds: [], bodies: [] };
   const dates = `start_date=${new Date(period.start).toISOString()}&end_date=${new Date(period.end).toISOString()}`;
   let next: string | undefined = `/audit/export?format=${format}&${dates}`;
   while (next !== undefined) {
-    const answer: Answer = await service.call("GET", next, { token, headers: { "Accept-Encoding": encoding } });
-    if (answer.status !== 200) throw new Error(`The export answered ${answer.status}: ${answer.text.slice(0, 500)}`);
-    if ((answer.headers.get("content-encoding") ?? "identity") !== encoding)
-      throw new Error(`${encoding} was asked for`);
-    walked.parts += 1;
-    walked.largest = Math.max(walked.largest, answer.text.length);
+    const response: Answer = await service.call("GET", next, { token, headers: { "Accept-Encoding": encoding } });
+    if (response.status !== 200)
+      throw new Error(`The export answered ${response.status}: ${response.text.slice(0, 500)}`);
+    if ((response.headers.get("content-encoding") ?? "identity") !== encoding)
+      throw new Error(`The response is not encoded as ${encoding}, which the request accepts`);
+    exported.parts += 1;
+    exported.largest = Math.max(exported.largest, response.text.length);
     if (format === "json") {
-      walked.bodies.push(answer.body);
-      for (const { id } of answer.body.entries) walked.found.push(id);
-    } else for (const [id] of readCsv(answer.text)) walked.found.push(id!);
-    next = /<([^>]+)>; rel="next"/.exec(answer.headers.get("link") ?? "")?.[1];
+      exported.bodies.push(response.body);
+      for (const { id } of response.body.entries) exported.exportedIds.push(id);
+    } else for (const [id] of readCsv(response.text)) exported.exportedIds.push(id!);
+    next = /<([^>]+)>; rel="next"/.exec(response.headers.get("link") ?? "")?.[1];
   }
-  return walked;
+  return exported;
 }
 
-/** Matches a cell with the separator after it (RFC 4180). */
+/** Matches a CSV cell and the separator after it (RFC 4180), such as `"a ""quoted"" cell",` or `plain\r\n`. */
 const CELL = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n]*))(,|\r\n)/y;
 
 /**
- * Returns the rows below the heading. @throws Error if the text is not valid CSV (RFC 4180) or a row has another number of
- * cells.
+ * Returns the rows below the heading.
+ *
+ * @throws Error if the text is not valid CSV (RFC 4180) or if a row and the heading differ in their number of cells.
  */
 function readCsv(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];
   CELL.lastIndex = 0;
   while (CELL.lastIndex < text.length) {
-    const at = CELL.lastIndex;
-    const found = CELL.exec(text);
-    if (!found) throw new Error(`The CSV is not valid at ${at}: ${text.slice(at, at + 80)}`);
-    row.push(found[1]?.replaceAll('""', '"') ?? found[2]!);
-    if (found[3] === ",") continue;
+    const start = CELL.lastIndex;
+    const cell = CELL.exec(text);
+    if (!cell) throw new Error(`The CSV is not valid at ${start}: ${text.slice(start, start + 80)}`);
+    row.push(cell[1]?.replaceAll('""', '"') ?? cell[2]!);
+    if (cell[3] === ",") continue;
     rows.push(row);
     row = [];
   }
   const [heading, ...below] = rows;
   if (row.length > 0 || below.some(({ length }) => length !== heading?.length))
-    throw new Error("A row has other cells.");
+    throw new Error("A row does not have as many cells as the heading.");
   return below;
 }
 
-function onceEach(expected: ReadonlySet<string>, found: readonly string[]): void {
-  const once = new Set(found);
-  const unexpected = found.filter((id) => !expected.has(id)).length;
-  if (found.length === expected.size && once.size === expected.size && unexpected === 0) return;
+function assertEachOnce(expected: ReadonlySet<string>, exportedIds: readonly string[]): void {
+  const distinct = new Set(exportedIds);
+  const unexpected = exportedIds.filter((id) => !expected.has(id)).length;
+  if (exportedIds.length === expected.size && distinct.size === expected.size && unexpected === 0) return;
   throw new Error(
-    `Expected ${expected.size} entries, got ${found.length}: ${once.size} different ones, ${unexpected} of them unexpected.`,
+    `Expected ${expected.size} entries, got ${exportedIds.length}: ${distinct.size} distinct, ${unexpected} unexpected.`,
   );
 }
 
-async function verified(parts: unknown[], key: Key): Promise<string> {
+/** Verifies the seals and signatures of an exported log and returns a remark for the table. @throws Error if a check fails. */
+async function verifyOffline(parts: unknown[], key: SigningKey): Promise<string> {
   const keys = new Map([[key.kid, createPublicKey(signingKey(key).privateKey)]]);
   const { intact, entries, unsealed, findings } = await verifyExport(parts, keys);
   if (!intact || entries !== ENTRIES || unsealed > 0) {
@@ -245,25 +272,28 @@ async function verified(parts: unknown[], key: Key): Promise<string> {
   return ", verified offline";
 }
 
-/** Table requests of page 1, of page 2 and of page 1,000, which is reached through page 999, and there by its cursor. */
-async function lists(service: Service): Promise<Figure[]> {
-  const end = `end_date=${new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS).toISOString()}`;
+/**
+ * Counts the table requests of page 1, page 2 and page 1,000 for several filters. Page 1,000 is requested with the cursor that
+ * page 999 returns, and page 999 by its offset.
+ */
+async function listFigures(service: Service): Promise<Figure[]> {
+  const endDate = `end_date=${new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS).toISOString()}`;
   const queries = ["", "actor=admin", "event_type=access.refused", "actor=admin&event_type=access.refused"];
   const figures: Figure[] = [];
   await service.admin("GET", "/audit/entries?limit=1"); // Signs in before the measurement.
-  for (const query of [...queries, end, `${queries[3]}&${end}`]) {
-    const path = `/audit/entries?limit=${PAGE}&${query}`;
-    const cost = async (place: string) => {
-      service.forgetTables();
-      const { status, body } = await service.admin("GET", path + place);
-      if (status !== 200 || body.items.length !== PAGE) throw new Error(`${path}${place} answered ${status}`);
+  for (const query of [...queries, endDate, `${queries[3]}&${endDate}`]) {
+    const path = `/audit/entries?limit=${PAGE_SIZE}&${query}`;
+    const readPage = async (position: string) => {
+      service.clearTableRequests();
+      const { status, body } = await service.admin("GET", path + position);
+      if (status !== 200 || body.items.length !== PAGE_SIZE) throw new Error(`${path}${position} answered ${status}`);
       return { requests: service.tableRequests().length, cursor: `&cursor=${body.nextCursor}` };
     };
-    const first = await cost("");
-    const second = await cost(first.cursor);
-    const thousandth = await cost((await cost(`&offset=${998 * PAGE}`)).cursor);
+    const first = await readPage("");
+    const second = await readPage(first.cursor);
+    const thousandth = await readPage((await readPage(`&offset=${998 * PAGE_SIZE}`)).cursor);
     figures.push({
-      what: `list${query === "" ? "" : `, ${query.replace(end, "end_date")}`}: table requests`,
+      what: `list${query === "" ? "" : `, ${query.replace(endDate, "end_date")}`}: table requests`,
       value: `page 1,000: ${thousandth.requests}`,
       comparedWith: `page 2: ${second.requests}; page 1, which counts the total: ${first.requests}`,
       bound: { text: "the same on every page with a cursor", holds: thousandth.requests === second.requests },

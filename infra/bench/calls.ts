@@ -1,35 +1,39 @@
-import { countedScan } from "../../test/support/counted-scan.ts";
-import { leastCalls, MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
+import { runCountedScan } from "../../test/support/counted-scan.ts";
+import { MEASURED_COMPANY, minimumCalls, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
 import { Service } from "../../test/support/service.ts";
 import { withProcessorTime } from "./process.ts";
 import { atMost, type Figure, processorTime, ratio, type Section } from "./section.ts";
 
 const ASSETS = VAULTS * PER_VAULT;
 
-/** Cloud calls, table requests and processor time of a full, an unchanged and a delta scan over 36 vaults of 140 assets. */
+/**
+ * Benchmark `calls`: counts cloud calls, table requests and processor time of scans over 36 vaults of 140 assets. A full scan
+ * reads the details of keys and certificates; a delta scan reads only the lists and the details of assets whose list entry has
+ * changed.
+ */
 export async function calls(): Promise<Section> {
   const service = await Service.start({ tableProxy: true, company: MEASURED_COMPANY });
   try {
-    const least = leastCalls();
+    const minimum = minimumCalls();
     const scan = async (mode: string) => {
-      const before = service.messages();
-      const { result, ms } = await withProcessorTime(service.url, () => countedScan(service, { mode }));
-      const messages = service.messages() - before;
+      const messagesBefore = service.countMessages();
+      const { result, ms } = await withProcessorTime(service.url, () => runCountedScan(service, { mode }));
+      const messages = service.countMessages() - messagesBefore;
       return { calls: result.calls.total!, tables: result.tables.length, messages, ms };
     };
-    const full = await scan("full");
-    const unchanged = await scan("delta");
+    const firstFull = await scan("full");
+    const unchangedDelta = await scan("delta");
     service.cloud.control.putSecret("kv-0001", { name: "changed-secret", expiresInDays: 9 });
-    const delta = await scan("delta");
-    const again = await scan("full");
+    const changedDelta = await scan("delta");
+    const unchangedFull = await scan("full");
 
-    const callsOf = (what: string, of: { calls: number }, possible: number, comparedWith: string): Figure => ({
+    const callsFigure = (what: string, measured: { calls: number }, least: number, comparedWith: string): Figure => ({
       what: `calls, ${what}`,
-      value: `${of.calls}, ${ratio(of.calls, possible)}`,
-      comparedWith: `${possible}, ${comparedWith}`,
-      bound: atMost(of.calls / possible, 1.05),
+      value: `${measured.calls}, ${ratio(measured.calls, least)}`,
+      comparedWith: `${least}, ${comparedWith}`,
+      bound: atMost(measured.calls / least, 1.05),
     });
-    const tablesPerVault = (what: string, { tables }: { tables: number }, limit: number): Figure => ({
+    const tablesPerVaultFigure = (what: string, { tables }: { tables: number }, limit: number): Figure => ({
       what: `table requests per vault, ${what}`,
       value: (tables / VAULTS).toFixed(2),
       comparedWith: `${tables} for ${VAULTS} vaults`,
@@ -39,27 +43,27 @@ export async function calls(): Promise<Section> {
       title: "Cloud calls and table requests of a scan",
       how: `${VAULTS} vaults of ${PER_VAULT} assets. Counts every request to the cloud, tokens and the resource manager included, and every table request, including those of the call that starts the scan. Workers share reads, so counts vary by 1 to 2 %. Processor time is that of the functions process.`,
       figures: [
-        callsOf("first full scan", full, least.full, "the minimum"),
-        callsOf("unchanged delta", unchanged, least.lists, "the list pages alone"),
-        callsOf("delta with one new secret", delta, least.lists, "the list pages alone"),
-        callsOf("unchanged full scan", again, least.full, "the minimum"),
+        callsFigure("first full scan", firstFull, minimum.full, "the minimum"),
+        callsFigure("unchanged delta", unchangedDelta, minimum.lists, "the list pages alone"),
+        callsFigure("delta with one new secret", changedDelta, minimum.lists, "the list pages alone"),
+        callsFigure("unchanged full scan", unchangedFull, minimum.full, "the minimum"),
         {
           what: "table requests per asset, first scan",
-          value: ratio(full.tables, ASSETS),
-          comparedWith: `${full.tables} for ${ASSETS} assets`,
-          bound: atMost(full.tables / ASSETS, 0.15),
+          value: ratio(firstFull.tables, ASSETS),
+          comparedWith: `${firstFull.tables} for ${ASSETS} assets`,
+          bound: atMost(firstFull.tables / ASSETS, 0.15),
         },
-        tablesPerVault("unchanged delta", unchanged, 6),
-        tablesPerVault("unchanged full scan", again, 9),
+        tablesPerVaultFigure("unchanged delta", unchangedDelta, 6),
+        tablesPerVaultFigure("unchanged full scan", unchangedFull, 9),
         {
           what: "messages of a scan, unchanged delta",
-          value: String(unchanged.messages),
+          value: String(unchangedDelta.messages),
           comparedWith: "one for the scan, one for the alert rules",
-          bound: atMost(unchanged.messages, 4),
+          bound: atMost(unchangedDelta.messages, 4),
         },
-        processorTime("processor time, first full scan", full.ms, 15_000, `${ASSETS} assets written`),
-        processorTime("processor time, unchanged delta", unchanged.ms, 4_000, `${unchanged.calls} calls`),
-        processorTime("processor time, unchanged full scan", again.ms, 10_000, `${again.calls} calls`),
+        processorTime("processor time, first full scan", firstFull.ms, 15_000, `${ASSETS} assets written`),
+        processorTime("processor time, unchanged delta", unchangedDelta.ms, 4_000, `${unchangedDelta.calls} calls`),
+        processorTime("processor time, unchanged full scan", unchangedFull.ms, 10_000, `${unchangedFull.calls} calls`),
       ],
     };
   } finally {

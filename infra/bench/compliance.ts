@@ -8,9 +8,9 @@ const VAULTS = 250;
 const PER_VAULT = { secrets: 100, keys: 15, certificates: 25 };
 const ASSETS = VAULTS * (PER_VAULT.secrets + PER_VAULT.keys + PER_VAULT.certificates);
 
-/** The 100 assets that change are of all types, in 40 vaults. */
+/** Before the delta scan, 100 assets of all types are changed in 40 vaults. */
 const CHANGED_VAULTS = 40;
-const CHANGED: readonly (readonly [kind: AssetKind, count: number])[] = [
+const CHANGED_ASSETS: readonly (readonly [kind: AssetKind, count: number])[] = [
   ["secrets", 50],
   ["keys", 25],
   ["certificates", 25],
@@ -19,8 +19,8 @@ const CHANGED: readonly (readonly [kind: AssetKind, count: number])[] = [
 const SEVERITIES = ["critical", "high", "medium", "low"];
 
 /**
- * Measures the compliance evaluation of a delta scan with 100 changed assets, and the compliance endpoints, for a large
- * company.
+ * Benchmark `compliance`: checks that a delta scan evaluates only changed assets and writes only their vaults' results, and
+ * measures the compliance endpoints, for a large company. An evaluation checks an asset or a vault against the security rules.
  */
 export async function compliance(): Promise<Section> {
   const service = await Service.start({
@@ -33,21 +33,23 @@ export async function compliance(): Promise<Section> {
     const { result: first, ms: firstMs } = await withProcessorTime(service.url, () =>
       service.scan({ mode: "full" }, 1_500_000),
     );
-    const before = await rows(service);
-    const firstLines = evaluations(service);
-    const changed = change(service);
-    service.forgetTables();
+    const etagsBefore = await readRowEtags(service);
+    const firstEvaluations = readEvaluations(service);
+    const changed = changeAssets(service);
+    service.clearTableRequests();
     const { result: scan, ms: deltaMs } = await withProcessorTime(service.url, () =>
       service.scan({ mode: "delta" }, 600_000),
     );
     const writes = service.tableRequests().filter(({ method }) => method !== "GET");
-    const lines = evaluations(service).slice(firstLines.length);
-    const after = await rows(service);
-    const written = [...after].filter(([key, etag]) => before.get(key) !== etag).map(([key]) => key);
-    const states = written.filter((key) => key.startsWith("5!")).map((key) => key.slice(2));
-    const evaluatedVaults = lines.map(({ vault }) => vault);
-    const gone = [...before.keys()].filter((key) => !after.has(key)).length;
+    const deltaEvaluations = readEvaluations(service).slice(firstEvaluations.length);
+    const etagsAfter = await readRowEtags(service);
+    const writtenKeys = [...etagsAfter].filter(([key, etag]) => etagsBefore.get(key) !== etag).map(([key]) => key);
+    // The row with a vault's results has the key `5!{vault}`.
+    const writtenVaults = writtenKeys.filter((key) => key.startsWith("5!")).map((key) => key.slice(2));
+    const evaluatedVaults = deltaEvaluations.map(({ vault }) => vault);
+    const removedRows = [...etagsBefore.keys()].filter((key) => !etagsAfter.has(key)).length;
 
+    // "It" in the names of figures is the delta scan.
     const figures: Section["figures"] = [
       {
         what: "assets, first full scan",
@@ -57,9 +59,9 @@ export async function compliance(): Promise<Section> {
       },
       {
         what: "assets evaluated by the first full scan",
-        value: `${sum(firstLines)}`,
-        comparedWith: `${firstLines.length} evaluations of ${VAULTS} vaults`,
-        bound: equalTo(sum(firstLines), ASSETS),
+        value: `${countEvaluated(firstEvaluations)}`,
+        comparedWith: `${firstEvaluations.length} evaluations of ${VAULTS} vaults`,
+        bound: equalTo(countEvaluated(firstEvaluations), ASSETS),
       },
       {
         what: "assets a delta scan found changed",
@@ -69,30 +71,33 @@ export async function compliance(): Promise<Section> {
       },
       {
         what: "assets that delta scan evaluated",
-        value: `${sum(lines)}`,
+        value: `${countEvaluated(deltaEvaluations)}`,
         comparedWith: `${changed.assets} changed`,
-        bound: equalTo(sum(lines), changed.assets),
+        bound: equalTo(countEvaluated(deltaEvaluations), changed.assets),
       },
       {
         what: "vaults it evaluated assets of",
-        value: `${new Set(evaluatedVaults).size}, ${same(evaluatedVaults, changed.vaults) ? "those changed and no others" : "not those that changed"}`,
+        value: `${new Set(evaluatedVaults).size}, ${haveSameNames(evaluatedVaults, changed.vaults) ? "those changed and no others" : "not those that changed"}`,
         comparedWith: `${changed.vaults.length} with a changed asset`,
         bound: {
           text: "those changed and no others",
-          holds: same(evaluatedVaults, changed.vaults),
+          holds: haveSameNames(evaluatedVaults, changed.vaults),
         },
       },
       {
         what: "vaults' results it wrote",
-        value: `${states.length}, ${states.every((vault) => changed.vaults.includes(vault)) ? "none but those changed" : "others too"}`,
+        value: `${writtenVaults.length}, ${writtenVaults.every((vault) => changed.vaults.includes(vault)) ? "none but those changed" : "others too"}`,
         comparedWith: `${changed.vaults.length}`,
-        bound: { text: "none but those changed", holds: states.every((vault) => changed.vaults.includes(vault)) },
+        bound: {
+          text: "none but those changed",
+          holds: writtenVaults.every((vault) => changed.vaults.includes(vault)),
+        },
       },
       {
         what: "rows of compliance it wrote or removed",
-        value: `${written.length + gone}`,
-        comparedWith: `${before.size} that were there`,
-        bound: atMost(written.length + gone, 6 * changed.assets),
+        value: `${writtenKeys.length + removedRows}`,
+        comparedWith: `${etagsBefore.size} rows before the scan`,
+        bound: atMost(writtenKeys.length + removedRows, 6 * changed.assets),
       },
       {
         what: "writing requests of that scan in all",
@@ -110,7 +115,7 @@ export async function compliance(): Promise<Section> {
     const frameworks = (await service.admin("GET", "/compliance/frameworks")).body.items.map(
       ({ id }: { id: string }) => id,
     );
-    const queries = filters(frameworks);
+    const queries = violationQueries(frameworks);
     for (const [what, paths] of [
       ["score", ["/compliance/score", "/compliance/score?history=30"]],
       [
@@ -120,14 +125,15 @@ export async function compliance(): Promise<Section> {
     ] as const) {
       const counts: number[] = [];
       for (const path of paths) {
-        // The first of two calls can include reads that the host caches for 30 seconds, such as settings.
-        const two: number[] = [];
+        // Sends each request twice and takes the smaller count: the first can include reads that the host caches for 30
+        // seconds.
+        const countsOfPath: number[] = [];
         for (const _ of [1, 2]) {
           const { status, tableRequests } = await service.admin("GET", path);
           if (status !== 200) throw new Error(`${path} answered ${status}`);
-          two.push(tableRequests().filter(({ path: asked }) => !isAuthentication(asked)).length);
+          countsOfPath.push(tableRequests().filter((request) => !isAuthentication(request.path)).length);
         }
-        counts.push(Math.min(...two));
+        counts.push(Math.min(...countsOfPath));
       }
       figures.push({
         what: `table requests: ${what}`,
@@ -146,66 +152,81 @@ export async function compliance(): Promise<Section> {
   }
 }
 
-/** Gives 100 assets another expiry, every third other tags. */
-function change({ cloud: { control } }: Service): { assets: number; vaults: string[] } {
-  const all = control.vaults().filter(({ secrets }) => secrets > 0);
-  const step = Math.floor(all.length / CHANGED_VAULTS);
-  const vaults = Array.from({ length: CHANGED_VAULTS }, (_, index) => all[index * step]!.name);
-  const names = new Map<string, string[]>();
+/**
+ * Changes 100 assets in the simulated cloud: every third one gets another owner tag, all others another expiry. Returns the
+ * number of changed assets and the lower-case names of their vaults.
+ */
+function changeAssets({ cloud: { control } }: Service): { assets: number; vaults: string[] } {
+  const filledVaults = control.vaults().filter(({ secrets }) => secrets > 0);
+  const step = Math.floor(filledVaults.length / CHANGED_VAULTS);
+  const vaults = Array.from({ length: CHANGED_VAULTS }, (_, index) => filledVaults[index * step]!.name);
+  /** Names of the assets that are not changed yet, by vault and kind. */
+  const unchangedNames = new Map<string, string[]>();
   let assets = 0;
-  for (const [kind, count] of CHANGED) {
+  for (const [kind, count] of CHANGED_ASSETS) {
     for (let index = 0; index < count; index++, assets++) {
       const vault = vaults[assets % vaults.length]!;
       const key = `${vault} ${kind}`;
-      if (!names.has(key))
-        names.set(
+      if (!unchangedNames.has(key))
+        unchangedNames.set(
           key,
           control.items(vault, kind).map(({ name }) => name),
         );
-      const name = names.get(key)!.shift()!;
-      const made = assets % 3 === 0 ? { tags: { owner: "another@acme.example" } } : { expiresInDays: 3 + (assets % 9) };
-      if (!control.change(vault, kind, name, made)) throw new Error(`There is no ${name} in ${vault}`);
+      const name = unchangedNames.get(key)!.shift()!;
+      const change =
+        assets % 3 === 0 ? { tags: { owner: "another@acme.example" } } : { expiresInDays: 3 + (assets % 9) };
+      if (!control.change(vault, kind, name, change)) throw new Error(`There is no ${name} in ${vault}`);
     }
   }
   return { assets, vaults: vaults.map((name) => name.toLowerCase()) };
 }
 
-/** Returns the row keys of the compliance partition with their ETags. Reads past the counting proxy. */
-async function rows(service: Service): Promise<Map<string, string>> {
+/**
+ * Returns the row keys of the compliance results with their ETags. Reads the storage directly, so that the proxy does not count
+ * these requests.
+ */
+async function readRowEtags(service: Service): Promise<Map<string, string>> {
   const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Compliance", {
     allowInsecureConnection: true,
   });
-  const found = new Map<string, string>();
+  const etags = new Map<string, string>();
   const query = { filter: "PartitionKey eq 'state'", select: ["RowKey"] };
-  for await (const { rowKey, etag } of client.listEntities<object>({ queryOptions: query })) found.set(rowKey!, etag);
-  return found;
+  for await (const { rowKey, etag } of client.listEntities<object>({ queryOptions: query })) etags.set(rowKey!, etag);
+  return etags;
 }
 
+/** A log line about the evaluation of a vault. */
 interface Evaluation {
   vault: string;
+  /** Number of assets that were evaluated. */
   evaluated: number;
 }
 
-/** Returns the evaluations of scans from the log, oldest first. Vaults without changed assets are not included. */
-const evaluations = (service: Service): Evaluation[] =>
+/** Returns the evaluations from the host's DEBUG log, oldest first, without those that evaluated no asset. */
+const readEvaluations = (service: Service): Evaluation[] =>
   service.hosts[0]!.lines.filter((line) => line.includes("A vault was evaluated {"))
     .map((line) => JSON.parse(line.slice(line.indexOf("{", line.indexOf("A vault was evaluated")))) as Evaluation)
     .filter(({ evaluated }) => evaluated > 0);
 
-const sum = (all: readonly Evaluation[]): number => all.reduce((total, { evaluated }) => total + evaluated, 0);
+const countEvaluated = (evaluations: readonly Evaluation[]): number =>
+  evaluations.reduce((total, { evaluated }) => total + evaluated, 0);
 
-const same = (one: readonly string[], other: readonly string[]): boolean => {
-  const wanted = new Set(other);
+/** Returns whether both lists have the same names, ignoring duplicates and the case of `names`. */
+const haveSameNames = (names: readonly string[], expected: readonly string[]): boolean => {
+  const missing = new Set(expected);
   return (
-    one.every((name) => wanted.delete(name.toLowerCase()) || other.includes(name.toLowerCase())) && wanted.size === 0
+    names.every((name) => missing.delete(name.toLowerCase()) || expected.includes(name.toLowerCase())) &&
+    missing.size === 0
   );
 };
 
-/** Lists each severity and framework alone, and every pair of them. */
-function filters(frameworks: readonly string[]): string[] {
-  const severities = ["", ...SEVERITIES.map((severity) => `severity=${severity}`)];
-  const of = ["", ...frameworks.map((framework) => `framework=${framework}`)];
-  return severities.flatMap((severity) => of.map((framework) => `?${[severity, framework].filter(Boolean).join("&")}`));
+/** Returns the query strings without a filter, with each severity, with each framework, and with every pair of both. */
+function violationQueries(frameworks: readonly string[]): string[] {
+  const bySeverity = ["", ...SEVERITIES.map((severity) => `severity=${severity}`)];
+  const byFramework = ["", ...frameworks.map((framework) => `framework=${framework}`)];
+  return bySeverity.flatMap((severity) =>
+    byFramework.map((framework) => `?${[severity, framework].filter(Boolean).join("&")}`),
+  );
 }
 
 const isAuthentication = (path: string): boolean => path.startsWith("Users(");

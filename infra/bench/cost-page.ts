@@ -1,7 +1,7 @@
-import { leastCalls, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
+import { minimumCalls, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
 
-/** Figures of BENCHMARKS.md from which the cost is calculated. */
-const COUNTED = [
+/** Figures of BENCHMARKS.md that docs/cost.md lists, by the text of their first column. The costs are calculated from them. */
+const LISTED_FIGURES = [
   "calls, first full scan",
   "calls, unchanged full scan",
   "calls, unchanged delta",
@@ -19,74 +19,88 @@ const COUNTED = [
   "table requests of a call, by an API token",
 ];
 
-/** Daily scans of the default schedules: four delta scans and one full scan. The score is recorded every hour. */
-const SCANS = 5;
-const HOURS = 24;
-const DAYS = 30;
-/** Billed seconds of a timer run, at least, on an instance with half a gigabyte. A scan takes some seconds more. */
+/** Daily scans of the default schedules: four delta scans and one full scan. */
+const SCANS_PER_DAY = 5;
+/** Messages that record the compliance score: one every hour. */
+const SCORE_MESSAGES_PER_DAY = 24;
+const DAYS_PER_MONTH = 30;
+/** Billed seconds of one timer run: the platform's minimum. */
 const TIMER_SECONDS = 1;
+/** Billed seconds of one scan, estimated. */
 const SCAN_SECONDS = 20;
+/** Memory of the smallest instance, which the platform bills for each second. */
 const MEMORY_GB = 0.5;
-/** Number of pages of subscriptions and vaults that each scan of the measured company reads. */
-const PLAN_CALLS = 4;
+/** Resource Manager calls of each scan of the measured company: its pages of subscriptions and vaults. They are free. */
+const FREE_CALLS_PER_SCAN = 4;
+/** Days within which full scans refresh the details of every asset once: the default of DETAIL_REFRESH_DAYS. */
+const DETAIL_REFRESH_DAYS = 7;
+/** An average message costs three queue operations: send, receive and delete. */
+const OPERATIONS_PER_MESSAGE = 3;
 
-/** Returns the page `docs/cost.md`, with all parts calculated from the current figures of BENCHMARKS.md. */
+/**
+ * Returns the text of docs/cost.md with the parts between `<!-- name -->` comments replaced by the current figures of
+ * BENCHMARKS.md. `npm run bench` calls it after a measurement.
+ */
 export function costPage(page: string, benchmarks: string): string {
   const figures = new Map(
     [...benchmarks.matchAll(/^\| (.+?) +\| (.+?) +\|/gm)].map(([, what, figure]) => [what!, figure!]),
   );
   const figure = (what: string): string => {
-    const found = figures.get(what);
-    if (found === undefined) throw new Error(`BENCHMARKS.md has no figure "${what}".`);
-    return found;
+    const value = figures.get(what);
+    if (value === undefined) throw new Error(`BENCHMARKS.md has no figure "${what}".`);
+    return value;
   };
   const number = (what: string): number => Number.parseFloat(figure(what));
-  const counted = COUNTED.map((what) => `| ${what} | ${figure(what)} |`);
+  const listedRows = LISTED_FIGURES.map((what) => `| ${what} | ${figure(what)} |`);
 
-  const delta = number("table requests per vault, unchanged delta");
-  const full = number("table requests per vault, unchanged full scan");
-  const asset = number("table requests per asset, first scan");
+  const deltaRequestsPerVault = number("table requests per vault, unchanged delta");
+  const fullRequestsPerVault = number("table requests per vault, unchanged full scan");
+  const requestsPerAsset = number("table requests per asset, first scan");
   const timers = number("executions of timers a day");
   const timerRequests = number("table requests of timers a day");
-  const call = number("table requests of a call, by an API token");
-  // A scheduled scan has one more message, with which its timer requests it.
+  const requestsPerApiCall = number("table requests of a call, by an API token");
+  // A scheduled scan has one more message: its timer sends it to request the scan.
   const scanMessages = number("messages of a scan, unchanged delta") + 1;
-  const record = number("nothing changed, table requests per record");
+  const requestsPerSyncRecord = number("nothing changed, table requests per record");
 
-  const lists = leastCalls().lists - PLAN_CALLS;
-  const all = leastCalls().full - PLAN_CALLS;
-  const details = Math.round((all - lists - VAULTS) / 7);
-  const operations = SCANS * lists + details;
-  const requests = Math.round((SCANS - 1) * delta * VAULTS + full * VAULTS + timerRequests);
-  const messages = SCANS * scanMessages + HOURS;
+  const lists = minimumCalls().lists - FREE_CALLS_PER_SCAN;
+  const fullScanCalls = minimumCalls().full - FREE_CALLS_PER_SCAN;
+  // A full scan calls Azure Resource Manager once per vault; those calls are free.
+  const details = Math.round((fullScanCalls - lists - VAULTS) / DETAIL_REFRESH_DAYS);
+  const operations = SCANS_PER_DAY * lists + details;
+  const requests = Math.round(
+    (SCANS_PER_DAY - 1) * deltaRequestsPerVault * VAULTS + fullRequestsPerVault * VAULTS + timerRequests,
+  );
+  const messages = SCANS_PER_DAY * scanMessages + SCORE_MESSAGES_PER_DAY;
   const executions = timers + messages;
-  const seconds = [timers * TIMER_SECONDS * MEMORY_GB, SCANS * SCAN_SECONDS * MEMORY_GB] as const;
+  const seconds = [timers * TIMER_SECONDS * MEMORY_GB, SCANS_PER_DAY * SCAN_SECONDS * MEMORY_GB] as const;
 
+  // Symbols of the page: V vaults, A assets, and pK, pT, pQ, pE, pG for the prices of operations, transactions and so on.
   const parts: Record<string, string> = {
-    counted: ["| what | figure |", "| --- | --- |", ...counted].join("\n"),
+    counted: ["| what | figure |", "| --- | --- |", ...listedRows].join("\n"),
     day: [
       "```",
       "Key Vault operations   = 5 · V · lists + V · details / 7 + 2 · (changed keys) + (changed certificates)",
-      `table transactions     = ${SCANS - 1} · ${delta} · V + ${full} · V + ${asset} · (new assets) + ${text(timerRequests)} + calls of the API · (${call} + reads of the answer)`,
+      `table transactions     = ${SCANS_PER_DAY - 1} · ${deltaRequestsPerVault} · V + ${fullRequestsPerVault} · V + ${requestsPerAsset} · (new assets) + ${formatNumber(timerRequests)} + calls of the API · (${requestsPerApiCall} + reads of the answer)`,
       "queue operations       = 3 · messages + polls of empty queues",
-      `messages               = ${SCANS} scans · (${scanMessages} + messages for more workers) + ${HOURS} + alerts, rotations and syncs`,
-      `executions             = ${text(timers)} + messages + calls of the API`,
+      `messages               = ${SCANS_PER_DAY} scans · (${scanMessages} + messages for more workers) + ${SCORE_MESSAGES_PER_DAY} + alerts, rotations and syncs`,
+      `executions             = ${formatNumber(timers)} + messages + calls of the API`,
       "GB-seconds             = memory · (seconds in which an instance works, at least 1 each time)",
       "```",
     ].join("\n"),
-    pro: `PRO adds ${figure("table requests, unchanged")} table transactions a day for applications without changes, and calls of Microsoft Graph, which are free. A sync record without\nchanges costs ${record} table transactions, a message and 2 calls per run: one charged by Key Vault, one by the target's provider. Reads of Azure\nResource Manager, at most one per vault and run, are free. A rotation costs some dozens of each.`,
+    pro: `PRO adds ${figure("table requests, unchanged")} table transactions a day for applications without changes, and calls of Microsoft Graph, which are free. A sync record without\nchanges costs ${requestsPerSyncRecord} table transactions, a message and 2 calls per run: one charged by Key Vault, one by the target's provider. Reads of Azure\nResource Manager, at most one per vault and run, are free. A rotation costs some dozens of each.`,
     example: [
       `${VAULTS} vaults of ${PER_VAULT} assets, no changes, no API calls, ten workers, instances of 512 MB:`,
       "",
       "| | a day | a month of 30 days | price |",
       "| --- | --- | --- | --- |",
-      `| Key Vault operations | ${SCANS} · ${lists} + ${details} = ${text(operations)} | ${text(DAYS * operations)} | ${price(operations)} · \`pK\` |`,
-      `| table transactions | ${SCANS - 1} · ${delta} · ${VAULTS} + ${full} · ${VAULTS} + ${text(timerRequests)} = ${text(requests)} | ${text(DAYS * requests)} | ${price(requests)} · \`pT\` |`,
-      `| messages | ${SCANS} · ${scanMessages} + ${HOURS} = ${text(messages)} | ${text(DAYS * messages)} | ${text(3 * DAYS * messages)} operations: ${price(3 * messages)} · \`pQ\`; plus polls of empty queues |`,
-      `| executions | ${text(timers)} + ${messages} = ${text(executions)} | ${text(DAYS * executions)} | ${((DAYS * executions) / 1e6).toFixed(2)} · \`pE\`, minus the free amount |`,
-      `| GB-seconds | timers: ${text(timers)} · ${TIMER_SECONDS} · ${MEMORY_GB} = ${text(seconds[0])}; scans: ${SCANS} · ${SCAN_SECONDS} · ${MEMORY_GB} = ${text(seconds[1])} | ${text(DAYS * (seconds[0] + seconds[1]))} | ${text(DAYS * (seconds[0] + seconds[1]))} · \`pG\`, minus the free amount |`,
+      `| Key Vault operations | ${SCANS_PER_DAY} · ${lists} + ${details} = ${formatNumber(operations)} | ${formatNumber(DAYS_PER_MONTH * operations)} | ${priceFactor(operations)} · \`pK\` |`,
+      `| table transactions | ${SCANS_PER_DAY - 1} · ${deltaRequestsPerVault} · ${VAULTS} + ${fullRequestsPerVault} · ${VAULTS} + ${formatNumber(timerRequests)} = ${formatNumber(requests)} | ${formatNumber(DAYS_PER_MONTH * requests)} | ${priceFactor(requests)} · \`pT\` |`,
+      `| messages | ${SCANS_PER_DAY} · ${scanMessages} + ${SCORE_MESSAGES_PER_DAY} = ${formatNumber(messages)} | ${formatNumber(DAYS_PER_MONTH * messages)} | ${formatNumber(OPERATIONS_PER_MESSAGE * DAYS_PER_MONTH * messages)} operations: ${priceFactor(OPERATIONS_PER_MESSAGE * messages)} · \`pQ\`; plus polls of empty queues |`,
+      `| executions | ${formatNumber(timers)} + ${messages} = ${formatNumber(executions)} | ${formatNumber(DAYS_PER_MONTH * executions)} | ${((DAYS_PER_MONTH * executions) / 1e6).toFixed(2)} · \`pE\`, minus the free amount |`,
+      `| GB-seconds | timers: ${formatNumber(timers)} · ${TIMER_SECONDS} · ${MEMORY_GB} = ${formatNumber(seconds[0])}; scans: ${SCANS_PER_DAY} · ${SCAN_SECONDS} · ${MEMORY_GB} = ${formatNumber(seconds[1])} | ${formatNumber(DAYS_PER_MONTH * (seconds[0] + seconds[1]))} | ${formatNumber(DAYS_PER_MONTH * (seconds[0] + seconds[1]))} · \`pG\`, minus the free amount |`,
     ].join("\n"),
-    first: `- **The first scan** writes ${asset} · \`A\` transactions once: ${text(asset * 100_000)} for 100,000 assets.`,
+    first: `- **The first scan** writes ${requestsPerAsset} · \`A\` transactions once: ${formatNumber(requestsPerAsset * 100_000)} for 100,000 assets.`,
   };
   return Object.entries(parts).reduce((whole, [name, part]) => {
     const pattern = new RegExp(`(<!-- ${name} -->\\n)[\\s\\S]*?(\\n<!-- /${name} -->)`);
@@ -95,6 +109,6 @@ export function costPage(page: string, benchmarks: string): string {
   }, page);
 }
 
-const text = (value: number): string => Math.round(value).toLocaleString("en-US");
-/** Price for 10,000 operations, times the operations per month. */
-const price = (aDay: number): string => ((DAYS * aDay) / 10_000).toFixed(2);
+const formatNumber = (value: number): string => Math.round(value).toLocaleString("en-US");
+/** Returns the factor by which a month multiplies the price of 10,000 operations, given the operations per day. */
+const priceFactor = (aDay: number): string => ((DAYS_PER_MONTH * aDay) / 10_000).toFixed(2);

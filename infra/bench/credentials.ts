@@ -3,12 +3,15 @@ import { licence } from "../../test/support/licence.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { leaveSessionsUnused } from "../../test/support/users.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
-import { bearer, loaded, loadedBy } from "./start-up.ts";
+import { bearer, loadedBy, sdksFigure } from "./start-up.ts";
 
-/** An endpoint whose own cost is the same for all callers. */
+/** The measured endpoint. Its own cost is the same for all callers, so only the cost of authentication differs. */
 const PATH = "/alerts/rules";
 
-/** Measures a call by the type of its credential, and the open endpoints of single sign-on. */
+/**
+ * Benchmark `credentials`: counts the table requests of the same call with each type of credential (access token, session
+ * cookie, API token), and lists the SDKs that such calls and the public endpoints of single sign-on load.
+ */
 export async function credentials(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,
@@ -27,47 +30,47 @@ export async function credentials(): Promise<Section> {
       body: { isEnabled: true, oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret },
     });
     if (configured.status !== 200) throw new Error(`Single sign-on is not configured: ${configured.text}`);
-    const made = await service.call("POST", "/auth/tokens", { token, body: { name: "bench" } });
+    const createdToken = await service.call("POST", "/auth/tokens", { token, body: { name: "bench" } });
     const signedIn = await service.call("POST", "/auth/login", {
       body: { ...ADMIN, session: true },
       headers: { "Sec-Fetch-Site": "same-origin" },
     });
     const cookie = { Cookie: signedIn.headers.getSetCookie()[0]!.split(";")[0]! };
-    const apiToken = bearer(made.body.token);
+    const apiToken = bearer(createdToken.body.token);
 
-    const requests = async (headers: Record<string, string>): Promise<number> => {
-      service.forgetTables();
+    const countRequests = async (headers: Record<string, string>): Promise<number> => {
+      service.clearTableRequests();
       const { status } = await service.call("GET", PATH, { headers });
       if (status !== 200) throw new Error(`${PATH} answered ${status}`);
       return service.tableRequests().length;
     };
-    await requests(bearer(token));
-    const ofToken = await requests(bearer(token));
-    const ofSession = await requests(cookie);
+    await countRequests(bearer(token)); // Warms up the endpoint.
+    const withAccessToken = await countRequests(bearer(token));
+    const withSession = await countRequests(cookie);
     await leaveSessionsUnused(service, ADMIN.username, 10 * MINUTE_MS);
-    const movingSession = await requests(cookie);
-    const firstOfApiToken = await requests(apiToken);
-    const ofApiToken = await requests(apiToken);
-    const beyond = (what: string, count: number, limit: number): Figure => ({
+    const withExtendedSession = await countRequests(cookie);
+    const withApiTokenFirst = await countRequests(apiToken);
+    const withApiToken = await countRequests(apiToken);
+    const requestsFigure = (what: string, count: number, limit: number): Figure => ({
       what: `table requests of a call, ${what}`,
       value: String(count),
-      comparedWith: `${ofToken} by a token`,
+      comparedWith: `${withAccessToken} by a token`,
       bound: atMost(count, limit),
     });
     return {
       title: "Calls by credential",
       how: `GET ${PATH} with rate limits. A session is written at most every five minutes, an API token on its first call of a day. Loaded code is that of a new process.`,
       figures: [
-        { what: "table requests of a call, by a token", value: String(ofToken), comparedWith: "" },
-        beyond("by a session", ofSession, ofToken),
-        beyond("by a session, when its end is moved", movingSession, ofToken + 1),
-        beyond("by an API token", ofApiToken, ofToken),
-        beyond("by an API token, the first of the day", firstOfApiToken, ofToken + 1),
-        loaded("a call with a session", await loadedBy(service, PATH, cookie), SDKS),
-        loaded("a call with an API token", await loadedBy(service, PATH, apiToken), SDKS),
-        loaded("/auth/sso/status", await loadedBy(service, "/auth/sso/status"), SDKS),
-        loaded("/auth/sso/metadata", await loadedBy(service, "/auth/sso/metadata"), SDKS),
-        loaded("/auth/sso/login, by OIDC", await loadedBy(service, "/auth/sso/login"), SDKS),
+        { what: "table requests of a call, by a token", value: String(withAccessToken), comparedWith: "" },
+        requestsFigure("by a session", withSession, withAccessToken),
+        requestsFigure("by a session, when its end is moved", withExtendedSession, withAccessToken + 1),
+        requestsFigure("by an API token", withApiToken, withAccessToken),
+        requestsFigure("by an API token, the first of the day", withApiTokenFirst, withAccessToken + 1),
+        sdksFigure("a call with a session", await loadedBy(service, PATH, cookie), ALLOWED_SDKS),
+        sdksFigure("a call with an API token", await loadedBy(service, PATH, apiToken), ALLOWED_SDKS),
+        sdksFigure("/auth/sso/status", await loadedBy(service, "/auth/sso/status"), ALLOWED_SDKS),
+        sdksFigure("/auth/sso/metadata", await loadedBy(service, "/auth/sso/metadata"), ALLOWED_SDKS),
+        sdksFigure("/auth/sso/login, by OIDC", await loadedBy(service, "/auth/sso/login"), ALLOWED_SDKS),
       ],
     };
   } finally {
@@ -75,5 +78,5 @@ export async function credentials(): Promise<Section> {
   }
 }
 
-/** SDKs that these endpoints may load. None of them is for key vaults. */
-const SDKS = ["@azure/data-tables"];
+/** SDKs that these endpoints may load: the one for tables, but none for key vaults. */
+const ALLOWED_SDKS = ["@azure/data-tables"];

@@ -4,20 +4,26 @@ import { Service } from "../../test/support/service.ts";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, processorTime, ratio, type Section } from "./section.ts";
 
-/** Number of sites. Use fewer for a quick run; the figures are proportional to it. */
+/** Number of sites (web and function apps). `BENCH_SITES=1000` measures fewer; the figures are proportional to it. */
 const SITES = Number(process.env.BENCH_SITES ?? 20_000);
 const SUBSCRIPTIONS = Math.ceil(SITES / 100);
 /**
- * Calls for the configuration references of both lists of each site, and Resource Graph pages with the sites of each
- * subscription.
+ * Minimum number of calls of a full run: two lists of key vault references per site (settings and connection strings), and one
+ * Resource Graph query per subscription, which returns its sites.
  */
-const LEAST = 2 * SITES + SUBSCRIPTIONS;
-/** Page size of the simulated cloud's list of subscriptions. */
+const MIN_FULL_CALLS = 2 * SITES + SUBSCRIPTIONS;
+/** Pages of the list of subscriptions. The simulated cloud returns 100 per page. */
 const LIST_PAGES = Math.ceil(SUBSCRIPTIONS / 100);
-/** Calls for each subscription: one for its vaults, which shows that it is readable, and one for changes. */
-const LEAST_UNCHANGED = 2 * SUBSCRIPTIONS + LIST_PAGES;
+/**
+ * Minimum number of calls of a run that finds no changes. Each subscription needs two: one lists its vaults, which shows that
+ * the subscription is readable, and one queries its changes.
+ */
+const MIN_UNCHANGED_CALLS = 2 * SUBSCRIPTIONS + LIST_PAGES;
 
-/** Measures dependency discovery of many sites: a full run, and a run of changes without any change. */
+/**
+ * Benchmark `dependencies`: discovery of the sites whose settings refer to key vaults. Measures a full run over 20,000 sites,
+ * and a run that reads only changes and finds none.
+ */
 export async function dependencies(): Promise<Section> {
   const service = await Service.start({
     company: { vaults: SUBSCRIPTIONS, secrets: 50, subscriptions: SUBSCRIPTIONS, sites: SITES },
@@ -27,17 +33,18 @@ export async function dependencies(): Promise<Section> {
   const armCalls = () =>
     Object.entries(control.counts()).reduce((sum, [name, count]) => sum + (name.startsWith("arm.") ? count : 0), 0);
 
-  async function measured(begin: () => Promise<unknown>) {
+  /** Runs a discovery and returns its cost and its result. */
+  async function measureDiscovery(startDiscovery: () => Promise<unknown>) {
     control.resetCounts();
-    const before = (await runs(service)).length;
+    const finishedBefore = (await finishedDiscoveries(service)).length;
     const { ms } = await withProcessorTime(service.url, async () => {
-      await begin();
-      while ((await runs(service)).length === before) await delay(500);
+      await startDiscovery();
+      while ((await finishedDiscoveries(service)).length === finishedBefore) await delay(500);
     });
-    const [{ details }] = await runs(service);
+    const [{ details }] = await finishedDiscoveries(service);
     return { ms, calls: armCalls(), details };
   }
-  const changes = async () => {
+  const discoverChanges = async () => {
     const headers = { "Content-Type": "application/json" };
     const name = "discoverChangedDependencies";
     const started = await fetch(`${service.url}/admin/functions/${name}`, { method: "POST", headers, body: "{}" });
@@ -46,14 +53,14 @@ export async function dependencies(): Promise<Section> {
 
   try {
     await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
-    const full = await measured(() => service.admin("POST", "/api/assets/dependencies/discover"));
-    const unchanged = await measured(changes);
+    const full = await measureDiscovery(() => service.admin("POST", "/api/assets/dependencies/discover"));
+    const unchanged = await measureDiscovery(discoverChanges);
     const { memory } = await processFigures(service.url);
-    const calls = (what: string, of: { calls: number }, possible: number, limit: number): Figure => ({
+    const callsFigure = (what: string, measured: { calls: number }, minimum: number, limit: number): Figure => ({
       what: `calls of the resource manager, ${what}`,
-      value: `${of.calls}, ${ratio(of.calls, possible)}`,
-      comparedWith: String(possible),
-      bound: atMost(of.calls / possible, limit),
+      value: `${measured.calls}, ${ratio(measured.calls, minimum)}`,
+      comparedWith: String(minimum),
+      bound: atMost(measured.calls / minimum, limit),
     });
     return {
       title: `Dependencies of ${SITES} sites`,
@@ -65,8 +72,8 @@ export async function dependencies(): Promise<Section> {
           comparedWith: "completed, completed",
           bound: equalTo([full, unchanged].filter(({ details }) => details.status === "completed").length, 2),
         },
-        calls("full", full, LEAST, 1.05),
-        calls("unchanged", unchanged, LEAST_UNCHANGED, 1),
+        callsFigure("full", full, MIN_FULL_CALLS, 1.05),
+        callsFigure("unchanged", unchanged, MIN_UNCHANGED_CALLS, 1),
         processorTime("processor time, full", full.ms, SITES * 20, `${SITES} sites`),
         processorTime("processor time, unchanged", unchanged.ms, SUBSCRIPTIONS * 200, `${SUBSCRIPTIONS} subscriptions`),
         peakMemory("memory of the functions process", memory.peak),
@@ -77,7 +84,8 @@ export async function dependencies(): Promise<Section> {
   }
 }
 
-async function runs(service: Service): Promise<[{ details: { status: string } }]> {
+/** Returns the audit entries of finished discoveries, newest first. */
+async function finishedDiscoveries(service: Service): Promise<[{ details: { status: string } }]> {
   const { body } = await service.admin("GET", "/audit/entries?event_type=dependencies.discovered&limit=100");
   return body.items;
 }

@@ -1,9 +1,10 @@
 /**
- * Clients of the benchmark `frontDoor`, in a process of their own so that they don't slow the measuring process. Executes the
- * messages of its parent one after the other until the parent ends it or its limits are reached.
+ * Load generator of the benchmark `frontDoor`: a child process, so that its clients don't slow the measuring process. The
+ * parent sends a `Crowd` to start the clients and `"enough"` to stop them. The child then sends a `CrowdDone` back. Clients
+ * also stop when they reach the limits of their crowd.
  */
 import http from "node:http";
-import { type Answered, answered } from "./answered.ts";
+import { sendTimedRequest, type TimedResponse } from "./timed-request.ts";
 
 export interface Crowd {
   /** URL of the service on this machine. */
@@ -12,15 +13,16 @@ export interface Crowd {
   clients: string[];
   /** Requests that each client repeats in this order, without a pause. */
   requests: CrowdRequest[];
-  /** Maximum number of requests of one client, and the milliseconds after which no request is started. */
-  most: number;
-  forMs: number;
+  /** Maximum number of requests of one client. */
+  maxRequests: number;
+  /** Duration in milliseconds after which no request is started. */
+  durationMs: number;
 }
 
 export interface CrowdRequest {
   method: string;
   path: string;
-  /** `{client}` and `{round}` are replaced by their numbers. */
+  /** Body text. `{client}` is replaced by the client's index and `{round}` by the number of its earlier requests. */
   body?: string;
 }
 
@@ -31,17 +33,18 @@ export interface CrowdDone {
   bytes: number;
 }
 
-let isEnough = false;
+let isStopRequested = false;
 
-async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<CrowdDone> {
+async function runCrowd({ url, clients, requests, maxRequests, durationMs }: Crowd): Promise<CrowdDone> {
   const agent = new http.Agent({ keepAlive: true, maxSockets: clients.length });
-  const done: CrowdDone = { seconds: 0, statuses: {}, bytes: 0 };
+  const totals: CrowdDone = { seconds: 0, statuses: {}, bytes: 0 };
   const started = performance.now();
-  isEnough = false;
-  const mayContinue = (round: number) => !isEnough && round < most && performance.now() - started < forMs;
-  const count = ({ status, bytes }: Answered) => {
-    done.statuses[status] = (done.statuses[status] ?? 0) + 1;
-    done.bytes += bytes;
+  isStopRequested = false;
+  const mayContinue = (round: number) =>
+    !isStopRequested && round < maxRequests && performance.now() - started < durationMs;
+  const count = ({ status, bytes }: TimedResponse) => {
+    totals.statuses[status] = (totals.statuses[status] ?? 0) + 1;
+    totals.bytes += bytes;
   };
   await Promise.all(
     clients.map(async (address, client) => {
@@ -49,20 +52,21 @@ async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<C
       for (let round = 0; mayContinue(round); round++) {
         // Each client starts at another request, so that the clients do not send the same request at the same time.
         const { method, path, body } = requests[(client + round) % requests.length]!;
-        const filled = body?.replace("{client}", String(client)).replace("{round}", String(round));
-        const typed = filled === undefined ? headers : { ...headers, "Content-Type": "application/json" };
-        count(await answered(agent, url + path, { method, headers: typed, ...(filled && { body: filled }) }));
+        const filledBody = body?.replace("{client}", String(client)).replace("{round}", String(round));
+        const allHeaders = filledBody === undefined ? headers : { ...headers, "Content-Type": "application/json" };
+        const options = { method, headers: allHeaders, ...(filledBody && { body: filledBody }) };
+        count(await sendTimedRequest(agent, url + path, options));
       }
     }),
   );
   agent.destroy();
-  done.seconds = (performance.now() - started) / 1000;
-  return done;
+  totals.seconds = (performance.now() - started) / 1000;
+  return totals;
 }
 
 process.on("message", (message: Crowd | "enough") => {
-  if (message === "enough") isEnough = true;
-  // Failed requests are counted. Any other error ends this process, which its parent notices.
-  else void gather(message).then((done) => process.send!(done));
+  if (message === "enough") isStopRequested = true;
+  // Failed requests are counted with status 0. Any other error ends this process, which its parent notices.
+  else void runCrowd(message).then((totals) => process.send!(totals));
 });
 process.on("disconnect", () => process.exit());

@@ -6,101 +6,111 @@ import { setTimeout as delay } from "node:timers/promises";
 import { createPasswords } from "../../shared/access/passwords.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
-import { answered } from "./answered.ts";
 import type { Crowd, CrowdDone } from "./front-door-clients.ts";
 import { withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, median, type Section } from "./section.ts";
+import { sendTimedRequest } from "./timed-request.ts";
 
 const UNKNOWN_ADDRESSES = 100;
 const READERS = 10;
-/** Number of sign-ins, including the one that makes the address known. One address may send at most ten per minute. */
+/** Measured sign-ins per address. With the first, unmeasured one they stay below the limit of ten per minute and address. */
 const SIGN_INS = 8;
-const BETWEEN_SIGN_INS_MS = 500;
+const SIGN_IN_PAUSE_MS = 500;
+/** Bound of the longest sign-in, in seconds. */
 const SIGN_IN_LIMIT = 3;
+/** Number of measured password hashes. The figure is their median. */
 const HASHES = 3;
 const ROUNDS = 5;
-const ASKED = 60;
-/** Load on `/health` is not simulated. */
-const BETWEEN_ASKED_MS = 20;
+/** Number of `/health` requests per measurement, and the pause between two of them. */
+const HEALTH_REQUESTS = 60;
+const HEALTH_PAUSE_MS = 20;
+/** Bound of the duration of `/health` under load, as a multiple of its duration without load. */
 const HEALTH_LIMIT = 2;
 /** Time until a crowd's connections are open and its first requests are queued. */
-const GATHERING_MS = 1_000;
+const CROWD_START_MS = 1_000;
 /** Limits of the clients. Measurements end earlier; clients that reach a limit are an error. */
-const CROWD_BOUNDS = { most: 20_000, forMs: 60_000 };
-/** Default of a deployment. Clients set their addresses as if one more proxy were in front of the service. */
+const CROWD_BOUNDS = { maxRequests: 20_000, durationMs: 60_000 };
+/**
+ * Default rate limits of a deployment. Two trusted proxies instead of one make the service accept the client addresses that the
+ * benchmark sends in `X-Forwarded-For`.
+ */
 const ENVIRONMENT = { RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000", TRUSTED_PROXY_HOPS: "2" };
 
 /**
- * Measures how sign-ins from unknown addresses delay a known user's sign-in, and how downloads of the documentation delay
- * `/health`.
+ * Benchmark `frontDoor`: measures how sign-in attempts from unknown addresses delay the sign-in from a known address (one with
+ * a recent successful sign-in), and how downloads of the documentation delay `/health`.
  */
 export async function frontDoor(): Promise<Section> {
   const service = await Service.start({ env: ENVIRONMENT });
   const crowd = startCrowd(service);
   try {
-    const [quietHome, home] = ["192.0.2.1", "192.0.2.2"];
-    for (const address of [quietHome, home]) await signIns(service.url, address, 1);
-    const hash = await oneHash();
-    const alone = await signIns(service.url, quietHome, SIGN_INS);
-    const hammered = await crowd.during(HAMMERING, () => signIns(service.url, home, SIGN_INS));
+    // Two addresses, because one address may not sign in often enough for both measurements.
+    const [addressWithoutLoad, addressUnderLoad] = ["192.0.2.1", "192.0.2.2"];
+    for (const address of [addressWithoutLoad, addressUnderLoad]) await timeSignIns(service.url, address, 1);
+    const hashMs = await timeHash();
+    const signInsAlone = await timeSignIns(service.url, addressWithoutLoad, SIGN_INS);
+    const signInsUnderLoad = await crowd.during(PASSWORD_GUESSING, () =>
+      timeSignIns(service.url, addressUnderLoad, SIGN_INS),
+    );
 
-    const requests = await documentation(service.url);
+    const requests = await documentationRequests(service.url);
     const readers = (addressOf: (reader: number) => string) => ({
       clients: Array.from({ length: READERS }, (_, reader) => addressOf(reader)),
       requests,
     });
-    const quiet: number[][] = [];
-    const busy: Measured<number[]>[] = [];
+    const healthAlone: number[][] = [];
+    const healthUnderLoad: Measured<number[]>[] = [];
     for (let round = 0; round < ROUNDS; round++) {
-      quiet.push(await healths(service.url));
-      const fromTheirOwn = readers((reader) => `198.51.100.${round * READERS + reader}`);
-      busy.push(await crowd.during(fromTheirOwn, () => healths(service.url)));
+      healthAlone.push(await timeHealth(service.url));
+      const readersWithOwnAddresses = readers((reader) => `198.51.100.${round * READERS + reader}`);
+      healthUnderLoad.push(await crowd.during(readersWithOwnAddresses, () => timeHealth(service.url)));
     }
-    const refused = await crowd.during(
+    const healthUnderRejections = await crowd.during(
       readers(() => "198.51.100.250"),
-      () => healths(service.url),
+      () => timeHealth(service.url),
     );
 
-    const base = Math.min(...quiet.map(median));
-    const health = (what: string, of: Measured<number[]>[], decides: string): Figure => {
-      const medians = of.map(({ result }) => median(result));
-      const times = Math.min(...medians) / base;
+    const shortestMedian = Math.min(...healthAlone.map(median));
+    const healthFigure = (what: string, rounds: Measured<number[]>[], explanation: string): Figure => {
+      const medians = rounds.map(({ result }) => median(result));
+      const times = Math.min(...medians) / shortestMedian;
       return {
         what: `/health, while ${READERS} clients ${what}`,
-        value: `${spread(medians)}, ${times.toFixed(2)} times`,
-        comparedWith: `${described(of)}; ${decides}`,
+        value: `${formatRange(medians)}, ${times.toFixed(2)} times`,
+        comparedWith: `${describeCrowds(rounds)}; ${explanation}`,
         bound: atMost(times, HEALTH_LIMIT, " times"),
       };
     };
-    const worst = Math.max(...hammered.result);
+    const longestSignInMs = Math.max(...signInsUnderLoad.result);
     const unexpected = [
-      ...busy.map(({ statuses }) => others(statuses, "200", "429")),
-      others(refused.statuses, "200", "429"),
-      others(hammered.statuses, "401", "429"),
+      ...healthUnderLoad.map(({ statuses }) => countOtherStatuses(statuses, "200", "429")),
+      countOtherStatuses(healthUnderRejections.statuses, "200", "429"),
+      countOtherStatuses(signInsUnderLoad.statuses, "401", "429"),
     ];
     return {
       title: "Sign-in and health checks under load",
-      how: `Default rate limits, passwords hashed at full cost. A crowd is a separate process on the same cores, each client with its own connection and no pauses. Sign-in: a user who signed in from that address before signs in ${SIGN_INS} times, alone and while ${UNKNOWN_ADDRESSES} addresses guess that user's password and other names. \`/health\`: ${ASKED} requests alone, and ${ASKED} while ${READERS} clients with different addresses fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`; medians of ${ROUNDS} rounds. Then once more with all clients on one address, which soon exceeds its limit.`,
+      how: `Default rate limits, passwords hashed at full cost. A crowd is a separate process on the same cores, each client with its own connection and no pauses. Sign-in: a user who signed in from that address before signs in ${SIGN_INS} times, alone and while ${UNKNOWN_ADDRESSES} addresses guess that user's password and other names. \`/health\`: ${HEALTH_REQUESTS} requests alone, and ${HEALTH_REQUESTS} while ${READERS} clients with different addresses fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`; medians of ${ROUNDS} rounds. Then once more with all clients on one address, which soon exceeds its limit.`,
       figures: [
         {
           what: "a known user's sign-in, alone",
-          value: `${milliseconds(median(alone))}, the longest ${milliseconds(Math.max(...alone))}`,
-          comparedWith: `${milliseconds(hash)}, one hash by scrypt in this process`,
+          value: `${milliseconds(median(signInsAlone))}, the longest ${milliseconds(Math.max(...signInsAlone))}`,
+          comparedWith: `${milliseconds(hashMs)}, one hash by scrypt in this process`,
         },
         {
           what: `the longest of a known user's, while ${UNKNOWN_ADDRESSES} addresses hammer`,
-          value: `${(worst / 1000).toFixed(2)} s, the median ${milliseconds(median(hammered.result))}`,
-          comparedWith: `${described([hammered])}; it waits for at most one unknown address`,
-          bound: atMost(worst / 1000, SIGN_IN_LIMIT, " s"),
+          value: `${(longestSignInMs / 1000).toFixed(2)} s, the median ${milliseconds(median(signInsUnderLoad.result))}`,
+          comparedWith: `${describeCrowds([signInsUnderLoad])}; it waits for at most one unknown address`,
+          bound: atMost(longestSignInMs / 1000, SIGN_IN_LIMIT, " s"),
         },
         {
           what: "/health, alone",
-          value: spread(quiet.map(median)),
+          value: formatRange(healthAlone.map(median)),
           comparedWith: "the shortest time counts",
         },
-        health("fetch the documentation's files", busy, "files leave at 50 a second"),
-        health("are over their limit", [refused], "refusals leave at 100 a second"),
+        healthFigure("fetch the documentation's files", healthUnderLoad, "at most 50 files are sent a second"),
+        healthFigure("are over their limit", [healthUnderRejections], "at most 100 rejections are sent a second"),
         {
+          // Right is 200 for documentation, and 401 for a wrong password.
           what: "answers to the crowds that are neither right nor 429",
           value: String(sum(unexpected)),
           comparedWith: "none is lost, and none fails",
@@ -114,32 +124,30 @@ export async function frontDoor(): Promise<Section> {
   }
 }
 
-/**
- * Measures how sign-ins from unknown addresses delay a known user's sign-in, and how downloads of the documentation delay
- * `/health`.
- */
+/** Result of work that was done under load, processor time of the functions process (`ms`), and the responses to the crowd. */
 type Measured<T> = CrowdDone & { result: T; ms: number };
 
+/** Starts the child process with the clients. They send requests only while `during` runs. */
 function startCrowd(service: Service) {
   const child = fork(path.resolve(import.meta.dirname, "front-door-clients.ts"));
   return {
     /** Runs the work while the clients send requests. @throws Error if the clients finished before the work did. */
     async during<T>(crowd: Pick<Crowd, "clients" | "requests">, work: () => Promise<T>): Promise<Measured<T>> {
-      const ended = new AbortController();
+      const childExit = new AbortController();
       const { result, ms } = await withProcessorTime(service.url, async () => {
-        const answer = once(child, "message", { signal: ended.signal });
-        child.once("exit", () => ended.abort(new Error("The crowd's process ended")));
-        let isGone = false;
-        const done = answer.then(([message]) => {
-          isGone = true;
+        const reply = once(child, "message", { signal: childExit.signal });
+        child.once("exit", () => childExit.abort(new Error("The crowd's process ended")));
+        let isCrowdDone = false;
+        const totals = reply.then(([message]) => {
+          isCrowdDone = true;
           return message as CrowdDone;
         });
         child.send({ ...crowd, ...CROWD_BOUNDS, url: service.url } satisfies Crowd);
-        await delay(GATHERING_MS);
+        await delay(CROWD_START_MS);
         const measured = await work();
-        if (isGone) throw new Error("The crowd was gone before the work was done");
+        if (isCrowdDone) throw new Error("The clients reached their limits before the work was done");
         child.send("enough");
-        return { ...(await done), result: measured };
+        return { ...(await totals), result: measured };
       });
       return { ...result, ms };
     },
@@ -147,7 +155,8 @@ function startCrowd(service: Service) {
   };
 }
 
-const HAMMERING: Pick<Crowd, "clients" | "requests"> = {
+/** Guesses the password of the administrator, and of users that do not exist, from many addresses. */
+const PASSWORD_GUESSING: Pick<Crowd, "clients" | "requests"> = {
   clients: Array.from({ length: UNKNOWN_ADDRESSES }, (_, index) => `203.0.113.${index}`),
   requests: [ADMIN.username, "name{client}-{round}"].map((username) => ({
     method: "POST",
@@ -156,74 +165,79 @@ const HAMMERING: Pick<Crowd, "clients" | "requests"> = {
   })),
 };
 
-/** Paths of the pages, of the files that they load, and of the API description. */
-async function documentation(url: string): Promise<Crowd["requests"]> {
+/** Returns requests for the documentation pages, the files that they load, and the API description. Sends each of them once. */
+async function documentationRequests(url: string): Promise<Crowd["requests"]> {
   const pages = ["/docs", "/redoc"];
   const texts = await Promise.all(pages.map(async (page) => await (await fetch(url + page)).text()));
   const files = texts.flatMap((text) => [...text.matchAll(/(?:src|href)="(\/docs\/files\/[^"]+)"/g)]);
   const paths = [...new Set([...pages, ...files.map(([, file]) => file!), "/openapi.json"])];
-  // Warms up everything that is created on first use.
-  for (const one of paths) await (await fetch(url + one)).arrayBuffer();
-  return paths.map((one) => ({ method: "GET", path: one }));
+  // Warms up the service, so that no measurement includes work that is done only on first use.
+  for (const file of paths) await (await fetch(url + file)).arrayBuffer();
+  return paths.map((file) => ({ method: "GET", path: file }));
 }
 
-/** Returns the duration of each request in milliseconds. */
-async function signIns(url: string, address: string, count: number): Promise<number[]> {
+/** Signs in `count` times from an address and returns the duration of each request in milliseconds. */
+async function timeSignIns(url: string, address: string, count: number): Promise<number[]> {
   const headers = { "Content-Type": "application/json", "X-Forwarded-For": address };
   const options = { method: "POST", headers, body: JSON.stringify(ADMIN) };
-  return await oneByOne(`${url}/auth/login`, options, count, BETWEEN_SIGN_INS_MS);
+  return await timeRequests(`${url}/auth/login`, options, count, SIGN_IN_PAUSE_MS);
 }
 
-const healths = async (url: string): Promise<number[]> => await oneByOne(`${url}/health`, {}, ASKED, BETWEEN_ASKED_MS);
+const timeHealth = async (url: string): Promise<number[]> =>
+  await timeRequests(`${url}/health`, {}, HEALTH_REQUESTS, HEALTH_PAUSE_MS);
 
-async function oneByOne(
+/** Sends the same request `count` times, one after the other, and returns the duration of each in milliseconds. */
+async function timeRequests(
   url: string,
-  options: Parameters<typeof answered>[2],
+  options: Parameters<typeof sendTimedRequest>[2],
   count: number,
   pauseMs: number,
 ): Promise<number[]> {
   const agent = new http.Agent({ keepAlive: true });
-  const taken: number[] = [];
-  for (let time = 0; time < count; time++) {
-    const answer = await answered(agent, url, options);
-    if (answer.status !== 200) throw new Error(`${url} answered ${answer.status}`);
-    taken.push(answer.milliseconds);
+  const durations: number[] = [];
+  for (let sent = 0; sent < count; sent++) {
+    const response = await sendTimedRequest(agent, url, options);
+    if (response.status !== 200) throw new Error(`${url} answered ${response.status}`);
+    durations.push(response.milliseconds);
     await delay(pauseMs);
   }
   agent.destroy();
-  return taken;
+  return durations;
 }
 
-/** The responses of the clients, and their cost in the functions process. */
-function described(crowds: Measured<unknown>[]): string {
-  const of = (status: string) => sum(crowds.map(({ statuses }) => statuses[status] ?? 0));
-  const all = sum(crowds.map(({ statuses }) => others(statuses)));
+/** Describes the responses that the clients received, and their cost in the functions process. */
+function describeCrowds(crowds: Measured<unknown>[]): string {
+  const countOf = (status: string) => sum(crowds.map(({ statuses }) => statuses[status] ?? 0));
+  const responses = sum(crowds.map(({ statuses }) => countOtherStatuses(statuses)));
   const seconds = sum(crowds.map((crowd) => crowd.seconds));
   const megabytes = sum(crowds.map(({ bytes }) => bytes)) / 1_000_000;
-  const answers = ["200", "401", "429"].flatMap((status) => (of(status) > 0 ? `${of(status)} answered ${status}` : []));
-  return `${answers.join(", ")} and ${megabytes.toFixed(0)} MB in ${seconds.toFixed(1)} s, ${milliseconds(sum(crowds.map(({ ms }) => ms)) / all)} of the processor each`;
+  const answers = ["200", "401", "429"].flatMap((status) =>
+    countOf(status) > 0 ? `${countOf(status)} answered ${status}` : [],
+  );
+  return `${answers.join(", ")} and ${megabytes.toFixed(0)} MB in ${seconds.toFixed(1)} s, ${milliseconds(sum(crowds.map(({ ms }) => ms)) / responses)} of the processor each`;
 }
 
 const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
 const milliseconds = (value: number): string => `${value.toFixed(1)} ms`;
-const spread = (values: number[]): string =>
+/** Formats the shortest duration, followed by the longest one in parentheses. */
+const formatRange = (values: number[]): string =>
   values.length > 1
     ? `${milliseconds(Math.min(...values))} (to ${Math.max(...values).toFixed(1)})`
     : milliseconds(values[0]!);
 
-/** Returns the milliseconds that this machine currently needs for one hash. */
-async function oneHash(): Promise<number> {
+/** Returns the milliseconds that this machine currently needs for one password hash. */
+async function timeHash(): Promise<number> {
   const passwords = createPasswords({ randomness: systemRandomness() });
-  const taken: number[] = [];
-  for (let time = 0; time < HASHES; time++) {
+  const durations: number[] = [];
+  for (let run = 0; run < HASHES; run++) {
     const started = performance.now();
     await passwords.hash(ADMIN.password);
-    taken.push(performance.now() - started);
+    durations.push(performance.now() - started);
   }
-  return median(taken);
+  return median(durations);
 }
 
-/** Returns the number of responses with other statuses than these. */
-function others(statuses: Record<string, number>, ...wanted: string[]): number {
-  return sum(Object.entries(statuses).map(([status, count]) => (wanted.includes(status) ? 0 : count)));
+/** Returns the number of responses whose status is not one of `expected`. */
+function countOtherStatuses(statuses: Record<string, number>, ...expected: string[]): number {
+  return sum(Object.entries(statuses).map(([status, count]) => (expected.includes(status) ? 0 : count)));
 }

@@ -1,6 +1,7 @@
 /**
- * Baseline of the benchmark `lean`, in a process of its own: the same requests with the same concurrency by `node:http`,
- * `node:https`, `JSON.parse` and `JSON.stringify`. Executes the messages of its parent one after the other.
+ * Baseline of the benchmark `lean` (lean.ts): a child process that sends the same requests as the service's scan, with the same
+ * concurrency, but does nothing else. It uses only `node:http`, `node:https`, `JSON.parse` and `JSON.stringify`. The parent
+ * sends a `BareWork` message, waits for the `BareDone` reply, and then sends the next one.
  */
 import { createHmac, randomUUID } from "node:crypto";
 import http from "node:http";
@@ -8,58 +9,63 @@ import https from "node:https";
 import pMap from "p-map";
 
 export type BareWork =
+  /** Reads the lists of these vaults (`delta`), and also the details of their keys and certificates (`full`). */
   | { kind: "delta" | "full"; vaults: string[] }
-  /** Rows as the service wrote them, without their keys. */
+  /** Writes rows as the service wrote them, without their keys. */
   | { kind: "write"; connectionString: string; rows: object[] };
 
+/** Number of requests that the work needed, and its duration. */
 export interface BareDone {
   calls: number;
   seconds: number;
 }
 
 const API = "api-version=2025-07-01";
-/** The same concurrency as in the service: vaults, details of each type, connections per host. */
+// The same concurrency as in the service.
 const VAULTS_AT_ONCE = 10;
+/** Concurrent reads of the details of one type (keys or certificates) in one vault. */
 const DETAILS_AT_ONCE = 8;
-const CONNECTIONS = 8;
+const CONNECTIONS_PER_HOST = 8;
 
-interface Item {
+/** Item of a vault's list. Keys have a `kid`, secrets and certificates an `id`. A managed key belongs to a certificate. */
+interface ListItem {
   id?: string;
   kid?: string;
   managed?: boolean;
 }
 
-async function read(kind: "delta" | "full", vaults: string[]): Promise<number> {
-  const token = await tokenOf(new URL(vaults[0]!).hostname.split(".").slice(1).join("."));
-  const agent = new https.Agent({ keepAlive: true, maxSockets: CONNECTIONS });
+/** Reads the vaults like a delta or a full scan. Returns the number of calls. */
+async function readVaults(kind: "delta" | "full", vaults: string[]): Promise<number> {
+  const token = await fetchToken(new URL(vaults[0]!).hostname.split(".").slice(1).join("."));
+  const agent = new https.Agent({ keepAlive: true, maxSockets: CONNECTIONS_PER_HOST });
   let calls = 0;
   const get = (url: string) =>
-    new Promise<{ value: Item[]; nextLink?: string }>((resolve, reject) => {
+    new Promise<{ value: ListItem[]; nextLink?: string }>((resolve, reject) => {
       calls++;
       const headers = { authorization: `Bearer ${token}` };
-      const answered = (answer: http.IncomingMessage) => {
+      const readBody = (response: http.IncomingMessage) => {
         let body = "";
-        answer.setEncoding("utf8");
-        answer.on("data", (part: string) => {
+        response.setEncoding("utf8");
+        response.on("data", (part: string) => {
           body += part;
         });
-        answer.on("end", () => resolve(JSON.parse(body)));
+        response.on("end", () => resolve(JSON.parse(body)));
       };
-      https.get(url, { agent, headers }, answered).on("error", reject);
+      https.get(url, { agent, headers }, readBody).on("error", reject);
     });
 
   async function readList(vault: string, list: "secrets" | "keys" | "certificates"): Promise<void> {
-    const items: Item[] = [];
+    const items: ListItem[] = [];
     for (let url: string | undefined = `${vault}/${list}?${API}`; url; ) {
       const page = await get(url);
       items.push(...page.value);
       url = page.nextLink;
     }
     if (kind === "delta" || list === "secrets") return;
-    const own = items.filter(({ managed }) => !managed).map(({ id, kid }) => kid ?? id!);
-    const details = (id: string) =>
+    const unmanagedIds = items.filter(({ managed }) => !managed).map(({ id, kid }) => kid ?? id!);
+    const detailUrls = (id: string) =>
       list === "keys" ? [`${id}?${API}`, `${id}/rotationpolicy?${API}`] : [`${id}?${API}`];
-    await pMap(own, (id) => Promise.all(details(id).map(get)), { concurrency: DETAILS_AT_ONCE });
+    await pMap(unmanagedIds, (id) => Promise.all(detailUrls(id).map(get)), { concurrency: DETAILS_AT_ONCE });
   }
 
   const lists = ["secrets", "keys", "certificates"] as const;
@@ -70,19 +76,24 @@ async function read(kind: "delta" | "full", vaults: string[]): Promise<number> {
   return calls;
 }
 
-async function tokenOf(suffix: string): Promise<string> {
+/** Returns an access token of the managed identity for Key Vault, whose vaults have addresses with this domain. */
+async function fetchToken(domain: string): Promise<string> {
   const { IDENTITY_ENDPOINT, IDENTITY_HEADER } = process.env;
-  const url = `${IDENTITY_ENDPOINT}?api-version=2019-08-01&resource=${encodeURIComponent(`https://${suffix}`)}`;
-  const answer = await fetch(url, { headers: { "x-identity-header": IDENTITY_HEADER! } });
-  return ((await answer.json()) as { access_token: string }).access_token;
+  const url = `${IDENTITY_ENDPOINT}?api-version=2019-08-01&resource=${encodeURIComponent(`https://${domain}`)}`;
+  const response = await fetch(url, { headers: { "x-identity-header": IDENTITY_HEADER! } });
+  return ((await response.json()) as { access_token: string }).access_token;
 }
 
-const ROWS_IN_TRANSACTION = 100;
-const COPIES = 2;
+/** Maximum of Azure Table storage. */
+const ROWS_PER_TRANSACTION = 100;
+const COPIES_PER_PARTITION = 2;
 const PARTITIONS = ["all", "sub", "vault"];
 
-/** Writes each row twice into three partitions, because the service stores an asset that often. */
-async function write(connectionString: string, rows: object[]): Promise<number> {
+/**
+ * Writes each row twice into three partitions, because the service stores each asset in six rows. Builds the requests of Azure
+ * Table storage by hand: shared key signature and multipart batches. Returns the number of requests.
+ */
+async function writeRows(connectionString: string, rows: object[]): Promise<number> {
   const parts = Object.fromEntries(connectionString.split(";").map((part) => part.split(/=(.*)/s).slice(0, 2)));
   const { AccountName: account, AccountKey: key, TableEndpoint: endpoint } = parts as Record<string, string>;
   const agent = new http.Agent({ keepAlive: true, maxSockets: VAULTS_AT_ONCE });
@@ -92,8 +103,8 @@ async function write(connectionString: string, rows: object[]): Promise<number> 
       calls++;
       const url = new URL(`${endpoint}/${path}`);
       const date = new Date().toUTCString();
-      const text = `${date}\n/${account}${url.pathname}`;
-      const signature = createHmac("sha256", Buffer.from(key!, "base64")).update(text).digest("base64");
+      const stringToSign = `${date}\n/${account}${url.pathname}`;
+      const signature = createHmac("sha256", Buffer.from(key!, "base64")).update(stringToSign).digest("base64");
       const headers = {
         "x-ms-date": date,
         "x-ms-version": "2019-02-02",
@@ -103,27 +114,27 @@ async function write(connectionString: string, rows: object[]): Promise<number> 
         "content-length": Buffer.byteLength(body),
         dataserviceversion: "3.0",
       };
-      const sent = http.request(url, { method: "POST", agent, headers }, (answer) => {
-        answer.resume();
-        answer.on("end", () =>
-          (answer.statusCode ?? 500) < 400 ? resolve() : reject(new Error(`${answer.statusCode}`)),
+      const request = http.request(url, { method: "POST", agent, headers }, (response) => {
+        response.resume();
+        response.on("end", () =>
+          (response.statusCode ?? 500) < 400 ? resolve() : reject(new Error(`${response.statusCode}`)),
         );
       });
-      sent.on("error", reject);
-      sent.end(body);
+      request.on("error", reject);
+      request.end(body);
     });
   const table = `Bare${randomUUID().replaceAll("-", "")}`;
   await post("Tables", "application/json", JSON.stringify({ TableName: table }));
   const batches: string[][] = [];
   for (const partition of PARTITIONS) {
     let batch: string[] = [];
-    for (const [at, row] of rows.entries()) {
-      for (let copy = 0; copy < COPIES; copy++) {
-        const RowKey = `${copy}!${at}`;
+    for (const [index, row] of rows.entries()) {
+      for (let copy = 0; copy < COPIES_PER_PARTITION; copy++) {
+        const RowKey = `${copy}!${index}`;
         batch.push(
           `Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nPUT ${endpoint}/${table}(PartitionKey='${partition}',RowKey='${RowKey}') HTTP/1.1\r\nContent-Type: application/json\r\nAccept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n\r\n${JSON.stringify({ PartitionKey: partition, RowKey, ...row })}`,
         );
-        if (batch.length === ROWS_IN_TRANSACTION) batches.push(batch.splice(0));
+        if (batch.length === ROWS_PER_TRANSACTION) batches.push(batch.splice(0));
       }
     }
     if (batch.length > 0) batches.push(batch);
@@ -132,9 +143,10 @@ async function write(connectionString: string, rows: object[]): Promise<number> 
   await pMap(
     batches,
     (batch) => {
-      const [outer, inner] = [`batch_${randomUUID()}`, `changeset_${randomUUID()}`];
-      const body = `--${outer}\r\nContent-Type: multipart/mixed; boundary=${inner}\r\n\r\n${batch.map((part) => `--${inner}\r\n${part}\r\n`).join("")}--${inner}--\r\n--${outer}--\r\n`;
-      return post("$batch", `multipart/mixed; boundary=${outer}`, body);
+      const [batchBoundary, changesetBoundary] = [`batch_${randomUUID()}`, `changeset_${randomUUID()}`];
+      const changes = batch.map((part) => `--${changesetBoundary}\r\n${part}\r\n`).join("");
+      const body = `--${batchBoundary}\r\nContent-Type: multipart/mixed; boundary=${changesetBoundary}\r\n\r\n${changes}--${changesetBoundary}--\r\n--${batchBoundary}--\r\n`;
+      return post("$batch", `multipart/mixed; boundary=${batchBoundary}`, body);
     },
     { concurrency: VAULTS_AT_ONCE },
   );
@@ -144,8 +156,9 @@ async function write(connectionString: string, rows: object[]): Promise<number> 
 
 process.on("message", (work: BareWork) => {
   const started = performance.now();
-  const done = work.kind === "write" ? write(work.connectionString, work.rows) : read(work.kind, work.vaults);
-  done.then(
+  const result =
+    work.kind === "write" ? writeRows(work.connectionString, work.rows) : readVaults(work.kind, work.vaults);
+  result.then(
     (calls) => process.send!({ calls, seconds: (performance.now() - started) / 1000 } satisfies BareDone),
     (error: unknown) => {
       console.error(error);

@@ -1,4 +1,7 @@
-/** Measures the service and compares the figures with their bounds. See HELP. */
+/**
+ * Command `npm run bench`: runs benchmarks, prints their figures, and writes BENCHMARKS.md and docs/cost.md. Ends with exit
+ * code 1 if a figure exceeds its bound. See HELP.
+ */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import path from "node:path";
@@ -7,7 +10,7 @@ import { costPage } from "./cost-page.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";
 import type { Section } from "./section.ts";
 
-/** Loaded on demand, so that the help appears at once. */
+/** The benchmarks by name. Each is loaded on demand, so that the help appears at once. */
 const sections: Record<string, () => Promise<Section>> = {
   calls: async () => (await import("./calls.ts")).calls(),
   wallTime: async () => (await import("./wall-time.ts")).wallTime(),
@@ -15,7 +18,7 @@ const sections: Record<string, () => Promise<Section>> = {
   startUp: async () => (await import("./start-up.ts")).startUp(),
   credentials: async () => (await import("./credentials.ts")).credentials(),
   frontDoor: async () => (await import("./front-door.ts")).frontDoor(),
-  rest: async () => (await import("./rest.ts")).rest(),
+  rest: async () => (await import("./rest.ts")).measureIdleDay(),
   reads: async () => (await import("./reads.ts")).reads(),
   large: async () => (await import("./large.ts")).large(),
   memory: async () => (await import("./memory.ts")).memory(),
@@ -31,14 +34,14 @@ const sections: Record<string, () => Promise<Section>> = {
 };
 const HELP = `npm run bench -- [--check] [NAME…]
 
-Measures the service, prints the figures and writes them into BENCHMARKS.md, and what follows from
-them into docs/cost.md. Ends with 1 when a figure exceeds its bound.
+Measures the service, prints the figures, writes them to BENCHMARKS.md and updates the costs in docs/cost.md.
+The exit code is 1 if a figure exceeds its bound.
 
-  NAME      one of ${Object.keys(sections).join(", ")}; all of them if none is named
-  --check   writes nothing, and ends with 1 as well when BENCHMARKS.md has other figures or bounds than are printed
+  NAME      a benchmark to run; all if none is named: ${Object.keys(sections).join(", ")}
+  --check   write nothing; the exit code is also 1 if BENCHMARKS.md lists other figures or bounds than are printed
 
-All of them take some 30 minutes; calls, wallTime, startUp, credentials, frontDoor and rest a minute each at most, lean six, memory
-a quarter of an hour.`;
+All benchmarks take about 30 minutes. calls, wallTime, startUp, credentials, frontDoor and rest take at most a minute each, lean
+takes six minutes, and memory takes 15 minutes.`;
 
 const { values: options, positionals } = commandLine(HELP, {
   allowPositionals: true,
@@ -49,9 +52,9 @@ for (const name of names) if (!Object.hasOwn(sections, name)) usedWrong(`There i
 
 const file = path.resolve(import.meta.dirname, "../../BENCHMARKS.md");
 const page = existsSync(file) ? readFileSync(file, "utf8") : "";
-const { default: setup } = await import("../../test/support/global-setup.ts");
-const remove = await setup();
-await readDescription();
+const { default: setUpTests } = await import("../../test/support/global-setup.ts");
+const tearDown = await setUpTests();
+await cacheOpenApiDocument();
 const texts = new Map<string, string>();
 const problems: string[] = [];
 for (const name of names) {
@@ -76,20 +79,20 @@ Measured on ${cpus().length} cores with Node ${process.version}, against Azurite
 Each row has a figure, what it is compared with (a second number is the ratio), and a bound that fails the command. Counts vary by 1 to 2 %
 between runs. Times depend on the machine, so their bounds are wide. [docs/cost.md](docs/cost.md) uses these figures.
 `;
-  const written = mergedPage(page, intro, Object.keys(sections), texts);
-  writeFileSync(file, written);
-  const cost = path.resolve(import.meta.dirname, "../../docs/cost.md");
-  writeFileSync(cost, costPage(readFileSync(cost, "utf8"), written));
+  const newPage = mergedPage(page, intro, Object.keys(sections), texts);
+  writeFileSync(file, newPage);
+  const costFile = path.resolve(import.meta.dirname, "../../docs/cost.md");
+  writeFileSync(costFile, costPage(readFileSync(costFile, "utf8"), newPage));
 }
-await remove();
+await tearDown();
 for (const problem of problems) console.error(problem);
 process.exit(problems.length > 0 ? 1 : 0);
 
 /**
- * Responses are compared with the OpenAPI document. The first request for the document loads its generator (30 MB), so no
- * measured process serves it.
+ * Starts a service that is not measured and sends it one request. The test client compares each response with the OpenAPI
+ * document, so it then reads the document from this service, whose process loads the document's generator (30 MB) for it.
  */
-async function readDescription(): Promise<void> {
+async function cacheOpenApiDocument(): Promise<void> {
   const { Service } = await import("../../test/support/service.ts");
   const company = { vaults: 1, secrets: 1, keys: 1, certificates: 1, subscriptions: 1 };
   const service = await Service.start({ company });

@@ -1,18 +1,20 @@
-import { countedScan } from "../../test/support/counted-scan.ts";
+import { runCountedScan } from "../../test/support/counted-scan.ts";
 import { Service } from "../../test/support/service.ts";
 import { processFigures } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, ratio, type Section } from "./section.ts";
 
 /** Divisor of the sizes. `MEMORY_PART=10` measures estates of a tenth of the size, for a quick run or to see the growth. */
-const PART = Number(process.env.MEMORY_PART ?? 1);
-/** Measures only estates whose names contain this text, such as `MEMORY_OF=vaults`. */
-const OF = process.env.MEMORY_OF ?? "";
+const SIZE_DIVISOR = Number(process.env.MEMORY_PART ?? 1);
+/** Only estates whose names contain this text are measured. `MEMORY_OF=vaults` measures "5,000 vaults". */
+const NAME_FILTER = process.env.MEMORY_OF ?? "";
 /** Maximum MB that an unchanged delta scan of 5,000 small vaults reads from tables: 12 kB for each vault. */
 const MAX_READ_MB = 60;
+/** Timeout of one scan: 50 minutes. */
 const TIMEOUT_MS = 3_000_000;
-/** Settings of the C library, as in the deployment templates. */
-const MALLOC = { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: "131072" };
+/** Settings that limit the memory that the C library keeps, as in the deployment templates. */
+const MALLOC_SETTINGS = { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: "131072" };
 
+/** A company whose vaults are scanned, and its name in the table. */
 interface Estate {
   what: string;
   company: { vaults: number; secrets: number; keys: number; certificates: number; bigVault?: number };
@@ -20,74 +22,80 @@ interface Estate {
   small?: boolean;
 }
 
-const part = (whole: number): number => Math.max(1, Math.round(whole / PART));
+const scaled = (size: number): number => Math.max(1, Math.round(size / SIZE_DIVISOR));
 const ESTATES: Estate[] = [
-  { what: "200,000 assets", company: { vaults: part(1_000), secrets: 170, keys: 10, certificates: 20 } },
-  { what: "5,000 vaults", company: { vaults: part(5_000), secrets: 6, keys: 2, certificates: 2 }, small: true },
+  { what: "200,000 assets", company: { vaults: scaled(1_000), secrets: 170, keys: 10, certificates: 20 } },
+  { what: "5,000 vaults", company: { vaults: scaled(5_000), secrets: 6, keys: 2, certificates: 2 }, small: true },
   {
     what: "one vault of 50,000",
-    company: { vaults: 1, secrets: 1, keys: 1, certificates: 1, bigVault: part(50_000) },
+    company: { vaults: 1, secrets: 1, keys: 1, certificates: 1, bigVault: scaled(50_000) },
   },
 ];
 
-/** Measures the first full scan of large estates, which reads and writes all assets. */
+/**
+ * Benchmark `memory`: measures the peak memory of the first full scan of large estates, which reads and writes all assets. For
+ * the estate of small vaults, also counts TLS handshakes and the bytes that an unchanged delta scan reads from tables.
+ */
 export async function memory(): Promise<Section> {
   const figures: Figure[] = [];
-  for (const estate of ESTATES.filter(({ what }) => what.includes(OF))) figures.push(...(await measured(estate)));
+  for (const estate of ESTATES.filter(({ what }) => what.includes(NAME_FILTER)))
+    figures.push(...(await measureEstate(estate)));
   return {
     title: "Memory of a scan",
-    how: `The first full scan of three estates${PART === 1 ? "" : `, ${(100 / PART).toFixed(0)} % of each`}, each in its own process, host included, with ten vaults at a time. The memory of the C library and V8's space for new objects are limited as in the templates (\`MALLOC_ARENA_MAX\`, \`languageWorkers__node__arguments\`). The peak is the system's count since the start of the process (\`VmHWM\`). Bytes read from tables include answers to writes. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
+    how: `The first full scan of three estates${SIZE_DIVISOR === 1 ? "" : `, ${(100 / SIZE_DIVISOR).toFixed(0)} % of each`}, each in its own process, host included, with ten vaults at a time. The memory of the C library and V8's space for new objects are limited as in the templates (\`MALLOC_ARENA_MAX\`, \`languageWorkers__node__arguments\`). The peak is the system's count since the start of the process (\`VmHWM\`). Bytes read from tables include answers to writes. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
     figures,
   };
 }
 
-async function measured({ what, company, small }: Estate): Promise<Figure[]> {
+async function measureEstate({ what, company, small }: Estate): Promise<Figure[]> {
   const service = await Service.start({
     tableProxy: true,
     company: { ...company, subscriptions: 4 },
-    env: MALLOC,
-    // Uses its own storage: with the data of other benchmarks, its process would run out of memory.
+    env: MALLOC_SETTINGS,
+    // Uses a storage emulator without other settings. With the data of other benchmarks, the emulator would run out of memory.
     storageEnv: {},
   });
   try {
-    const before = (await processFigures(service.url)).memory.rss;
+    const bytesAtRest = (await processFigures(service.url)).memory.rss;
     service.cloud.handshakes.clear();
-    const { scan } = await countedScan(service, { mode: "full" }, TIMEOUT_MS);
-    const { memory: after } = await processFigures(service.url);
+    const { scan } = await runCountedScan(service, { mode: "full" }, TIMEOUT_MS);
+    const { memory: memoryAfterScan } = await processFigures(service.url);
     const { vaults, secrets, keys, certificates, bigVault = 0 } = company;
-    const found = scan.progress.assetsFound as number;
+    const assetsFound = scan.progress.assetsFound as number;
     const seconds = (Date.parse(scan.finishedAt) - Date.parse(scan.startedAt)) / 1000;
     const figures: Figure[] = [
       {
         what: `${what}: assets found`,
-        value: `${found}, ${scan.status}, in ${seconds.toFixed(0)} s`,
+        value: `${assetsFound}, ${scan.status}, in ${seconds.toFixed(0)} s`,
         comparedWith: "all assets; the time is mostly Azurite's",
-        bound: equalTo(found, vaults * (secrets + keys + certificates) + bigVault),
+        bound: equalTo(assetsFound, vaults * (secrets + keys + certificates) + bigVault),
       },
-      peakMemory(`${what}: peak resident memory`, after.peak),
+      peakMemory(`${what}: peak resident memory`, memoryAfterScan.peak),
       {
         what: `${what}: before the scan`,
-        value: `${Math.round(before / 1_048_576)} MB`,
+        value: `${Math.round(bytesAtRest / 1_048_576)} MB`,
         comparedWith: "the process at rest",
       },
     ];
     if (small) {
-      const own = new URL(service.cloud.environment.SERVICE_KEY_VAULT_URL!).hostname;
-      const hosts = [...service.cloud.handshakes].filter(([name]) => name.includes(".vault.") && name !== own);
-      const handshakes = hosts.reduce((sum, [, count]) => sum + count, 0);
+      const serviceVault = new URL(service.cloud.environment.SERVICE_KEY_VAULT_URL!).hostname;
+      const scannedVaults = [...service.cloud.handshakes].filter(
+        ([name]) => name.includes(".vault.") && name !== serviceVault,
+      );
+      const handshakes = scannedVaults.reduce((sum, [, count]) => sum + count, 0);
       figures.push({
         what: `${what}: TLS handshakes`,
         value: `${handshakes}, ${ratio(handshakes, vaults)}`,
         comparedWith: `${vaults} vaults, each a host of its own`,
         bound: atMost(handshakes / vaults, 1.2),
       });
-      const delta = await countedScan(service, { mode: "delta" }, TIMEOUT_MS);
-      const read = delta.tables.reduce((sum, { answered }) => sum + answered, 0) / 1e6;
+      const delta = await runCountedScan(service, { mode: "delta" }, TIMEOUT_MS);
+      const readMb = delta.tables.reduce((sum, { answered }) => sum + answered, 0) / 1e6;
       figures.push({
         what: `${what}: read from tables by an unchanged delta`,
-        value: `${read.toFixed(1)} MB, ${((1000 * read) / vaults).toFixed(1)} kB a vault`,
+        value: `${readMb.toFixed(1)} MB, ${((1000 * readMb) / vaults).toFixed(1)} kB a vault`,
         comparedWith: `${delta.tables.length} requests; ${delta.scan.status}`,
-        bound: atMost(read, MAX_READ_MB / PART, " MB"),
+        bound: atMost(readMb, MAX_READ_MB / SIZE_DIVISOR, " MB"),
       });
     }
     return figures;

@@ -1,27 +1,39 @@
+/**
+ * Reads and writes BENCHMARKS.md, the page with the table of each benchmark. A section is the part of one benchmark, between
+ * the comments `<!-- name -->` and `<!-- /name -->`.
+ */
 import type { Section } from "./section.ts";
 
-/** A section in BENCHMARKS.md, between two comments with its name. */
+/** Returns the Markdown of a section, including both comments. */
 export function render(name: string, { title, how, figures }: Section): string {
   const rows = [
     ["what", "figure", "compared with", "bound"],
     ...figures.map(({ what, value, comparedWith, bound }) => {
-      const held = bound ? `${bound.text}${bound.holds ? "" : " **EXCEEDED**"}` : "";
-      return [what, value, comparedWith, held];
+      const boundText = bound ? `${bound.text}${bound.holds ? "" : " **EXCEEDED**"}` : "";
+      return [what, value, comparedWith, boundText];
     }),
   ];
   const line = (row: string[]) => `| ${row.join(" | ")} |`;
-  const [head, ...body] = rows.map(line);
-  const rule = line(rows[0]!.map(() => "---"));
-  return [`<!-- ${name} -->`, `## ${title}`, "", how, "", head, rule, ...body, `<!-- /${name} -->`].join("\n");
+  const [heading, ...body] = rows.map(line);
+  const separator = line(rows[0]!.map(() => "---"));
+  return [`<!-- ${name} -->`, `## ${title}`, "", how, "", heading, separator, ...body, `<!-- /${name} -->`].join("\n");
 }
 
-/** Returns the page with the sections that were measured now. All other sections keep their text. */
-export function mergedPage(before: string, intro: string, names: string[], texts: Map<string, string>): string {
-  const parts = names.flatMap((name) => texts.get(name) ?? sectionIn(before, name) ?? []);
-  return `${[intro, ...parts].join("\n\n")}\n`;
+/**
+ * Returns the page with the new texts of the sections that were measured. All other sections keep their text from `oldPage`.
+ *
+ * @param names - Names of all sections, in the order of the page.
+ * @param newTexts - Rendered sections by name.
+ */
+export function mergedPage(oldPage: string, intro: string, names: string[], newTexts: Map<string, string>): string {
+  const sections = names.flatMap((name) => newTexts.get(name) ?? sectionIn(oldPage, name) ?? []);
+  return `${[intro, ...sections].join("\n\n")}\n`;
 }
 
-/** Returns the exceeded bounds of a section, and whether its table in `page` lists other figures or bounds. */
+/**
+ * Returns a message for each exceeded bound of a section and if the section has no bound. If `page` is given, also returns a
+ * message if the section's table in the page lists other figures or bounds.
+ */
 export function problemsOf(name: string, section: Section, page?: string): string[] {
   const problems = section.figures
     .filter(({ bound }) => bound && !bound.holds)
@@ -39,7 +51,7 @@ export function problemsOf(name: string, section: Section, page?: string): strin
 const sectionIn = (page: string, name: string): string | undefined =>
   new RegExp(`<!-- ${name} -->[\\s\\S]*<!-- /${name} -->`).exec(page)?.[0];
 
-/** Returns the texts and bounds of a section's table, without the measured figures. */
+/** Returns the first and the last column of a section's table: what is measured, and its bound. */
 function rowsOf(text: string): string[] {
   const rows = text.split("\n").filter((line) => line.startsWith("| "));
   return rows.slice(2).map((row) => {

@@ -8,13 +8,14 @@ export interface ProcessFigures {
   processorMs: number;
 }
 
+/** Returns the figures of a functions process. The simulated host serves them to tests and benchmarks. */
 export async function processFigures(url: string): Promise<ProcessFigures> {
   return (await (await fetch(`${url}/__host/modules`)).json()) as ProcessFigures;
 }
 
-/** Returns the result of `work`, and the processor time that the functions process used in the meantime. */
+/** Returns the result of `work`, and the processor time in milliseconds that the functions process used in the meantime. */
 export async function withProcessorTime<T>(url: string, work: () => Promise<T>): Promise<{ result: T; ms: number }> {
-  const before = (await processFigures(url)).processorMs;
+  const msBefore = (await processFigures(url)).processorMs;
   const result = await work();
-  return { result, ms: (await processFigures(url)).processorMs - before };
+  return { result, ms: (await processFigures(url)).processorMs - msBefore };
 }

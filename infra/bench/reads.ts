@@ -24,18 +24,20 @@ import { startTableProxy } from "../../test/support/table-proxy.ts";
 import { startAzurite } from "../local/azurite.ts";
 import { atMost, type Figure, median, ratio, type Section } from "./section.ts";
 
-/** Numbers of assets. Set `BENCH_ASSETS=1000,20000` to measure others. */
+/** Two inventory sizes, in assets. `BENCH_ASSETS=1000,20000` measures other sizes. */
 const SIZES = (process.env.BENCH_ASSETS ?? "1000,100000").split(",").map(Number);
 /** Number of assets in each vault. A fifth of them are keys and certificates. */
 const ASSETS_PER_VAULT = 100;
 const SUBSCRIPTIONS = 8;
 /** Period over which expiry dates are distributed. A tenth of them is in the past. */
 const SPREAD_DAYS = 800;
+/** Number of times that each query is measured. */
 const RUNS = 20;
 /** Maximum ratio of the cost of a query with 100,000 assets to its cost with 1,000. */
-const MOST = 1.3;
+const MAX_RATIO = 1.3;
 
-const MOMENT = { now: START, criticalDays: 7, warningDays: 30 };
+/** Time of the queries, and the days before expiry at which an asset becomes critical or gets a warning. */
+const STATUS_CONTEXT = { now: START, criticalDays: 7, warningDays: 30 };
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
 
 interface Cost {
@@ -45,19 +47,22 @@ interface Cost {
   requests: number;
 }
 
-/** Measures the processor time and bytes of queries over inventories of different sizes. */
+/**
+ * Benchmark `reads`: measures the processor time and bytes of queries over inventories of two sizes. Shows that the cost of a
+ * query does not grow with the inventory.
+ */
 export async function reads(): Promise<Section> {
   const costs: Map<string, Cost>[] = [];
   for (const size of SIZES) costs.push(await costsAt(size));
   const [small, large] = costs as [Map<string, Cost>, Map<string, Cost>];
   const figures = [...small].flatMap(([what, few]): Figure[] => {
     const many = large.get(what)!;
-    const bounded = !UNBOUNDED.has(what);
-    const figure = (of: string, a: number, b: number, unit: string): Figure => ({
-      what: `${what}: ${of}`,
-      value: `${a.toFixed(1)} and ${b.toFixed(1)} ${unit}`,
-      comparedWith: `${ratio(b, a)} times`,
-      ...(bounded ? { bound: atMost(b / a, MOST, " times") } : {}),
+    const isBounded = !UNBOUNDED.has(what);
+    const figure = (measure: string, smallCost: number, largeCost: number, unit: string): Figure => ({
+      what: `${what}: ${measure}`,
+      value: `${smallCost.toFixed(1)} and ${largeCost.toFixed(1)} ${unit}`,
+      comparedWith: `${ratio(largeCost, smallCost)} times`,
+      ...(isBounded ? { bound: atMost(largeCost / smallCost, MAX_RATIO, " times") } : {}),
     });
     return [
       figure("processor time", few.ms, many.ms, "ms"),
@@ -71,7 +76,7 @@ export async function reads(): Promise<Section> {
   };
 }
 
-/** Queries that read one vault, and queries that read only the time at which each vault was last listed. */
+/** Queries without a bound: one reads a single vault, whose size does not change, and one reads a value of each vault. */
 const UNBOUNDED: ReadonlySet<string> = new Set(["assets of one vault", "metrics of assets"]);
 
 async function costsAt(size: number): Promise<Map<string, Cost>> {
@@ -79,23 +84,25 @@ async function costsAt(size: number): Promise<Map<string, Cost>> {
   const proxy = await startTableProxy(azurite.connectionString());
   try {
     const tables = createTables({ connectionString: azurite.connectionString() });
-    await fill(tables, size);
-    await renewTotals(tables, MOMENT);
+    await writeInventory(tables, size);
+    // Compute the stored totals that the queries read instead of all rows: of the inventory, and of the compliance results.
+    await renewTotals(tables, STATUS_CONTEXT);
     await renewResults(tables);
     const costs = new Map<string, Cost>();
     const proxied = createTables({ connectionString: proxy.connectionString });
-    const [plain, seen] = [questionsOf(tables), questionsOf(proxied)];
-    for (const [what, ask] of plain) {
-      await ask();
+    // Processor time is measured without the proxy, bytes and requests with it.
+    const [directQueries, proxiedQueries] = [queriesOf(tables), queriesOf(proxied)];
+    for (const [what, runQuery] of directQueries) {
+      await runQuery(); // Warm-up.
       const times: number[] = [];
       for (let run = 0; run < RUNS; run++) {
-        const before = process.cpuUsage();
-        await ask();
-        const { user, system } = process.cpuUsage(before);
+        const usageBefore = process.cpuUsage();
+        await runQuery();
+        const { user, system } = process.cpuUsage(usageBefore);
         times.push((user + system) / 1000);
       }
       proxy.requests.length = 0;
-      await seen.get(what)!();
+      await proxiedQueries.get(what)!();
       const bytes = proxy.requests.reduce((sum, { answered }) => sum + answered, 0);
       costs.set(what, { ms: median(times), bytes, requests: proxy.requests.length });
     }
@@ -106,46 +113,50 @@ async function costsAt(size: number): Promise<Map<string, Cost>> {
   }
 }
 
-function questionsOf(tables: Tables): Map<string, () => Promise<unknown>> {
+/** Returns the measured queries by name. */
+function queriesOf(tables: Tables): Map<string, () => Promise<unknown>> {
   const queries = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => false });
   const compliance = createCompliance({
     tables,
     licensed: async () => false,
     clock: { now: () => new Date(START) },
   } as never);
-  const list = (filter: Parameters<typeof queries.list>[0]) => () => queries.list(filter, PAGE, MOMENT);
+  const list = (filter: Parameters<typeof queries.list>[0]) => () => queries.list(filter, PAGE, STATUS_CONTEXT);
   return new Map<string, () => Promise<unknown>>([
     ["assets", list({})],
     ["assets of a type", list({ type: "secret" })],
     ["assets with a status", list({ status: "healthy" })],
     ["assets of one vault", list({ vault: "kv-00001" })],
-    ["metrics of assets", () => queries.figures(MOMENT)],
-    ["summary", () => queries.summary({ since: new Date(START) }, MOMENT)],
+    ["metrics of assets", () => queries.figures(STATUS_CONTEXT)],
+    ["summary", () => queries.summary({ since: new Date(START) }, STATUS_CONTEXT)],
     ["score", () => compliance.score()],
   ]);
 }
 
-/** Returns the rows that scans and evaluations write into the partitions that the queries read. */
-async function fill(tables: Tables, size: number): Promise<void> {
+/** Writes the rows that scans and evaluations write, but only into the partitions that the queries read. */
+async function writeInventory(tables: Tables, size: number): Promise<void> {
   const vaults: VaultRecord[] = [];
-  const byVault = Array.from({ length: size / ASSETS_PER_VAULT }, (_, at) => assetsOf(at));
+  const byVault = Array.from({ length: size / ASSETS_PER_VAULT }, (_, vaultIndex) => assetsOf(vaultIndex));
   for (const { vault } of byVault) vaults.push(vault);
   await tables.write(Assets.table, partitions.all, assetRows(byVault.flatMap(({ assets }) => assets)));
   await tables.write(Vaults.table, VAULTS, vaultRows(vaults));
   await tables.write(COMPLIANCE, STATE, vaults.map(stateRow));
-  const first = byVault[1]!;
-  await tables.write(Assets.table, partitions.vault(first.vault.name), assetRows(first.assets));
+  // The query for the assets of one vault reads only this vault, `kv-00001`.
+  const queried = byVault[1]!;
+  await tables.write(Assets.table, partitions.vault(queried.vault.name), assetRows(queried.assets));
 }
 
-function assetsOf(at: number): { vault: VaultRecord; assets: AssetRecord[] } {
-  const subscription = `${String(at % SUBSCRIPTIONS).padStart(8, "0")}-1111-4111-8111-111111111111`;
-  const vault = vaultRecord(`kv-${String(at).padStart(5, "0")}`, subscription);
+/** Returns a vault and its assets. */
+function assetsOf(vaultIndex: number): { vault: VaultRecord; assets: AssetRecord[] } {
+  const subscription = `${String(vaultIndex % SUBSCRIPTIONS).padStart(8, "0")}-1111-4111-8111-111111111111`;
+  const vault = vaultRecord(`kv-${String(vaultIndex).padStart(5, "0")}`, subscription);
   const assets = Array.from({ length: ASSETS_PER_VAULT }, (_, index) => {
+    // Of ten assets, one has the first type of `ASSET_TYPES`, one the second, and eight the third.
     const type = ASSET_TYPES[index % 5 === 0 ? (index % 10 === 0 ? 0 : 1) : 2]!;
-    // The same dates in each run, distributed evenly for every size.
-    const share = (at * ASSETS_PER_VAULT + index) * 0.618034;
+    // Multiples of the golden ratio modulo 1 are distributed evenly for every size, and are the same in each run.
+    const share = (vaultIndex * ASSETS_PER_VAULT + index) * 0.618034;
     const expiresOn = START / 1000 + Math.floor(((share % 1) - 0.1) * SPREAD_DAYS * DAY_SECONDS);
-    return assetRecord(vault, type, `name-${index}-of-${at}`, {
+    return assetRecord(vault, type, `name-${index}-of-${vaultIndex}`, {
       ...(index % 10 < 8 ? { expiresOn } : {}),
       version: "0123456789abcdef0123456789abcdef",
       createdOn: START / 1000,
@@ -154,12 +165,12 @@ function assetsOf(at: number): { vault: VaultRecord; assets: AssetRecord[] } {
       listing: "0123456789abcdef012345",
     });
   });
-  const listed = new Date(START - at * 100).toISOString();
+  const listed = new Date(START - vaultIndex * 100).toISOString();
   for (const type of ASSET_TYPES) {
-    const own = assets.filter((asset) => asset.type === type);
-    vault[expiriesColumn(type)] = packExpiries(own.map(({ expiresOn }) => expiresOn));
+    const ofType = assets.filter((asset) => asset.type === type);
+    vault[expiriesColumn(type)] = packExpiries(ofType.map(({ expiresOn }) => expiresOn));
     vault.listedAt[type] = listed;
-    vault.owners = { ...vault.owners, [type]: countOwners(own, "owner") };
+    vault.owners = { ...vault.owners, [type]: countOwners(ofType, "owner") };
   }
   return { vault, assets };
 }
@@ -179,8 +190,9 @@ function* vaultRows(vaults: readonly VaultRecord[]): Generator<Operation> {
   }
 }
 
+/** Returns the row with a vault's compliance results. */
 function stateRow({ name, subscriptionId }: VaultRecord): Operation {
-  const at = new Date(START).toISOString();
+  const evaluatedAt = new Date(START).toISOString();
   const failures = [{ code: 1, since: START / 1000, evidence: "The vault can be reached from every network." }];
   return put(VaultStates, vaultStateKey(name), {
     name,
@@ -190,8 +202,8 @@ function stateRow({ name, subscriptionId }: VaultRecord): Operation {
     exemptions: [],
     rbac: true,
     details: ["0123456789abcdef012345"],
-    createdAt: at,
-    evaluatedAt: at,
+    createdAt: evaluatedAt,
+    evaluatedAt,
     gone: false,
   });
 }

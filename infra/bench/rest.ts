@@ -9,8 +9,8 @@ import { MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured
 import { Service } from "../../test/support/service.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 
-/** Timers that start work that other benchmarks count. */
-const BEGIN_WORK = [
+/** Timers that are not run here, because other benchmarks count the work that they start. */
+const COUNTED_ELSEWHERE = [
   "startDeltaScan",
   "startFullScan",
   "discoverAllApplications",
@@ -19,14 +19,18 @@ const BEGIN_WORK = [
   "discoverChangedDependencies",
 ];
 /** Timers that send a message. The host processes it within five seconds. */
-const BY_MESSAGE = ["startReconciliation", "evaluateDueCompliance"];
-/** Number of runs. Other timers of the host can run during a measurement, so the smallest count is used. */
+const SEND_MESSAGE = ["startReconciliation", "evaluateDueCompliance"];
+/** Runs of each timer. Other timers of the host can run during a measurement, so the smallest count is used. */
 const ROUNDS = 3;
+/** A timer's work is done when no table request arrives for this long, or for `MESSAGE_MS` if the timer sends a message. */
 const QUIET_MS = 300;
 const MESSAGE_MS = 6000;
 
-/** Measures the timers of a service for a day without changes. */
-export async function rest(): Promise<Section> {
+/**
+ * Benchmark `rest` (the service at rest): counts the table requests that the timers of a service cause on a day without
+ * changes.
+ */
+export async function measureIdleDay(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,
     company: MEASURED_COMPANY,
@@ -38,13 +42,13 @@ export async function rest(): Promise<Section> {
       AzureWebJobsStorage: "unused",
       JWT_SIGNING_KEYS: service.environment.JWT_SIGNING_KEYS,
     });
-    const counted: { name: string; times: number; requests: number | undefined }[] = [];
+    const timers: { name: string; times: number; requests: number | undefined }[] = [];
     for (const { name, schedule } of (await declarations()).timers) {
-      const requests = BEGIN_WORK.includes(name) ? undefined : await requestsOf(service, name);
-      counted.push({ name, times: timesADay(scheduleOf({ schedule }, defaults)), requests });
+      const requests = COUNTED_ELSEWHERE.includes(name) ? undefined : await countRequests(service, name);
+      timers.push({ name, times: timesADay(scheduleOf({ schedule }, defaults)), requests });
     }
-    const executions = counted.reduce((sum, { times }) => sum + times, 0);
-    const requests = counted.reduce((sum, { times, requests = 0 }) => sum + times * requests, 0);
+    const executions = timers.reduce((sum, { times }) => sum + times, 0);
+    const requests = timers.reduce((sum, { times, requests = 0 }) => sum + times * requests, 0);
     return {
       title: "A day without changes",
       how: `${VAULTS} vaults of ${PER_VAULT} assets, scanned and evaluated, with a PRO license, without alert rules, rotations and sync records. Table requests of each timer and its messages: the least of ${ROUNDS} runs, times the default schedule. Nothing is due: sealing ten minutes of the audit log, and each part of the reconciliation, cost more.`,
@@ -61,7 +65,7 @@ export async function rest(): Promise<Section> {
           comparedWith: "scans and discoveries left out",
           bound: atMost(requests, 30_000),
         },
-        ...counted.map(
+        ...timers.map(
           ({ name, times, requests }): Figure => ({
             what: `timer ${name}`,
             value: requests === undefined ? `${times} a day` : `${times} a day, ${requests} table requests each`,
@@ -75,29 +79,32 @@ export async function rest(): Promise<Section> {
   }
 }
 
-async function requestsOf(service: Service, timer: string): Promise<number> {
+/** Runs a timer several times and returns the smallest number of table requests of a run. */
+async function countRequests(service: Service, timer: string): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
   for (let round = 0; round < ROUNDS; round++) {
-    service.forgetTables();
-    const answer = await fetch(`${service.url}/__host/timers/${timer}`, { method: "POST" });
-    if (!answer.ok) throw new Error(`The timer ${timer} answered ${answer.status}.`);
+    service.clearTableRequests();
+    const response = await fetch(`${service.url}/__host/timers/${timer}`, { method: "POST" });
+    if (!response.ok) throw new Error(`The timer ${timer} answered ${response.status}.`);
+    // Waits until no further table request arrives during a pause.
     for (
-      let seen = -1;
-      seen !== service.tableRequests().length;
-      await delay(BY_MESSAGE.includes(timer) ? MESSAGE_MS : QUIET_MS)
+      let countBefore = -1;
+      countBefore !== service.tableRequests().length;
+      await delay(SEND_MESSAGE.includes(timer) ? MESSAGE_MS : QUIET_MS)
     ) {
-      seen = service.tableRequests().length;
+      countBefore = service.tableRequests().length;
     }
     least = Math.min(least, service.tableRequests().length);
   }
   return least;
 }
 
-/** Returns how often a schedule runs on an ordinary day. */
+/** Returns how often a schedule runs on an ordinary day: a Wednesday, not the first day of a month. */
 function timesADay(expression: string): number {
   const schedule = parseCrontab(expression);
-  const day = Date.UTC(2027, 2, 10);
+  const dayStart = Date.UTC(2027, 2, 10);
   let times = 0;
-  for (let at = schedule.next(new Date(day - 1)); at && at.getTime() < day + DAY_MS; at = schedule.next(at)) times++;
+  let run = schedule.next(new Date(dayStart - 1));
+  for (; run && run.getTime() < dayStart + DAY_MS; run = schedule.next(run)) times++;
   return times;
 }

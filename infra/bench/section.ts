@@ -1,6 +1,12 @@
+/** Types and helpers of all benchmarks. Each benchmark returns a `Section`; page.ts writes it to BENCHMARKS.md as a table. */
+
+/** A row of the table. */
 export interface Figure {
+  /** What is measured. Identifies the row: docs/cost.md and `--check` refer to it. */
   what: string;
+  /** The measured value with its unit, often followed by its ratio to the value in `comparedWith`. */
   value: string;
+  /** What the value is compared with, or a remark. Can be empty. */
   comparedWith: string;
   bound?: Bound;
 }
@@ -12,9 +18,10 @@ export interface Bound {
   holds: boolean;
 }
 
+/** The figures of one benchmark. */
 export interface Section {
   title: string;
-  /** Describes in one or two sentences how the figure was measured. */
+  /** Describes how the figures are measured. */
   how: string;
   figures: Figure[];
 }
@@ -24,19 +31,23 @@ export const atMost = (value: number, limit: number, unit = ""): Bound => ({
   text: `≤ ${limit}${unit}`,
   holds: value <= limit,
 });
-export const equalTo = (value: number, wanted: number): Bound => ({ text: `= ${wanted}`, holds: value === wanted });
+export const equalTo = (value: number, expected: number): Bound => ({
+  text: `= ${expected}`,
+  holds: value === expected,
+});
 
 const MEBIBYTE = 1_048_576;
-/** Limit in bytes. The smallest instances have 512 MB, which includes the platform's own host. */
-const MEMORY_LIMIT = 300 * MEBIBYTE;
+/** The smallest instances have 512 MB, which includes the platform's own host. */
+const MEMORY_LIMIT_BYTES = 300 * MEBIBYTE;
+/** Returns the row for a peak of resident memory, with the bound of all benchmarks. */
 export const peakMemory = (what: string, bytes: number): Figure => ({
   what,
   value: megabytes(bytes),
   comparedWith: "peak counted by the system",
-  bound: { text: `< ${megabytes(MEMORY_LIMIT)}`, holds: bytes < MEMORY_LIMIT },
+  bound: { text: `< ${megabytes(MEMORY_LIMIT_BYTES)}`, holds: bytes < MEMORY_LIMIT_BYTES },
 });
 
-/** Bounds of processor time are wide: they detect twice the work, not a slower machine. */
+/** Returns the row for a processor time. Choose a wide limit, so that it detects twice the work, but not a slower machine. */
 export const processorTime = (what: string, milliseconds: number, limit: number, comparedWith: string): Figure => ({
   what,
   value: `${Math.round(milliseconds)} ms`,
@@ -44,7 +55,7 @@ export const processorTime = (what: string, milliseconds: number, limit: number,
   bound: atMost(milliseconds, limit, " ms"),
 });
 
-export const ratio = (a: number, b: number): string => (a / b).toFixed(3);
+export const ratio = (value: number, baseline: number): string => (value / baseline).toFixed(3);
 /** Formats bytes as MB. 1 MB is 1,048,576 bytes, as in the memory limits of the platform. */
 export const megabytes = (bytes: number): string => `${Math.round(bytes / MEBIBYTE)} MB`;
 export const median = (values: number[]): number => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;

@@ -8,17 +8,23 @@ import "../simulated-cloud/loopback-names.mjs";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, type Section } from "./section.ts";
 
+/** Number of sync records. Each copies a secret of a key vault to a secret in AWS Secrets Manager. */
 const RECORDS = Number(process.env.BENCH_SYNC_RECORDS ?? 5000);
+/** Number of source secrets. Each of them is copied by several records. */
 const SECRETS = 500;
+/** The service's own key vault, with the credentials of AWS. */
 const SERVICE_VAULT = "kv-lifecycle-service";
 const REGION = "eu-west-1";
-/** The benchmark creates records with a clock that is this much behind, so that all of them are due. */
-const HOURS_AGO = -3_600_000;
+/**
+ * Offset of the clock of the process that creates and changes records: one hour behind. A record is due at the time of its
+ * creation or change, so all records are overdue when the timer of the service runs.
+ */
+const CLOCK_OFFSET_MS = -3_600_000;
 const HOUR_SECONDS = 3600;
 
 /**
- * Measures a run in which all records of a company are due at the same time on one instance. The first run writes all of them,
- * the second finds no changes.
+ * Benchmark `sync`: measures one instance when all sync records of a company are due at the same time. In the first run no copy
+ * exists and all are written. In the second run nothing has changed.
  */
 export async function sync(): Promise<Section> {
   const secrets = Array.from({ length: SECRETS }, (_, index) => ({ name: `secret-${index}`, value: `value-${index}` }));
@@ -31,20 +37,24 @@ export async function sync(): Promise<Section> {
     const { cloud, azurite } = service;
     trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
     Object.assign(process.env, cloud.environment);
-    const fixture = openFixture({ cloud, connectionString: azurite.connectionString(), ahead: HOURS_AGO });
+    const fixture = openFixture({
+      cloud,
+      connectionString: azurite.connectionString(),
+      clockOffsetMs: CLOCK_OFFSET_MS,
+    });
     await fixture.discover(SOURCE);
     const key = cloud.control.providers.aws.key;
     await fixture.sync.configurations.save("aws", { ...key, region: REGION }, undefined, caller);
     const target = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: REGION };
-    const made = await pMap(
+    const records = await pMap(
       Array.from({ length: RECORDS }, (_, index) => index),
       (index) =>
-        fixture.record({ ...target, sourceSecret: `secret-${index % SECRETS}`, targetName: `copies/${index}` }),
+        fixture.createRecord({ ...target, sourceSecret: `secret-${index % SECRETS}`, targetName: `copies/${index}` }),
       { concurrency: 8 },
     );
-    const first = await round(service);
-    await pMap(made, ({ recordId }) => dueAgain(fixture, recordId), { concurrency: 8 });
-    const idle = await round(service);
+    const firstRun = await runAllRecords(service);
+    await pMap(records, ({ recordId }) => makeRecordDue(fixture, recordId), { concurrency: 8 });
+    const unchangedRun = await runAllRecords(service);
     const { memory } = await processFigures(service.url);
     const written = cloud.control.providers.aws.secretsManager.written();
     return {
@@ -57,19 +67,22 @@ export async function sync(): Promise<Section> {
           comparedWith: `${RECORDS} records`,
           bound: equalTo(written, RECORDS),
         },
-        ...figuresOf("first copy", first, 4.2),
-        ...figuresOf("nothing changed", idle, 2),
+        ...figuresOf("first copy", firstRun, 4.2),
+        ...figuresOf("nothing changed", unchangedRun, 2),
         {
           what: "values read where nothing changed",
-          value: String(idle.reads),
+          value: String(unchangedRun.valueReads),
           comparedWith: "",
-          bound: equalTo(idle.reads, 0),
+          bound: equalTo(unchangedRun.valueReads, 0),
         },
         {
           what: "reads of the service's own key vault, in both",
-          value: String(first.ownReads + idle.ownReads),
+          value: String(firstRun.serviceVaultReads + unchangedRun.serviceVaultReads),
           comparedWith: "one per five minutes",
-          bound: atMost(first.ownReads + idle.ownReads, 3 + Math.ceil((first.seconds + idle.seconds) / 300)),
+          bound: atMost(
+            firstRun.serviceVaultReads + unchangedRun.serviceVaultReads,
+            3 + Math.ceil((firstRun.seconds + unchangedRun.seconds) / 300),
+          ),
         },
         peakMemory("peak resident memory of the functions process", memory.peak),
       ],
@@ -79,58 +92,63 @@ export async function sync(): Promise<Section> {
   }
 }
 
-interface Round {
+/** Cost of one run of all records. */
+interface RunCost {
   seconds: number;
+  /** Calls of Key Vault and AWS, without those of the service's own key vault. */
   calls: number;
   /** Number of reads of secret values in the source vault. */
-  reads: number;
+  valueReads: number;
   /**
-   * Number of reads in the service's own key vault: the provider's credentials, cached for five minutes, and the key of signed
-   * rows.
+   * Number of reads in the service's own key vault: the credentials of AWS, which are cached for five minutes, and the key that
+   * signs stored rows.
    */
-  ownReads: number;
+  serviceVaultReads: number;
   tableRequests: number;
   processorMs: number;
 }
 
-/** Runs the timer once and waits until all records are in sync. */
-async function round(service: Service): Promise<Round> {
+/** Runs the sync timer once, waits until all records are in sync, and returns the cost. */
+async function runAllRecords(service: Service): Promise<RunCost> {
   const { control } = service.cloud;
   control.resetCounts();
-  service.forgetTables();
-  const began = Date.now();
+  service.clearTableRequests();
+  const startedAt = Date.now();
   const { ms } = await withProcessorTime(service.url, async () => {
-    const answer = await fetch(`${service.url}/admin/functions/runDueSyncs`, { method: "POST", body: "{}" });
-    if (!answer.ok) throw new Error(`The timer answered ${answer.status}.`);
+    const response = await fetch(`${service.url}/admin/functions/runDueSyncs`, { method: "POST", body: "{}" });
+    if (!response.ok) throw new Error(`The timer answered ${response.status}.`);
     for (;;) {
       await delay(5000);
       const { body } = await service.admin("GET", "/api/automation/sync/records?state=inSync&limit=1");
       if (body.total === RECORDS) return;
-      if (Date.now() - began > HOUR_SECONDS * 1000) throw new Error(`After an hour ${body.total} are in sync.`);
+      if (Date.now() - startedAt > HOUR_SECONDS * 1000)
+        throw new Error(`After an hour only ${body.total} records are in sync.`);
     }
   });
   const counts = control.counts();
-  const ownReads = control.requests({ operation: "keyvault.getSecret", vault: SERVICE_VAULT }).length;
-  const reads = (counts["keyvault.getSecret"] ?? 0) - ownReads;
+  const serviceVaultReads = control.requests({ operation: "keyvault.getSecret", vault: SERVICE_VAULT }).length;
+  const valueReads = (counts["keyvault.getSecret"] ?? 0) - serviceVaultReads;
   return {
-    seconds: Math.round((Date.now() - began) / 1000),
-    calls: (counts["keyvault.listSecretVersions"] ?? 0) + reads + sumOf(counts, "secretsmanager."),
-    reads,
-    ownReads,
+    seconds: Math.round((Date.now() - startedAt) / 1000),
+    calls: (counts["keyvault.listSecretVersions"] ?? 0) + valueReads + sumByPrefix(counts, "secretsmanager."),
+    valueReads,
+    serviceVaultReads,
     tableRequests: service.tableRequests().length,
     processorMs: ms,
   };
 }
 
-const sumOf = (counts: Record<string, number>, prefix: string): number =>
+const sumByPrefix = (counts: Record<string, number>, prefix: string): number =>
   Object.entries(counts).reduce((sum, [name, count]) => (name.startsWith(prefix) ? sum + count : sum), 0);
 
-async function dueAgain(fixture: Fixture, recordId: string): Promise<void> {
+/** Changes the schedule of a record, which makes it due at the time of the change. */
+async function makeRecordDue(fixture: Fixture, recordId: string): Promise<void> {
   await fixture.sync.records.change(recordId, { scheduleHours: 24 }, caller, undefined);
 }
 
-function figuresOf(what: string, { seconds, calls, tableRequests, processorMs }: Round, mostCalls: number): Figure[] {
-  const per = (total: number) => (total / RECORDS).toFixed(2);
+/** Returns the rows of one run. `maxCalls` is the bound of the calls per record. */
+function figuresOf(what: string, { seconds, calls, tableRequests, processorMs }: RunCost, maxCalls: number): Figure[] {
+  const perRecord = (total: number) => (total / RECORDS).toFixed(2);
   return [
     {
       what: `${what}, seconds`,
@@ -140,19 +158,19 @@ function figuresOf(what: string, { seconds, calls, tableRequests, processorMs }:
     },
     {
       what: `${what}, calls per record`,
-      value: per(calls),
+      value: perRecord(calls),
       comparedWith: String(calls),
-      bound: atMost(calls / RECORDS, mostCalls),
+      bound: atMost(calls / RECORDS, maxCalls),
     },
     {
       what: `${what}, table requests per record`,
-      value: per(tableRequests),
+      value: perRecord(tableRequests),
       comparedWith: String(tableRequests),
       bound: atMost(tableRequests / RECORDS, 30),
     },
     {
       what: `${what}, processor time per record`,
-      value: `${per(processorMs)} ms`,
+      value: `${perRecord(processorMs)} ms`,
       comparedWith: `${Math.round(processorMs / 1000)} s`,
       bound: atMost(processorMs / RECORDS, 100, " ms"),
     },

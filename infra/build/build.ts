@@ -1,6 +1,7 @@
 /**
- * Bundles the app for deployment: dist/ with the `main` of package.json, its lazily loaded chunks, and the files of the page
- * and the documentation pages. See HELP.
+ * Bundles the app into dist/: the file that `main` of package.json names, its lazily loaded chunks, the files of the page (the
+ * web UI in functions/web) and of the API documentation pages. `npm run build`, releases (package.ts), the local service and
+ * the tests use it.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -51,7 +52,7 @@ export async function buildApp(
     entryPoints: { main: "functions/entry.ts" },
     outdir,
     outExtension: { ".js": ".mjs" },
-    // All chunks are in one folder, so that the files next to the bundle are next to every chunk.
+    // All chunks are in one folder, so that every chunk finds the copied files (docs/, fonts/, page/) next to itself.
     chunkNames: "[name]-[hash]",
     bundle: true,
     splitting: true,
@@ -73,34 +74,37 @@ export async function buildApp(
     external: ["@azure/functions-core", "supports-color"],
     banner: REQUIRE_BANNER,
     define: {
+      // The inner JSON is the text that the app parses. The outer one makes it a string literal in the code.
       __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])),
       __FUNCTIONS__: JSON.stringify(JSON.stringify(await functionIndex())),
     },
-    plugins: [withServices],
+    plugins: [importServicesPlugin],
     logLevel: "warning",
   });
-  const copied = [
+  const copiedSources = [
     ...(await copyDocumentation(path.join(outdir, "docs"))),
     await copyFont(path.join(outdir, "fonts")),
   ].map((file) => path.relative(root, file).split(path.sep).join("/"));
-  const page = await buildPage(path.join(outdir, "page"), { anew: options.release ?? false });
-  return { outdir, metafile, copied: [...copied, ...page] };
+  const pageSources = await buildPage(path.join(outdir, "page"), { ignoreCache: options.release ?? false });
+  return { outdir, metafile, copied: [...copiedSources, ...pageSources] };
 }
 
-/** Areas whose functions do not use the services. */
+/** Areas (files of functions/ that declare functions) that do not use functions/services.ts. */
 const AREAS_WITHOUT_SERVICES = ["system", "page", "docs", "catch-all"];
 
 /**
- * Makes every other area import the services, which its functions need anyway. Otherwise esbuild creates a chunk for each set
- * of areas that share a file, which doubles the number of files to read before the first response.
+ * An esbuild plugin that makes every other area import functions/services.ts, which its functions load anyway. Otherwise
+ * esbuild creates a chunk for each set of areas that share a file, which doubles the number of files to read before the first
+ * response.
  */
-const withServices: Plugin = {
+const importServicesPlugin: Plugin = {
   name: "with-services",
   setup({ onLoad }) {
-    const areas = readFileSync(path.join(root, "functions/functions.ts"), "utf8").matchAll(
+    // Matches the lazy imports of the areas, for example `import("./alerts.ts")`.
+    const areaImports = readFileSync(path.join(root, "functions/functions.ts"), "utf8").matchAll(
       /import\("\.\/([a-z0-9-]+)\.ts"\)/g,
     );
-    const names = [...areas].map(([, name]) => name!).filter((name) => !AREAS_WITHOUT_SERVICES.includes(name));
+    const names = [...areaImports].map(([, name]) => name!).filter((name) => !AREAS_WITHOUT_SERVICES.includes(name));
     onLoad({ filter: new RegExp(`[\\\\/]functions[\\\\/](?:${names.join("|")})\\.ts$`) }, async (file) => ({
       contents: `${await readFile(file.path, "utf8")}\nimport "./services.ts";\n`,
       loader: "ts",
@@ -109,9 +113,9 @@ const withServices: Plugin = {
 };
 
 /**
- * Writes the files of the documentation pages, so that the pages work offline: each file unchanged and gzipped, so that
- * requests need no compression, and `hashes.json` with the hash in each file's URL. It does not use zlib, whose output differs
- * between processors and Node versions.
+ * Writes the files of the API documentation pages (Swagger UI and Redoc), so that the pages load nothing from the internet.
+ * Writes each file uncompressed and gzipped, so that requests need no compression, and `hashes.json` with the hash that is part
+ * of each file's URL. Compresses with fflate, because the output of zlib differs between processors and Node versions.
  * @returns the paths of the source files
  */
 async function copyDocumentation(target: string): Promise<string[]> {
@@ -135,11 +139,11 @@ async function copyDocumentation(target: string): Promise<string[]> {
   return sources;
 }
 
-/** Redoc loads its vendor's logo from the internet, which these pages never access. Replaces it with an empty image. */
-const REDOC_LOGO = "https://cdn.redoc.ly/redoc/logo-mini.svg";
-const EMPTY_PICTURE = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
+/** Redoc loads its vendor's logo from this address. `withoutLogo` replaces it with an empty image. */
+const REDOC_LOGO_URL = "https://cdn.redoc.ly/redoc/logo-mini.svg";
+const EMPTY_IMAGE_URL = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
 const withoutLogo = (file: Buffer): Buffer =>
-  file.includes(REDOC_LOGO) ? Buffer.from(file.toString().replaceAll(REDOC_LOGO, EMPTY_PICTURE)) : file;
+  file.includes(REDOC_LOGO_URL) ? Buffer.from(file.toString().replaceAll(REDOC_LOGO_URL, EMPTY_IMAGE_URL)) : file;
 
 /**
  * Writes the font of PDF exports, which covers all scripts.
@@ -152,7 +156,7 @@ async function copyFont(target: string): Promise<string> {
   return font;
 }
 
-/** Creates a new file instead of copying, so that it has default permissions. */
+/** Copies the content into a new file, so that the copy has default permissions instead of those of the original. */
 async function copy(from: string, to: string): Promise<void> {
   await writeFile(to, await readFile(from));
 }
@@ -175,9 +179,9 @@ export async function buildLocalApp(
 if (import.meta.main) {
   const { values } = commandLine(HELP, { options: { "development-licence-key": { type: "string", multiple: true } } });
   const keys = (values["development-licence-key"] ?? []).map((pair) => {
-    const at = pair.indexOf(":");
-    if (at < 1) usedWrong("A development licence key is written as KID:X");
-    return { kid: pair.slice(0, at), x: pair.slice(at + 1) };
+    const colon = pair.indexOf(":");
+    if (colon < 1) usedWrong("A development license key must have the format KID:X");
+    return { kid: pair.slice(0, colon), x: pair.slice(colon + 1) };
   });
   const { outdir } = await buildApp({ developmentLicenseKeys: keys });
   console.log(`Built ${path.relative(process.cwd(), outdir)}/`);

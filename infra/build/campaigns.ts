@@ -1,10 +1,14 @@
-/** Runs the long random tests with a new seed. See HELP. */
+/**
+ * `npm run campaigns`: runs the long random tests with a new random seed, as a scheduled workflow does. A campaign is one
+ * command with such tests; it reads the seed from the environment variable SEED.
+ */
 import { spawnSync } from "node:child_process";
 import path from "node:path";
 import { commandLine, usedWrong } from "./command-line.ts";
 
 interface Campaign {
   readonly description: string;
+  /** Arguments of the `node` process that runs the campaign. */
   readonly arguments: (seed: number) => string[];
   readonly environment?: Record<string, string>;
 }
@@ -40,31 +44,31 @@ const CAMPAIGNS: Record<string, Campaign> = {
 const LIST = Object.entries(CAMPAIGNS).map(([name, { description }]) => `  ${name.padEnd(9)}  ${description}`);
 const HELP = `npm run campaigns -- [--seed N] [NAME…]
 
-Runs the long random tests with a new seed, which it prints. Ends with 1 if a campaign fails.
+Runs the long random tests with a new seed, which it prints. Exits with 1 if a campaign fails.
 
 ${LIST.join("\n")}
 
   NAME       runs only the named campaigns
-  --seed N   repeats a run; drawn if left out
+  --seed N   repeats the run with this seed (default: a random seed)
 
 CAMPAIGN=all npx vitest run PATH runs every case of one test file, which can take hours.`;
 
 const { values, positionals } = commandLine(HELP, { allowPositionals: true, options: { seed: { type: "string" } } });
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-if (!Number.isSafeInteger(seed) || seed < 1) usedWrong("--seed takes a whole number of at least 1");
+if (!Number.isSafeInteger(seed) || seed < 1) usedWrong("--seed must be a whole number of at least 1");
 for (const name of positionals) if (!Object.hasOwn(CAMPAIGNS, name)) usedWrong(`There is no campaign ${name}`);
 
 const failed: string[] = [];
 for (const name of positionals.length > 0 ? positionals : Object.keys(CAMPAIGNS)) {
   const campaign = CAMPAIGNS[name]!;
   console.log(`\nCampaign ${name}: ${campaign.description}. To repeat: npm run campaigns -- --seed ${seed} ${name}`);
-  const started = performance.now();
+  const startMs = performance.now();
   const { status } = spawnSync(process.execPath, campaign.arguments(seed), {
     cwd: root,
     env: { ...process.env, SEED: String(seed), ...campaign.environment },
     stdio: "inherit",
   });
-  console.log(`Campaign ${name} ended with ${status} after ${Math.round((performance.now() - started) / 1000)} s`);
+  console.log(`Campaign ${name} ended with ${status} after ${Math.round((performance.now() - startMs) / 1000)} s`);
   if (status !== 0) failed.push(name);
 }
 if (failed.length > 0) {

@@ -1,4 +1,4 @@
-/** Runs the static checks, as many at the same time as the machine has processors. See HELP. */
+/** `npm run check`: runs the static checks in parallel, as many at the same time as the machine has processors. */
 import { spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import path from "node:path";
@@ -29,17 +29,19 @@ export const CHECKS: Record<string, string[]> = {
 
 const root = path.resolve(import.meta.dirname, "../..");
 
+const failedChecks: string[] = [];
+
 async function check(name: string, commands: readonly string[]): Promise<void> {
-  const started = performance.now();
+  const startMs = performance.now();
   for (const command of commands) {
     const { code, output } = await run(command);
     if (code !== 0) {
       console.error(`\n${command} failed:\n${output}`);
-      process.exitCode = 1;
+      failedChecks.push(name);
       return;
     }
   }
-  console.log(`${name}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
+  console.log(`${name}: ${((performance.now() - startMs) / 1000).toFixed(1)} s`);
 }
 
 /** Runs a command. Programs of the project's packages are found because npm adds them to PATH. */
@@ -58,4 +60,8 @@ if (import.meta.main) {
   await pMap(Object.entries(CHECKS), ([name, commands]) => check(name, commands), {
     concurrency: availableParallelism(),
   });
+  if (failedChecks.length > 0) {
+    console.error(`\nFailed: ${failedChecks.join(", ")}`);
+    process.exitCode = 1;
+  }
 }

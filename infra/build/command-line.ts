@@ -1,4 +1,4 @@
-// Command-line parsing of the project's commands.
+// Command-line parsing, shared by all commands of the project that people run.
 
 import { type ParseArgsConfig, parseArgs } from "node:util";
 

@@ -1,4 +1,7 @@
-/** Writes docs/compliance.md and docs/compliance-controls.md from shared/compliance. See HELP. */
+/**
+ * `npm run compliance-page`: writes docs/compliance.md and docs/compliance-controls.md from shared/compliance. A check tests
+ * one property of a vault or of its contents. A control is one numbered requirement of a framework, such as PCI DSS.
+ */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
@@ -16,30 +19,32 @@ Writes docs/compliance.md, which explains why a framework asks for a check, and 
 controls, from shared/compliance.`;
 
 const FOLDER = path.resolve(import.meta.dirname, "../../docs");
-const OTHERS = FRAMEWORK_IDS.filter((id) => !(CIS_VERSIONS as readonly FrameworkId[]).includes(id));
+const NON_CIS_FRAMEWORK_IDS = FRAMEWORK_IDS.filter((id) => !(CIS_VERSIONS as readonly FrameworkId[]).includes(id));
 
 const nameOf = (id: FrameworkId): string => `${FRAMEWORKS[id].name} ${FRAMEWORKS[id].version}`;
 const joinNames = (checks: Iterable<string>): string => [...checks].map(code).join(", ");
-/** Returns the name of the Azure policy in a source note of policies.ts. */
+/** Returns the name of the Azure policy, which is in quotes in the `basis` text of each entry of policies.ts. */
 const policyIn = (basis: string): string => /"(.+)"/.exec(basis)![1]!;
 
 /** Returns the contents of the two pages, by file name. */
 export function compliancePages(): Record<string, string> {
-  return { "compliance.md": reasons(), "compliance-controls.md": controls() };
+  return { "compliance.md": reasonsPage(), "compliance-controls.md": controlsPage() };
 }
 
-function reasons(): string {
+function reasonsPage(): string {
   const cis = CIS_RECOMMENDATIONS.map(({ title, ids, checks }) => [title, ...ids, joinNames(checks) || "a person"]);
   const policies = POLICIES.map(({ basis, checks, controls: byFramework }) => [
     policyIn(basis),
-    ...OTHERS.map((id) => byFramework[id] ?? "–"),
+    ...NON_CIS_FRAMEWORK_IDS.map((id) => byFramework[id] ?? "–"),
     joinNames(checks),
   ]);
-  const texts = OTHERS.map((id) => {
+  const texts = NON_CIS_FRAMEWORK_IDS.map((id) => {
     // A text that applies to two frameworks is listed under the first.
-    const rows = TEXT_MAPPINGS.filter(({ controls: by }) => by[id] && OTHERS.find((one) => by[one]) === id);
+    const rows = TEXT_MAPPINGS.filter(
+      ({ controls: by }) => by[id] && NON_CIS_FRAMEWORK_IDS.find((one) => by[one]) === id,
+    );
     const cells = rows.map(({ basis, checks, controls: by }) => {
-      const more = OTHERS.filter((one) => one !== id && by[one]).map((one) => `; ${one}: ${by[one]}`);
+      const more = NON_CIS_FRAMEWORK_IDS.filter((one) => one !== id && by[one]).map((one) => `; ${one}: ${by[one]}`);
       return [`${by[id]}${more.join("")}`, basis, joinNames(checks)];
     });
     return `### ${nameOf(id)}\n\n${table(["control", "requirement", "checks"], cells)}`;
@@ -68,7 +73,7 @@ ${table(["recommendation", ...CIS_VERSIONS.map((id) => FRAMEWORKS[id].version), 
 
 Microsoft maps each of these Azure policies to the controls in the row. The checks ask for the same as the policy.
 
-${table(["Azure policy", ...OTHERS, "checks"], policies)}
+${table(["Azure policy", ...NON_CIS_FRAMEWORK_IDS, "checks"], policies)}
 ## The frameworks' own texts
 
 The second column summarizes the text in our words.
@@ -94,8 +99,8 @@ ${table(
 )}`;
 }
 
-function controls(): string {
-  const sections = OTHERS.map((id) => {
+function controlsPage(): string {
+  const sections = NON_CIS_FRAMEWORK_IDS.map((id) => {
     const rows = controlsOf(id).map(({ id: control, title, checks }) => [
       control,
       title,

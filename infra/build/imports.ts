@@ -1,6 +1,7 @@
 /**
- * Checks the import rules of CONTRIBUTING.md. Reads every import of the project, type imports included. Two rules: a module imports only
- * modules of lower layers, and there are no import cycles between files or between modules. See HELP.
+ * Checks the import rules of CONTRIBUTING.md; part of `npm run check`. Reads every import of the project's .ts files, type
+ * imports included. A module (a folder of shared/) imports only modules of its own and of lower layers, only some modules may
+ * import certain packages and folders, and there are no import cycles between files or between modules.
  */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -13,7 +14,7 @@ Lists each import that breaks a layer rule, and each import cycle. Exits with 1 
 
   FOLDER   the project's folder (default: this project)`;
 
-/** Layers of shared/, lowest first. A module may import modules of its own line and of the lines above it in this list. */
+/** Layers of shared/, lowest first. A module may import modules of its own layer and of the layers before it in this list. */
 export const LAYERS = [
   [
     "platform/csv.ts",
@@ -42,11 +43,12 @@ export const LAYERS = [
   ["alerts", "reconciliation"],
   ["metrics"],
 ];
-const SDKS = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)/;
-const AWS = "shared/sync/providers/aws/";
+/** Matches Azure packages that call Azure services, for example `@azure/data-tables`, but not the packages that those share. */
+const AZURE_SDK = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)/;
+const AWS_FOLDER = "shared/sync/providers/aws/";
 
-/** Development packages. They start the built app and must not depend on its source. */
-const PACKAGES = ["infra/local", "infra/simulated-cloud", "infra/functions-host"];
+/** Packages that only development and tests use. They start the built app and must not import its source. */
+const DEVELOPMENT_PACKAGES = ["infra/local", "infra/simulated-cloud", "infra/functions-host"];
 
 interface Import {
   file: string;
@@ -79,10 +81,10 @@ function readImports(root: string): Import[] {
 /** Returns the import specifiers of a file: of values, types and re-exports, and of `import()`. */
 function specifiersOf(file: string, text: string): string[] {
   const { program } = parseSync(file, text);
-  const found: string[] = [];
+  const specifiers: string[] = [];
   const add = (node: { source: unknown }) => {
     const source = node.source as { type?: string; value?: unknown } | null;
-    if (source?.type === "Literal" && typeof source.value === "string") found.push(source.value);
+    if (source?.type === "Literal" && typeof source.value === "string") specifiers.push(source.value);
   };
   new Visitor({
     ImportDeclaration: add,
@@ -91,16 +93,16 @@ function specifiersOf(file: string, text: string): string[] {
     ImportExpression: add,
     TSImportType: add,
   }).visit(program);
-  return found;
+  return specifiers;
 }
 
 /** Returns the rule that an import breaks, undefined if it breaks none. */
 function brokenRule({ file, target }: Import): string | undefined {
   const [area, folder] = file.split("/");
   const [targetArea] = target.split("/");
-  const inPackage = PACKAGES.some((one) => file.startsWith(`${one}/`) && !file.startsWith(`${one}/test/`));
+  const inPackage = DEVELOPMENT_PACKAGES.some((one) => file.startsWith(`${one}/`) && !file.startsWith(`${one}/test/`));
   if (inPackage && (targetArea === "shared" || targetArea === "functions"))
-    return `${PACKAGES.join(", ")} start the built app and must not import its source`;
+    return `${DEVELOPMENT_PACKAGES.join(", ")} start the built app and must not import its source`;
   // Commands run from the project's folder and are not bundled.
   const isDeployed = area === "shared" || (area === "functions" && folder !== "commands");
   if (isDeployed && (targetArea === "infra" || targetArea === "test"))
@@ -109,9 +111,10 @@ function brokenRule({ file, target }: Import): string | undefined {
   const module = sharedModule(file);
   if (targetArea === "functions" || target === "@azure/functions")
     return "shared/ must not import functions/ or @azure/functions";
-  if (SDKS.test(target) && module !== "platform/azure" && module !== "platform/storage")
+  if (AZURE_SDK.test(target) && module !== "platform/azure" && module !== "platform/storage")
     return "only shared/platform/azure and shared/platform/storage may import an SDK";
-  if (target.startsWith("@aws-sdk/") && !file.startsWith(AWS)) return `only ${AWS} may import an SDK of AWS`;
+  if (target.startsWith("@aws-sdk/") && !file.startsWith(AWS_FOLDER))
+    return `only ${AWS_FOLDER} may import an SDK of AWS`;
   if (/^@azure\/(data-tables|storage-queue)/.test(target) && module !== "platform/storage")
     return "only shared/platform/storage may access tables and queues";
   if (targetArea !== "shared") return undefined;
@@ -122,12 +125,16 @@ function brokenRule({ file, target }: Import): string | undefined {
   return undefined;
 }
 
-/** Returns the cycles: Tarjan's strongly connected components of more than one node. */
+/**
+ * Returns the import cycles, each as its sorted nodes: the strongly connected components of more than one node.
+ * https://en.wikipedia.org/wiki/Tarjan%27s_strongly_connected_components_algorithm
+ */
 function findCycles(edges: Map<string, Set<string>>): string[][] {
   const order = new Map<string, number>();
   const lowest = new Map<string, number>();
+  /** Visited nodes whose component is not complete yet. The last nodes form the next component. */
   const open: string[] = [];
-  const found: string[][] = [];
+  const cycles: string[][] = [];
   const visit = (node: string): void => {
     order.set(node, order.size);
     lowest.set(node, order.get(node)!);
@@ -138,16 +145,17 @@ function findCycles(edges: Map<string, Set<string>>): string[][] {
     }
     if (lowest.get(node) !== order.get(node)) return;
     const group = open.splice(open.indexOf(node));
-    if (group.length > 1) found.push(group.sort());
+    if (group.length > 1) cycles.push(group.sort());
   };
   for (const node of edges.keys()) if (!order.has(node)) visit(node);
-  return found;
+  return cycles;
 }
 
 /** Returns the module of a deployed file. functions/ is one module. */
 const moduleOf = (file: string): string =>
   file.startsWith("shared/") ? `shared/${sharedModule(file)}` : file.split("/")[0]!;
 
+/** Returns the graph of the relative imports: the nodes that each node imports. A node is a file or a module, by `nodeOf`. */
 function edgesOf(imports: Import[], nodeOf: (file: string) => string): Map<string, Set<string>> {
   const edges = new Map<string, Set<string>>();
   for (const { file, specifier, target } of imports) {
@@ -158,7 +166,9 @@ function edgesOf(imports: Import[], nodeOf: (file: string) => string): Map<strin
   return edges;
 }
 
-/** Returns one line for each broken rule and for each file of an import cycle under `root`. */
+/**
+ * Returns a message for each import that breaks a rule, and a message for each import cycle of files or modules under `root`.
+ */
 export function brokenRules(root: string): string[] {
   const imports = readImports(root);
   const problems: string[] = [];

@@ -1,10 +1,11 @@
-// Checks that a release contains only what it may.
+// Checks the files of a release before it is written: only files of the app, no code of tests or development, no license key
+// except the vendor's, and no path of the machine that built it. package.ts calls it.
 
 import { VENDOR_KEYS } from "../../shared/licensing/vendor-keys.ts";
 import type { Bundled } from "./packages.ts";
 
 /** File patterns that a release may contain: the app, the documentation pages, its font, and the bill of materials. */
-const FILES = [
+const ALLOWED_FILES = [
   /^(host|package)\.json$/,
   /^dist\/[\w.-]+\.mjs$/,
   /^dist\/docs\/[\w.-]+\.(css|js|png|json)(\.gz)?$/,
@@ -14,16 +15,28 @@ const FILES = [
   /^THIRD-PARTY-LICENSES\.txt$/,
 ];
 
-/** Folders of the app's source. Commands run on a person's machine and are not part of a release. */
-const SOURCES = /^(shared|functions(?!\/commands))\//;
+/**
+ * Source files that a release may bundle. The commands in functions/commands run on a person's machine and are not included.
+ */
+const APP_SOURCES = /^(shared|functions(?!\/commands))\//;
 
-/** Sources of a build, in the folder where it is built. */
-const TOP_FOLDERS = ["node_modules", "shared", "functions", "infra", "test", "dist"];
+/** Folders of the project. A release that contains the absolute path of one of them reveals where it was built. */
+const FOLDERS_OF_THE_PROJECT = ["node_modules", "shared", "functions", "infra", "test", "dist"];
 
-/** Texts that occur only in the functions host, the simulated cloud, the local service or the tests. */
-export const MARKS = ["/__host/", "stand-in", "azurite/package.json", "infra/local", "moved-clock", "correct-horse"];
+/**
+ * Texts whose presence in a bundle shows that code of the functions host, the simulated cloud, the local service or the tests
+ * is in it.
+ */
+export const DEVELOPMENT_TEXTS = [
+  "/__host/",
+  "stand-in",
+  "azurite/package.json",
+  "infra/local",
+  "moved-clock",
+  "correct-horse",
+];
 
-/** A public Ed25519 key: the `x` of a JSON Web Key, in a string literal or in JSON inside of one. */
+/** Matches a public Ed25519 key: the `x` of a JSON Web Key, as `x: "…"` or, in JSON inside a string literal, `\"x\":\"…\"`. */
 const LICENCE_KEY = /\bx["'`\\]*:\s*["'`\\]+([\w-]{43})(?![\w-])/g;
 
 /**
@@ -33,33 +46,36 @@ const LICENCE_KEY = /\bx["'`\\]*:\s*["'`\\]+([\w-]{43})(?![\w-])/g;
  */
 export function problemsOf(files: ReadonlyMap<string, Uint8Array>, bundled: Bundled, root: string): string[] {
   const problems = [...files.keys()]
-    .filter((file) => !FILES.some((allowed) => allowed.test(file)))
-    .map((file) => `${file}: no file of a release`);
+    .filter((file) => !ALLOWED_FILES.some((allowed) => allowed.test(file)))
+    .map((file) => `${file}: is not a file of a release`);
   for (const file of bundled.own) {
-    if (!SOURCES.test(file)) problems.push(`${file}: bundled, and no part of the app`);
+    if (!APP_SOURCES.test(file)) problems.push(`${file}: is bundled but is not part of the app`);
   }
-  for (const id of bundled.forDevelopment) problems.push(`${id}: bundled, and only development needs it`);
+  for (const id of bundled.forDevelopment) problems.push(`${id}: is bundled but is a development dependency`);
   for (const [id, { license, licenseTexts }] of bundled.packages) {
-    if (license === undefined && licenseTexts.length === 0) problems.push(`${id}: says nothing of its licence`);
+    if (license === undefined && licenseTexts.length === 0) problems.push(`${id}: does not state its license`);
   }
 
   // Matches the complete path, because a short folder name such as /app is a prefix of many URLs.
-  const named = TOP_FOLDERS.map((folder) => `${root}/${folder}/`);
-  const keys = new Set<string>();
+  const absolutePaths = FOLDERS_OF_THE_PROJECT.map((folder) => `${root}/${folder}/`);
+  const builtInKeys = new Set<string>();
   for (const [file, data] of files) {
     const text = Buffer.from(data).toString("latin1");
     if (file.endsWith(".mjs")) {
-      for (const [, key] of text.matchAll(LICENCE_KEY)) keys.add(key!);
-      if (text.includes("sourceMappingURL=data:")) problems.push(`${file}: has a source map inside`);
-      for (const mark of MARKS) {
-        if (text.includes(mark)) problems.push(`${file}: has "${mark}", which only tests and the local service have`);
+      for (const [, key] of text.matchAll(LICENCE_KEY)) builtInKeys.add(key!);
+      if (text.includes("sourceMappingURL=data:")) problems.push(`${file}: contains a source map`);
+      for (const developmentText of DEVELOPMENT_TEXTS) {
+        if (text.includes(developmentText))
+          problems.push(`${file}: contains "${developmentText}", which occurs only in development code`);
       }
     }
-    if (named.some((start) => text.includes(start))) problems.push(`${file}: names the folder ${root}`);
+    if (absolutePaths.some((start) => text.includes(start)))
+      problems.push(`${file}: contains the path of the folder ${root}`);
   }
-  const vendors = VENDOR_KEYS.map(({ x }) => x);
-  for (const key of keys)
-    if (!vendors.includes(key)) problems.push(`the licence key ${key} is built in, and no vendor's`);
-  for (const key of vendors) if (!keys.has(key)) problems.push(`the vendor's licence key ${key} is not found`);
+  const vendorKeys = VENDOR_KEYS.map(({ x }) => x);
+  for (const key of builtInKeys)
+    if (!vendorKeys.includes(key)) problems.push(`the license key ${key} is built in but is not the vendor's`);
+  for (const key of vendorKeys)
+    if (!builtInKeys.has(key)) problems.push(`the vendor's license key ${key} is not found`);
   return problems;
 }

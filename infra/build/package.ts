@@ -1,4 +1,7 @@
-/** Builds a release: the deployment package, its bill of materials and the licenses of its contents. See HELP. */
+/**
+ * `npm run package`: builds a release, which is the zip file for deployment, its bill of materials and the licenses of its
+ * contents.
+ */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
@@ -48,9 +51,9 @@ export async function buildRelease(folder: string): Promise<Release> {
   try {
     const built = await buildApp({ outdir: path.join(app, "dist"), release: true });
     const bundled = packagesOf(ROOT, built);
-    const [legal, made] = filesIn(app);
+    const [legal, appFiles] = filesIn(app);
     const files = new Map([
-      ...made,
+      ...appFiles,
       ["host.json", readFileSync(path.join(ROOT, "host.json"))],
       // Without dependencies, because deployments must not install any.
       ["package.json", strToU8(`${JSON.stringify({ name, version, private: true, type, main, engines }, null, 2)}\n`)],
@@ -64,8 +67,8 @@ export async function buildRelease(folder: string): Promise<Release> {
     const zip = path.join(folder, `credential-lifecycle-${version}.zip`);
     await mkdir(folder, { recursive: true });
     await writeFile(zip, zipped);
-    for (const beside of ["sbom.cdx.json", "THIRD-PARTY-LICENSES.txt"])
-      await writeFile(path.join(folder, beside), files.get(beside)!);
+    for (const fileName of ["sbom.cdx.json", "THIRD-PARTY-LICENSES.txt"])
+      await writeFile(path.join(folder, fileName), files.get(fileName)!);
     return { zip, sha256: sha256(zipped), files, bundled };
   } finally {
     await rm(app, { recursive: true, force: true });
@@ -73,16 +76,16 @@ export async function buildRelease(folder: string): Promise<Release> {
 }
 
 /** Separates the texts of esbuild's legal comments from the other files of the built app. */
-function filesIn(app: string): [legal: string[], files: [string, Uint8Array][]] {
+function filesIn(app: string): [legalComments: string[], files: [path: string, content: Uint8Array][]] {
   const files = globSync("dist/**/*", { cwd: app, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => path.join(entry.parentPath, entry.name))
     .sort();
-  const legal = (file: string) => file.endsWith(".LEGAL.txt");
-  const rest = files.filter((file) => !legal(file));
+  const isLegal = (file: string) => file.endsWith(".LEGAL.txt");
+  const deployedFiles = files.filter((file) => !isLegal(file));
   return [
-    files.filter(legal).map((file) => readFileSync(file, "utf8")),
-    rest.map((file) => [path.relative(app, file).split(path.sep).join("/"), readFileSync(file)]),
+    files.filter(isLegal).map((file) => readFileSync(file, "utf8")),
+    deployedFiles.map((file) => [path.relative(app, file).split(path.sep).join("/"), readFileSync(file)]),
   ];
 }
 
@@ -90,6 +93,7 @@ const sha256 = (data: Uint8Array | string): string => createHash("sha256").updat
 const sortedEntries = (files: Map<string, Uint8Array>): [string, Uint8Array][] =>
   [...files].sort(([one], [other]) => (one < other ? -1 : 1));
 
+/** Returns the SHA-256 of a list of the files with their hashes. */
 const digestOf = (files: Map<string, Uint8Array>): string =>
   sha256(
     sortedEntries(files)
@@ -103,9 +107,12 @@ const digestOf = (files: Map<string, Uint8Array>): string =>
  * all users.
  */
 function zipOf(files: Map<string, Uint8Array>): Uint8Array {
-  const options = { mtime: new Date(1980, 0, 1), os: 3, attrs: (0o100644 << 16) >>> 0 };
+  const UNIX = 3;
+  const REGULAR_FILE_READABLE_BY_ALL = (0o100644 << 16) >>> 0;
+  const options = { mtime: new Date(1980, 0, 1), os: UNIX, attrs: REGULAR_FILE_READABLE_BY_ALL };
   const entries: Zippable = {};
   for (const [file, data] of sortedEntries(files)) {
+    // Compressed files are stored as they are.
     entries[file] = [data, { ...options, level: /\.(gz|png|woff)$/.test(file) ? 0 : 6 }];
   }
   return zipSync(entries);

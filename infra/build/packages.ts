@@ -1,4 +1,7 @@
-/** Lists the npm packages in a build: their licenses, and which package imports which. */
+/**
+ * Lists the npm packages that a build contains, with their licenses and with the packages that each imports. package.ts derives
+ * the license file, the bill of materials and the checks of a release from it.
+ */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import type { BuiltApp } from "./build.ts";
@@ -29,7 +32,9 @@ export interface Bundled {
   forDevelopment: string[];
 }
 
+/** Matches the folder of the innermost package of a file, for example `node_modules/@azure/identity`. */
 const PACKAGE_FOLDER = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
+/** Matches the names of license and notice files, for example `LICENSE`, `licence.md` and `NOTICE.txt`. */
 const LICENSE_FILE = /^(licen[cs]e|copying|notice|copyright)[^.]*(\.(md|txt))?$/i;
 
 /**
@@ -37,16 +42,20 @@ const LICENSE_FILE = /^(licen[cs]e|copying|notice|copyright)[^.]*(\.(md|txt))?$/
  * @param root the project's folder, with node_modules and package-lock.json
  */
 export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundled {
-  const lock = readJson<{ packages: Record<string, { integrity?: string; dev?: boolean }> }>(root, "package-lock.json");
-  const ids = new Map<string, string>();
+  const lockFile = readJson<{ packages: Record<string, { integrity?: string; dev?: boolean }> }>(
+    root,
+    "package-lock.json",
+  );
+  /** Package IDs by folder, of all folders that `idOf` looked up. */
+  const idByFolder = new Map<string, string>();
   const idOf = (file: string): string | undefined => {
     const folder = PACKAGE_FOLDER.exec(file)?.[0];
     if (folder === undefined) return undefined;
-    if (!ids.has(folder)) {
+    if (!idByFolder.has(folder)) {
       const { name, version } = readJson<{ name: string; version: string }>(root, folder, "package.json");
-      ids.set(folder, `${name}@${version}`);
+      idByFolder.set(folder, `${name}@${version}`);
     }
-    return ids.get(folder);
+    return idByFolder.get(folder);
   };
 
   // Files whose code was completely removed from all chunks are not part of the build.
@@ -54,22 +63,23 @@ export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundle
     Object.entries(inputs).flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : [])),
   );
   const files = [...new Set([...bundled, ...copied])].sort();
-  const present = new Set(files.map(idOf));
+  const includedIds = new Set(files.map(idOf));
+  /** The imported packages by ID of the importing package; the app's own files have the key undefined. */
   const importsOf = new Map<string | undefined, Set<string>>();
-  const imports = (from: string | undefined, to: string | undefined) => {
-    if (to === undefined || to === from || !present.has(to)) return;
+  const addImport = (from: string | undefined, to: string | undefined) => {
+    if (to === undefined || to === from || !includedIds.has(to)) return;
     importsOf.set(from, (importsOf.get(from) ?? new Set()).add(to));
   };
-  // A file whose code was removed can still connect one package with the next.
+  // Includes files whose code was removed: an import can lead from one package to the next through such a file.
   for (const [file, input] of Object.entries(metafile.inputs)) {
-    for (const { path: imported } of input.imports) imports(idOf(file), idOf(imported));
+    for (const { path: imported } of input.imports) addImport(idOf(file), idOf(imported));
   }
-  for (const file of copied) imports(undefined, idOf(file));
+  for (const file of copied) addImport(undefined, idOf(file));
 
   const packages = new Map<string, BundledPackage>();
-  for (const [folder, id] of [...ids].sort()) {
-    if (!present.has(id) || packages.has(id)) continue;
-    const { integrity } = lock.packages[folder] ?? {};
+  for (const [folder, id] of [...idByFolder].sort()) {
+    if (!includedIds.has(id) || packages.has(id)) continue;
+    const { integrity } = lockFile.packages[folder] ?? {};
     const texts = licenseTexts(root, folder, copied);
     packages.set(id, {
       ...readDescription(root, folder),
@@ -83,7 +93,7 @@ export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundle
     imported: sorted(importsOf.get(undefined)),
     own: files.filter((file) => idOf(file) === undefined),
     forDevelopment: sorted(
-      bundled.flatMap((file) => (lock.packages[PACKAGE_FOLDER.exec(file)?.[0] ?? ""]?.dev ? [idOf(file)!] : [])),
+      bundled.flatMap((file) => (lockFile.packages[PACKAGE_FOLDER.exec(file)?.[0] ?? ""]?.dev ? [idOf(file)!] : [])),
     ),
   };
 }
@@ -105,19 +115,24 @@ function readDescription(
     author?: Person;
     repository?: string | { url: string };
   }>(root, folder, "package.json");
-  const maker = typeof author === "object" ? author.name : author;
-  const kept = typeof repository === "object" ? repository.url : repository;
-  return { name, version, license, origin: [maker, kept].filter(Boolean).join(", ") };
+  const authorName = typeof author === "object" ? author.name : author;
+  const repositoryUrl = typeof repository === "object" ? repository.url : repository;
+  return { name, version, license, origin: [authorName, repositoryUrl].filter(Boolean).join(", ") };
 }
 
-/** Returns the licenses of the package and of packages that one of its copied files already bundles. */
+/**
+ * Returns the license texts of a package. A copied file can already bundle other packages; the license texts of those are in
+ * `<file>.LICENSE.txt` beside it.
+ */
 function licenseTexts(root: string, folder: string, copied: string[]): string[] {
-  const own = readdirSync(path.join(root, folder), { withFileTypes: true })
+  const licenseFiles = readdirSync(path.join(root, folder), { withFileTypes: true })
     .filter((entry) => entry.isFile() && LICENSE_FILE.test(entry.name))
     .map(({ name }) => `${folder}/${name}`)
     .sort();
-  const beside = copied.filter((file) => file.startsWith(`${folder}/`)).map((file) => `${file}.LICENSE.txt`);
-  return [...own, ...beside.filter((file) => existsSync(path.join(root, file)))].map((file) =>
+  const bundledLicenseFiles = copied
+    .filter((file) => file.startsWith(`${folder}/`))
+    .map((file) => `${file}.LICENSE.txt`);
+  return [...licenseFiles, ...bundledLicenseFiles.filter((file) => existsSync(path.join(root, file)))].map((file) =>
     readFileSync(path.join(root, file), "utf8").replaceAll("\r\n", "\n").trim(),
   );
 }

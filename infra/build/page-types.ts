@@ -24,19 +24,20 @@ export async function writePageTypes(): Promise<void> {
   const { mayCall, ROLES } = await import("../../shared/platform/http/endpoint.ts");
   const { endpoints } = await declarations();
   const { version } = JSON.parse(readFileSync(GENERATOR, "utf8")) as { version: string };
-  const document = path.join(root, `.local/openapi-${version}.json`);
-  const made = path.join(root, `.local/openapi-${process.pid}.json`);
-  mkdirSync(path.dirname(document), { recursive: true });
+  const cachedDocument = path.join(root, `.local/openapi-${version}.json`);
+  const newDocument = path.join(root, `.local/openapi-${process.pid}.json`);
+  mkdirSync(path.dirname(cachedDocument), { recursive: true });
   const text = await openApiText(endpoints);
   const types = path.join(page, "src/api/schema.d.ts");
-  // Generating the types takes three seconds. The document is renamed last, so its existence means that the types exist.
-  if (!existsSync(types) || !existsSync(document) || readFileSync(document, "utf8") !== text) {
-    writeFileSync(made, text);
-    writeTypes(made, types);
-    renameSync(made, document);
+  // Generating the types takes three seconds, so it is skipped while the document is unchanged. The document is renamed last,
+  // so its existence means that the types exist.
+  if (!existsSync(types) || !existsSync(cachedDocument) || readFileSync(cachedDocument, "utf8") !== text) {
+    writeFileSync(newDocument, text);
+    writeTypes(newDocument, types);
+    renameSync(newDocument, cachedDocument);
   }
 
-  /** Returns, for each operation, its call, the roles that can call it, and its tier. */
+  /** The method, path, permitted roles and tier ("core", or "pro" with a license) of each operation. */
   const operations = endpoints
     .filter(({ undocumented }) => !undocumented)
     .map(({ name, method, route, access, tier }) => [
@@ -56,11 +57,11 @@ export async function writePageTypes(): Promise<void> {
  * Writes the types of an OpenAPI document for openapi-fetch. openapi-typescript runs in a separate process, because it needs a
  * compiler version that the project does not use.
  */
-export function writeTypes(document: string, target: string): void {
+export function writeTypes(documentFile: string, target: string): void {
   const main = path.join(path.dirname(GENERATOR), "bin/cli.js");
   // A property with a default is optional in a request.
   const options = ["--default-non-nullable=false", "--output", target];
-  execFileSync(process.execPath, [main, document, ...options], { stdio: ["ignore", "ignore", "inherit"] });
+  execFileSync(process.execPath, [main, documentFile, ...options], { stdio: ["ignore", "ignore", "inherit"] });
 }
 
 if (import.meta.main) {

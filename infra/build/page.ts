@@ -1,4 +1,7 @@
-/** Builds the page, functions/web, with Vite: the response of `GET /` and the files that it loads. */
+/**
+ * Builds the page (the web UI in functions/web) with Vite: the HTML that `GET /` returns and the files that it loads.
+ * build.ts calls it.
+ */
 import { createHash } from "node:crypto";
 import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
@@ -12,31 +15,32 @@ const root = path.resolve(import.meta.dirname, "../..");
 const page = path.join(root, "functions/web");
 /** Cached builds, by the hash of their sources. */
 const cacheFolder = path.join(root, ".local/page");
-const MODULES = "modules.json";
+/** File of a cached build that lists the bundled modules. It is not deployed. */
+const MODULES_FILE = "modules.json";
 
 /**
- * Writes the page's files to a folder: each file unchanged, gzipped and Brotli-compressed, with the `hashes.json` that
- * `createStoredFiles` reads. Reuses a cached build until a source changes.
+ * Writes the page's files to a folder: each file uncompressed, gzipped and Brotli-compressed, and `hashes.json` with the hash
+ * that is part of each file's URL. Reuses a cached build until a source changes.
  *
- * @param options.anew - Builds without the cache.
+ * @param options.ignoreCache - Builds even if a cached build exists.
  * @returns the bundled modules, relative to the project's root
  */
-export async function buildPage(target: string, { anew = false } = {}): Promise<string[]> {
+export async function buildPage(target: string, { ignoreCache = false } = {}): Promise<string[]> {
   await writePageTypes();
   const folder = path.join(cacheFolder, digestOfSources());
-  if (anew || !existsSync(folder)) {
+  if (ignoreCache || !existsSync(folder)) {
     await mkdir(cacheFolder, { recursive: true });
-    const made = await mkdtemp(path.join(cacheFolder, "new-"));
-    await buildInto(made);
+    const newFolder = await mkdtemp(path.join(cacheFolder, "new-"));
+    await buildInto(newFolder);
     await rm(folder, { recursive: true, force: true });
     // Another process may have finished the same build first.
-    await rename(made, folder).catch(() => rm(made, { recursive: true }));
+    await rename(newFolder, folder).catch(() => rm(newFolder, { recursive: true }));
   }
   await mkdir(target, { recursive: true });
   // Creates new files instead of copying, so that they have default permissions.
   for (const file of readdirSync(folder))
-    if (file !== MODULES) await writeFile(path.join(target, file), readFileSync(path.join(folder, file)));
-  return JSON.parse(readFileSync(path.join(folder, MODULES), "utf8"));
+    if (file !== MODULES_FILE) await writeFile(path.join(target, file), readFileSync(path.join(folder, file)));
+  return JSON.parse(readFileSync(path.join(folder, MODULES_FILE), "utf8"));
 }
 
 function digestOfSources(): string {
@@ -56,8 +60,8 @@ function digestOfSources(): string {
 const BEST_COMPRESSION = { params: { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY } };
 
 /**
- * Builds the page into a folder and compresses each file. gzip does not use zlib, whose output differs between processors and
- * Node versions. Brotli's output differs only between Node versions.
+ * Builds the page into a folder and compresses each file. fflate creates the gzip files, because the output of zlib differs
+ * between processors and Node versions. The Brotli output differs only between Node versions.
  */
 async function buildInto(folder: string): Promise<void> {
   // Vite creates a development build if NODE_ENV has another value, as it has in tests.
@@ -81,8 +85,8 @@ async function buildInto(folder: string): Promise<void> {
   await writeFile(path.join(folder, "hashes.json"), JSON.stringify(hashes));
   const modules = output
     .flatMap((file) => (file.type === "chunk" ? Object.entries(file.modules) : []))
-    // The code of the other modules was removed.
+    // Omits Vite's virtual modules, whose ids are not paths, and modules whose code was removed.
     .flatMap(([id, { renderedLength }]) => (path.isAbsolute(id) && renderedLength > 0 ? [id] : []))
     .map((id) => path.relative(root, id.split("?")[0]!).split(path.sep).join("/"));
-  await writeFile(path.join(folder, MODULES), JSON.stringify([...new Set(modules)].sort()));
+  await writeFile(path.join(folder, MODULES_FILE), JSON.stringify([...new Set(modules)].sort()));
 }

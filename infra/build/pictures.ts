@@ -1,4 +1,4 @@
-/** Renders sample mails and PDFs as images, for visual review. See HELP. */
+/** `npm run pictures`: renders a sample alert mail and sample PDF reports with invented data as images, for visual review. */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -25,11 +25,11 @@ import { commandLine } from "./command-line.ts";
 
 const HELP = `npm run pictures -- [FOLDER]
 
-Makes pictures of an alert mail and of the audit and compliance PDF documents, for visual review.
+Renders an alert mail and the audit and compliance PDF documents as images, for visual review.
 
-  FOLDER         the output folder (.local/pictures)
-  CHROMIUM_PATH  the browser that renders the mail (Chrome, Edge or Chromium, as in the tests of the page)
-  PDFTOPPM       the program that renders PDF documents (/usr/bin/pdftoppm, part of poppler-utils)
+  FOLDER         output folder (default: .local/pictures)
+  CHROMIUM_PATH  environment variable: browser that renders the mail (Chrome, Edge or Chromium, as in the tests of the page)
+  PDFTOPPM       environment variable: program that renders PDF documents (default: /usr/bin/pdftoppm of poppler-utils)
 
 If a program is missing, the command writes the mail or document without a picture and prints its path.`;
 
@@ -41,9 +41,9 @@ const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
 const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
 mkdirSync(folder, { recursive: true });
-await mail();
+await renderMail();
 
-async function mail(): Promise<void> {
+async function renderMail(): Promise<void> {
   const at = "2026-11-21T10:00:00.000Z";
   const asset = (
     vaultName: string,
@@ -70,7 +70,7 @@ async function mail(): Promise<void> {
     asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
     asset("kv-data-staging", "secret", "reporting-db", 60),
   ];
-  // As many as a new rule reports in a large company, to show the layout of a long mail.
+  // 300 items, as many as a new rule reports in a large company, to show the layout of a long mail.
   const kinds = ["secret", "key", "certificate"] as const;
   const owners = ["payments@acme.example", "identity-team", undefined, "data@acme.example"];
   for (let index = items.length; index < 300; index++) {
@@ -121,18 +121,18 @@ async function mail(): Promise<void> {
       await tab.setViewportSize({ width, height: 1500 });
       await tab.goto(pathToFileURL(page).href);
       await tab.screenshot({ path: picture });
-      console.log(`Made ${picture}`);
+      console.log(`Created ${picture}`);
     }
   } finally {
     await context.close();
   }
 }
 
-async function pdf(): Promise<void> {
+async function renderAuditExport(): Promise<void> {
   const start = new Date("2026-11-01T00:00:00Z");
   const end = new Date("2026-12-01T00:00:00Z");
   const entries = Array.from({ length: 98 }, (_, index) => eventAt(index, start.getTime() + index * 7_234_567)).flat();
-  const about = {
+  const exportInfo = {
     start,
     end,
     actor: undefined,
@@ -140,19 +140,22 @@ async function pdf(): Promise<void> {
     createdAt: new Date("2026-12-01T08:20:00Z"),
     verified: [verification],
   };
-  draw("audit", await createPdf(entries, about, undefined));
+  renderPdf("audit", await createPdf(entries, exportInfo, undefined));
 }
 
-function draw(name: string, document: Uint8Array): void {
+function renderPdf(name: string, document: Uint8Array): void {
   const file = path.join(folder, `${name}.pdf`);
   writeFileSync(file, document);
-  const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, name)]);
-  if (drawn.error || drawn.status !== 0)
+  const rendering = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, name)]);
+  if (rendering.error || rendering.status !== 0)
     console.log(`No pdftoppm at ${pdftoppm} (package poppler-utils). See ${file} instead.`);
   else console.log(`Created ${path.join(folder, name)}-*.png`);
 }
 
-/** Returns an event: an administrator's change with its intent, a failure, or a timer's action. */
+/**
+ * Returns the audit entries of one invented event. Four kinds of events take turns by `index`: a changed setting, a created
+ * alert rule (the intent, then the result), a refused request, and a finished scan.
+ */
 function eventAt(index: number, at: number): AuditEntry[] {
   const actors = ["admin", "ann@acme.example", "Мария", "山田太郎"];
   const entry = (change: Partial<AuditEntry>, later = 0): AuditEntry => ({
@@ -192,7 +195,7 @@ function eventAt(index: number, at: number): AuditEntry[] {
   return [entry({ eventType: "scan.finished", actor: "system", address: undefined, target, details })];
 }
 
-/** Returns a response of GET /audit/verify. */
+/** A response of GET /audit/verify. */
 const verification: Verification = {
   intact: true,
   sealing: "configured",
@@ -225,9 +228,10 @@ const verification: Verification = {
   nextCursor: null,
 };
 
-/** Returns vaults with compliant and noncompliant objects, and a score history of one hundred days. */
+/** Returns the compliance results of three vaults, with passed and failed checks. */
 function overviewOf(now: number): Overview {
   const vaults = ["kv-payments-prod", "kv-identity-prod", "kv-data-staging"].map((name, at): VaultOverview => {
+    // Invented numbers of failures, which differ by check and vault.
     const failed = (check: Check) => (check.resourceType === "vault" ? 0 : [3, 0, 1, 8, 0][(check.code + at) % 5]!);
     const tallies = CHECKS.map((check) => [check.code, { passed: 12 + at, failed: failed(check) }] as const);
     return {
@@ -241,11 +245,11 @@ function overviewOf(now: number): Overview {
       gone: false,
     };
   });
-  return { vaults, exemptionOf: () => undefined, evaluation: undefined, left: 0, evaluatedAt: null, now };
+  return { vaults, exemptionFor: () => undefined, evaluation: undefined, vaultsLeft: 0, evaluatedAt: null, now };
 }
 
-/** Returns the first violations of a check, consistent with the overview. */
-function violationsOf(check: Check, overview: Overview, each: number): ViolationPage | undefined {
+/** Returns the first `maximum` violations of a check, as many in total as the overview counts. Undefined if there are none. */
+function violationsOf(check: Check, overview: Overview, maximum: number): ViolationPage | undefined {
   const all = overview.vaults.flatMap((vault) => {
     const failed = vault.tallies.get(check.code)?.failed ?? 0;
     const slice = { check, vault, from: 0, count: failed, failed };
@@ -253,15 +257,16 @@ function violationsOf(check: Check, overview: Overview, each: number): Violation
       const facts = { owners: [["payments@acme.example", "Мария Иванова", "山田太郎"][at % 3]!], keyType: "EC-HSM" };
       const evidence = "Its expiration date is 2026-11-17T09:30:00Z.";
       const since = Math.floor(overview.now / 1000) - at * 86_400;
+      // A stored finding is a tuple: name of the asset, start in Unix seconds, evidence, and further facts.
       return violationOf(slice, [`acquirer-api-password-${at + 1}`, since, evidence, facts], overview, new Map());
     });
   });
   if (all.length === 0) return undefined;
-  const items = all.slice(0, each);
-  return { items, total: all.length, open: all.length, exempted: 0, limit: each, offset: 0, nextCursor: null };
+  const items = all.slice(0, maximum);
+  return { items, total: all.length, open: all.length, exempted: 0, limit: maximum, offset: 0, nextCursor: null };
 }
 
-async function compliance(): Promise<void> {
+async function renderComplianceReports(): Promise<void> {
   const now = Date.parse("2026-12-01T08:20:00Z");
   const overview = overviewOf(now);
   const framework = frameworkResults(overview).find(({ id }) => id === "pci-dss-4.0.1")!;
@@ -302,7 +307,7 @@ async function compliance(): Promise<void> {
     ],
     createdAt: new Date(now),
   };
-  draw(
+  renderPdf(
     "assessment",
     await assessmentDocument(assessment, {
       days: 90,
@@ -312,9 +317,9 @@ async function compliance(): Promise<void> {
     }),
   );
   const listed = violations.slice(0, 6).flatMap(([, { items }]) => items);
-  const about = { filter: { severity: "critical" as const }, createdAt: new Date(now), unicodeFont: undefined };
-  draw("violations", await violationsDocument(listed, about));
+  const exportInfo = { filter: { severity: "critical" as const }, createdAt: new Date(now), unicodeFont: undefined };
+  renderPdf("violations", await violationsDocument(listed, exportInfo));
 }
 
-await pdf();
-await compliance();
+await renderAuditExport();
+await renderComplianceReports();

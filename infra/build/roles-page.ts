@@ -1,4 +1,6 @@
-/** Writes docs/roles-matrix.md from the endpoints' declarations. See HELP. */
+/**
+ * `npm run roles-page`: writes docs/roles-matrix.md, which lists who can call each endpoint, from the endpoints' declarations.
+ */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { commandLine } from "./command-line.ts";
@@ -38,16 +40,16 @@ export async function rolesPage(): Promise<string> {
   const { declarations } = await import("../../functions/functions.ts");
   const { mayCall, ROLES } = await import("../../shared/platform/http/endpoint.ts");
   const { endpoints } = await declarations();
-  const yes = (value: boolean) => (value ? "yes" : "–");
+  const yesOrDash = (value: boolean) => (value ? "yes" : "–");
   const rows = endpoints.map(({ method, route, access, tier, interactive, beforePasswordChange }) => {
     const isOpen = access === "open";
     return [
       code(`${method} /${route}`),
-      yes(isOpen),
-      ...ROLES.map((role) => yes(isOpen || mayCall(role, access))),
-      yes(!interactive),
-      yes(isOpen || beforePasswordChange === true),
-      yes(tier === "core"),
+      yesOrDash(isOpen),
+      ...ROLES.map((role) => yesOrDash(isOpen || mayCall(role, access))),
+      yesOrDash(!interactive),
+      yesOrDash(isOpen || beforePasswordChange === true),
+      yesOrDash(tier === "core"),
     ];
   });
   const columns = ["endpoint", "nobody", ...ROLES, "programs", "password due", "without license"];

@@ -1,4 +1,4 @@
-// Creates the bill of materials of a release.
+// Creates the bill of materials of a release: a JSON file that lists all packages in it.
 
 import {
   ComponentType,

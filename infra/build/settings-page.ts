@@ -1,4 +1,4 @@
-/** Writes docs/settings.md from the settings schema in the code. See HELP. */
+/** `npm run settings-page`: writes docs/settings.md, the reference of all settings, from their schemas in the code. */
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import * as z from "zod";
@@ -36,7 +36,7 @@ const TITLES: Record<keyof typeof GROUPS, string> = {
   schedules: "Schedules",
 };
 
-const RUNTIME = `## Runtime settings
+const RUNTIME_INTRODUCTION = `## Runtime settings
 
 An administrator can change these without a restart, in \`#/settings\` or with \`PUT /api/settings/{category}\`. The first of these applies: the
 override, App Configuration, the environment, the default. A change takes effect on every instance within 30 seconds.
@@ -57,7 +57,7 @@ export function settingsPage(): string {
     definition.description,
   ]);
   const columns = ["setting", "in the API (category)", "default", "values", "description"];
-  return [INTRODUCTION, ...groups, RUNTIME + table(columns, runtime)].join("\n");
+  return [INTRODUCTION, ...groups, RUNTIME_INTRODUCTION + table(columns, runtime)].join("\n");
 }
 
 function rowOf(name: string, schema: z.ZodType): string[] {
@@ -73,14 +73,14 @@ function defaultOf(schema: z.ZodType): string {
   return Array.isArray(value) && value.length === 0 ? "none" : code(String(value));
 }
 
-/** Returns the description of the innermost schema that has one. */
+/** Returns the description of the values that a schema accepts: its own, or that of the schema which it wraps. */
 function formOf(schema: z.ZodType): string {
-  const said = VALUE_FORMATS.get(schema)?.form;
-  if (said !== undefined) return said;
+  const format = VALUE_FORMATS.get(schema)?.form;
+  if (format !== undefined) return format;
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) return formOf(schema.unwrap() as z.ZodType);
   if (schema instanceof z.ZodPipe) return formOf(schema.in as z.ZodType);
   if (schema instanceof z.ZodEnum) return schema.options.map((option) => code(String(option))).join(", ");
-  throw new Error(`A schema of the type ${schema.type} says no form in shared/platform/config/environment.ts.`);
+  throw new Error(`A schema of type ${schema.type} has no value format in shared/platform/config/environment.ts.`);
 }
 
 if (import.meta.main) {

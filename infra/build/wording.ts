@@ -1,13 +1,15 @@
 /**
- * Checks the wording of comments, texts of the page and the API, docs and test names against `vocabulary.json`, which lists
- * words and sentence openings to avoid with better terms. See HELP.
+ * Checks the wording of comments, texts of the page and the API, docs and test names against `vocabulary.json`. That file lists
+ * words and sentence openings to avoid, as regular expressions, each with a better term. Part of `npm run check`.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { commandLine } from "./command-line.ts";
 
-/** Maximum findings per 1,000 words. The check fails above these values. */
+/**
+ * Maximum findings per 1,000 words of each area. The check fails if an area exceeds its maximum. `areaOf` defines the areas.
+ */
 export const BOUNDS: Readonly<Record<string, number>> = { page: 1, alerts: 1, functions: 1, api: 1, all: 2 };
 
 const HELP = `node infra/build/wording.ts [--all] [FOLDER]
@@ -41,12 +43,13 @@ const RULES = [
   })),
 ];
 
-const CHECKED = /\.(?:ts|tsx|mts|md|bicep|tf)$/;
-const EXCLUDED = /fixtures|vectors|CHANGELOG|BENCHMARKS|\.d\.ts$/;
+const CHECKED_FILES = /\.(?:ts|tsx|mts|md|bicep|tf)$/;
+const EXCLUDED_FILES = /fixtures|vectors|CHANGELOG|BENCHMARKS|\.d\.ts$/;
 
+// Patterns of the texts in source files. The last group that matched is the text.
 const COMMENT = /\/\*\*?([\s\S]*?)\*\/|(?:^|\s)\/\/ ?(.*)$/gm;
 const HASH_COMMENT = /(?:^|\s)# ?(.*)$/gm;
-const TEXT_MEMBER =
+const TEXT_PROPERTY =
   /\b(?:summary|description|title|detail|remedy|message|label|hint|text|rationale):\s*(["`])((?:(?!\1).){12,})\1/g;
 /** A description of a schema: `.describe("…")`, or the default of a member. */
 const DESCRIPTION = /\b(?:describe|described)\(\s*(["`])((?:(?!\1).){4,})\1/g;
@@ -64,7 +67,7 @@ function textsOf(file: string, content: string): Text[] {
       .map((text, index) => ({ line: index + 1, text: text.replace(/`[^`]*`/g, "x") }))
       .filter(({ text }) => text.trim() !== "");
   }
-  const patterns = [/\.(?:tf)$/.test(file) ? HASH_COMMENT : COMMENT, TEXT_MEMBER, DESCRIPTION];
+  const patterns = [/\.(?:tf)$/.test(file) ? HASH_COMMENT : COMMENT, TEXT_PROPERTY, DESCRIPTION];
   if (file.endsWith(".tsx")) patterns.push(ATTRIBUTE, ELEMENT);
   if (/(?:^|\/)test\//.test(file)) patterns.push(TEST_NAME);
   return patterns.flatMap((pattern) => matchesOf(pattern, content));
@@ -106,9 +109,9 @@ export function checkWording(files: readonly { file: string; content: string }[]
 /** Returns the findings per 1,000 words of each area, and of all areas. */
 export function ratesOf({ words, findings }: ReturnType<typeof checkWording>): Map<string, number> {
   const areas = [...words.keys()].filter((area) => area !== "api");
-  const rate = (names: readonly string[]) => {
-    const total = names.reduce((sum, name) => sum + (words.get(name) ?? 0), 0);
-    return total === 0 ? 0 : (1000 * findings.filter(({ area }) => names.includes(area)).length) / total;
+  const rate = (areaNames: readonly string[]) => {
+    const total = areaNames.reduce((sum, name) => sum + (words.get(name) ?? 0), 0);
+    return total === 0 ? 0 : (1000 * findings.filter(({ area }) => areaNames.includes(area)).length) / total;
   };
   return new Map([...[...words.keys()].map((area) => [area, rate([area])] as const), ["all", rate(areas)] as const]);
 }
@@ -119,14 +122,16 @@ if (import.meta.main) {
     allowPositionals: true,
   });
   const root = path.resolve(positionals[0] ?? path.join(import.meta.dirname, "../.."));
-  const names = execFileSync("git", ["ls-files"], { cwd: root, encoding: "utf8", maxBuffer: 64 * 1024 * 1024 })
+  const fileNames = execFileSync("git", ["ls-files"], { cwd: root, encoding: "utf8", maxBuffer: 64 * 1024 * 1024 })
     .split("\n")
-    .filter((file) => CHECKED.test(file) && !EXCLUDED.test(file));
-  const result = checkWording(names.map((file) => ({ file, content: readFileSync(path.join(root, file), "utf8") })));
+    .filter((file) => CHECKED_FILES.test(file) && !EXCLUDED_FILES.test(file));
+  const result = checkWording(
+    fileNames.map((file) => ({ file, content: readFileSync(path.join(root, file), "utf8") })),
+  );
   const rates = [...ratesOf(result)].sort();
   const exceeded = rates.filter(([area, rate]) => rate > (BOUNDS[area] ?? Number.POSITIVE_INFINITY));
-  const printed = (area: string) => exceeded.some(([name]) => name === area || name === "all") || values.all;
-  for (const { file, line, found, better, area } of result.findings.filter((finding) => printed(finding.area)))
+  const isPrinted = (area: string) => exceeded.some(([name]) => name === area || name === "all") || values.all;
+  for (const { file, line, found, better, area } of result.findings.filter((finding) => isPrinted(finding.area)))
     console.log(`${file}:${line} [${area}] "${found.replace(/^[.:;] /, "")}": better: ${better}`);
   for (const [area, rate] of rates) {
     const bound = BOUNDS[area] === undefined ? "" : ` (at most ${BOUNDS[area]})`;

@@ -1,4 +1,5 @@
-// Validates and indexes the functions that an app has registered.
+// Lists the functions that an app has registered, without the ones that this host cannot run. `startHost` calls it once, after
+// the app is loaded.
 
 import type { Core } from "./functions-core.ts";
 import type { Log } from "./log.ts";
@@ -14,25 +15,25 @@ export interface AppFunction {
 
 /** Valid function names, as in the Functions host (`Utility.cs`, FunctionNameValidationRegex). */
 const FUNCTION_NAME = /^[A-Za-z][A-Za-z0-9_-]{0,127}$/;
-const SUPPORTED = ["httptrigger", "timertrigger", "queuetrigger"];
+const SUPPORTED_TRIGGERS = ["httptrigger", "timertrigger", "queuetrigger"];
 
-/** Returns the app's functions. Functions that can't run are removed and logged as errors, as on the platform. */
+/** Returns the app's functions. Functions that can't run are omitted and logged as errors, as on the platform. */
 export function indexFunctions(core: Core, log: Log): AppFunction[] {
-  const found: AppFunction[] = [];
+  const functions: AppFunction[] = [];
   for (const { metadata } of core.functions.values()) {
     const { name, bindings, retryOptions } = metadata;
-    const drop = (reason: string) => log("error", "Host.Startup", `The '${name}' function is in error: ${reason}`);
+    const reject = (reason: string) => log("error", "Host.Startup", `The '${name}' function is in error: ${reason}`);
     const [bindingName, trigger] = Object.entries(bindings).find(([, { type }]) => /trigger$/i.test(type)) ?? [];
-    if (!FUNCTION_NAME.test(name)) drop(`'${name}' is not a valid function name`);
-    else if (bindingName === undefined || trigger === undefined) drop("it has no trigger");
-    else if (!SUPPORTED.includes(trigger.type.toLowerCase())) {
-      drop(`the local host runs HTTP, timer and queue triggers, not '${trigger.type}'`);
+    if (!FUNCTION_NAME.test(name)) reject(`'${name}' is not a valid function name`);
+    else if (bindingName === undefined || trigger === undefined) reject("it has no trigger");
+    else if (!SUPPORTED_TRIGGERS.includes(trigger.type.toLowerCase())) {
+      reject(`the local host runs HTTP, timer and queue triggers, not '${trigger.type}'`);
     } else {
       if (retryOptions != null && !isTrigger(trigger, "timer")) {
         log("warning", "Host.Startup", `'${name}': the platform does not support a retry policy on '${trigger.type}'`);
       }
       const { name: _, ...settings } = trigger as BindingInfo & { name?: string };
-      found.push({
+      functions.push({
         name,
         trigger: { ...(settings as BindingInfo), name: bindingName },
         disabled: isDisabled(name),
@@ -40,15 +41,17 @@ export function indexFunctions(core: Core, log: Log): AppFunction[] {
       });
     }
   }
-  return found;
+  return functions;
 }
 
+/** Returns whether the trigger is of this kind. Trigger types ignore case: `httpTrigger` and `HttpTrigger` are the same. */
 export function isTrigger(trigger: BindingInfo, kind: "http" | "timer" | "queue"): boolean {
   return trigger.type.toLowerCase() === `${kind}trigger`;
 }
 
 /**
- * Names of the app setting that disables a function, with `_` where a name can't contain `.`:
+ * Returns whether an app setting disables the function: `AzureWebJobs.<name>.Disabled`, or with `_` instead of `.` where the
+ * operating system does not allow `.`:
  * https://learn.microsoft.com/azure/azure-functions/disable-function
  */
 function isDisabled(name: string): boolean {

@@ -1,4 +1,5 @@
-// Runs invocations with their timeout, log entries and trace context.
+// Runs invocations: calls of one function with one input, for the HTTP handler and the timer and queue listeners. Adds a
+// timeout, log entries and a trace context to each.
 
 import { randomBytes, randomUUID } from "node:crypto";
 import { channel } from "node:diagnostics_channel";
@@ -20,8 +21,8 @@ interface Invocation {
 }
 
 /**
- * Channel that publishes every invocation as an InvocationRequest. A store bound to the channel is active during the whole
- * invocation.
+ * Diagnostics channel that publishes each InvocationRequest. Instrumentation can bind an AsyncLocalStorage to the channel,
+ * which then holds the request during the whole invocation.
  */
 const invocations = channel("local-host.invocation");
 
@@ -31,15 +32,15 @@ export interface Executor {
   /** Runs an invocation. Never rejects: an error of the function is logged and is the outcome. */
   run(invocation: Invocation): Promise<Outcome>;
   /** Resolves when no invocation is running. */
-  idle(): Promise<void>;
+  waitUntilIdle(): Promise<void>;
 }
 
 /**
  * Creates the executor.
- * @param timeout Milliseconds. If an invocation runs longer, the platform restarts the worker process, which also aborts its
- * other invocations. This host fails only the one invocation and ignores its later results.
+ * @param timeoutMs Maximum duration of an invocation. If an invocation runs longer, the platform restarts the worker process,
+ * which also aborts its other invocations. This host fails only the one invocation and ignores its later results.
  */
-export function createExecutor(core: Core, timeout: number, log: Log): Executor {
+export function createExecutor(core: Core, timeoutMs: number, log: Log): Executor {
   const running = new Set<Promise<unknown>>();
 
   const run = async ({ name, reason, ...invocation }: Invocation): Promise<Outcome> => {
@@ -55,45 +56,49 @@ export function createExecutor(core: Core, timeout: number, log: Log): Executor 
       traceContext: traceContext(invocation.traceParent, invocation.traceState),
       ...(invocation.retryContext && { retryContext: invocation.retryContext }),
     };
-    const call = invocations.runStores(request, () => core.invoke(request));
-    running.add(call);
-    const finished = `(Id=${id}, Duration=`;
+    const invocationResult = invocations.runStores(request, () => core.invoke(request));
+    running.add(invocationResult);
+    // Text up to "Duration=", which the result of `duration` completes.
+    const logSuffix = `(Id=${id}, Duration=`;
     const duration = () => `${Math.round(performance.now() - start)}ms)`;
     try {
-      const response = await withTimeout(call, timeout);
+      const response = await withTimeout(invocationResult, timeoutMs);
       for (const { name: output } of response.outputData ?? []) {
         log("warning", source, `The output binding '${output}' is not supported by the local host; its value is lost`);
       }
-      log("information", source, `Executed 'Functions.${name}' (Succeeded) ${finished}${duration()}`);
+      log("information", source, `Executed 'Functions.${name}' (Succeeded) ${logSuffix}${duration()}`);
       return { succeeded: true, response };
     } catch (error) {
-      log("error", source, `Executed 'Functions.${name}' (Failed) ${finished}${duration()} ${describeError(error)}`);
+      log("error", source, `Executed 'Functions.${name}' (Failed) ${logSuffix}${duration()} ${describeError(error)}`);
       return { succeeded: false, error };
     } finally {
-      running.delete(call);
+      running.delete(invocationResult);
     }
   };
 
-  const idle = async () => {
+  const waitUntilIdle = async () => {
     while (running.size > 0) await Promise.allSettled(running);
   };
-  return { run, idle };
+  return { run, waitUntilIdle };
 }
 
-async function withTimeout<T>(call: Promise<T>, timeout: number): Promise<T> {
-  if (timeout === Number.POSITIVE_INFINITY) return call;
+async function withTimeout<T>(invocationResult: Promise<T>, timeoutMs: number): Promise<T> {
+  if (timeoutMs === Number.POSITIVE_INFINITY) return invocationResult;
   let timer: NodeJS.Timeout | undefined;
   const expired = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`Timeout value of ${timeout / 1000} s was exceeded`)), timeout);
+    timer = setTimeout(() => reject(new Error(`Timeout value of ${timeoutMs / 1000} s was exceeded`)), timeoutMs);
   });
   try {
-    return await Promise.race([call, expired]);
+    return await Promise.race([invocationResult, expired]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-/** Continues the caller's trace with a new span, or starts a new trace: https://www.w3.org/TR/trace-context/ */
+/**
+ * Returns a trace context with a new span in the caller's trace, or in a new trace if the caller sent none:
+ * https://www.w3.org/TR/trace-context/
+ */
 function traceContext(traceParent: string | undefined, traceState: string | undefined): TraceContext {
   const incoming = /^00-([\da-f]{32})-[\da-f]{16}-([\da-f]{2})$/.exec(traceParent ?? "");
   const trace = incoming?.[1] ?? randomBytes(16).toString("hex");

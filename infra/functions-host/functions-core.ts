@@ -11,6 +11,9 @@ import type {
   ProgrammingModel,
 } from "./worker-protocol.ts";
 
+// Implements `@azure/functions-core`: the module through which an app's `@azure/functions` library registers functions and
+// hooks. On the platform the Node worker provides it.
+
 /** Version of the Node worker that this module simulates. The library checks only that the worker is new enough. */
 const WORKER_VERSION = "3.13.0";
 const HOST_VERSION = "4.1048.0";
@@ -26,19 +29,21 @@ interface RegisteredFunction {
 /** The worker's view of an app: its registered functions and hooks, and how to call them. */
 export interface Core {
   functions: Map<string, RegisteredFunction>;
-  /** Called after all entry points are loaded. Runs the appStart hooks. A later registration is an error. */
+  /** Runs the appStart hooks. Call it after the entry points are loaded. Registering a function later is an error. */
   finishStart(appFolder: string): Promise<void>;
   /**
    * Runs an invocation with its hooks, in the worker's order (`InvocationHandler.ts` of azure-functions-nodejs-worker).
    * @throws the error of the function
    */
   invoke(request: InvocationRequest): Promise<InvocationResponse>;
+  /** Runs the appTerminate hooks. */
   terminate(): Promise<void>;
 }
 
 /**
  * Provides `@azure/functions-core` to the app as the worker does: it intercepts `require` of this one name. The app's own
- * `@azure/functions` does all conversions. One app per process, because that library stores the first core module that it gets.
+ * `@azure/functions` converts inputs and results. A process can run only one app, because that library stores the first core
+ * module that it gets.
  */
 export function installCore(log: Log): Core {
   const functions = new Map<string, RegisteredFunction>();
@@ -49,7 +54,9 @@ export function installCore(log: Log): Core {
     postInvocation: [],
     log: [],
   };
+  /** Shared by all hooks of the app. */
   const appHookData = {};
+  /** `hookData` of the appStart and appTerminate hooks. Each invocation has a `hookData` of its own. */
   const appLevelHookData = {};
   let model: ProgrammingModel | undefined;
   let started = false;
@@ -62,7 +69,8 @@ export function installCore(log: Log): Core {
     for (const hook of hooks[name]) await hook(context);
   };
 
-  const write = (
+  /** Writes a log entry after the log hooks of the app have seen it. */
+  const writeLog = (
     source: string,
     level: LogLevel,
     category: LogCategory,
@@ -70,14 +78,14 @@ export function installCore(log: Log): Core {
     invocation?: { hookData: object; context: unknown },
   ) => {
     const entry = { level, message };
-    const context = readOnly(entry, {
+    const context = createHookContext(entry, {
       category,
       hookData: invocation?.hookData ?? {},
       appHookData,
       invocationContext: invocation?.context,
     });
     for (const hook of hooks.log) hook(context);
-    // Hooks can change only log entries of the app.
+    // Hooks can change the entries that the app wrote, but not those of the library or the host.
     const { level: finalLevel, message: text } = category === "user" ? entry : { level, message };
     log(finalLevel, category === "user" ? `${source}.User` : source, text);
   };
@@ -108,7 +116,7 @@ export function installCore(log: Log): Core {
         if (index !== -1) list.splice(index, 1);
       });
     },
-    log: (level: LogLevel, category: LogCategory, message: string) => write("Host.Worker", level, category, message),
+    log: (level: LogLevel, category: LogCategory, message: string) => writeLog("Host.Worker", level, category, message),
   };
 
   Module.prototype.require = new Proxy(Module.prototype.require, {
@@ -118,7 +126,10 @@ export function installCore(log: Log): Core {
   return {
     functions,
     async finishStart(functionAppDirectory) {
-      await runHooks("appStart", readOnly({ functionAppDirectory }, { hookData: appLevelHookData, appHookData }));
+      await runHooks(
+        "appStart",
+        createHookContext({ functionAppDirectory }, { hookData: appLevelHookData, appHookData }),
+      );
       const capabilities = (await model?.getCapabilities?.({})) ?? {};
       if (capabilities.HttpUri !== undefined) {
         throw new Error("enableHttpStream is not supported by the local host; leave it off");
@@ -138,7 +149,7 @@ export function installCore(log: Log): Core {
         request,
         metadata: registered.metadata,
         log: (level, category, message) =>
-          write(`Function.${registered.metadata.name}`, level, category, message, {
+          writeLog(`Function.${registered.metadata.name}`, level, category, message, {
             hookData,
             context: invocationContext,
           }),
@@ -148,35 +159,38 @@ export function installCore(log: Log): Core {
       invocationContext = context;
       const fixed = { hookData, appHookData, invocationContext: context };
 
-      const before = readOnly({ inputs, functionCallback: registered.callback }, fixed);
+      const preContext = createHookContext({ inputs, functionCallback: registered.callback }, fixed);
       core.state = "preInvocationHooks";
       try {
-        await runHooks("preInvocation", before);
+        await runHooks("preInvocation", preContext);
       } finally {
         core.state = undefined;
       }
 
-      const after = readOnly({ inputs: before.inputs, result: null as unknown, error: null as unknown }, fixed);
+      const postContext = createHookContext(
+        { inputs: preContext.inputs, result: null as unknown, error: null as unknown },
+        fixed,
+      );
       core.state = "invocation";
       try {
-        after.result = await invocation.invokeFunction(context, before.inputs, before.functionCallback);
+        postContext.result = await invocation.invokeFunction(context, preContext.inputs, preContext.functionCallback);
       } catch (error) {
-        after.error = error;
+        postContext.error = error;
       } finally {
         core.state = undefined;
       }
 
       core.state = "postInvocationHooks";
       try {
-        await runHooks("postInvocation", after);
+        await runHooks("postInvocation", postContext);
       } finally {
         core.state = undefined;
       }
-      if (after.error !== null && after.error !== undefined) throw after.error;
-      return invocation.getResponse(context, after.result);
+      if (postContext.error !== null && postContext.error !== undefined) throw postContext.error;
+      return invocation.getResponse(context, postContext.result);
     },
 
-    terminate: () => runHooks("appTerminate", readOnly({}, { hookData: appLevelHookData, appHookData })),
+    terminate: () => runHooks("appTerminate", createHookContext({}, { hookData: appLevelHookData, appHookData })),
   };
 }
 
@@ -198,10 +212,12 @@ class CoreDisposable {
   }
 }
 
-/** Creates a hook's context. `open` members can be changed. Assigning to a `fixed` member throws, as in the worker. */
-function readOnly<T extends object>(open: T, fixed: Record<string, unknown>): T {
+/**
+ * Creates a hook's context. Hooks can change the `writable` members. Assigning to a `fixed` member throws, as in the worker.
+ */
+function createHookContext<T extends object>(writable: T, fixed: Record<string, unknown>): T {
   for (const [name, value] of Object.entries(fixed)) {
-    Object.defineProperty(open, name, {
+    Object.defineProperty(writable, name, {
       enumerable: true,
       get: () => value,
       set: () => {
@@ -209,9 +225,10 @@ function readOnly<T extends object>(open: T, fixed: Record<string, unknown>): T 
       },
     });
   }
-  return open;
+  return writable;
 }
 
+/** Adds the worker's mark for errors that the worker raised, not the app. */
 function systemError<E extends Error>(error: E): E {
   return Object.assign(error, { isAzureFunctionsSystemError: true });
 }

@@ -1,4 +1,5 @@
-// HTTP routes of the host itself: the admin route and the diagnostic routes.
+// HTTP routes of the host itself: the admin route, which runs a timer or queue function on request, and the diagnostic routes
+// for tests and benchmarks.
 
 import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -11,6 +12,7 @@ import { type HostRoute, send } from "./http.ts";
 import type { QueueListeners } from "./queues.ts";
 import type { TimerListeners } from "./timers.ts";
 
+/** The app's functions, and the listeners that can run them. */
 export interface Listeners {
   functions: AppFunction[];
   timers: TimerListeners;
@@ -27,7 +29,7 @@ export function adminRoute(listeners: Listeners): HostRoute {
     const name = routeParameter(request, "/admin/functions/");
     if (request.method !== "POST" || name === undefined) return false;
     const target = listeners.functions.find((each) => each.name.toLowerCase() === name.toLowerCase());
-    const run = target && starter(target, listeners);
+    const run = target && runnerFor(target, listeners);
     if (run === undefined) {
       send(response, 404);
       return true;
@@ -44,14 +46,15 @@ export function adminRoute(listeners: Listeners): HostRoute {
   };
 }
 
-function starter(target: AppFunction, { timers, queues }: Listeners) {
+/** Returns how to run a timer or queue function. Undefined for an HTTP function, which callers run through its own route. */
+function runnerFor(target: AppFunction, { timers, queues }: Listeners) {
   if (isTrigger(target.trigger, "timer")) return () => timers.fire(target.name);
   if (isTrigger(target.trigger, "queue")) return (input: string) => queues.run(target.name, input);
   return undefined;
 }
 
 /**
- * Returns the function's message.
+ * Reads `input` from the JSON body: the message for the function. An empty body is an empty message.
  * @returns undefined if the body is not a JSON object
  */
 async function readInput(request: IncomingMessage): Promise<string | undefined> {
@@ -72,14 +75,14 @@ async function readInput(request: IncomingMessage): Promise<string | undefined> 
  * Diagnostic routes, which the platform does not have. `GET /__host/modules` returns the loaded files of the app, the memory of
  * the process (app and host together) in bytes with the highest resident size as `peak`, and its processor time. `POST
  * /__host/timers/{name}` runs a timer and responds when it has finished.
- * @param loaded Result of `recordModules`.
+ * @param loadedModules Result of `recordModules`.
  */
-export function diagnosticsRoute(listeners: Listeners, loaded: Set<string>): HostRoute {
+export function diagnosticsRoute(listeners: Listeners, loadedModules: Set<string>): HostRoute {
   return async (request, response) => {
     if (request.method === "GET" && request.url === "/__host/modules") {
       const { user, system } = process.cpuUsage();
       sendJson(response, 200, {
-        modules: [...loaded].sort(),
+        modules: [...loadedModules].sort(),
         memory: { ...process.memoryUsage(), peak: peakMemory() },
         processorMs: (user + system) / 1000,
       });
@@ -108,21 +111,25 @@ function peakMemory(): number {
   return Number(kilobytes) * 1024;
 }
 
-/** Records the file URLs that the app loads by import or require, without node_modules. */
+/**
+ * Starts to record the files that the app loads by import or require, without node_modules.
+ * @returns their URLs; the set grows while the app runs
+ */
 export function recordModules(appFolder: string): Set<string> {
-  const loaded = new Set<string>();
+  const loadedModules = new Set<string>();
   const prefix = pathToFileURL(appFolder + sep).href;
   // Only a `resolve` hook: a `load` hook would bypass Module.prototype.require, through which the core module is provided.
   registerHooks({
     resolve: (specifier, context, next) => {
       const result = next(specifier, context);
-      if (result.url.startsWith(prefix) && !result.url.includes("/node_modules/")) loaded.add(result.url);
+      if (result.url.startsWith(prefix) && !result.url.includes("/node_modules/")) loadedModules.add(result.url);
       return result;
     },
   });
-  return loaded;
+  return loadedModules;
 }
 
+/** Returns the path segment after the prefix. Undefined if the path does not consist of the prefix and one segment. */
 function routeParameter({ url = "" }: IncomingMessage, prefix: string): string | undefined {
   const path = url.split("?", 1)[0]!;
   const name = path.toLowerCase().startsWith(prefix) ? path.slice(prefix.length) : "";

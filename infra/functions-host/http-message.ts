@@ -10,6 +10,7 @@ import type { HttpCookie, HttpData, InvocationResponse } from "./worker-protocol
  */
 const MAX_REQUEST_BODY_BYTES = 104_857_600;
 
+/** The request body exceeds the limit. The caller responds with 413. */
 export class BodyTooLarge extends Error {}
 
 /**
@@ -43,13 +44,13 @@ function requestHeaders(request: IncomingMessage): Map<string, string> {
   for (let i = 0; i + 1 < request.rawHeaders.length; i += 2) {
     const name = request.rawHeaders[i]!.toLowerCase();
     const value = Buffer.from(request.rawHeaders[i + 1]!, "latin1").toString("utf8");
-    const before = headers.get(name);
-    headers.set(name, before === undefined ? value : `${before},${value}`);
+    const previous = headers.get(name);
+    headers.set(name, previous === undefined ? value : `${previous},${value}`);
   }
   // The platform's front end appends the client's address and port to the header that the client sent.
-  const caller = headers.get("x-forwarded-for");
+  const sentByCaller = headers.get("x-forwarded-for");
   const address = clientAddress(request);
-  headers.set("x-forwarded-for", caller === undefined ? address : `${caller}, ${address}`);
+  headers.set("x-forwarded-for", sentByCaller === undefined ? address : `${sentByCaller}, ${address}`);
   return headers;
 }
 
@@ -64,14 +65,14 @@ function parseQuery(query: string): Map<string, string> {
   const values = new Map<string, string>();
   for (const pair of query.split("&")) {
     if (pair === "") continue;
-    const [rawName, ...rest] = pair.split("=") as [string, ...string[]];
-    const [name, value] = [rawName, rest.join("=")].map((text) =>
+    const [rawName, ...valueParts] = pair.split("=") as [string, ...string[]];
+    const [name, value] = [rawName, valueParts.join("=")].map((text) =>
       decodeEscapes(text.replaceAll("+", " "), { keepSlash: false }),
     ) as [string, string];
     const key = spelling.get(name.toLowerCase()) ?? name;
     spelling.set(name.toLowerCase(), key);
-    const before = values.get(key);
-    values.set(key, before === undefined ? value : `${before},${value}`);
+    const previous = values.get(key);
+    values.set(key, previous === undefined ? value : `${previous},${value}`);
   }
   return values;
 }
@@ -100,7 +101,7 @@ export function sendResponse(response: ServerResponse, { returnValue }: Invocati
   }
   response.statusCode = Number(http.statusCode);
   for (const [name, value] of Object.entries(http.headers ?? {})) {
-    // The body is sent at once, so the host sets its length.
+    // The host sends the whole body at once and sets these headers itself.
     if (!["content-length", "transfer-encoding", "connection"].includes(name)) response.setHeader(name, value);
   }
   for (const cookie of http.cookies ?? []) response.appendHeader("set-cookie", cookieText(cookie));
@@ -123,7 +124,7 @@ function cookieText({ name, value, domain, path, expires, secure, httpOnly, same
   return parts.join("; ");
 }
 
-/** `Uri.EscapeDataString`. */
+/** Escapes text as .NET's `Uri.EscapeDataString` does, which escapes more characters than `encodeURIComponent`. */
 function escapeData(text: string): string {
   return encodeURIComponent(text).replaceAll(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
 }

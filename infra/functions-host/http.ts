@@ -1,4 +1,4 @@
-// HTTP server of the host, and the handler of the app's HTTP functions.
+// HTTP server of the host, and the request handler that routes requests to the app's HTTP functions.
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -11,10 +11,10 @@ import { createRouter, type HttpRoute } from "./router.ts";
 import type { HostJson } from "./settings.ts";
 
 /**
- * Idle timeout of the load balancer, which applies whatever functionTimeout is:
+ * Idle timeout of the platform's load balancer. It limits HTTP responses even if functionTimeout is longer:
  * learn.microsoft.com/azure/azure-functions/functions-scale#timeout
  */
-export const HTTP_ANSWER_LIMIT_MS = 230_000;
+export const HTTP_RESPONSE_TIMEOUT_MS = 230_000;
 /**
  * Kestrel's default limits, MaxRequestHeadersTotalSize and KeepAliveTimeout:
  * learn.microsoft.com/dotnet/api/microsoft.aspnetcore.server.kestrel.core.kestrelserverlimits
@@ -24,7 +24,10 @@ const KEEP_ALIVE_MS = 130_000;
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
-/** A route of the host itself. It is tried before the app's routes. Returns false if the request does not match. */
+/**
+ * Handler of a route of the host itself. The host calls it before the app's routes. It returns false if the request does not
+ * match.
+ */
 export type HostRoute = (request: IncomingMessage, response: ServerResponse) => Promise<boolean>;
 
 export interface HttpServer {
@@ -33,19 +36,20 @@ export interface HttpServer {
   serve(handler: Handler): void;
   /** Accepts no new connection and no new request. Resolves when the running requests have responses. */
   drain(): Promise<void>;
+  /** Closes the connections that are still open. */
   close(): void;
 }
 
 /**
- * Starts the HTTP server.
+ * Starts the HTTP server on 127.0.0.1.
  * @param port 0 for any free port.
  */
 export async function listen(port: number, log: Log): Promise<HttpServer> {
   let handler: Handler | undefined;
-  const open = new Set<ServerResponse>();
+  const openResponses = new Set<ServerResponse>();
   const server = createServer({ maxHeaderSize: MAX_HEADERS_BYTES }, (request, response) => {
-    open.add(response);
-    response.once("close", () => open.delete(response));
+    openResponses.add(response);
+    response.once("close", () => openResponses.delete(response));
     if (handler === undefined) {
       send(response, 503, "Function host is not running.");
       return;
@@ -56,26 +60,26 @@ export async function listen(port: number, log: Log): Promise<HttpServer> {
       else send(response, 500);
     });
   });
-  // No limit for receiving a request, which can wait for the function. `answerLimit` limits the response.
+  // Node would limit the time to receive a request. A request can wait here for a free slot before its body is read.
   server.requestTimeout = 0;
   server.keepAliveTimeout = KEEP_ALIVE_MS;
-  await started(server, port);
+  await startListening(server, port);
   return {
     port: (server.address() as AddressInfo).port,
-    serve: (next) => {
-      handler = next;
+    serve: (appHandler) => {
+      handler = appHandler;
     },
     drain: () => {
       handler = undefined;
       // Keep-alive connections would keep the server open.
-      for (const response of open) if (!response.headersSent) response.setHeader("connection", "close");
+      for (const response of openResponses) if (!response.headersSent) response.setHeader("connection", "close");
       return new Promise<void>((resolve) => server.close(() => resolve()));
     },
     close: () => server.closeAllConnections(),
   };
 }
 
-function started(server: Server, port: number): Promise<void> {
+function startListening(server: Server, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
     server.listen(port, "127.0.0.1", () => {
@@ -89,9 +93,13 @@ export interface HttpOptions {
   hostJson: HostJson;
   executor: Executor;
   log: Log;
+  /** Routes of the host itself, which take precedence over the app's routes. */
   hostRoutes: HostRoute[];
-  /** Milliseconds from the start of the function until the client gets a 504. The function continues to run, and its result is discarded. */
-  answerLimit: number;
+  /**
+   * Milliseconds from the start of the function until the client gets a 504. The function continues to run, and its result is
+   * discarded.
+   */
+  responseTimeoutMs: number;
 }
 
 type HttpFunction = AppFunction & HttpRoute;
@@ -102,20 +110,20 @@ type HttpFunction = AppFunction & HttpRoute;
  */
 export function createHttpHandler(
   functions: AppFunction[],
-  { hostJson, executor, log, hostRoutes, answerLimit }: HttpOptions,
+  { hostJson, executor, log, hostRoutes, responseTimeoutMs }: HttpOptions,
 ): { handler: Handler; served: HttpFunction[] } {
-  const all: HttpFunction[] = functions.map((each) => ({
+  const httpFunctions: HttpFunction[] = functions.map((each) => ({
     ...each,
     route: each.trigger.route as string | undefined,
     methods: each.trigger.methods as string[] | undefined,
   }));
-  const router = createRouter(all, hostJson.routePrefix);
+  const router = createRouter(httpFunctions, hostJson.routePrefix);
   for (const { name, reason } of router.rejected) {
     log("error", "Host.Startup", `The '${name}' function is in error: ${reason}`);
   }
-  const gate = createGate(hostJson.maxConcurrentRequests);
+  const limiter = createConcurrencyLimiter(hostJson.maxConcurrentRequests);
 
-  const call = async (
+  const callFunction = async (
     { name, trigger }: HttpFunction,
     path: string,
     params: Record<string, string>,
@@ -124,10 +132,10 @@ export function createHttpHandler(
   ) => {
     if (!URL.canParse(`http://${request.headers.host ?? "localhost"}/`)) return send(response, 400);
     const http = await toHttpData(request, path, params);
-    const limit = setTimeout(() => {
-      log("warning", `Function.${name}`, `No answer within ${answerLimit / 1000} s: 504`);
+    const responseTimer = setTimeout(() => {
+      log("warning", `Function.${name}`, `No response within ${responseTimeoutMs / 1000} s: 504`);
       send(response, 504);
-    }, answerLimit);
+    }, responseTimeoutMs);
     const outcome = await executor.run({
       name,
       reason: "This function was programmatically called via the host APIs.",
@@ -135,7 +143,8 @@ export function createHttpHandler(
       traceParent: http.nullableHeaders?.traceparent?.value ?? undefined,
       traceState: http.nullableHeaders?.tracestate?.value ?? undefined,
     });
-    clearTimeout(limit);
+    clearTimeout(responseTimer);
+    // The client already has its 504.
     if (response.writableEnded) return;
     if (outcome.succeeded) sendResponse(response, outcome.response);
     else send(response, 500);
@@ -153,11 +162,11 @@ export function createHttpHandler(
     } else if ((match.function.trigger.authLevel ?? "function") !== "anonymous") {
       // This host has no function keys, so no caller can present one.
       send(response, 401);
-    } else if (gate.outstanding() >= hostJson.maxOutstandingRequests) {
+    } else if (limiter.outstanding() >= hostJson.maxOutstandingRequests) {
       send(response, 429);
     } else {
-      await gate
-        .pass(() => call(match.function, match.path, match.params, request, response))
+      await limiter
+        .run(() => callFunction(match.function, match.path, match.params, request, response))
         .catch((error) => {
           if (!(error instanceof BodyTooLarge)) throw error;
           response.setHeader("connection", "close");
@@ -166,25 +175,28 @@ export function createHttpHandler(
     }
   };
   const rejected = new Set(router.rejected.map(({ name }) => name));
-  return { handler, served: all.filter(({ name }) => !rejected.has(name)) };
+  return { handler, served: httpFunctions.filter(({ name }) => !rejected.has(name)) };
 }
 
-/** Runs at most `limit` tasks at once. The others wait in FIFO order. */
-function createGate(limit: number): { outstanding(): number; pass(task: () => Promise<void>): Promise<void> } {
+/** Creates a limiter that runs at most `limit` tasks at once. The others wait in FIFO order. */
+function createConcurrencyLimiter(limit: number): {
+  outstanding(): number;
+  run(task: () => Promise<void>): Promise<void>;
+} {
   const waiting: (() => void)[] = [];
   let running = 0;
   return {
     outstanding: () => running + waiting.length,
-    pass: async (task) => {
+    run: async (task) => {
       if (running >= limit) await new Promise<void>((resolve) => waiting.push(resolve));
       else running += 1;
       try {
         await task();
       } finally {
         // The next waiting task takes the slot, so the count stays the same.
-        const next = waiting.shift();
-        if (next === undefined) running -= 1;
-        else next();
+        const nextTask = waiting.shift();
+        if (nextTask === undefined) running -= 1;
+        else nextTask();
       }
     },
   };
@@ -199,6 +211,7 @@ function homePage(response: ServerResponse): void {
   send(response, 200, "<!DOCTYPE html><title>Functions</title><p>Your function app is up and running.</p>\n");
 }
 
+/** Sends a response that is not from the app. */
 export function send(response: ServerResponse, status: number, text = ""): void {
   response.statusCode = status;
   response.end(text);

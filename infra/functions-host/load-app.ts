@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 /**
  * Loads the app's entry points: the file or glob in `main` of its package.json, one file after the other, as the Node worker
  * does (`startApp.ts`, `loadScriptFile.ts` of azure-functions-nodejs-worker).
- * @throws Error that names the file that failed. On Node 20 and later the platform also stops then.
+ * @throws Error that names the file that failed. The platform also stops on such an error (on Node 20 and later).
  */
 export async function loadApp(appFolder: string): Promise<void> {
   const packageJson: { main?: string; type?: string } = JSON.parse(

@@ -2,7 +2,7 @@
 
 import { resolve } from "node:path";
 import { commandLine, usedWrong } from "../build/command-line.ts";
-import { startHost } from "./host.ts";
+import { type HostOptions, startHost } from "./host.ts";
 import type { Environment } from "./settings.ts";
 
 const HELP = `npm run host -- --app DIR [--port N] [options]
@@ -63,24 +63,24 @@ process.on("uncaughtException", (error) =>
   fail(`The app threw an error outside of an invocation: ${error?.stack ?? error}`),
 );
 
-const lease = number("lease");
-const timerLease = number("timer-lease");
-const listenersAfter = number("listeners-after");
-const answerLimit = number("answer-limit");
+const messageLeaseSeconds = number("lease");
+const timerLeaseSeconds = number("timer-lease");
+const listenerDelaySeconds = number("listeners-after");
+const responseTimeoutSeconds = number("answer-limit");
 const app = resolve(values.app);
-const options = {
+const options: HostOptions = {
   app,
   port: number("port")!,
   environment: values.environment as Environment,
   quiet: values.quiet,
-  schedules: !values["no-schedules"],
+  schedulesEnabled: !values["no-schedules"],
   inspect: values["inspect-modules"],
-  ...(values.data !== undefined && { data: resolve(values.data) }),
+  ...(values.data !== undefined && { dataFolder: resolve(values.data) }),
   ...(values["log-file"] !== undefined && { logFile: resolve(values["log-file"]) }),
-  ...(lease !== undefined && { lease }),
-  ...(timerLease !== undefined && { timerLease }),
-  ...(listenersAfter !== undefined && { listenersAfter }),
-  ...(answerLimit !== undefined && { answerLimit }),
+  ...(messageLeaseSeconds !== undefined && { messageLeaseSeconds }),
+  ...(timerLeaseSeconds !== undefined && { timerLeaseSeconds }),
+  ...(listenerDelaySeconds !== undefined && { listenerDelaySeconds }),
+  ...(responseTimeoutSeconds !== undefined && { responseTimeoutSeconds }),
 };
 // The working directory of the worker is the app's folder.
 process.chdir(app);

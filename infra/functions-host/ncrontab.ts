@@ -1,15 +1,16 @@
 /**
  * Parser of NCRONTAB schedules, compatible with `NCrontab.Signed` 3.3 of the timer trigger: five fields, or six with seconds
- * first. Day of month AND day of week must match. `L`, `W`, `#`, `?`, `@daily` and 7 for Sunday are not supported. The expected
- * results of that library are in test/vectors/ncrontab.json.
+ * first. If both day of month and day of week are given, both must match. `L`, `W`, `#`, `?`, `@daily` and 7 for Sunday are not
+ * supported. The expected results of that library are in test/vectors/ncrontab.json.
  */
 
 const MONTHS = "january february march april may june july august september october november december".split(" ");
 const DAYS = "sunday monday tuesday wednesday thursday friday saturday".split(" ");
 
-/** Some combinations (29 February on a Monday) occur once in 28 years, and once in 40 around the year 2100. */
+/** Some dates (29 February on a Monday) occur once in 28 years, or once in 40 years around 2100, which is no leap year. */
 const SEARCH_YEARS = 40;
 
+/** Allowed values of one field, for example 1 to 12 and the names of months. */
 interface Field {
   min: number;
   max: number;
@@ -47,12 +48,12 @@ export function parseCrontab(expression: string): Crontab {
 function parseField(text: string, field: Field): number[] {
   const values = new Set<number>();
   for (const item of text.split(",")) {
-    const [range, step, ...tooMany] = item.split("/") as [string, string?, ...string[]];
-    if (tooMany.length > 0) throw new Error(`"${item}" has two steps`);
+    const [range, step, ...furtherSteps] = item.split("/") as [string, string?, ...string[]];
+    if (furtherSteps.length > 0) throw new Error(`"${item}" has two steps`);
     // A step of 0 counts as 1.
-    const every = step === undefined ? 1 : Math.max(1, parseNumber(step));
+    const stepSize = step === undefined ? 1 : Math.max(1, parseNumber(step));
     const [from, to] = parseRange(range, step !== undefined, field);
-    for (let value = from; value <= to; value += every) values.add(value);
+    for (let value = from; value <= to; value += stepSize) values.add(value);
   }
   return [...values].sort((a, b) => a - b);
 }
@@ -86,6 +87,7 @@ function parseNumber(text: string): number {
   return Number(text);
 }
 
+/** Matching values of each field in ascending order. */
 interface Fields {
   seconds: number[];
   minutes: number[];
@@ -95,6 +97,10 @@ interface Fields {
   weekdays: Set<number>;
 }
 
+/**
+ * Returns the first occurrence after `start`. Ignores the day of week first, and continues with the next day if it does not
+ * match.
+ */
 function nextOccurrence(fields: Fields, start: Date): Date | undefined {
   const end = new Date(start);
   end.setUTCFullYear(end.getUTCFullYear() + SEARCH_YEARS);
@@ -104,12 +110,17 @@ function nextOccurrence(fields: Fields, start: Date): Date | undefined {
     if (candidate === undefined || candidate >= end) return undefined;
     if (fields.weekdays.has(candidate.getUTCDay())) return candidate;
     base = new Date(candidate);
+    // The search starts after this second, so at the next midnight.
     base.setUTCHours(23, 59, 59, 0);
   }
   return undefined;
 }
 
-/** Adds with carry from seconds up to years. When a field changes, all smaller fields are reset to their first value. */
+/**
+ * Returns the first occurrence after `base` on any day of week. Goes from the seconds up to the year. A field without a later
+ * value starts again at its first value and increases the next larger field. When a larger field changes, the smaller fields
+ * are reset.
+ */
 function nextIgnoringWeekday(fields: Fields, base: Date, end: Date): Date | undefined {
   let year = base.getUTCFullYear();
   let month = base.getUTCMonth() + 1;
@@ -145,6 +156,7 @@ function nextIgnoringWeekday(fields: Fields, base: Date, end: Date): Date | unde
     hour = first(fields.hours);
   };
   day = atLeast(fields.days, day);
+  // One pass per month: `day` is undefined if the month has no later matching day, or lacks the day (30 February).
   for (;;) {
     if (day === undefined) {
       startOfDay();

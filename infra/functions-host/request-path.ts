@@ -1,6 +1,6 @@
 /**
- * Returns the path of a request target as the platform's web server (Kestrel) does: escapes are decoded except `%2F`, invalid
- * UTF-8 is unchanged, and dot segments are resolved afterwards, including escaped dots.
+ * Returns the path of a request target as the platform's web server (Kestrel) does: it decodes escapes except `%2F`, leaves
+ * invalid UTF-8 unchanged, and then resolves dot segments (`.` and `..`), also those that were escaped.
  * @returns undefined if the server returns 400 (a NUL, or a target without a path)
  */
 export function requestPath(target: string): string | undefined {
@@ -14,28 +14,35 @@ export function requestPath(target: string): string | undefined {
   return path.includes("\0") ? undefined : removeDotSegments(path === "" ? "/" : path);
 }
 
-/** Decodes percent escapes. An invalid escape, or one that is not UTF-8, is unchanged. */
+/**
+ * Decodes percent escapes. An invalid escape, or one that is not UTF-8, is unchanged.
+ * @param keepSlash Whether `%2F` is left unchanged.
+ */
 export function decodeEscapes(text: string, { keepSlash }: { keepSlash: boolean }): string {
   return text.replaceAll(/(?:%[\da-f]{2})+/gi, (escapes) => {
-    let out = "";
-    for (let at = 0; at < escapes.length; ) {
-      const length = sequenceLength(escapes, at);
-      const piece = escapes.slice(at, at + 3 * Math.max(1, length));
+    let result = "";
+    for (let position = 0; position < escapes.length; ) {
+      const length = sequenceLength(escapes, position);
+      const piece = escapes.slice(position, position + 3 * Math.max(1, length));
       const decoded = length === 0 ? undefined : decodeUtf8(piece);
       if (decoded === undefined) {
-        out += escapes.slice(at, at + 3);
-        at += 3;
+        result += escapes.slice(position, position + 3);
+        position += 3;
       } else {
-        out += keepSlash && decoded === "/" ? piece : decoded;
-        at += piece.length;
+        result += keepSlash && decoded === "/" ? piece : decoded;
+        position += piece.length;
       }
     }
-    return out;
+    return result;
   });
 }
 
-function sequenceLength(escapes: string, at: number): number {
-  const byte = Number.parseInt(escapes.slice(at + 1, at + 3), 16);
+/**
+ * Returns the number of bytes of the UTF-8 character that starts here, from its first byte. 0 if no character can start with
+ * it.
+ */
+function sequenceLength(escapes: string, position: number): number {
+  const byte = Number.parseInt(escapes.slice(position + 1, position + 3), 16);
   if (byte < 0x80) return 1;
   if (byte >= 0xc2 && byte <= 0xdf) return 2;
   if (byte >= 0xe0 && byte <= 0xef) return 3;
@@ -52,20 +59,23 @@ function decodeUtf8(escapes: string): string | undefined {
 }
 
 function removeDotSegments(path: string): string {
-  const kept: string[] = [];
+  const result: string[] = [];
   const segments = path.split("/").slice(1);
   for (const [index, segment] of segments.entries()) {
     if (segment !== "." && segment !== "..") {
-      kept.push(segment);
+      result.push(segment);
       continue;
     }
-    if (segment === "..") kept.pop();
-    if (index === segments.length - 1) kept.push("");
+    if (segment === "..") result.pop();
+    if (index === segments.length - 1) result.push("");
   }
-  return `/${kept.join("/")}`;
+  return `/${result.join("/")}`;
 }
 
-/** Encodes a decoded path as a URL path. Escapes that it still contains are unchanged. */
+/**
+ * Encodes a decoded path for a URL. Escapes in the path, such as `%2F`, are unchanged. The split puts escapes at the odd
+ * positions.
+ */
 export function encodePath(path: string): string {
   return path
     .split(/(%[\da-f]{2})/i)

@@ -2,12 +2,12 @@ import type { Outcome } from "./executor.ts";
 import { pause } from "./pause.ts";
 import type { RetryContext, RetryOptions } from "./worker-protocol.ts";
 
-/** Default bounds of `ExponentialBackoffRetryAttribute` in seconds. */
-const EXPONENTIAL = { minimum: 4, maximum: 900 };
+/** Default delays of the platform's `ExponentialBackoffRetryAttribute`, in seconds. */
+const DEFAULT_BACKOFF_SECONDS = { minimum: 4, maximum: 900 };
 
 /**
- * Runs a function with its retry policy, in memory on this host:
- * https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages
+ * Runs a function, and again after each failure as its retry policy says. The retries are in memory: a restart of the host ends
+ * them. https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages
  */
 export async function runWithRetry(
   policy: RetryOptions | undefined,
@@ -33,7 +33,7 @@ export async function runWithRetry(
 
 function delaySeconds(policy: RetryOptions, count: number): number {
   if (policy.retryStrategy === "fixedDelay") return policy.delayInterval?.seconds ?? 0;
-  const { minimum, maximum } = EXPONENTIAL;
+  const { minimum, maximum } = DEFAULT_BACKOFF_SECONDS;
   const low = policy.minimumInterval?.seconds ?? minimum;
   return Math.min(policy.maximumInterval?.seconds ?? maximum, low * 2 ** (count - 1));
 }

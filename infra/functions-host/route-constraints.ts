@@ -1,17 +1,21 @@
 /**
- * Inline route constraints of ASP.NET Core by name:
+ * Inline route constraints of ASP.NET Core, such as `int` in the route `orders/{id:int}`. A route matches only if each
+ * parameter satisfies its constraints. Azure Functions supports these constraints in the route of an HTTP function:
  * https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-constraints
  */
 
+/** Returns whether the value of a route parameter satisfies the constraint. */
 export type Constraint = (value: string) => boolean;
 
-const INT32 = 2n ** 31n;
-const INT64 = 2n ** 63n;
+const INT32_LIMIT = 2n ** 31n;
+const INT64_LIMIT = 2n ** 63n;
+/** A decimal number with optional thousands separators, for example `-1,234.5` or `.5`. */
 const DECIMAL = /^\s*[+-]?(\d[\d,]*\.?\d*|\.\d+)\s*$/;
+/** A GUID with hyphens, plain or in braces or parentheses, or without hyphens. */
 const GUID = /^(\{?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}\}?|\([\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}\)|[\da-f]{32})$/i;
 
 /**
- * Creates the constraint with this name.
+ * Creates a constraint from its text in a route, for example `int`, `length(2,5)` or `regex(^a+$)`.
  * @throws Error if the name is unknown or the arguments are invalid. The host then rejects the route.
  */
 export function parseConstraint(text: string): Constraint {
@@ -22,14 +26,17 @@ export function parseConstraint(text: string): Constraint {
     const pattern = new RegExp(argument, "i");
     return (value) => pattern.test(value);
   }
-  const build = argument === undefined ? plain[name.toLowerCase()] : withArguments[name.toLowerCase()];
+  const build =
+    argument === undefined
+      ? constraintsWithoutArguments[name.toLowerCase()]
+      : constraintsWithArguments[name.toLowerCase()];
   if (build === undefined) throw new Error(`the constraint "${text}" could not be resolved`);
   return build(...(argument?.split(",").map(toInteger) ?? []));
 }
 
-const plain: Record<string, () => Constraint> = {
-  int: () => (value) => within(value, -INT32, INT32 - 1n),
-  long: () => (value) => within(value, -INT64, INT64 - 1n),
+const constraintsWithoutArguments: Record<string, () => Constraint> = {
+  int: () => (value) => isIntegerBetween(value, -INT32_LIMIT, INT32_LIMIT - 1n),
+  long: () => (value) => isIntegerBetween(value, -INT64_LIMIT, INT64_LIMIT - 1n),
   bool: () => (value) => /^\s*(true|false)\s*$/i.test(value),
   guid: () => (value) => GUID.test(value.trim()),
   alpha: () => (value) => /^[a-z]*$/i.test(value),
@@ -41,34 +48,34 @@ const plain: Record<string, () => Constraint> = {
   datetime: () => (value) => /\d/.test(value) && !Number.isNaN(Date.parse(value)),
 };
 
-const withArguments: Record<string, (...numbers: bigint[]) => Constraint> = {
+const constraintsWithArguments: Record<string, (...numbers: bigint[]) => Constraint> = {
   length: (from, to = from) => {
-    need(from, to);
+    requireArguments(from, to);
     return (value) => value.length >= from! && value.length <= to!;
   },
   minlength: (from) => {
-    need(from);
+    requireArguments(from);
     return (value) => value.length >= from!;
   },
   maxlength: (to) => {
-    need(to);
+    requireArguments(to);
     return (value) => value.length <= to!;
   },
   min: (from) => {
-    need(from);
-    return (value) => within(value, from!, INT64 - 1n);
+    requireArguments(from);
+    return (value) => isIntegerBetween(value, from!, INT64_LIMIT - 1n);
   },
   max: (to) => {
-    need(to);
-    return (value) => within(value, -INT64, to!);
+    requireArguments(to);
+    return (value) => isIntegerBetween(value, -INT64_LIMIT, to!);
   },
   range: (from, to) => {
-    need(from, to);
-    return (value) => within(value, from!, to!);
+    requireArguments(from, to);
+    return (value) => isIntegerBetween(value, from!, to!);
   },
 };
 
-function need(...numbers: (bigint | undefined)[]): void {
+function requireArguments(...numbers: (bigint | undefined)[]): void {
   if (numbers.includes(undefined)) throw new Error("a constraint lacks an argument");
 }
 
@@ -77,7 +84,7 @@ function toInteger(text: string): bigint {
   return BigInt(text.trim().replace(/^\+/, ""));
 }
 
-function within(text: string, from: bigint, to: bigint): boolean {
+function isIntegerBetween(text: string, from: bigint, to: bigint): boolean {
   if (!/^\s*[+-]?\d+\s*$/.test(text)) return false;
   const value = toInteger(text);
   return value >= from && value <= to;

@@ -1,10 +1,11 @@
 import { type Constraint, parseConstraint } from "./route-constraints.ts";
 
 /**
- * Parser and matcher of ASP.NET Core route templates:
- * https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates
+ * A parsed ASP.NET Core route template, for example `files/{name}.{extension?}`:
+ * https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates This module parses templates and matches paths.
  */
 export interface Template {
+  /** Segments between slashes. Each is a list of literals and parameters, for example `{name}`, `.`, `{extension?}`. */
   segments: Part[][];
 }
 
@@ -21,62 +22,65 @@ interface Parameter {
 
 /**
  * Parses a template.
- * @throws Error that says what is invalid. The host then removes the function.
+ * @throws Error with the reason why the template is invalid. The host then does not serve the function.
  */
 export function parseTemplate(template: string): Template {
   const text = template.replace(/^(~\/|\/)/, "");
   if (text.startsWith("~")) throw new Error("a template cannot start with '~' unless followed by '/'");
   const segments: Part[][] = [];
-  let at = 0;
-  while (at < text.length) {
-    if (text[at] === "/") throw new Error("a template cannot contain two '/' in a row");
+  let position = 0;
+  while (position < text.length) {
+    if (text[position] === "/") throw new Error("a template cannot contain two '/' in a row");
     const parts: Part[] = [];
-    while (at < text.length && text[at] !== "/") {
-      const isParameter = text[at] === "{" && text[at + 1] !== "{";
-      const { content, end } = isParameter ? scanParameter(text, at + 1) : scanLiteral(text, at);
+    while (position < text.length && text[position] !== "/") {
+      const isParameter = text[position] === "{" && text[position + 1] !== "{";
+      const { content, end } = isParameter ? scanParameter(text, position + 1) : scanLiteral(text, position);
       parts.push(isParameter ? parseParameter(content) : { kind: "literal", text: content });
-      at = end;
+      position = end;
     }
     checkSegment(parts);
     segments.push(parts);
-    at += 1;
+    position += 1;
   }
   checkTemplate(segments);
   return { segments };
 }
 
+/** Reads a parameter from after its `{` to its `}`. `{{` and `}}` in it are escaped braces. */
 function scanParameter(text: string, start: number): { content: string; end: number } {
   let content = "";
-  for (let at = start; at < text.length; at += 1) {
-    const char = text[at]!;
+  for (let position = start; position < text.length; position += 1) {
+    const char = text[position]!;
     if (char !== "{" && char !== "}") content += char;
-    else if (text[at + 1] === char) {
+    else if (text[position + 1] === char) {
       content += char;
-      at += 1;
-    } else if (char === "}") return { content, end: at + 1 };
+      position += 1;
+    } else if (char === "}") return { content, end: position + 1 };
     else throw new Error("a parameter cannot contain '{'");
   }
   throw new Error("a parameter is not closed by '}'");
 }
 
+/** Reads literal text up to the next `/` or `{`. `{{` and `}}` in it are escaped braces. */
 function scanLiteral(text: string, start: number): { content: string; end: number } {
   let content = "";
-  let at = start;
-  for (; at < text.length && text[at] !== "/"; at += 1) {
-    const char = text[at]!;
+  let position = start;
+  for (; position < text.length && text[position] !== "/"; position += 1) {
+    const char = text[position]!;
     if (char === "?") throw new Error("a literal cannot contain '?'");
     if (char === "{" || char === "}") {
-      if (text[at + 1] !== char) {
+      if (text[position + 1] !== char) {
         if (char === "{") break;
         throw new Error("a literal cannot contain a single '}'");
       }
-      at += 1;
+      position += 1;
     }
     content += char;
   }
-  return { content, end: at };
+  return { content, end: position };
 }
 
+/** Parses the text between the braces: `name`, `*name`, `name?`, `name=default`, `name:constraint(1,2):constraint`. */
 function parseParameter(content: string): Parameter {
   const catchAll = content.startsWith("*");
   let text = content.replace(/^\*{1,2}/, "");
@@ -86,15 +90,16 @@ function parseParameter(content: string): Parameter {
   if (name === "" || /[/{}?*]/.test(name)) throw new Error(`"${name}" is not a parameter name`);
 
   const constraints: Constraint[] = [];
-  let rest = text.slice(name.length);
-  while (rest.startsWith(":")) {
-    // The arguments of a constraint end at the `)` before another constraint, a default or the end.
-    const found = /^:(\w+\(.*?\)(?=$|[:=])|[^:=(]*)/s.exec(rest)!;
-    if (found[1] !== "") constraints.push(parseConstraint(found[1]!));
-    rest = rest.slice(found[0].length);
-    if (rest.startsWith("(")) throw new Error(`the constraints of "${name}" are invalid`);
+  let remaining = text.slice(name.length);
+  while (remaining.startsWith(":")) {
+    // Matches one constraint, such as `:int` or `:length(2,5)`. Its arguments end at the `)` before `:`, `=` or the end of the
+    // text.
+    const match = /^:(\w+\(.*?\)(?=$|[:=])|[^:=(]*)/s.exec(remaining)!;
+    if (match[1] !== "") constraints.push(parseConstraint(match[1]!));
+    remaining = remaining.slice(match[0].length);
+    if (remaining.startsWith("(")) throw new Error(`the constraints of "${name}" are invalid`);
   }
-  const defaultValue = rest.startsWith("=") ? rest.slice(1) : undefined;
+  const defaultValue = remaining.startsWith("=") ? remaining.slice(1) : undefined;
   if (optional && catchAll) throw new Error("a catch-all parameter cannot be optional");
   if (optional && defaultValue !== undefined) throw new Error("an optional parameter cannot have a default");
   return { kind: "parameter", name, optional, catchAll, defaultValue, constraints };
@@ -104,10 +109,10 @@ function checkSegment(parts: Part[]): void {
   if (parts.length === 1) return;
   for (const [index, part] of parts.entries()) {
     if (part.kind !== "parameter") continue;
-    const before = parts[index - 1];
+    const previous = parts[index - 1];
     if (part.catchAll) throw new Error("a catch-all parameter must be a segment of its own");
-    if (before?.kind === "parameter") throw new Error("two parameters need a literal between them");
-    if (part.optional && (index !== parts.length - 1 || before?.text !== ".")) {
+    if (previous?.kind === "parameter") throw new Error("two parameters need a literal between them");
+    if (part.optional && (index !== parts.length - 1 || previous?.text !== ".")) {
       throw new Error("an optional parameter in a segment must be last and follow a '.'");
     }
   }
@@ -131,20 +136,21 @@ function checkTemplate(segments: Part[][]): void {
  * @returns the route parameters, without missing optional parameters and empty catch-alls; undefined if the path does not match
  */
 export function matchTemplate({ segments }: Template, path: string): Record<string, string> | undefined {
-  const given = path.slice(1).split("/");
-  // One trailing slash is ignored. An empty segment elsewhere matches nothing.
-  if (given.at(-1) === "") given.pop();
+  const pathSegments = path.slice(1).split("/");
+  // One trailing slash is ignored. A path with another empty segment does not match, except in a catch-all.
+  if (pathSegments.at(-1) === "") pathSegments.pop();
   const params: Record<string, string> = {};
-  let at = 0;
+  let position = 0;
   for (const segment of segments) {
     const [part] = segment as [Part];
-    const value = given[at];
+    const value = pathSegments[position];
     if (value === "") return undefined;
     if (part.kind === "parameter" && part.catchAll) {
-      const rest = path.slice(1).split("/").slice(at).join("/");
-      const caught = rest === "" ? part.defaultValue : rest;
+      // From the path itself, because a catch-all keeps a trailing slash.
+      const remaining = path.slice(1).split("/").slice(position).join("/");
+      const caught = remaining === "" ? part.defaultValue : remaining;
       if (caught !== undefined) params[part.name] = caught;
-      at = given.length;
+      position = pathSegments.length;
       break;
     }
     if (value === undefined) {
@@ -154,28 +160,31 @@ export function matchTemplate({ segments }: Template, path: string): Record<stri
       continue;
     }
     if (!matchSegment(segment, value, params)) return undefined;
-    at += 1;
+    position += 1;
   }
-  if (at < given.length) return undefined;
+  if (position < pathSegments.length) return undefined;
   return constraintsHold(segments, params) ? params : undefined;
 }
 
 function matchSegment(segment: Part[], value: string, params: Record<string, string>): boolean {
-  const [only] = segment as [Part];
+  const [firstPart] = segment as [Part];
   if (segment.length === 1) {
-    if (only.kind === "literal") return only.text.toUpperCase() === value.toUpperCase();
-    params[only.name] = value;
+    if (firstPart.kind === "literal") return firstPart.text.toUpperCase() === value.toUpperCase();
+    params[firstPart.name] = value;
     return true;
   }
-  const last = segment.at(-1)!;
+  const lastPart = segment.at(-1)!;
   return (
     matchParts(segment, value, params) ||
     // `{name}.{extension?}` also matches without the dot.
-    (last.kind === "parameter" && last.optional && matchParts(segment.slice(0, -2), value, params))
+    (lastPart.kind === "parameter" && lastPart.optional && matchParts(segment.slice(0, -2), value, params))
   );
 }
 
-/** ASP.NET Core matches from the right, so the last literal wins. Greedy groups find the same split. */
+/**
+ * Matches a segment with several parts, and adds its parameters to `params`. ASP.NET Core matches from the right: with
+ * `{name}.{extension}`, `a.b.c` has the extension `c`. Greedy groups of a regular expression find the same split.
+ */
 function matchParts(segment: Part[], value: string, params: Record<string, string>): boolean {
   const source = segment.map((part) => (part.kind === "literal" ? escapeRegExp(part.text) : "(.+)")).join("");
   const match = new RegExp(`^${source}$`, "is").exec(value);
@@ -185,6 +194,7 @@ function matchParts(segment: Part[], value: string, params: Record<string, strin
   return true;
 }
 
+/** Returns whether the parameters satisfy their constraints. A missing parameter with constraints must be optional. */
 function constraintsHold(segments: Part[][], params: Record<string, string>): boolean {
   return segments.flat().every((part) => {
     if (part.kind === "literal") return true;

@@ -1,10 +1,12 @@
 import { requestPath } from "./request-path.ts";
 import { matchTemplate, parseTemplate, type Template } from "./route-template.ts";
 
-/** An HTTP function as the router needs it. Default of `route`: the function's name. Default of `methods`: any. */
+/** The part of an HTTP function that the router needs. */
 export interface HttpRoute {
   name: string;
+  /** Default: the function's name. */
   route?: string | null | undefined;
+  /** Default: any method. */
   methods?: readonly string[] | undefined;
 }
 
@@ -18,6 +20,7 @@ type Match<T> =
 export interface Router<T> {
   /** Functions that were removed because their route is invalid. */
   rejected: { name: string; reason: string }[];
+  /** Finds the function for a request. `target` is the request target of HTTP: a path with the query. */
   match(method: string, target: string): Match<T>;
 }
 
@@ -28,15 +31,15 @@ interface Route<T> {
 }
 
 /**
- * Creates a router. The first function that matches wins, in the order of function names, ignoring case. A literal does NOT win
- * over a parameter (github.com/Azure/azure-functions-host issues 3153 and 9876). The recorded results of the platform's router
- * are in test/vectors/http-routes.json.
+ * Creates a router. If several functions match, the first by name wins, ignoring case. A literal does not take precedence over
+ * a parameter (github.com/Azure/azure-functions-host issues 3153 and 9876). The recorded results of the platform's router are
+ * in test/vectors/http-routes.json.
  * @param routePrefix `extensions.http.routePrefix` of host.json. Default on the platform: `api`.
  */
 export function createRouter<T extends HttpRoute>(functions: readonly T[], routePrefix: string): Router<T> {
   const routes: Route<T>[] = [];
-  /** Routes by their text in lower case. */
-  const twins = new Map<string, Route<T>[]>();
+  /** Routes by their text in upper case, to find two functions with the same route. */
+  const routesByText = new Map<string, Route<T>[]>();
   const rejected: { name: string; reason: string }[] = [];
 
   for (const each of [...functions].sort(byName)) {
@@ -45,13 +48,14 @@ export function createRouter<T extends HttpRoute>(functions: readonly T[], route
       each.methods === undefined ? undefined : new Set(each.methods.map((method) => method.toUpperCase()));
     try {
       checkReserved(route);
-      const alike = twins.get(route.toUpperCase()) ?? [];
-      const twin = alike.find((other) => overlap(other.methods, methods));
-      if (twin !== undefined) throw new Error(`it conflicts with the route of the function '${twin.function.name}'`);
+      const sameText = routesByText.get(route.toUpperCase()) ?? [];
+      const conflicting = sameText.find((other) => methodsOverlap(other.methods, methods));
+      if (conflicting !== undefined)
+        throw new Error(`it conflicts with the route of the function '${conflicting.function.name}'`);
       const template = parseTemplate(routePrefix === "" ? route : `${routePrefix}/${route}`);
       const added = { function: each, template, methods };
       routes.push(added);
-      twins.set(route.toUpperCase(), [...alike, added]);
+      routesByText.set(route.toUpperCase(), [...sameText, added]);
     } catch (error) {
       rejected.push({ name: each.name, reason: `the route '${route}' is invalid: ${(error as Error).message}` });
     }
@@ -76,11 +80,11 @@ function byName(a: HttpRoute, b: HttpRoute): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** Validates a route as `ScriptHost.ValidateHttpFunction` does. */
+/** Throws if the route is reserved for the host, as the platform's `ScriptHost.ValidateHttpFunction` does. */
 function checkReserved(route: string): void {
-  if (/^\/*(admin|runtime)/i.test(route)) throw new Error("it conflicts with one or more built in routes");
+  if (/^\/*(admin|runtime)/i.test(route)) throw new Error("it conflicts with one or more built-in routes");
 }
 
-function overlap(a: Set<string> | undefined, b: Set<string> | undefined): boolean {
+function methodsOverlap(a: Set<string> | undefined, b: Set<string> | undefined): boolean {
   return a === undefined || b === undefined || [...a].some((method) => b.has(method));
 }

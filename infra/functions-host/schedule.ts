@@ -1,6 +1,10 @@
 import { parseCrontab } from "./ncrontab.ts";
 
-/** The schedule of a timer: an NCRONTAB expression, or a TimeSpan (a constant interval). */
+const MINUTE_MS = 60_000;
+
+/**
+ * The schedule of a timer: an NCRONTAB expression (`0 30 * * * *`), or a TimeSpan (`00:05:00`), which is a constant interval.
+ */
 export interface Schedule {
   /** Returns the first occurrence strictly after `base`. Undefined if there is none. */
   next(base: Date): Date | undefined;
@@ -15,11 +19,15 @@ export interface Schedule {
 export function parseSchedule(text: string, now: Date): Schedule {
   const interval = parseTimeSpan(text);
   if (interval !== undefined && interval > 0) {
-    return { next: (base) => new Date(base.getTime() + interval), frequent: interval < 60_000 };
+    return { next: (base) => new Date(base.getTime() + interval), frequent: interval < MINUTE_MS };
   }
   const crontab = parseCrontab(text);
-  const following = crontab.next(crontab.next(now) ?? now);
-  return { next: crontab.next, frequent: following !== undefined && following.getTime() < now.getTime() + 60_000 };
+  // The second occurrence from now. It is within a minute only if occurrences follow each other faster than once a minute.
+  const secondOccurrence = crontab.next(crontab.next(now) ?? now);
+  return {
+    next: crontab.next,
+    frequent: secondOccurrence !== undefined && secondOccurrence.getTime() < now.getTime() + MINUTE_MS,
+  };
 }
 
 /** Returns the milliseconds of `[-][d.]hh:mm[:ss[.fffffff]]`. Undefined if the text has another form. */
@@ -29,6 +37,7 @@ export function parseTimeSpan(text: string): number | undefined {
   const [, sign, days = "0", hours, minutes, seconds = "0", fraction = "0"] = match;
   if (Number(hours) > 23 || Number(minutes) > 59 || Number(seconds) > 59) return undefined;
   const total =
-    ((Number(days) * 24 + Number(hours)) * 60 + Number(minutes)) * 60_000 + (Number(seconds) + Number(fraction)) * 1000;
+    ((Number(days) * 24 + Number(hours)) * 60 + Number(minutes)) * MINUTE_MS +
+    (Number(seconds) + Number(fraction)) * 1000;
   return sign === undefined ? total : -total;
 }

@@ -1,4 +1,4 @@
-// Reads host.json, local.settings.json and app settings.
+// Reads the settings of an app when the host starts: host.json, local.settings.json and app settings (environment variables).
 
 import { readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -7,13 +7,14 @@ import { parseTimeSpan } from "./schedule.ts";
 /** Members of host.json that this host supports: https://learn.microsoft.com/azure/azure-functions/functions-host-json */
 export interface HostJson {
   routePrefix: string;
-  /** Maximum number of running and waiting requests. More get a 429. Default: Infinity. */
+  /** Maximum number of running and waiting requests. Further requests get a 429. Default: Infinity. */
   maxOutstandingRequests: number;
-  /** Maximum number of running requests. More wait. Default: Infinity. */
+  /** Maximum number of running requests. Further requests wait. Default: Infinity. */
   maxConcurrentRequests: number;
   queues: QueueSettings;
-  /** Maximum milliseconds of an invocation. Infinity for `-1`. */
+  /** Maximum duration of an invocation in milliseconds. Infinity if the setting is `-1`. */
   functionTimeout: number;
+  /** `logging.logLevel`: the lowest level that is logged, by log category. */
   logLevels: Record<string, string>;
 }
 
@@ -23,16 +24,20 @@ export interface QueueSettings {
   maxDequeueCount: number;
   /** Seconds until a failed message is visible again. */
   visibilityTimeout: number;
-  /** Milliseconds. */
+  /** Longest delay between two polls of an empty queue, in milliseconds. */
   maxPollingInterval: number;
   messageEncoding: "base64" | "none";
 }
 
-/** Default of all plans except Consumption (5 minutes) and Flex (none): functions-host-json#functiontimeout. */
-const FUNCTION_TIMEOUT_MS = 30 * 60_000;
+/**
+ * The platform's default, except on the plans Consumption (5 minutes) and Flex Consumption (none):
+ * functions-host-json#functiontimeout.
+ */
+const DEFAULT_FUNCTION_TIMEOUT_MS = 30 * 60_000;
 /** https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings */
 const MAX_BATCH_SIZE = 32;
-const POLLING_INTERVAL_MS = { Development: 2_000, Production: 60_000 };
+/** Defaults of `maxPollingInterval`. */
+const DEFAULT_POLLING_INTERVAL_MS = { Development: 2_000, Production: 60_000 };
 const OVERRIDE_PREFIX = "AzureFunctionsJobHost__";
 
 export type Environment = "Development" | "Production";
@@ -68,13 +73,13 @@ export async function readHostJson(appFolder: string, environment: Environment):
       newBatchThreshold: readInteger(queues, "newBatchThreshold", Math.floor(batchSize / 2)),
       maxDequeueCount: readInteger(queues, "maxDequeueCount", 5),
       visibilityTimeout: readTimeSpan(queues, "visibilityTimeout", 0) / 1000,
-      maxPollingInterval: readTimeSpan(queues, "maxPollingInterval", POLLING_INTERVAL_MS[environment]),
+      maxPollingInterval: readTimeSpan(queues, "maxPollingInterval", DEFAULT_POLLING_INTERVAL_MS[environment]),
       messageEncoding: encoding,
     },
     functionTimeout:
       timeout === "-1" || timeout === -1
         ? Number.POSITIVE_INFINITY
-        : readTimeSpan(host, "functionTimeout", FUNCTION_TIMEOUT_MS),
+        : readTimeSpan(host, "functionTimeout", DEFAULT_FUNCTION_TIMEOUT_MS),
     logLevels: readStrings(member(host, "logging", "logLevel"), "logging.logLevel"),
   };
 }
@@ -101,7 +106,10 @@ export function applyPlatformSettings(appFolder: string, port: number, environme
   for (const [name, value] of Object.entries(values)) process.env[name] ??= value;
 }
 
-/** Returns an ID for this app among others in one storage account, like the platform's host ID. */
+/**
+ * Returns the host ID, which distinguishes this app from others in the same storage account. Default: the name of the app's
+ * folder.
+ */
 export function hostId(appFolder: string): string {
   return (process.env.AzureFunctionsWebHost__hostid ?? basename(appFolder))
     .toLowerCase()
@@ -109,7 +117,7 @@ export function hostId(appFolder: string): string {
 }
 
 /**
- * Replaces `%NAME%` with the app setting, in the whole value or a part.
+ * Replaces each `%NAME%` in the value by the app setting NAME.
  * @throws Error if the setting is missing.
  */
 export function resolveSettings(value: string): string {
@@ -136,35 +144,37 @@ async function readJson(file: string): Promise<Json | undefined> {
 }
 
 /**
- * Applies overrides from app settings:
+ * Overrides values of host.json by app settings: `AzureFunctionsJobHost__extensions__http__routePrefix` sets
+ * `extensions.http.routePrefix`.
  * https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values
  */
 function applyOverrides(host: Json): void {
   for (const [name, value] of Object.entries(process.env)) {
     if (!name.startsWith(OVERRIDE_PREFIX) || value === undefined) continue;
-    let at = host as { [key: string]: Json };
+    let current = host as { [key: string]: Json };
     const keys = name.slice(OVERRIDE_PREFIX.length).split("__");
-    const last = keys.pop()!;
+    const lastKey = keys.pop()!;
     for (const key of keys) {
-      at[key] ??= {};
-      at = at[key] as { [key: string]: Json };
+      current[key] ??= {};
+      current = current[key] as { [key: string]: Json };
     }
-    at[last] = /^-?\d+$/.test(value) ? Number(value) : value;
+    current[lastKey] = /^-?\d+$/.test(value) ? Number(value) : value;
   }
 }
 
+/** Returns a nested member. Undefined if a member on the path is missing or not an object. */
 function member(value: Json | undefined, ...path: string[]): Json | undefined {
-  let at = value;
+  let current = value;
   for (const key of path) {
-    at = typeof at === "object" && at !== null && !Array.isArray(at) ? at[key] : undefined;
+    current = typeof current === "object" && current !== null && !Array.isArray(current) ? current[key] : undefined;
   }
-  return at;
+  return current;
 }
 
 function readInteger(value: Json | undefined, key: string, fallback: number): number {
-  const found = member(value, key) ?? fallback;
-  if (!Number.isInteger(found)) throw new Error(`host.json: ${key} must be a whole number`);
-  return found as number;
+  const setting = member(value, key) ?? fallback;
+  if (!Number.isInteger(setting)) throw new Error(`host.json: ${key} must be a whole number`);
+  return setting as number;
 }
 
 function unlimitedIfMinusOne(value: number): number {
@@ -172,16 +182,16 @@ function unlimitedIfMinusOne(value: number): number {
 }
 
 function readString(value: Json | undefined, key: string, fallback: string): string {
-  const found = member(value, key) ?? fallback;
-  if (typeof found !== "string") throw new Error(`host.json: ${key} must be text`);
-  return found;
+  const setting = member(value, key) ?? fallback;
+  if (typeof setting !== "string") throw new Error(`host.json: ${key} must be text`);
+  return setting;
 }
 
 /** Returns the milliseconds of a TimeSpan. */
 function readTimeSpan(value: Json | undefined, key: string, fallback: number): number {
-  const found = member(value, key);
-  if (found === undefined) return fallback;
-  const parsed = typeof found === "string" ? parseTimeSpan(found) : undefined;
+  const setting = member(value, key);
+  if (setting === undefined) return fallback;
+  const parsed = typeof setting === "string" ? parseTimeSpan(setting) : undefined;
   if (parsed === undefined || parsed < 0) throw new Error(`host.json: ${key} must be a TimeSpan such as "00:00:30"`);
   return parsed;
 }

@@ -2,7 +2,10 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Schedule } from "./schedule.ts";
 
-/** Status of a timer as the platform stores it, with ISO 8601 times. `Last` is `NEVER` until the first run. */
+/**
+ * Status of a timer with the platform's field names and ISO 8601 times: its last run, and the next run that follows from it.
+ * With it, a host notices at its start that a run was missed. `Last` is `NEVER` until the first run.
+ */
 export interface TimerStatus {
   Last: string;
   Next: string;
@@ -44,33 +47,40 @@ export function createTimerStatusStore(dataFolder: string, hostId: string): Time
 }
 
 /**
- * Returns whether a run is past due, as `ScheduleMonitor.CheckPastDueAsync`: its stored next time is in the past. A changed
- * schedule, whose own next run differs from the stored one, starts from now and is not past due.
+ * Returns the status of a timer when its host starts, as the platform's `ScheduleMonitor.CheckPastDueAsync` does. A run is past
+ * due if the stored next time is in the past. If the stored next time does not follow from the schedule, the schedule has
+ * changed: the status then starts from now and is not past due.
+ * @returns `changed`: whether the status must be stored
  */
 export function startStatus(
   recorded: TimerStatus | undefined,
   schedule: Schedule,
   now: Date,
 ): { status: TimerStatus; pastDue: boolean; changed: boolean } {
-  const fresh = (last: string): TimerStatus => ({
+  const statusFromNow = (last: string): TimerStatus => ({
     Last: last,
     Next: iso(schedule.next(now)),
     LastUpdated: now.toISOString(),
   });
-  if (recorded === undefined) return { status: fresh(NEVER), pastDue: false, changed: true };
+  if (recorded === undefined) return { status: statusFromNow(NEVER), pastDue: false, changed: true };
   const base = recorded.Last === NEVER ? recorded.LastUpdated : recorded.Last;
   if (iso(schedule.next(new Date(base))) !== recorded.Next) {
-    return { status: fresh(recorded.Last), pastDue: false, changed: true };
+    return { status: statusFromNow(recorded.Last), pastDue: false, changed: true };
   }
   return { status: recorded, pastDue: now > new Date(recorded.Next), changed: false };
 }
 
-/** Returns the status after a run. The next time counts from the start of the run, so it may already be due. */
+/**
+ * Returns the status after a run. The next time is computed from the start of the run, so it can be in the past after a long
+ * run.
+ */
 export function statusAfter(started: Date, schedule: Schedule): TimerStatus {
   return { Last: started.toISOString(), Next: iso(schedule.next(started)), LastUpdated: started.toISOString() };
 }
 
-/** Formats a next time. Undefined, for a schedule that never fires again, is .NET's largest date. */
+/**
+ * Formats a next time. Undefined (the schedule has no further occurrence) becomes a date far in the future, the year 275760.
+ */
 function iso(date: Date | undefined): string {
   return (date ?? new Date(8.64e15 - 1)).toISOString();
 }

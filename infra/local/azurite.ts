@@ -6,9 +6,12 @@ import { mkdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 
+// Starts Azurite, the emulator of Azure Storage, for `npm start` and the tests.
+
 export interface Azurite {
   /** Returns the connection string of an account, by default the first, with its table and queue endpoints. */
   connectionString(...named: [] | [account: string]): string;
+  /** Stops the process. Data in a folder is complete on disk afterwards. */
   stop(): Promise<void>;
   /** Resolves with the exit code or signal and the error output when the process ends. */
   readonly ended: Promise<string>;
@@ -17,7 +20,7 @@ export interface Azurite {
 export interface AzuriteOptions {
   /** Account names of 3 to 24 lower-case letters and digits. */
   readonly accounts?: readonly string[];
-  /** The folder of the data. Without a folder, the data stays in memory and is lost when Azurite stops. */
+  /** Folder of the data. Without a folder, the data is in memory and is lost when Azurite stops. */
   readonly data?: string;
   /** Variables that are added to the environment of the process. */
   readonly environment?: Record<string, string>;
@@ -28,8 +31,8 @@ interface Ports {
   readonly queue: number;
 }
 
-/** https://github.com/Azure/Azurite#supported-command-line-options. Port 0 selects any free port. */
-const OPTIONS = [
+/** See https://github.com/Azure/Azurite#supported-command-line-options. Port 0 selects any free port. */
+const AZURITE_OPTIONS = [
   "--blobPort=0",
   "--queuePort=0",
   "--tablePort=0",
@@ -41,14 +44,14 @@ const OPTIONS = [
   "--disableProductStyleUrl",
 ];
 
-/** Returns the path of Azurite's public command. */
+/** Returns the path of the `azurite` command in node_modules. */
 function azuriteCommand(): string {
   const require = createRequire(import.meta.url);
   const manifest = require.resolve("azurite/package.json");
   return path.resolve(path.dirname(manifest), (require(manifest) as { bin: { azurite: string } }).bin.azurite);
 }
 
-/** Reads the ports from what Azurite prints when each of its services listens. */
+/** Reads the ports from the output of Azurite. Undefined until both the table and the queue service listen. */
 function listeningPorts(output: string): Ports | undefined {
   const port = (service: string) => {
     const line = new RegExp(
@@ -61,8 +64,8 @@ function listeningPorts(output: string): Ports | undefined {
   return table && queue ? { table, queue } : undefined;
 }
 
-/** Earlier versions of this project stored the data under other names. */
-const OLD_FILES = {
+/** File names of earlier versions of this project, with the names that Azurite uses. */
+const RENAMED_FILES = {
   "tables.json": "__azurite_db_table__.json",
   "queues.json": "__azurite_db_queue__.json",
   "queue-extents.json": "__azurite_db_queue_extent__.json",
@@ -70,10 +73,9 @@ const OLD_FILES = {
 };
 
 function renameOldFiles(folder: string): void {
-  for (const [from, to] of Object.entries(OLD_FILES).map((names) => names.map((name) => path.join(folder, name))) as [
-    string,
-    string,
-  ][])
+  for (const [from, to] of Object.entries(RENAMED_FILES).map((names) =>
+    names.map((name) => path.join(folder, name)),
+  ) as [string, string][])
     if (existsSync(from) && !existsSync(to)) renameSync(from, to);
 }
 
@@ -88,9 +90,9 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
     renameOldFiles(data);
   }
   const persistence = data === undefined ? ["--inMemoryPersistence"] : ["--location", data];
-  const child = fork(azuriteCommand(), [...OPTIONS, ...persistence], {
+  const child = fork(azuriteCommand(), [...AZURITE_OPTIONS, ...persistence], {
     execArgv: [`--import=${new URL("./end-with-parent.mjs", import.meta.url).href}`],
-    // Ctrl-C in a terminal must not end storage before the processes that use it.
+    // A process group of its own: Ctrl-C in a terminal must not end storage before the processes that use it.
     detached: true,
     env: {
       ...process.env,
@@ -107,19 +109,20 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
     let output = "";
     const read = (text: Buffer) => {
       output += text;
-      const found = listeningPorts(output);
-      if (found) resolve(found);
+      const openPorts = listeningPorts(output);
+      if (openPorts) resolve(openPorts);
     };
     child.stdout!.on("data", read);
     child.once("error", reject);
     child.once("exit", (code) => reject(new Error(`Azurite ended with ${code} before it listened: ${errors}`)));
   });
-  // Unread output would block the process.
+  // The output is read and discarded, because Azurite would block if nobody read it.
   child.stdout!.removeAllListeners("data").resume();
   const ended = once(child, "exit").then(([code, signal]) => `Azurite ended (${signal ?? `code ${code}`}) ${errors}`);
   return {
     ended,
-    // Not a default value: an undefined from beyond the end of a list of names must not select the first account.
+    // Rest parameters and not a default value: `connectionString(undefined)`, from a missing list entry, must throw and not
+    // select the first account.
     connectionString(...named) {
       const account = named.length === 0 ? accounts[0]! : named[0];
       if (!accounts.includes(account)) throw new Error(`This Azurite has no account ${account}.`);
@@ -133,7 +136,7 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
     },
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return;
-      // Azurite writes its files when it shuts down (end-with-parent.mjs). Without files there is nothing to wait for.
+      // Azurite writes its files when it shuts down. Disconnecting makes it shut down (end-with-parent.mjs).
       if (data === undefined) child.kill("SIGKILL");
       else child.disconnect();
       await ended;
@@ -141,5 +144,5 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
   };
 }
 
-/** Returns the account's key. The key is derived from the name and is not a secret: any process can compute it. */
+/** Returns the key of an account. It is derived from the name and is not secret: any process can compute it. */
 const accountKey = (account: string) => createHash("sha256").update(account).digest("base64");

@@ -1,6 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type Api, asAdministrator, Refused } from "./api.ts";
+import { type Api, ApiError, signInAsAdministrator } from "./api.ts";
 import { printTable } from "./table.ts";
+
+// A step of `npm start`: runs a scan and prints the inventory.
 
 /** Interval of the status requests. The default limit of one user is 60 requests per minute. */
 const POLL_MS = 1500;
@@ -18,10 +20,13 @@ interface Scan {
 }
 
 /** Runs a scan through the REST API with a progress bar, and prints the results. */
-export async function runScan(base: string, administrator: { username: string; password: string }): Promise<void> {
-  const api = await asAdministrator(base, administrator);
+export async function runScan(
+  serviceUrl: string,
+  administrator: { username: string; password: string },
+): Promise<void> {
+  const api = await signInAsAdministrator(serviceUrl, administrator);
 
-  const scanId = await startOrJoin(api);
+  const scanId = await startScanOrGetRunning(api);
   let scan: Scan;
   do {
     await delay(POLL_MS);
@@ -30,31 +35,32 @@ export async function runScan(base: string, administrator: { username: string; p
   } while (scan.status === "queued" || scan.status === "running");
   const { assetsFound, vaultsTotal } = scan.progress;
   const subscriptions = scan.subscriptionOutcomes;
-  const read = subscriptions.filter(({ failure }) => failure === null).length;
+  const readCount = subscriptions.filter(({ failure }) => failure === null).length;
   console.log(
-    `\n\nThe scan is ${scan.status}: ${assetsFound} assets in ${vaultsTotal} vaults of ${read} of ${subscriptions.length} subscriptions.`,
+    `\n\nThe scan is ${scan.status}: ${assetsFound} assets in ${vaultsTotal} vaults of ${readCount} of ${subscriptions.length} subscriptions.`,
   );
   if (scan.failure) console.log(`${scan.failure.message} ${scan.failure.remedy}`);
   await printFailures(api, scan);
   await discoverApplications(api);
   await printHealth(api);
-  await printNext(api);
+  await printExpiringSoon(api);
 }
 
 /** Starts a scan, or returns the ID of the scan that is already running. */
-async function startOrJoin(api: Api): Promise<string> {
+async function startScanOrGetRunning(api: Api): Promise<string> {
   try {
     return (await api<Scan>("POST", "/api/assets/discovery/scan", { mode: "full" })).scanId;
   } catch (error) {
-    if (error instanceof Refused && typeof error.problem.scanId === "string") return error.problem.scanId;
+    if (error instanceof ApiError && typeof error.problem.scanId === "string") return error.problem.scanId;
     throw error;
   }
 }
 
+/** Draws the progress bar over the previous one, or on a new line if the output is not a terminal. */
 function drawProgress({ status, progress }: Scan): void {
-  const width = 32;
+  const barWidth = 32;
   const share = progress.vaultsTotal === 0 ? 0 : progress.vaultsDone / progress.vaultsTotal;
-  const bar = "█".repeat(Math.round(share * width)).padEnd(width, "░");
+  const bar = "█".repeat(Math.round(share * barWidth)).padEnd(barWidth, "░");
   const line = `  ${bar} ${progress.vaultsDone}/${progress.vaultsTotal} vaults, ${progress.assetsFound} assets (${status})`;
   process.stdout.write(process.stdout.isTTY ? `\r${line.padEnd(100)}` : `${line}\n`);
 }
@@ -64,7 +70,7 @@ interface ResultPage {
   nextCursor: string | null;
 }
 
-/** Subscriptions come first, because the vaults of a subscription that the scan could not read are unknown. */
+/** Prints the subscriptions and vaults that the scan could not read, with the remedy. */
 async function printFailures(api: Api, { scanId, subscriptionOutcomes }: Scan): Promise<void> {
   const lines = subscriptionOutcomes.flatMap(({ subscriptionId, name, failure }) => {
     const id = name === null ? subscriptionId : `${name} (${subscriptionId})`;
@@ -82,7 +88,7 @@ async function printFailures(api: Api, { scanId, subscriptionOutcomes }: Scan): 
   if (lines.length > 0) console.log(["\nThe scan could not read:", ...lines].join("\n"));
 }
 
-/** With a PRO license, the inventory contains credentials of applications too. */
+/** With a PRO license, discovers the credentials of applications, so that the inventory contains them too. */
 async function discoverApplications(api: Api): Promise<void> {
   if ((await api<{ tier: string }>("GET", "/system/license/status")).tier !== "pro") return;
   const { status, apps, credentials, failures } = await api<{
@@ -95,14 +101,15 @@ async function discoverApplications(api: Api): Promise<void> {
   for (const { list, code, remedy } of failures) console.log(`  ${list}: ${code}. ${remedy}`);
 }
 
+/** Prints the number of assets by type and health. */
 async function printHealth(api: Api): Promise<void> {
   const statuses = ["expired", "critical", "warning", "healthy"] as const;
   const types = ["secret", "key", "certificate"] as const;
-  const total = async (query: string) =>
+  const countAssets = async (query: string) =>
     (await api<{ total: number }>("GET", `/api/assets/discovery/assets?limit=1&${query}`)).total;
   const rows: string[][] = [["", ...statuses, "total"]];
   for (const type of types) {
-    const counts = await Promise.all(statuses.map((status) => total(`type=${type}&status=${status}`)));
+    const counts = await Promise.all(statuses.map((status) => countAssets(`type=${type}&status=${status}`)));
     rows.push([`${type}s`, ...counts.map(String), String(counts.reduce((sum, count) => sum + count, 0))]);
   }
   const sums = rows[0]!
@@ -122,7 +129,8 @@ interface Expiring {
   credential?: { applicationName: string };
 }
 
-async function printNext(api: Api): Promise<void> {
+/** Prints the ten assets that expire next. */
+async function printExpiringSoon(api: Api): Promise<void> {
   const { items } = await api<{
     items: Expiring[];
   }>("GET", `/api/assets/discovery/assets?limit=10&sort=expiresOn&expiresAfter=${new Date().toISOString()}`);

@@ -1,4 +1,6 @@
-import { asAdministrator, Refused } from "./api.ts";
+import { ApiError, signInAsAdministrator } from "./api.ts";
+
+// A step of `npm start -- --pro`: copies secrets to the other clouds that the simulated cloud contains.
 
 interface Asset {
   name: string;
@@ -6,27 +8,27 @@ interface Asset {
   enabled: boolean;
 }
 
-/** The copy to create in each of the other providers of the simulated cloud, named after the secret. */
-const TARGETS: Record<string, { targetService: string; name: (secret: Asset) => string; more?: object }> = {
+/** The copy to create, by provider. `name` returns the name of the copy. `options` are further fields of the sync record. */
+const COPIES: Record<string, { targetService: string; name: (secret: Asset) => string; options?: object }> = {
   aws: { targetService: "secretsmanager", name: ({ vaultName, name }) => `${vaultName}/${name}` },
   hashicorp: { targetService: "kv", name: ({ vaultName, name }) => `${vaultName}/${name}` },
   google: { targetService: "secretmanager", name: ({ vaultName, name }) => `${vaultName}-${name}` },
   github: { targetService: "actions", name: ({ name }) => `acme/shop/${name.replaceAll("-", "_").toUpperCase()}` },
-  kubernetes: { targetService: "secret", name: ({ name }) => `${name}/value`, more: { onDrift: "report" } },
+  kubernetes: { targetService: "secret", name: ({ name }) => `${name}/value`, options: { onDrift: "report" } },
 };
 
 /**
- * Configures the sync providers of the simulated cloud and copies a secret to each of them, through the REST API. Keeps
- * existing configurations and copies.
+ * Configures the sync providers of the simulated cloud and creates a sync record for each, which copies one secret, through the
+ * REST API. Existing records are not changed.
  *
  * @returns Lines that tell the user where to find the copies.
  */
 export async function configureCopies(
-  base: string,
+  serviceUrl: string,
   administrator: { username: string; password: string },
   cloud: { controlUrl: string },
 ): Promise<string[]> {
-  const api = await asAdministrator(base, administrator);
+  const api = await signInAsAdministrator(serviceUrl, administrator);
   const { items } = await api<{ items: Asset[] }>(
     "GET",
     "/api/assets/discovery/assets?type=secret&status=healthy&source=keyVault",
@@ -34,20 +36,27 @@ export async function configureCopies(
   const secrets = items.filter(({ enabled }) => enabled);
   if (secrets.length === 0) return [];
   const configurations = (await (await fetch(`${cloud.controlUrl}/providers`)).json()) as Record<string, object>;
-  for (const [index, [provider, { targetService, name, more }]] of Object.entries(TARGETS).entries()) {
+  for (const [index, [provider, { targetService, name, options }]] of Object.entries(COPIES).entries()) {
     const secret = secrets[index % secrets.length]!;
     await api("POST", `/api/automation/sync/providers/${provider}`, configurations[provider]);
-    const ends = { sourceVault: secret.vaultName, sourceSecret: secret.name, targetProvider: provider, targetService };
+    const sourceAndTarget = {
+      sourceVault: secret.vaultName,
+      sourceSecret: secret.name,
+      targetProvider: provider,
+      targetService,
+    };
     try {
       await api("POST", "/api/automation/sync/records", {
-        ...ends,
+        ...sourceAndTarget,
         targetName: name(secret),
         scheduleHours: 1,
-        ...more,
+        ...options,
       });
     } catch (error) {
-      if (!(error instanceof Refused) || error.problem.code !== "alreadyExists") throw error;
+      if (!(error instanceof ApiError) || error.problem.code !== "alreadyExists") throw error;
     }
   }
-  return [`Copies         ${base}/api/automation/sync/records  (of secrets, at ${Object.keys(TARGETS).join(", ")})`];
+  return [
+    `Copies         ${serviceUrl}/api/automation/sync/records  (of secrets, at ${Object.keys(COPIES).join(", ")})`,
+  ];
 }

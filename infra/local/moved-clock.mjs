@@ -2,26 +2,27 @@ import { readFileSync } from "node:fs";
 import { ServerResponse } from "node:http";
 
 /**
- * Preload (`node --import`) that moves the clock of a process. `MOVED_CLOCK_FILE` names a file with the offset in whole
- * milliseconds. The file can change while the process runs, and several processes can share it. A missing or empty file means
- * no offset. Timers keep their real durations. The service follows the clock of storage, so that a test moves the clock of
- * Azurite. To change the offset, rename another file to it, so that no process reads half a number.
+ * Preload (`node --import`) that moves the clock of a process, for tests of expiry and schedules. The environment variable
+ * `MOVED_CLOCK_FILE` names a file with the offset in whole milliseconds. A missing or empty file means no offset. The file can
+ * change while the process runs, and several processes can share it. To change it, write another file and rename it, so that no
+ * process reads a part of a number. Timers keep their real durations. The service takes its time from storage, so tests also
+ * move the clock of Azurite.
  *
- * Plain JavaScript, so that the file loads on every Node without type stripping.
+ * The file is plain JavaScript, because some Node versions that load it cannot strip types.
  */
 
-/** Milliseconds until the file is read again. */
-const FRESH_MS = 100;
+/** Time for which the offset is reused before the file is read again. */
+const OFFSET_LIFETIME_MS = 100;
 
 const file = process.env.MOVED_CLOCK_FILE;
 const RealDate = Date;
-let offset = 0;
+let offsetMs = 0;
 let readAt = Number.NEGATIVE_INFINITY;
 
 function currentOffset() {
-  const now = performance.now();
-  if (now - readAt < FRESH_MS) return offset;
-  readAt = now;
+  const elapsedMs = performance.now();
+  if (elapsedMs - readAt < OFFSET_LIFETIME_MS) return offsetMs;
+  readAt = elapsedMs;
   let text;
   try {
     text = readFileSync(file, "utf8").trim();
@@ -29,9 +30,9 @@ function currentOffset() {
     if (error.code !== "ENOENT") throw error;
     text = "";
   }
-  if (!/^-?\d{0,15}$/.test(text)) throw new Error(`${file} must hold a whole number of milliseconds.`);
-  offset = Number(text);
-  return offset;
+  if (!/^-?\d{0,15}$/.test(text)) throw new Error(`${file} must contain a whole number of milliseconds.`);
+  offsetMs = Number(text);
+  return offsetMs;
 }
 
 const movedNow = () => RealDate.now() + currentOffset();

@@ -1,20 +1,21 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 
+/** Interval at which the processes are checked. */
 const POLL_MS = 1000;
 
 /**
- * Calls `work` once after the npm process that started this process has ended. npm starts scripts through a shell, so that a
- * signal to npm may never reach this process. Does nothing if npm did not start this process.
+ * Calls `callback` once after the npm process that started this process has ended. npm starts scripts through a shell, so a
+ * signal to npm may not reach this process. Does nothing if npm did not start this process.
  */
-export function onNpmExit(work: () => void): void {
+export function onNpmExit(callback: () => void): void {
   if (process.env.npm_lifecycle_event === undefined) return;
-  const shell = process.ppid;
-  const npm = parentOf(shell);
+  const shellPid = process.ppid;
+  const npmPid = parentOf(shellPid);
   const timer = setInterval(() => {
-    if (process.ppid === shell && (npm === undefined || isRunning(npm))) return;
+    if (process.ppid === shellPid && (npmPid === undefined || isRunning(npmPid))) return;
     clearInterval(timer);
-    work();
+    callback();
   }, POLL_MS).unref();
 }
 

@@ -3,13 +3,17 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Time limits for a process to become ready, and to end after SIGTERM. */
-const READY_MS = 60_000;
-const END_MS = 15_000;
+/** Time limit for a process to become ready. */
+const READY_TIMEOUT_MS = 60_000;
+/** Time limit for a process to end after SIGTERM. */
+const STOP_TIMEOUT_MS = 15_000;
+/** Number of lines of standard error in the description of a crash. */
+const LAST_ERROR_LINES = 40;
 
-export interface Running {
+/** A started process that is ready. */
+export interface RunningProcess {
   process: ChildProcess;
-  /** The parsed line with which the process reported that it is ready. */
+  /** Result of `isReady` for the line with which the process reported that it is ready. */
   ready: Record<string, unknown>;
   /** Sends SIGTERM and waits. Kills the process after 15 seconds. */
   stop(): Promise<void>;
@@ -23,7 +27,7 @@ export interface Running {
  *
  * @throws {Error} If the process ends, or is not ready within a minute.
  */
-export async function start(
+export async function startProcess(
   name: string,
   command: string[],
   options: {
@@ -31,23 +35,23 @@ export async function start(
     isReady: (line: string) => Record<string, unknown> | undefined;
     onLine?: (line: string) => void;
   },
-): Promise<Running> {
+): Promise<RunningProcess> {
   const child = spawn(command[0]!, command.slice(1), {
     detached: true,
     env: options.environment as NodeJS.ProcessEnv,
     stdio: ["ignore", "pipe", "pipe"],
   });
-  // Leaves no process behind, also if this process ends before the other one is ready.
+  // If this process exits, the child is killed, also before it is ready.
   process.once("exit", () => child.kill("SIGKILL"));
-  const errors: string[] = [];
+  const errorLines: string[] = [];
   createInterface({ input: child.stderr! }).on("line", (line) => {
-    errors.push(line);
-    if (errors.length > 40) errors.shift();
+    errorLines.push(line);
+    if (errorLines.length > LAST_ERROR_LINES) errorLines.shift();
   });
-  let asked = false;
+  let stopRequested = false;
   const ended = once(child, "exit").then(([code, signal]) => {
-    if (asked) return "";
-    return `${name} ended (${signal ?? `code ${code}`})${errors.length > 0 ? `:\n${errors.join("\n")}` : ""}`;
+    if (stopRequested) return "";
+    return `${name} ended (${signal ?? `code ${code}`})${errorLines.length > 0 ? `:\n${errorLines.join("\n")}` : ""}`;
   });
   const ready = new Promise<Record<string, unknown>>((resolve) => {
     createInterface({ input: child.stdout! }).on("line", (line) => {
@@ -57,26 +61,29 @@ export async function start(
     });
   });
   const stop = async () => {
-    asked = true;
+    stopRequested = true;
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill("SIGTERM");
-    await Promise.race([ended, delay(END_MS, undefined, { ref: false })]);
+    await Promise.race([ended, delay(STOP_TIMEOUT_MS, undefined, { ref: false })]);
     if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
   };
-  const value = await Promise.race([
+  const outcome = await Promise.race([
     ready,
     ended,
-    delay(READY_MS, `${name} was not ready within ${READY_MS / 1000} s`, { ref: false }),
+    delay(READY_TIMEOUT_MS, `${name} was not ready within ${READY_TIMEOUT_MS / 1000} s`, { ref: false }),
   ]);
-  if (typeof value === "string") {
+  if (typeof outcome === "string") {
     await stop();
-    throw new Error(value || `${name} ended`);
+    throw new Error(outcome || `${name} ended`);
   }
-  return { process: child, ready: value, stop, ended };
+  return { process: child, ready: outcome, stop, ended };
 }
 
-/** Parses a line that contains a JSON object. The project's processes report in this form that they are ready. */
-export function jsonLine(line: string): Record<string, unknown> | undefined {
+/**
+ * Parses a line that is a JSON object: the form in which the project's processes report that they are ready. Undefined for
+ * others.
+ */
+export function parseJsonLine(line: string): Record<string, unknown> | undefined {
   if (!line.startsWith("{")) return undefined;
   try {
     return JSON.parse(line) as Record<string, unknown>;

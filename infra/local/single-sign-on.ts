@@ -1,4 +1,6 @@
-import { type Api, asAdministrator } from "./api.ts";
+import { type Api, signInAsAdministrator } from "./api.ts";
+
+// A step of `npm start -- --pro`: configures single sign-on.
 
 /** The addresses that the simulated cloud reports when it is ready. */
 export interface SimulatedProvider {
@@ -8,15 +10,16 @@ export interface SimulatedProvider {
 
 type Protocol = "oidc" | "saml";
 
-/** The members of the service's response that this file uses. */
+/** The fields of the service's SSO configuration that this file reads. */
 interface Configuration {
   providerType: Protocol;
   oidcIssuer: string | null;
   samlIdpEntityId: string | null;
 }
 
-/** The app roles of Entra's tokens, under the name that each protocol has for them. */
+/** Name of the claim or SAML attribute with the app roles of a user, as Entra names it. */
 const ROLES_CLAIM = { oidc: "roles", saml: "http://schemas.microsoft.com/ws/2008/06/identity/claims/role" };
+/** Roles of the service by app role. */
 const ROLE_MAPPING = {
   "Lifecycle.Admin": "admin",
   "Lifecycle.Auditor": "auditor",
@@ -25,37 +28,37 @@ const ROLE_MAPPING = {
 };
 
 /**
- * Configures single sign-on with the identity provider of the simulated cloud, through the REST API. Keeps an existing
- * configuration, except for this provider at another address or with the other protocol.
+ * Configures single sign-on with the identity provider of the simulated cloud, through the REST API. A configuration of another
+ * provider is not changed. A configuration of a simulated provider is replaced if its address or protocol has changed.
  *
  * @returns Lines that tell the user how to sign in.
  */
 export async function configureSingleSignOn(
-  base: string,
+  serviceUrl: string,
   administrator: { username: string; password: string },
   provider: SimulatedProvider,
   protocol: Protocol,
 ): Promise<string[]> {
-  const api = await asAdministrator(base, administrator);
-  const now = await api<Configuration>("GET", "/auth/sso/config");
-  const name = now.providerType === "oidc" ? now.oidcIssuer : now.samlIdpEntityId;
-  if (name !== null && !name.startsWith("http://127.0.0.1:")) {
-    return [`Single sign-on ${base}/auth/sso/login?returnUrl=/docs  (as you configured it: ${name})`];
+  const api = await signInAsAdministrator(serviceUrl, administrator);
+  const current = await api<Configuration>("GET", "/auth/sso/config");
+  const providerName = current.providerType === "oidc" ? current.oidcIssuer : current.samlIdpEntityId;
+  if (providerName !== null && !providerName.startsWith("http://127.0.0.1:")) {
+    return [`Single sign-on ${serviceUrl}/auth/sso/login?returnUrl=/docs  (as you configured it: ${providerName})`];
   }
-  if (now.providerType !== protocol || !name?.startsWith(provider.oidc.issuer)) {
+  if (current.providerType !== protocol || !providerName?.startsWith(provider.oidc.issuer)) {
     await configure(api, provider, protocol);
   }
-  if (protocol === "saml") await registerService(base, provider);
+  if (protocol === "saml") await registerService(serviceUrl, provider);
   const people = (await (await fetch(`${provider.controlUrl}/people`)).json()) as { name: string; roles: string[] }[];
-  const listed = people.map(({ name, roles }) => `${name} (${roles.join(" and ") || "no role"})`);
+  const peopleLines = people.map(({ name, roles }) => `${name} (${roles.join(" and ") || "no role"})`);
   return [
-    `Single sign-on ${base}/auth/sso/login?returnUrl=/docs  (${protocol.toUpperCase()}; npm start -- --pro${protocol === "oidc" ? " --saml: SAML" : ": OIDC"})`,
-    ...listed.map((line, index) => `${index === 0 ? "People        " : "              "} ${line}`),
+    `Single sign-on ${serviceUrl}/auth/sso/login?returnUrl=/docs  (${protocol.toUpperCase()}; npm start -- --pro${protocol === "oidc" ? " --saml: SAML" : ": OIDC"})`,
+    ...peopleLines.map((line, index) => `${index === 0 ? "People        " : "              "} ${line}`),
   ];
 }
 
 async function configure(api: Api, { oidc }: SimulatedProvider, protocol: Protocol): Promise<void> {
-  const same = {
+  const common = {
     providerType: protocol,
     isEnabled: true,
     autoCreateUsers: true,
@@ -64,18 +67,21 @@ async function configure(api: Api, { oidc }: SimulatedProvider, protocol: Protoc
     roleMapping: ROLE_MAPPING,
     loginButtonText: "Sign in with Acme",
   };
-  const own =
+  const protocolSettings =
     protocol === "oidc"
       ? { oidcIssuer: oidc.issuer, oidcClientId: oidc.clientId, oidcClientSecret: oidc.clientSecret }
       : { samlIdpMetadataXml: await (await fetch(`${oidc.issuer}/saml/metadata`)).text() };
-  await api("PUT", "/auth/sso/config", { ...same, ...own });
+  await api("PUT", "/auth/sso/config", { ...common, ...protocolSettings });
 }
 
-/** The provider loses its registered services when the simulated cloud stops. */
-async function registerService(base: string, { controlUrl }: SimulatedProvider): Promise<void> {
-  const metadata = await (await fetch(`${base}/auth/sso/metadata`)).text();
+/**
+ * Registers the service with the SAML identity provider. This is needed after each start, because the simulated cloud forgets
+ * it.
+ */
+async function registerService(serviceUrl: string, { controlUrl }: SimulatedProvider): Promise<void> {
+  const metadata = await (await fetch(`${serviceUrl}/auth/sso/metadata`)).text();
   const body = JSON.stringify({ metadata });
   const answer = await fetch(`${controlUrl}/saml/service-providers`, { method: "PUT", body });
   if (!answer.ok)
-    throw new Error(`PUT ${controlUrl}/saml/service-providers answered ${answer.status}: ${await answer.text()}`);
+    throw new Error(`PUT ${controlUrl}/saml/service-providers returned ${answer.status}: ${await answer.text()}`);
 }

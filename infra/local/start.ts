@@ -1,18 +1,18 @@
-/** Runs the service on this machine until Ctrl-C. See HELP. */
+// The command `npm start`: runs the service on this machine until Ctrl-C. See HELP.
 import { readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import { commandLine } from "../build/command-line.ts";
 import { startAzurite } from "./azurite.ts";
-import { takeDataFolder } from "./data-folders.ts";
-import { readDependencies } from "./first-dependencies.ts";
+import { openDataFolder } from "./data-folders.ts";
+import { runDependencyDiscovery } from "./first-dependencies.ts";
 import { runRotation } from "./first-rotation.ts";
 import { runScan } from "./first-scan.ts";
 import { configureCopies } from "./first-sync.ts";
 import { configureTenant } from "./first-tenant.ts";
-import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
+import { issueDevelopmentLicense, readOrCreateSecrets } from "./local-secrets.ts";
 import { onNpmExit } from "./npm-exit.ts";
-import { jsonLine, type Running, start } from "./processes.ts";
+import { parseJsonLine, type RunningProcess, startProcess } from "./processes.ts";
 import { configureSingleSignOn, type SimulatedProvider } from "./single-sign-on.ts";
 
 const HELP = `npm start -- [--azure] [--pro [--saml]] [--no-scan] [--data FOLDER]
@@ -40,28 +40,31 @@ const { values: options } = commandLine(HELP, {
     "no-scan": { type: "boolean", default: false },
   },
 });
-const wantedPort = await freePort(process.env.PORT ?? "7071").catch(exitWith);
-const base = path.resolve(options.data);
-const data = takeFolder();
+const requestedPort = await checkPort(process.env.PORT ?? "7071").catch(exitWith);
+/** Folder of the option --data. */
+const baseFolder = path.resolve(options.data);
+/** Data folder of the selected cloud, below baseFolder. */
+const dataFolder = openCloudFolder();
 
-const running: Pick<Running, "stop" | "ended">[] = [];
-let ending: Promise<void> | undefined;
+/** The started processes, in the order of their start. */
+const running: Pick<RunningProcess, "stop" | "ended">[] = [];
+let stopping: Promise<void> | undefined;
 /** Stops the processes in reverse order, so that the host finishes its work before storage stops. */
 const stopAll = (): Promise<void> => {
-  ending ??= (async () => {
-    for (const one of running.reverse()) await one.stop();
+  stopping ??= (async () => {
+    for (const process of running.reverse()) await process.stop();
   })();
-  return ending;
+  return stopping;
 };
 let interrupted = false;
-/** Stops the started processes in order, so that none is left behind. A second signal ends this process at once. */
+/** Stops the started processes and exits. A second signal exits at once. */
 function interrupt(): void {
   if (interrupted) process.exit(1);
   interrupted = true;
   console.log("\nStopping …");
   stopAll().then(() => process.exit(0), exitWith);
 }
-// SIGHUP is sent when the terminal is closed.
+// Closing the terminal sends SIGHUP.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, interrupt);
 onNpmExit(() => {
   if (!interrupted) interrupt();
@@ -69,16 +72,17 @@ onNpmExit(() => {
 
 try {
   const { port, cloud } = await startProcesses();
-  const base = `http://localhost:${port}`;
-  if (!options["no-scan"]) await runScan(base, administrator());
+  const serviceUrl = `http://localhost:${port}`;
+  if (!options["no-scan"]) await runScan(serviceUrl, administrator());
   const protocol = options.saml ? "saml" : "oidc";
-  const pro = options.pro && cloud ? await configureSingleSignOn(base, administrator(), cloud, protocol) : [];
-  if (options.pro && cloud) pro.push(...(await configureCopies(base, administrator(), cloud)));
-  if (options.pro && cloud) pro.push(...(await configureTenant(base, administrator(), cloud)));
-  if (options.pro && cloud && !options["no-scan"]) await readDependencies(base, administrator());
-  printAddresses(port, pro);
-  if (options.pro && cloud && !options["no-scan"]) runRotation(base, administrator()).catch(reportError);
-  const reason = await Promise.race(running.map((one) => one.ended));
+  const proLines =
+    options.pro && cloud ? await configureSingleSignOn(serviceUrl, administrator(), cloud, protocol) : [];
+  if (options.pro && cloud) proLines.push(...(await configureCopies(serviceUrl, administrator(), cloud)));
+  if (options.pro && cloud) proLines.push(...(await configureTenant(serviceUrl, administrator(), cloud)));
+  if (options.pro && cloud && !options["no-scan"]) await runDependencyDiscovery(serviceUrl, administrator());
+  printAddresses(port, proLines);
+  if (options.pro && cloud && !options["no-scan"]) runRotation(serviceUrl, administrator()).catch(reportError);
+  const reason = await Promise.race(running.map((process) => process.ended));
   if (!interrupted) throw new Error(reason);
 } catch (error) {
   if (!interrupted) {
@@ -88,10 +92,11 @@ try {
   }
 }
 
+/** Builds the app and starts storage, the simulated cloud and the functions host, in this order. */
 async function startProcesses(): Promise<{ port: number; cloud: SimulatedProvider | undefined }> {
-  const secrets = localSecrets(data);
-  step("Building the app");
-  const app = path.join(data, "app");
+  const secrets = readOrCreateSecrets(dataFolder);
+  printStep("Building the app");
+  const app = path.join(dataFolder, "app");
   const { buildLocalApp } = await import("../build/build.ts");
   await buildLocalApp(app, secrets.licenseKeys);
 
@@ -100,42 +105,42 @@ async function startProcesses(): Promise<{ port: number; cloud: SimulatedProvide
     AUDIT_SIGNING_KEYS: secrets.auditSigningKeys,
     BOOTSTRAP_ADMIN_USERNAME: "admin",
     BOOTSTRAP_ADMIN_PASSWORD: secrets.adminPassword,
-    PUBLIC_BASE_URL: `http://localhost:${wantedPort}`,
+    PUBLIC_BASE_URL: `http://localhost:${requestedPort}`,
     // This script starts the first scan itself, unless --no-scan is given.
     FIRST_SCAN: "off",
   };
   if (options.pro) environment.LICENSE_KEY = issueDevelopmentLicense(secrets);
   if (!process.env.AzureWebJobsStorage) {
-    step("Starting storage (Azurite)");
-    const azurite = await startAzurite({ data: path.join(data, "azurite") });
+    printStep("Starting storage (Azurite)");
+    const azurite = await startAzurite({ data: path.join(dataFolder, "azurite") });
     running.push(azurite);
     environment.AzureWebJobsStorage = azurite.connectionString();
   }
-  let cloud: Running | undefined;
+  let cloud: RunningProcess | undefined;
   if (!options.azure) {
-    step("Starting the simulated cloud");
-    cloud = await start(
+    printStep("Starting the simulated cloud");
+    cloud = await startProcess(
       "The simulated cloud",
       [
         process.execPath,
         path.join(root, "infra/simulated-cloud/main.ts"),
         "--data",
-        path.join(data, "cloud"),
+        path.join(dataFolder, "cloud"),
         "--ready-json",
       ],
-      { environment: process.env, isReady: jsonLine },
+      { environment: process.env, isReady: parseJsonLine },
     );
     running.push(cloud);
     Object.assign(environment, cloud.ready.environment);
-    await sendEvents(
+    await enableEvents(
       String(cloud.ready.controlUrl),
       process.env.AzureWebJobsStorage ?? environment.AzureWebJobsStorage,
     );
     environment.LOG_ANALYTICS_WORKSPACE_IDS = (cloud.ready.workspaceIds as string[]).join(",");
   }
   writeServiceEnvironment(environment);
-  step("Starting the functions host");
-  const host = await start(
+  printStep("Starting the functions host");
+  const host = await startProcess(
     "The functions host",
     [
       process.execPath,
@@ -143,22 +148,22 @@ async function startProcesses(): Promise<{ port: number; cloud: SimulatedProvide
       "--app",
       app,
       "--port",
-      wantedPort,
+      requestedPort,
       "--data",
-      path.join(data, "host"),
+      path.join(dataFolder, "host"),
       "--log-file",
-      path.join(data, "host.log"),
+      path.join(dataFolder, "host.log"),
       "--ready-json",
     ],
     // Settings of the service in the user's environment take precedence.
-    { environment: { ...environment, ...process.env, ...combinedEnvironment(environment) }, isReady: jsonLine },
+    { environment: { ...environment, ...process.env, ...combinedEnvironment(environment) }, isReady: parseJsonLine },
   );
   running.push(host);
   return { port: Number(host.ready.port), cloud: cloud?.ready as SimulatedProvider | undefined };
 }
 
 /** Lets the Event Grid of the simulated cloud deliver to the service's queue, as a deployment configures it. */
-async function sendEvents(controlUrl: string, connectionString: string | undefined): Promise<void> {
+async function enableEvents(controlUrl: string, connectionString: string | undefined): Promise<void> {
   if (!connectionString) return;
   const body = JSON.stringify({ connectionString, queue: "vault-events" });
   const answer = await fetch(`${controlUrl}/events`, { method: "PUT", body });
@@ -170,26 +175,27 @@ function exitWith(error: unknown): never {
   process.exit(1);
 }
 
-/** Returns the message of an error. Invalid settings are reported without a stack trace. */
+/** Returns the message of an error. For invalid settings, it removes the stack trace that the message contains. */
 function textOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   return text.includes("ConfigError") ? text.replace(/\n\s+at .*/g, "") : text;
 }
 
-function takeFolder(): string {
+/** Opens the data folder. Exits if another process uses it. */
+function openCloudFolder(): string {
   try {
-    return takeDataFolder(base, options.azure ? "azure" : "stand-in");
+    return openDataFolder(baseFolder, options.azure ? "azure" : "stand-in");
   } catch (error) {
     return exitWith(error);
   }
 }
 
 /**
- * Checks that the port is free before anything is started. Port 0 selects any free port.
+ * Checks that the port is free, before anything is started. Returns the port, or a free one for port 0.
  *
  * @throws {Error} If the port is invalid or in use.
  */
-async function freePort(text: string): Promise<string> {
+async function checkPort(text: string): Promise<string> {
   const port = Number(text);
   if (!/^\d+$/.test(text) || port > 65_535) throw new Error(`PORT must be a number from 0 to 65535, not "${text}".`);
   const server = createServer();
@@ -205,20 +211,21 @@ async function freePort(text: string): Promise<string> {
     });
     server.listen(port, "127.0.0.1", resolve);
   });
-  const { port: found } = server.address() as AddressInfo;
+  const { port: listeningPort } = server.address() as AddressInfo;
   await new Promise((resolve) => server.close(resolve));
-  return String(found);
+  return String(listeningPort);
 }
 
-/** Writes the settings that the commands of package.json need to reach the service that was started last. */
+/** Writes service.env: the settings with which other commands of package.json reach the service that was started last. */
 function writeServiceEnvironment(environment: Record<string, string | undefined>): void {
   const { NODE_OPTIONS: _, NODE_EXTRA_CA_CERTS: __, ...settings } = environment;
   const lines = Object.entries(settings).map(([name, value]) => `${name}=${JSON.stringify(value)}\n`);
-  writeFileSync(path.join(base, "service.env"), lines.join(""), { mode: 0o600 });
+  writeFileSync(path.join(baseFolder, "service.env"), lines.join(""), { mode: 0o600 });
 }
 
 /**
- * Combines variables of the user's environment and of the simulated cloud: preloads, trusted certificates and proxy exceptions.
+ * Returns the variables that both the user's environment and the simulated cloud set: Node options with preloads, trusted
+ * certificates and proxy exceptions. Their values are combined.
  */
 function combinedEnvironment(environment: Record<string, string | undefined>): Record<string, string> {
   const both = (name: string, separator: string) =>
@@ -226,13 +233,16 @@ function combinedEnvironment(environment: Record<string, string | undefined>): R
   const combined: Record<string, string> = {};
   const nodeOptions = both("NODE_OPTIONS", " ");
   if (nodeOptions) combined.NODE_OPTIONS = nodeOptions;
-  const [ours, theirs] = [environment.NODE_EXTRA_CA_CERTS, process.env.NODE_EXTRA_CA_CERTS];
-  if (ours && theirs) {
-    combined.NODE_EXTRA_CA_CERTS = path.join(data, "certificates.pem");
-    writeFileSync(combined.NODE_EXTRA_CA_CERTS, [ours, theirs].map((file) => readFileSync(file, "utf8")).join("\n"));
+  const [cloudCertificates, userCertificates] = [environment.NODE_EXTRA_CA_CERTS, process.env.NODE_EXTRA_CA_CERTS];
+  if (cloudCertificates && userCertificates) {
+    combined.NODE_EXTRA_CA_CERTS = path.join(dataFolder, "certificates.pem");
+    writeFileSync(
+      combined.NODE_EXTRA_CA_CERTS,
+      [cloudCertificates, userCertificates].map((file) => readFileSync(file, "utf8")).join("\n"),
+    );
   }
   if (!options.azure) {
-    // A proxy can't reach the simulated cloud.
+    // The simulated cloud is on this machine, which a proxy can't reach.
     combined.NO_PROXY = [process.env.NO_PROXY ?? process.env.no_proxy, ".localhost", "localhost", "127.0.0.1"]
       .filter(Boolean)
       .join(",");
@@ -240,27 +250,28 @@ function combinedEnvironment(environment: Record<string, string | undefined>): R
   return combined;
 }
 
+/** Returns the credentials of the bootstrap administrator. */
 function administrator(): { username: string; password: string } {
   return {
     username: process.env.BOOTSTRAP_ADMIN_USERNAME ?? "admin",
-    password: process.env.BOOTSTRAP_ADMIN_PASSWORD ?? localSecrets(data).adminPassword,
+    password: process.env.BOOTSTRAP_ADMIN_PASSWORD ?? readOrCreateSecrets(dataFolder).adminPassword,
   };
 }
 
-function printAddresses(port: number, pro: string[]): void {
+function printAddresses(port: number, proLines: string[]): void {
   const { username, password } = administrator();
   const lines = [
     `Serving at     http://localhost:${port}`,
     `Watching       ${options.azure ? "Azure, with your own sign-in (az login)" : "the simulated company. For yours: npm start -- --azure"}`,
     `Documentation  http://localhost:${port}/docs`,
     `Administrator  ${username} / ${process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password}`,
-    ...pro,
-    `Log            ${path.relative(process.cwd(), path.join(data, "host.log"))}`,
+    ...proLines,
+    `Log            ${path.relative(process.cwd(), path.join(dataFolder, "host.log"))}`,
     "",
     ...(options.azure && !process.env.SERVICE_KEY_VAULT_URL
       ? ["Alert rules that post to a webhook need the service's key vault: set SERVICE_KEY_VAULT_URL."]
       : []),
-    `Press Ctrl-C to stop. The next start uses the data in ${path.relative(process.cwd(), data)}/.`,
+    `Press Ctrl-C to stop. The next start uses the data in ${path.relative(process.cwd(), dataFolder)}/.`,
   ];
   console.log(`\n${lines.map((line) => (line === "" ? "" : `  ${line}`)).join("\n")}`);
 }
@@ -270,6 +281,6 @@ function reportError(error: unknown): void {
   if (!interrupted) console.error(`\n${textOf(error)}`);
 }
 
-function step(text: string): void {
+function printStep(text: string): void {
   console.log(`· ${text}`);
 }

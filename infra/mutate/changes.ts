@@ -1,6 +1,10 @@
+/**
+ * Lists the changes that the mutation tests can make to a file. A mutant is the code with one such change; if no test fails
+ * with it, the tests do not check that place.
+ */
 import { parseSync, visitorKeys } from "oxc-parser";
 
-/** A change of one place in a file. The changed code is a mutant. */
+/** A change of one place in a file. */
 export interface Change {
   /** Path from the root. */
   file: string;
@@ -8,11 +12,12 @@ export interface Change {
   /** Start and end of the replaced text in UTF-16 units. */
   start: number;
   end: number;
+  /** Kind of the change, for example "condition negated". */
   operator: string;
   replacement: string;
 }
 
-/** All possible changes of one syntax node. A draw picks at most one of them. */
+/** All possible changes of one syntax node. The random sample (sample.ts) contains at most one of them. */
 export type Place = Change[];
 
 interface Node {
@@ -22,7 +27,7 @@ interface Node {
   [member: string]: unknown;
 }
 
-const COMPARISONS: Record<string, string[]> = {
+const OPERATOR_REPLACEMENTS: Record<string, string[]> = {
   "===": ["!=="],
   "!==": ["==="],
   "<": ["<=", ">="],
@@ -37,7 +42,7 @@ const COMPARISONS: Record<string, string[]> = {
   "&&": ["||"],
   "||": ["&&"],
 };
-const METHODS: Record<string, string> = {
+const METHOD_REPLACEMENTS: Record<string, string> = {
   some: "every",
   every: "some",
   min: "max",
@@ -47,12 +52,12 @@ const METHODS: Record<string, string> = {
   startsWith: "endsWith",
   endsWith: "startsWith",
 };
-/** Calls that write to a log or to the output of a command. */
+/** Matches the callee of calls that write to a log or to the output of a command, for example `deps.log.info`. */
 const LOG_CALL = /^(?:\w+\.)*(?:log|logger|console|context)\??\.(?:trace|debug|info|warn|error|log)$/;
-/** Members that contain text for users. */
+/** Matches the names of object properties that contain text for people. */
 const TEXT_MEMBER = /^(?:summary|description|title|detail|message|remedy|tag|tags|example|examples|reason|text|help)$/;
 
-/** Returns all possible changes of a file. Comments, types, log lines and texts for users are not changed. */
+/** Returns all possible changes of a file. Comments, types, imports, log lines, errors and texts for people are not changed. */
 export function placesIn(file: string, text: string): Place[] {
   const { program } = parseSync(file, text);
   const lineStarts = [0, ...[...text.matchAll(/\n/g)].map((found) => found.index + 1)];
@@ -62,21 +67,22 @@ export function placesIn(file: string, text: string): Place[] {
 
   const visit = (node: Node, parent: Node | undefined, inTry: boolean): void => {
     if (isExcluded(node, source)) return;
-    const edits = !inTry && isAwaitedByCaller(node, parent) ? [] : changesOf(node, parent, text);
+    const edits = !inTry && isRedundantAwait(node, parent) ? [] : changesOf(node, parent, text);
     const changes = edits.map(([operator, start, end, replacement]) => {
       return { file, line: lineOf(start), start, end, operator, replacement };
     });
     if (changes.length > 0) places.push(changes);
-    const within = node.type === "TryStatement" || (inTry && !isFunction(node));
+    const childrenInTry = node.type === "TryStatement" || (inTry && !isFunction(node));
     for (const key of visitorKeys[node.type] ?? []) {
       const child = node[key] as Node | (Node | null)[] | null;
-      for (const one of Array.isArray(child) ? child : [child]) if (one) visit(one, node, within);
+      for (const one of Array.isArray(child) ? child : [child]) if (one) visit(one, node, childrenInTry);
     }
   };
   visit(program as unknown as Node, undefined, false);
   return places;
 }
 
+/** Returns whether neither a node nor its children are changed. */
 function isExcluded(node: Node, source: (node: Node) => string): boolean {
   if (/^TS(?!As|NonNull|Satisfies)/.test(node.type)) return true;
   if (/^(?:Import|Export(?:All|Default))Declaration$/.test(node.type)) return true;
@@ -88,8 +94,11 @@ function isExcluded(node: Node, source: (node: Node) => string): boolean {
 
 const isFunction = ({ type }: Node): boolean => /^(?:Arrow)?Function/.test(type);
 
-/** Returns whether a function returns an awaited value outside of `try`. The caller awaits it anyway, so `await` has no effect. */
-const isAwaitedByCaller = (node: Node, parent: Node | undefined): boolean =>
+/**
+ * Returns whether the `await` is that of `return await …` outside of `try`. The caller awaits it anyway, so `await` has no
+ * effect.
+ */
+const isRedundantAwait = (node: Node, parent: Node | undefined): boolean =>
   node.type === "AwaitExpression" &&
   (parent?.type === "ReturnStatement" || (parent?.type === "ArrowFunctionExpression" && parent.body === node));
 
@@ -103,15 +112,20 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
     case "BinaryExpression":
     case "LogicalExpression": {
       const [left, right] = [child("left"), child("right")];
-      const sign = node.operator as string;
-      if (sign === "??") {
+      const operator = node.operator as string;
+      if (operator === "??") {
         return [
           replaceWith("without the default", `(${source(left)})!`),
           replaceWith("always the default", `(${source(right)})`),
         ];
       }
-      const at = left.end + text.slice(left.end, right.start).indexOf(sign);
-      return (COMPARISONS[sign] ?? []).map((other) => ["another operator", at, at + sign.length, other]);
+      const at = left.end + text.slice(left.end, right.start).indexOf(operator);
+      return (OPERATOR_REPLACEMENTS[operator] ?? []).map((other) => [
+        "another operator",
+        at,
+        at + operator.length,
+        other,
+      ]);
     }
     case "Literal":
       return changesOfLiteral(node, parent, text);
@@ -132,6 +146,7 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
       return [replaceWith("not awaited", source(child("argument")))];
     case "UnaryExpression":
       return node.operator === "!" ? [replaceWith("not negated", `(${source(child("argument"))})`)] : [];
+    // `undefined!` has the type `never`, which fits every return type.
     case "ReturnStatement":
       return node.argument && source(child("argument")) !== "undefined"
         ? [replaceWith("returns nothing", "return undefined!;")]
@@ -141,6 +156,7 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
     case "ArrowFunctionExpression": {
       const body = node.body as Node | null;
       if (body?.type !== "BlockStatement" || source(body).includes("return ")) return [];
+      // `Math` is always true, but the compiler does not know that, so it does not reject the rest as unreachable.
       return [["returns at once", body.start, body.start + 1, "{ if (Math) return;"]];
     }
     case "ArrayExpression":
@@ -149,7 +165,7 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
       return withoutEach(node.properties as Node[], text, "without the member");
     case "MemberExpression": {
       const property = child("property");
-      const other = METHODS[source(property)];
+      const other = METHOD_REPLACEMENTS[source(property)];
       const isCalled = parent?.type === "CallExpression" && parent.callee === node;
       return other && isCalled && !node.computed ? [["another method", property.start, property.end, other]] : [];
     }
@@ -165,7 +181,7 @@ function changesOfLiteral(node: Node, parent: Node | undefined, text: string): E
   if (typeof value === "number")
     return [replaceWith("one more", String(value + 1)), replaceWith("one less", `(${value - 1})`)];
   if (typeof value !== "string" || value === "" || /\s/.test(value)) return [];
-  // A member name is no value.
+  // The literal is the name of a property, not a value.
   if (parent?.type === "Property" && parent.key === node) return [];
   return text.slice(node.start, node.end).length > 2 ? [replaceWith("empty text", '""')] : [];
 }

@@ -4,16 +4,21 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Change } from "./changes.ts";
 
-/** What noticed a mutant. `time`: the tests exceeded their limit. */
+/** The check that noticed a mutant: the compiler, lint, a failed test, or `time`, if the tests exceeded their time limit. */
 export type Noticed = "types" | "lint" | "tests" | "time";
 
 export interface TestRun {
+  /** The failed tests. At most those of one file, because a run ends at the first failure. */
   failed: { file: string; test: string; message: string }[];
   /** Duration in seconds of each file that ran. */
   seconds: Record<string, number>;
 }
 
-/** The page has its own compiler configuration. */
+/** Time limit of a command that is not a test run: a compilation or a lint run. */
+const COMMAND_LIMIT_SECONDS = 600;
+/** The kept part of a command's output, its end, which is shown if the command fails. */
+const MAX_OUTPUT_CHARACTERS = 20_000;
+/** Folder of the page (the web UI), which has its own compiler configuration. */
 const PAGE = "functions/web/";
 
 const VALUE_OPERATORS = new Set(["one more", "one less", "true and false swapped", "empty text"]);
@@ -22,16 +27,20 @@ const VALUE_OPERATORS = new Set(["one more", "one less", "true and false swapped
 const preservesPromises = ({ operator, replacement }: Change): boolean =>
   VALUE_OPERATORS.has(operator) || (operator === "another operator" && !["&&", "||"].includes(replacement));
 
-/** A copy of the project in which one mutant at a time is tested. */
-export class Copy {
+/**
+ * A temporary copy of the project in which one mutant at a time is compiled, linted and tested. Each worker of main.ts has its
+ * own.
+ */
+export class ProjectCopy {
   readonly folder: string;
   readonly #root: string;
   readonly #declarations: string;
+  /** Compiler errors of the unchanged code. */
   #baselineErrors = new Set<string>();
   /** All builds use the same folder, so that V8's compile cache of unchanged files is reused. */
   readonly #environment: Record<string, string>;
 
-  /** Copies every file that Git tracks or would add. Dependencies are linked. */
+  /** Copies every file that Git tracks or would add. The folders of dependencies are symbolic links. */
   constructor(root: string) {
     this.#root = root;
     this.folder = mkdtempSync(path.join(tmpdir(), "mutate-"));
@@ -134,7 +143,7 @@ export class Copy {
   #read(report: string, code: number, output: string): TestRun {
     const run: TestRun = { failed: [], seconds: {} };
     try {
-      const { testResults } = JSON.parse(readFileSync(report, "utf8")) as Report;
+      const { testResults } = JSON.parse(readFileSync(report, "utf8")) as VitestReport;
       for (const { name, status, message, startTime, endTime, assertionResults } of testResults) {
         const file = path.relative(this.folder, name).split(path.sep).join("/");
         const ran = assertionResults.filter(({ status: each }) => each === "passed" || each === "failed");
@@ -146,7 +155,7 @@ export class Copy {
         if (status === "failed" && failed.length === 0) run.failed.push({ file, test: "(the file)", message });
       }
     } catch {
-      // The tests did not even begin, as when the app can't be built: the output says why.
+      // There is no report, because the tests did not start, for example because the app can't be built. The output states why.
     }
     if (code !== 0 && run.failed.length === 0) run.failed.push({ file: "", test: "(no test ran)", message: output });
     return run;
@@ -165,34 +174,35 @@ export class Copy {
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],
     });
-    const end = () => endGroup(child.pid);
-    process.once("exit", end);
+    const endProcesses = () => endGroup(child.pid);
+    process.once("exit", endProcesses);
     let output = "";
     for (const stream of [child.stdout, child.stderr]) {
       stream.on("data", (chunk: Buffer) => {
-        output = (output + chunk.toString()).slice(-20_000);
+        output = (output + chunk.toString()).slice(-MAX_OUTPUT_CHARACTERS);
       });
     }
-    let isLate = false;
+    let isTimedOut = false;
     const limit = setTimeout(
       () => {
-        isLate = true;
-        end();
+        isTimedOut = true;
+        endProcesses();
       },
-      (options.limitSeconds ?? 600) * 1000,
+      (options.limitSeconds ?? COMMAND_LIMIT_SECONDS) * 1000,
     );
     const code = await new Promise<number>((resolve, reject) => {
       child.once("error", reject);
       child.once("exit", (exitCode) => resolve(exitCode ?? 1));
     });
     clearTimeout(limit);
-    process.off("exit", end);
-    end();
-    return { code: isLate ? undefined : code, output };
+    process.off("exit", endProcesses);
+    endProcesses();
+    return { code: isTimedOut ? undefined : code, output };
   }
 }
 
-interface Report {
+/** The used part of vitest's JSON report. Times are in milliseconds. */
+interface VitestReport {
   testResults: {
     name: string;
     status: string;

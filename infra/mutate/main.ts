@@ -1,5 +1,6 @@
 /**
- * Mutation tests: changes one place of the code at a time and runs the tests. See HELP.
+ * `npm run mutate`: mutation tests. Changes one place of the code at a time (the changed code is a mutant) and runs the tests
+ * of the module. A mutant that no test notices survives; it shows behavior that the tests do not check.
  *
  * Stryker is not used: it needs the compiler's JavaScript API, which TypeScript 7 does not have, it can't draw a sample by a
  * seed, and most tests here start the built app in a process of its own.
@@ -9,10 +10,10 @@ import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, writeFil
 import path from "node:path";
 import { commandLine, usedWrong } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
-import { Copy, type TestRun } from "./copy.ts";
+import { ProjectCopy, type TestRun } from "./copy.ts";
 import { moduleOf, readTests } from "./modules.ts";
-import { describeChange, isTested, type Judged, printReport } from "./report.ts";
-import { draw } from "./sample.ts";
+import { describeChange, isTested, type JudgedMutant, printReport } from "./report.ts";
+import { drawMutants } from "./sample.ts";
 import { TestOrder } from "./test-order.ts";
 
 const HELP = `npm run mutate -- --sample N --seed S [--module MODULE] [--workers N] [--resume | --survivors] [--list]
@@ -28,8 +29,8 @@ const HELP = `npm run mutate -- --sample N --seed S [--module MODULE] [--workers
 A mutant is the code with one change. Mutants that the compiler or lint rejects are replaced, until N reach the tests of their
 module. The report states for each module which share of them the tests noticed. Exits with 1 if the tests notice less than
 70 % of all mutants, or less than 50 % in a module with at least 20. infra/mutate/equivalent.json lists mutants that change no
-behavior, with the reason. A test file that notices a mutant must pass without it. State is in .local/mutate/. 400 mutants
-take about five hours on two cores.`;
+behavior, with the reason. A test file that notices a mutant must pass without it. The results are saved in .local/mutate/.
+400 mutants take about five hours on two cores.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 /** Files that determine which mutants are drawn. */
@@ -38,7 +39,7 @@ const CODE = ["{shared,functions}/**/*.ts", "infra/mutate/*.ts"];
 const TESTS = ["{test,infra/{local,build,simulated-cloud,functions-host,template-checks}}/**/*.ts"];
 /** Maximum duration of the tests of one mutant. */
 const LIMIT_SECONDS = 900;
-/** Expected duration of a test file that has not run yet. */
+/** Assumed duration of a test file that has not run yet. */
 const UNKNOWN_SECONDS = 300;
 const { values: options } = commandLine(HELP, {
   options: {
@@ -63,97 +64,106 @@ const sources = globSync("{shared,functions}/**/*.ts", { cwd: root, exclude: EXC
   .map((file) => file.split(path.sep).join("/"))
   .filter((file) => module === undefined || moduleOf(file) === module)
   .sort();
-const textOf = new Map(sources.map((file) => [file, readFileSync(path.join(root, file), "utf8")]));
-const draws = draw(
-  sources.flatMap((file) => placesIn(file, textOf.get(file)!)),
+const textByFile = new Map(sources.map((file) => [file, readFileSync(path.join(root, file), "utf8")]));
+const groupDraws = drawMutants(
+  sources.flatMap((file) => placesIn(file, textByFile.get(file)!)),
   sample,
   seed,
 );
-const wanted = draws.reduce((sum, { quota }) => sum + quota, 0);
-if (wanted === 0) fail(`There is nothing to change in ${module ?? "shared/ and functions/"}.`);
-console.log(`${wanted} mutants by --seed ${seed}${module ? ` in ${module}` : ""}`);
+const totalQuota = groupDraws.reduce((sum, { quota }) => sum + quota, 0);
+if (totalQuota === 0) fail(`There is nothing to change in ${module ?? "shared/ and functions/"}.`);
+console.log(`${totalQuota} mutants by --seed ${seed}${module ? ` in ${module}` : ""}`);
 if (options.list) {
-  for (const { quota, candidates } of draws)
-    for (const change of candidates.slice(0, quota)) console.log(describeChange(change, textOf.get(change.file)!));
+  for (const { quota, candidates } of groupDraws)
+    for (const change of candidates.slice(0, quota)) console.log(describeChange(change, textByFile.get(change.file)!));
   process.exit(0);
 }
 
 const testsOf = readTests(root);
-const state = stateFile();
-const judged: Judged[] = readFileSync(state, "utf8")
+const stateFilePath = createStateFile();
+const judgedMutants: JudgedMutant[] = readFileSync(stateFilePath, "utf8")
   .split("\n")
   .slice(1)
   .filter(Boolean)
   .map((line) => JSON.parse(line));
-const copies = Array.from({ length: workers }, () => new Copy(root));
+const copies = Array.from({ length: workers }, () => new ProjectCopy(root));
 process.on("exit", () => {
   for (const copy of copies) copy.remove();
 });
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
 
-const order = new TestOrder(judged);
-/** Open places of each group, and its candidates that were not tried yet. A mutant in progress takes a place. */
-const groups = draws.map(({ group, quota, candidates }) => ({
+const order = new TestOrder(judgedMutants);
+/**
+ * For each group of mutants (a module, or all small modules), how many mutants still have to be tested (`open`, without those
+ * in progress) and the candidates that were not tried yet.
+ */
+const groups = groupDraws.map(({ group, quota, candidates }) => ({
   group,
-  open: quota - judged.filter((one) => one.group === group && isTested(one)).length,
-  candidates: candidates.filter((change) => !judged.some((one) => isSame(one.change, change))),
+  open: quota - judgedMutants.filter((judgedMutant) => judgedMutant.group === group && isTested(judgedMutant)).length,
+  candidates: candidates.filter((change) => !judgedMutants.some((judgedMutant) => isSame(judgedMutant.change, change))),
 }));
-/** Duration of the test files that are known to pass without a mutant. */
-const passing = passingFile();
-order.learn(passing.seconds);
-await Promise.all(copies.map((copy) => work(copy)));
-process.exitCode = printReport(judged, textOf) ? 0 : 1;
+/** Test files that passed without a mutant, with their durations. */
+const passingTests = readPassingTests();
+order.saveDurations(passingTests.seconds);
+await Promise.all(copies.map((copy) => runWorker(copy)));
+process.exitCode = printReport(judgedMutants, textByFile) ? 0 : 1;
 
-async function work(copy: Copy): Promise<void> {
+async function runWorker(copy: ProjectCopy): Promise<void> {
   await copy.recordBaseline();
   for (;;) {
     const group = groups.find(({ open, candidates }) => open > 0 && candidates.length > 0);
     if (group === undefined) return;
     const change = group.candidates.shift()!;
     group.open -= 1;
-    const one = await judge(copy, group.group, change);
-    if (!isTested(one)) group.open += 1;
-    judged.push(one);
-    order.count(one);
-    appendFileSync(state, `${JSON.stringify(one)}\n`);
-    const outcome = one.noticed ? `noticed by ${one.noticed}` : "SURVIVED";
-    const text = describeChange(change, textOf.get(change.file)!);
-    console.log(`[${judged.filter(isTested).length}/${wanted}] ${outcome} (${one.seconds.toFixed(0)} s) ${text}`);
+    const judgedMutant = await judge(copy, group.group, change);
+    if (!isTested(judgedMutant)) group.open += 1;
+    judgedMutants.push(judgedMutant);
+    order.count(judgedMutant);
+    appendFileSync(stateFilePath, `${JSON.stringify(judgedMutant)}\n`);
+    const outcome = judgedMutant.noticed ? `noticed by ${judgedMutant.noticed}` : "SURVIVED";
+    const text = describeChange(change, textByFile.get(change.file)!);
+    console.log(
+      `[${judgedMutants.filter(isTested).length}/${totalQuota}] ${outcome} (${judgedMutant.seconds.toFixed(0)} s) ${text}`,
+    );
   }
 }
 
-async function judge(copy: Copy, group: string, change: Change): Promise<Judged> {
-  const started = Date.now();
-  const text = textOf.get(change.file)!;
+async function judge(copy: ProjectCopy, group: string, change: Change): Promise<JudgedMutant> {
+  const startMs = Date.now();
+  const text = textByFile.get(change.file)!;
   copy.apply(change, text);
-  const { test, ...verdict } = await notice(copy, change);
-  const seconds = (Date.now() - started) / 1000;
+  const { test, ...verdict } = await findDetection(copy, change);
+  const seconds = (Date.now() - startMs) / 1000;
   copy.revert(change, text);
   if (test !== undefined) await requirePassing(copy, test);
   return { group, change, ...verdict, seconds };
 }
 
-/** Returns what notices a mutant, and the test file that failed. */
-async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed" | "by"> & { test?: string }> {
+/** Compiles, lints and tests a mutant. Returns what noticed it, and the test file that failed. */
+async function findDetection(
+  copy: ProjectCopy,
+  change: Change,
+): Promise<Pick<JudgedMutant, "noticed" | "by"> & { test?: string }> {
   if (!(await copy.compiles(change))) return { noticed: "types" };
   if (!(await copy.passesLint(change))) return { noticed: "lint" };
   const tests = order.sort(testsOf(change.file), moduleOf(change.file));
   const expected = tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? UNKNOWN_SECONDS), 0);
+  // Two minutes for the start and the build, and three times the usual duration of the tests.
   const limitSeconds = Math.min(LIMIT_SECONDS, 120 + 3 * expected);
   const run = await copy.test(tests, limitSeconds);
   if (run === undefined) return { noticed: "time" };
   const [failure] = run.failed;
-  // A failed file ended early, so its duration says nothing.
+  // A failed file ended early, so its duration is not that of a complete run.
   for (const { file } of run.failed) delete run.seconds[file];
-  order.learn(run.seconds);
+  order.saveDurations(run.seconds);
   if (failure === undefined) return {};
   // A timeout can be caused by a busy machine, so the test must time out twice.
   if (failure.file && /timed? ?out|still (?:queued|running)/i.test(failure.message)) {
-    const again = await copy.test([failure.file], limitSeconds);
-    if (again?.failed.length === 0) {
-      const others = await copy.test(tests.slice(tests.indexOf(failure.file) + 1), limitSeconds);
-      if (others === undefined) return { noticed: "time" };
-      return noticedBy(others.failed[0], tests);
+    const secondRun = await copy.test([failure.file], limitSeconds);
+    if (secondRun?.failed.length === 0) {
+      const laterTestsRun = await copy.test(tests.slice(tests.indexOf(failure.file) + 1), limitSeconds);
+      if (laterTestsRun === undefined) return { noticed: "time" };
+      return noticedBy(laterTestsRun.failed[0], tests);
     }
   }
   return noticedBy(failure, tests);
@@ -165,19 +175,20 @@ function noticedBy(failure: TestRun["failed"][number] | undefined, tests: string
   return { noticed: "tests" as const, by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! };
 }
 
-/** Ends the run if a test that noticed a mutant also fails without it. */
-async function requirePassing(copy: Copy, test: string): Promise<void> {
-  if (test in passing.seconds) return;
+/** Exits with 1 if a test that noticed a mutant also fails without it. */
+async function requirePassing(copy: ProjectCopy, test: string): Promise<void> {
+  if (test in passingTests.seconds) return;
   const run = await copy.test([test], LIMIT_SECONDS);
   if (run === undefined) fail(`${test} did not end within 15 minutes without a mutant.`);
   if (run.failed.length > 0) fail(`${test} fails without a mutant: ${JSON.stringify(run.failed[0])}`);
-  order.learn(run.seconds);
-  Object.assign(passing.seconds, run.seconds);
-  writeFileSync(passing.file, JSON.stringify(passing.seconds));
+  order.saveDurations(run.seconds);
+  Object.assign(passingTests.seconds, run.seconds);
+  writeFileSync(passingTests.file, JSON.stringify(passingTests.seconds));
 }
 
-function passingFile(): { file: string; seconds: Record<string, number> } {
-  const file = path.join(path.dirname(state), `${digest(CODE)}-${digest(TESTS)}.seconds.json`);
+/** Reads which test files passed in earlier runs with the same code and tests. */
+function readPassingTests(): { file: string; seconds: Record<string, number> } {
+  const file = path.join(path.dirname(stateFilePath), `${digest(CODE)}-${digest(TESTS)}.seconds.json`);
   return { file, seconds: existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {} };
 }
 
@@ -185,19 +196,25 @@ function passingFile(): { file: string; seconds: Record<string, number> } {
  * Creates the state file: a first line with digests of the code and the tests, then one line for each judged mutant. --resume
  * keeps all lines, --survivors keeps the lines of noticed mutants.
  */
-function stateFile(): string {
+function createStateFile(): string {
   const folder = path.join(root, ".local/mutate");
   mkdirSync(folder, { recursive: true });
   const file = path.join(folder, `${[seed, sample, module ?? "all"].join("-")}.jsonl`);
-  const head = JSON.stringify({ code: digest(CODE), tests: digest(TESTS) });
-  const [oldHead = "", ...old] = existsSync(file) ? readFileSync(file, "utf8").split("\n").filter(Boolean) : [];
-  const before = oldHead === "" ? undefined : (JSON.parse(oldHead) as { code: string; tests: string });
-  if (options.resume && before && oldHead !== head)
+  const headLine = JSON.stringify({ code: digest(CODE), tests: digest(TESTS) });
+  const [oldHeadLine = "", ...oldLines] = existsSync(file)
+    ? readFileSync(file, "utf8").split("\n").filter(Boolean)
+    : [];
+  const oldDigests = oldHeadLine === "" ? undefined : (JSON.parse(oldHeadLine) as { code: string; tests: string });
+  if (options.resume && oldDigests && oldHeadLine !== headLine)
     fail("The code or its tests have changed since that run: start a new run without --resume, or with --survivors.");
-  if (options.survivors && before?.code !== digest(CODE))
+  if (options.survivors && oldDigests?.code !== digest(CODE))
     fail("There is no run of this code with the same seed, sample and module: start one without --survivors.");
-  const lines = options.resume ? old : options.survivors ? old.filter((line) => JSON.parse(line).noticed) : [];
-  writeFileSync(file, `${[head, ...lines].join("\n")}\n`);
+  const lines = options.resume
+    ? oldLines
+    : options.survivors
+      ? oldLines.filter((line) => JSON.parse(line).noticed)
+      : [];
+  writeFileSync(file, `${[headLine, ...lines].join("\n")}\n`);
   return file;
 }
 

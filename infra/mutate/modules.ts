@@ -1,7 +1,8 @@
+/** Assigns source files to modules and to the tests that can notice a mutant in them. */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 
-/** Tests of a module in addition to test/<module>/. */
+/** Tests of a module in addition to those in test/<module>/. */
 const FURTHER_TESTS: Record<string, string[]> = {
   access: ["test/http/access.test.ts", "test/sso/users.test.ts", "test/sso/oidc.test.ts"],
   compliance: ["test/governance/compliance.test.ts", "test/state"],
@@ -18,7 +19,7 @@ const FURTHER_TESTS: Record<string, string[]> = {
   settings: ["test/governance/settings.test.ts", "test/docs/tables.test.ts"],
   subscriptions: ["test/discovery/plan.test.ts"],
 };
-/** Test folders of files in functions/ whose names differ from their area. */
+/** Test folder of each file in functions/ that does not have the file's name, by file name. */
 const AREAS: Record<string, string> = {
   "api-tokens": "access",
   auth: "access",
@@ -33,7 +34,10 @@ const AREAS: Record<string, string> = {
   users: "access",
   "verify-audit": "audit",
 };
-/** Modules without a test folder of their name. `platform` contains the files directly in shared/platform/. */
+/**
+ * Tests of modules that have no test folder of their name, or need further ones. `platform` has the files directly in
+ * shared/platform/.
+ */
 const TESTS_OF: Record<string, string[]> = {
   config: ["test/config", "test/docs/tables.test.ts", "test/http/configuration.test.ts", "test/azure"],
   pdf: ["test/pdf", "test/audit", "test/compliance"],
@@ -54,8 +58,8 @@ export function moduleOf(file: string): string {
 }
 
 /**
- * Reads all tests once. The returned function lists the tests of a file: first those that import the file, then those beside
- * its module (`<module>/test/`), then those of its module in test/.
+ * Reads all tests once. The returned function lists the tests of a source file, in the order of relevance: those that import
+ * the file, those in the file's folder and its subfolders, then those of the file's module in test/.
  *
  * @throws Error if a configured test does not exist.
  */
@@ -67,14 +71,14 @@ export function readTests(root: string): (file: string) => string[] {
   return (file) => {
     const importing = all.filter((test) => texts.get(test)!.includes(`/${file}"`) || importsBeside(test, file, texts));
     const folder = path.posix.dirname(file);
-    const beside = all.filter((test) => test.startsWith(`${folder}/`));
+    const testsInFolder = all.filter((test) => test.startsWith(`${folder}/`));
     const configured = testsOf(root, file).flatMap((wanted) => {
       const found = all.filter((test) => test === wanted || test.startsWith(`${wanted}/`));
       if (found.length === 0)
         throw new Error(`The test ${wanted} of ${file} does not exist. Correct infra/mutate/modules.ts.`);
       return found;
     });
-    return [...new Set([...importing, ...beside, ...configured])];
+    return [...new Set([...importing, ...testsInFolder, ...configured])];
   };
 }
 
@@ -92,7 +96,7 @@ function testsOf(root: string, file: string): string[] {
   return [`test/${module}`, ...(FURTHER_TESTS[module] ?? [])];
 }
 
-/** The tests of `functions/alerts.ts` are in `test/alerts`. Files without an area are tested by all HTTP tests. */
+/** The tests of `functions/alerts.ts` are in `test/alerts`. Files without such a folder have all HTTP tests. */
 function testsOfFunctions(root: string, file: string): string[] {
   if (file.startsWith("functions/web/")) return ["test/page"];
   const name = path.basename(file, ".ts");

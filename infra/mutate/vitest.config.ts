@@ -1,3 +1,4 @@
+/** Vitest's configuration for the test runs of copy.ts, which pass the order of the test files in TEST_ORDER. */
 import path from "node:path";
 import { defineConfig, mergeConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
@@ -8,9 +9,9 @@ const order = (process.env.TEST_ORDER ?? "").split(",");
 /** Runs the test files one at a time in the order of TEST_ORDER. */
 class GivenOrder extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const place = (file: TestSpecification) =>
-      order.findIndex((one) => file.moduleId.endsWith(path.posix.join("/", one)));
-    return files.sort((a, b) => place(a) - place(b));
+    const positionOf = (file: TestSpecification) =>
+      order.findIndex((testPath) => file.moduleId.endsWith(path.posix.join("/", testPath)));
+    return files.sort((a, b) => positionOf(a) - positionOf(b));
   }
 }
 

@@ -17,17 +17,19 @@ import type { Principal, Tokens } from "./tokens.ts";
  */
 const PERSONAL_TENANT = "9188040d-6c67-4c5b-b112-36a304b66dad";
 
-/** A requested access token. Without further members the token is valid; each member changes one property. */
+/** An access token that a test requests. The token is valid unless `claims`, `header` or `signature` make it invalid. */
 export interface ApiTokenRequest {
   version?: 1 | 2;
-  /** The signed-in person, by the ID in `idp/people.ts`. Default: the token is for an application. */
+  /** ID of the signed-in person (idp/people.ts). Default: the token is for an application. */
   person?: string;
   /** Claims to set. Null removes a claim. */
   claims?: Members;
+  /** Header members to set. */
   header?: Members;
   /**
-   * Default: RS256 with the tenant's key. `foreignKey` signs with an unpublished key under the published key ID; `personalKey`
-   * signs with a key of another tenant.
+   * How the token is signed. Default: RS256 with the tenant's key. `foreignKey`: with an unpublished key, but the ID of a
+   * published key. `personalKey`: with a key of another tenant. `publicKeyHmac`: HS256 with the tenant's public key as the
+   * secret.
    */
   signature?: "none" | "foreignKey" | "personalKey" | "publicKeyHmac";
 }
@@ -35,36 +37,37 @@ export interface ApiTokenRequest {
 export interface ApiTokenOptions {
   tokens: Tokens;
   people: People;
-  /** The application ID of the service's API registration. */
+  /** Application ID of the API registration of the service under test. */
   clientId: string;
   /** `https://login.localhost:port` */
   authority: string;
 }
 
 /**
- * Issues Entra access tokens for the service's own API. Claims:
- * https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. The token version follows from the API
- * registration (`accessTokenAcceptedVersion`), not from the endpoint that the client called.
+ * Issues Entra access tokens for the API of the service under test: valid ones for clients, and invalid ones that a test
+ * requests. Claims: https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. The token version
+ * follows from the API registration (`accessTokenAcceptedVersion`), not from the endpoint that the client called.
  */
 export class ApiTokens {
   readonly #options: ApiTokenOptions;
   #version: 1 | 2 = 2;
   #roles: readonly string[] = [];
-  #others: { foreign: SigningKey; personal: SigningKey } | undefined;
+  #otherKeys: { foreign: SigningKey; personal: SigningKey } | undefined;
 
   constructor(options: ApiTokenOptions) {
     this.#options = options;
   }
 
   /**
-   * Sets the app roles that every application has from now on. Applications without a role still get tokens.
-   * @param roles Values of app roles.
+   * Sets the token version, and the app roles that applications have from now on. Applications without a role still get tokens.
+   * @param roles Values of app roles, such as `Lifecycle.User`.
    */
   register(version: 1 | 2, roles: readonly string[]): void {
     this.#version = version;
     this.#roles = roles;
   }
 
+  /** Returns whether the audience is the API of the service. */
   isFor(audience: string): boolean {
     return audience === this.#options.clientId || audience === `api://${this.#options.clientId}`;
   }
@@ -76,7 +79,8 @@ export class ApiTokens {
     return { token: this.#options.tokens.sign(claims), claims };
   }
 
-  async make({ version = 2, person, claims = {}, header = {}, signature }: ApiTokenRequest): Promise<string> {
+  /** Returns a token that a test requests. */
+  async createToken({ version = 2, person, claims = {}, header = {}, signature }: ApiTokenRequest): Promise<string> {
     const { tokens, people } = this.#options;
     const user = person === undefined ? undefined : people.find(person);
     if (person !== undefined && user === undefined) throw new Error(`Unknown person ${person}`);
@@ -84,29 +88,37 @@ export class ApiTokens {
       clientId: "b1a5e000-0000-4000-8000-000000000001",
       objectId: "b1a5e000-0000-4000-8000-000000000002",
     };
-    const correct = this.#applicationClaims(version, application, ["Lifecycle.User"]);
+    const validClaims = this.#applicationClaims(version, application, ["Lifecycle.User"]);
     if (user !== undefined) {
       const { name, email, objectId, roles } = user;
-      const named = version === 1 ? { upn: email, unique_name: email } : { preferred_username: email };
+      const nameClaims = version === 1 ? { upn: email, unique_name: email } : { preferred_username: email };
       // The `sub` of a person differs per application. The `sub` of an application is its object ID.
-      Object.assign(correct, named, { name, oid: objectId, sub: `pairwise-${objectId}`, scp: "access_as_user", roles });
-      Object.assign(correct, { idtyp: undefined });
+      Object.assign(validClaims, nameClaims, {
+        name,
+        oid: objectId,
+        sub: `pairwise-${objectId}`,
+        scp: "access_as_user",
+        roles,
+      });
+      Object.assign(validClaims, { idtyp: undefined });
     }
-    const all = Object.entries({ ...correct, ...claims }).filter(([, value]) => value !== null && value !== undefined);
-    const payload = Object.fromEntries(all);
-    const head = { ...decodeUnverified(tokens.sign({})).header, ...header };
-    this.#others ??= await makeOthers(tokens.signingKey.id);
+    const claimEntries = Object.entries({ ...validClaims, ...claims }).filter(
+      ([, value]) => value !== null && value !== undefined,
+    );
+    const payload = Object.fromEntries(claimEntries);
+    const tokenHeader = { ...decodeUnverified(tokens.sign({})).header, ...header };
+    this.#otherKeys ??= await createOtherKeys(tokens.signingKey.id);
     switch (signature) {
       case "none":
-        return unsigned(head, payload);
+        return unsigned(tokenHeader, payload);
       case "publicKeyHmac":
-        return hs256(head, payload, publicPem(tokens.signingKey));
+        return hs256(tokenHeader, payload, publicPem(tokens.signingKey));
       case "foreignKey":
-        return rs256(head, payload, this.#others.foreign);
+        return rs256(tokenHeader, payload, this.#otherKeys.foreign);
       case "personalKey":
-        return rs256({ ...head, kid: this.#others.personal.id }, payload, this.#others.personal);
+        return rs256({ ...tokenHeader, kid: this.#otherKeys.personal.id }, payload, this.#otherKeys.personal);
       case undefined:
-        return rs256(head, payload, tokens.signingKey);
+        return rs256(tokenHeader, payload, tokens.signingKey);
     }
   }
 
@@ -114,8 +126,8 @@ export class ApiTokens {
   async jwks(version: 1 | 2): Promise<{ keys: Members[] }> {
     const { tokens, authority } = this.#options;
     if (version === 1) return { keys: tokens.jwks() };
-    this.#others ??= await makeOthers(tokens.signingKey.id);
-    const personal = { ...publicJwk(this.#others.personal), issuer: `${authority}/${PERSONAL_TENANT}/v2.0` };
+    this.#otherKeys ??= await createOtherKeys(tokens.signingKey.id);
+    const personal = { ...publicJwk(this.#otherKeys.personal), issuer: `${authority}/${PERSONAL_TENANT}/v2.0` };
     return { keys: [...tokens.jwks().map((key) => ({ ...key, issuer: `${authority}/{tenantid}/v2.0` })), personal] };
   }
 
@@ -128,12 +140,12 @@ export class ApiTokens {
     const { tenantId, lifetimeSeconds } = tokens;
     const iat = Math.floor(Date.now() / 1000);
     const times = { iat, nbf: iat, exp: iat + lifetimeSeconds };
-    const same = { ...times, tid: tenantId, oid: objectId, sub: objectId, idtyp: "app" };
-    // Entra omits the claim when the application has no role, and still issues the token.
-    if (roles.length > 0) Object.assign(same, { roles });
+    const commonClaims = { ...times, tid: tenantId, oid: objectId, sub: objectId, idtyp: "app" };
+    // If the application has no role, Entra omits the claim and still issues the token.
+    if (roles.length > 0) Object.assign(commonClaims, { roles });
     return version === 1
       ? {
-          ...same,
+          ...commonClaims,
           aud: `api://${api}`,
           iss: tokens.issuer,
           idp: tokens.issuer,
@@ -141,11 +153,11 @@ export class ApiTokens {
           appidacr: "1",
           ver: "1.0",
         }
-      : { ...same, aud: api, iss: `${authority}/${tenantId}/v2.0`, azp: clientId, azpacr: "1", ver: "2.0" };
+      : { ...commonClaims, aud: api, iss: `${authority}/${tenantId}/v2.0`, azp: clientId, azpacr: "1", ver: "2.0" };
   }
 }
 
-async function makeOthers(id: string) {
+async function createOtherKeys(id: string) {
   const [foreign, personal] = await Promise.all([signingKey(id), signingKey("personal-accounts")]);
   return { foreign, personal };
 }

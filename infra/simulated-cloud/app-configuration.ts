@@ -1,6 +1,13 @@
 import { createHash, randomBytes } from "node:crypto";
 import { signatureProblem } from "./hmac.ts";
-import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
+import {
+  type ErrorResponses,
+  type IncomingRequest,
+  jsonObject,
+  type Operation,
+  retryAfter,
+  type ServiceResponse,
+} from "./http.ts";
 import { bearerToken, type Tokens, tokenProblem } from "./tokens.ts";
 
 /** Audience of App Configuration tokens: the domain of the store, as in Azure (`azconfig.io`). */
@@ -18,13 +25,14 @@ interface KeyValue {
 }
 
 /** Key-values per page of a list: https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value#pagination */
-const PAGE = 100;
+const PAGE_SIZE = 100;
+/** Content types of one key-value, a list, and an error. */
 const ITEM = "application/vnd.microsoft.appconfig.kv+json; charset=utf-8";
 const LIST = "application/vnd.microsoft.appconfig.kvset+json; charset=utf-8";
 const PROBLEM = "application/problem+json; charset=utf-8";
 
 /**
- * Simulates the key-value API of Azure App Configuration:
+ * Simulates the key-value API of one Azure App Configuration store:
  * https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value
  */
 export class AppConfiguration {
@@ -32,40 +40,41 @@ export class AppConfiguration {
   readonly #key: Buffer;
   readonly #tokens: Tokens;
   readonly #pageSize: number;
-  /** Key-values by label and key. */
+  /** Key-values by storage key. */
   readonly #values = new Map<string, KeyValue>();
+  /** ID of the sync token. Each response contains the token with a sequence number, which each change increments. */
   readonly #syncId = randomBytes(6).toString("base64url");
   #sequence = 0;
 
-  constructor(credential: string, key: Buffer, tokens: Tokens, pageSize = PAGE) {
+  constructor(credential: string, key: Buffer, tokens: Tokens, pageSize = PAGE_SIZE) {
     this.#credential = credential;
     this.#key = key;
     this.#tokens = tokens;
     this.#pageSize = pageSize;
   }
 
-  /** Sets a value without a request, as another client would. Undefined removes the key-value. */
+  /** Sets a value without a request, for tests. Undefined removes the key-value. */
   set(key: string, value: string | undefined, label: string | null = null, contentType: string | null = null): void {
-    if (value === undefined) this.#values.delete(place(key, label));
+    if (value === undefined) this.#values.delete(storageKey(key, label));
     else this.#store(key, label, value, contentType, {});
   }
 
-  readonly service = (request: Incoming): Operation | undefined => {
+  readonly service = (request: IncomingRequest): Operation | undefined => {
     const { method, segments } = request;
     if (segments[0] !== "kv" || segments.length > 2) return undefined;
     const key = segments[1];
-    const act = this.#action(method, key, request);
-    if (act === undefined) return undefined;
+    const operation = this.#operationFor(method, key, request);
+    if (operation === undefined) return undefined;
     const { authorization } = request.headers;
     const problem =
       bearerToken(authorization) === undefined
         ? signatureProblem(request, this.#key, this.#credential)
         : tokenProblem(this.#tokens, authorization, CONFIGURATION_AUDIENCE);
     return {
-      name: act.name,
+      name: operation.name,
       ...(key !== undefined && { item: key }),
       anonymous: problem !== undefined,
-      refusals,
+      errorResponses,
       answer: () => {
         if (problem !== undefined) {
           return {
@@ -74,14 +83,15 @@ export class AppConfiguration {
           };
         }
         if (!request.query.get("api-version")) return failure(400, "API version is not supported", "It is missing.");
-        const answer = act.answer();
+        const answer = operation.answer();
         const token = `${this.#syncId}=${Buffer.from(String(this.#sequence)).toString("base64")};sn=${this.#sequence}`;
         return { ...answer, headers: { ...answer.headers, "sync-token": token } };
       },
     };
   };
 
-  #action(method: string, key: string | undefined, request: Incoming) {
+  /** Returns the operation of a method and path. Undefined if there is none. */
+  #operationFor(method: string, key: string | undefined, request: IncomingRequest) {
     const label = labelIn(request);
     if (key === undefined) {
       return method === "GET" ? { name: "appconfiguration.list", answer: () => this.#list(request) } : undefined;
@@ -98,22 +108,22 @@ export class AppConfiguration {
     }
   }
 
-  #get(key: string, label: string | null, request: Incoming): Answer {
-    const found = this.#values.get(place(key, label));
-    if (found === undefined) return { status: 404 };
-    const refused = unmet(found, request, 304);
-    return refused ?? item(found);
+  #get(key: string, label: string | null, request: IncomingRequest): ServiceResponse {
+    const stored = this.#values.get(storageKey(key, label));
+    if (stored === undefined) return { status: 404 };
+    const conditionFailure = failedCondition(stored, request, 304);
+    return conditionFailure ?? item(stored);
   }
 
-  #put(key: string, label: string | null, request: Incoming): Answer {
+  #put(key: string, label: string | null, request: IncomingRequest): ServiceResponse {
     const body = jsonObject(request);
     if (body === undefined) return failure(400, "Invalid request body", "The body must be a JSON object.");
     const { value, content_type: contentType, tags } = body;
     if (value !== undefined && value !== null && typeof value !== "string") {
       return failure(400, "Invalid request body", "value must be a string.");
     }
-    const refused = unmet(this.#values.get(place(key, label)), request, 412);
-    if (refused !== undefined) return refused;
+    const conditionFailure = failedCondition(this.#values.get(storageKey(key, label)), request, 412);
+    if (conditionFailure !== undefined) return conditionFailure;
     const stored = this.#store(
       key,
       label,
@@ -124,24 +134,28 @@ export class AppConfiguration {
     return item(stored);
   }
 
-  #delete(key: string, label: string | null, request: Incoming): Answer {
-    const found = this.#values.get(place(key, label));
-    const refused = unmet(found, request, 412);
-    if (refused !== undefined) return refused;
-    if (found === undefined) return { status: 204 };
-    this.#values.delete(place(key, label));
+  #delete(key: string, label: string | null, request: IncomingRequest): ServiceResponse {
+    const stored = this.#values.get(storageKey(key, label));
+    const conditionFailure = failedCondition(stored, request, 412);
+    if (conditionFailure !== undefined) return conditionFailure;
+    if (stored === undefined) return { status: 204 };
+    this.#values.delete(storageKey(key, label));
     this.#sequence++;
-    return item(found);
+    return item(stored);
   }
 
-  #list(request: Incoming): Answer {
+  #list(request: IncomingRequest): ServiceResponse {
     const [keys, labels] = [parameter(request, "key") ?? "*", parameter(request, "label")];
-    const after = parameter(request, "after");
-    const all = [...this.#values.entries()]
+    // `after` is the storage key of the last key-value of the previous page, base64url. In a filter, NUL means "no label".
+    const afterCursor = parameter(request, "after");
+    const matching = [...this.#values.entries()]
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .filter(([, one]) => matches(one.key, keys) && (labels === null || matches(one.label ?? "\0", labels)));
-    const rest = after === null ? all : all.filter(([name]) => name > Buffer.from(after, "base64url").toString());
-    const page = rest.slice(0, this.#pageSize);
+    const remaining =
+      afterCursor === null
+        ? matching
+        : matching.filter(([name]) => name > Buffer.from(afterCursor, "base64url").toString());
+    const page = remaining.slice(0, this.#pageSize);
     const items = page.map(([, one]) => one);
     const etag = `"${createHash("sha256")
       .update(items.map((one) => one.etag).join())
@@ -149,12 +163,12 @@ export class AppConfiguration {
     if (request.headers["if-none-match"] === etag) return { status: 304, headers: { etag } };
 
     const headers: Record<string, string> = { "content-type": LIST, etag };
-    if (rest.length <= this.#pageSize) return { status: 200, headers, body: { items, etag } };
+    if (remaining.length <= this.#pageSize) return { status: 200, headers, body: { items, etag } };
     const query = new URLSearchParams(request.query);
     query.set("after", Buffer.from(page.at(-1)![0]).toString("base64url"));
-    const next = `/kv?${query}`;
-    headers.link = `<${next}>; rel="next"`;
-    return { status: 200, headers, body: { items, etag, "@nextLink": next } };
+    const nextLink = `/kv?${query}`;
+    headers.link = `<${nextLink}>; rel="next"`;
+    return { status: 200, headers, body: { items, etag, "@nextLink": nextLink } };
   }
 
   #store(
@@ -174,15 +188,16 @@ export class AppConfiguration {
       locked: false,
       last_modified: new Date().toISOString().replace("Z", "+00:00"),
     };
-    this.#values.set(place(key, label), stored);
+    this.#values.set(storageKey(key, label), stored);
     this.#sequence++;
     return stored;
   }
 }
 
-const place = (key: string, label: string | null) => `${key}\0${label ?? ""}`;
+/** Key in the map of key-values: key and label, separated by NUL. The label is empty if there is none. */
+const storageKey = (key: string, label: string | null) => `${key}\0${label ?? ""}`;
 
-function item(value: KeyValue): Answer {
+function item(value: KeyValue): ServiceResponse {
   const headers = {
     "content-type": ITEM,
     etag: `"${value.etag}"`,
@@ -192,12 +207,13 @@ function item(value: KeyValue): Answer {
 }
 
 /** App Configuration ignores the case of query parameter names. */
-function parameter({ query }: Incoming, name: string): string | null {
+function parameter({ query }: IncomingRequest, name: string): string | null {
   for (const [key, value] of query) if (key.toLowerCase() === name) return value;
   return null;
 }
 
-function labelIn(request: Incoming): string | null {
+/** Returns the label of a request. The empty label is null. */
+function labelIn(request: IncomingRequest): string | null {
   const label = parameter(request, "label");
   return label === null || label === "" || label === "\0" ? null : label;
 }
@@ -210,21 +226,29 @@ function matches(text: string, filter: string): boolean {
     .some((part) => (part.endsWith("*") ? text.startsWith(part.slice(0, -1)) : text === part));
 }
 
-/** Returns the response when If-Match or If-None-Match fails. Undefined when the request may continue. */
-function unmet(found: KeyValue | undefined, { headers }: Incoming, status: 304 | 412): Answer | undefined {
-  const fits = (wanted: string) => found !== undefined && (wanted === "*" || wanted.replaceAll('"', "") === found.etag);
+/**
+ * Checks If-Match and If-None-Match. Returns the response if a condition fails, otherwise undefined.
+ * @param status Status for a failed If-None-Match.
+ */
+function failedCondition(
+  keyValue: KeyValue | undefined,
+  { headers }: IncomingRequest,
+  status: 304 | 412,
+): ServiceResponse | undefined {
+  const hasEtag = (etag: string) =>
+    keyValue !== undefined && (etag === "*" || etag.replaceAll('"', "") === keyValue.etag);
   const { "if-match": match, "if-none-match": noneMatch } = headers;
-  if (match !== undefined && !fits(match)) return { status: 412 };
-  if (noneMatch !== undefined && fits(noneMatch)) return { status };
+  if (match !== undefined && !hasEtag(match)) return { status: 412 };
+  if (noneMatch !== undefined && hasEtag(noneMatch)) return { status };
   return undefined;
 }
 
-function failure(status: number, title: string, detail: string): Answer {
+function failure(status: number, title: string, detail: string): ServiceResponse {
   const type = "https://azconfig.io/errors/invalid-argument";
   return { status, headers: { "content-type": PROBLEM }, body: { type, title, status, detail } };
 }
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({
     status: 429,
     headers: {

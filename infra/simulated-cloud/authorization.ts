@@ -1,4 +1,7 @@
-import type { Incoming, Operation } from "./http.ts";
+// Evaluates Azure role assignments in the simulated cloud, so that tests can run the service with only the roles of a
+// deployment.
+
+import type { IncomingRequest, Operation } from "./http.ts";
 import { bearerToken } from "./tokens.ts";
 import type { VaultStore } from "./vaults/vault-store.ts";
 
@@ -11,15 +14,18 @@ export interface Assignment {
   dataActions: readonly string[];
 }
 
-/** IDs of the two resources that no subscription lists. */
+/** IDs of the resources for mail and App Configuration. No subscription lists them. */
 export const MAIL_RESOURCE = "/subscriptions/stand-in/providers/Microsoft.Communication/communicationServices/acme";
 export const CONFIGURATION_RESOURCE =
   "/subscriptions/stand-in/providers/Microsoft.AppConfiguration/configurationStores/acme";
 
-const SECRETS = "Microsoft.KeyVault/vaults/secrets";
-const [KEYS, CERTIFICATES] = ["Microsoft.KeyVault/vaults/keys/read", "Microsoft.KeyVault/vaults/certificates/read"];
+const SECRETS_PREFIX = "Microsoft.KeyVault/vaults/secrets";
+const READ_KEYS = "Microsoft.KeyVault/vaults/keys/read";
+const READ_CERTIFICATES = "Microsoft.KeyVault/vaults/certificates/read";
 
-/** The required action of each operation: https://learn.microsoft.com/azure/role-based-access-control/permissions */
+/**
+ * The control-plane action that an operation requires: https://learn.microsoft.com/azure/role-based-access-control/permissions
+ */
 const ACTIONS: Record<string, string> = {
   "arm.getSubscription": "Microsoft.Resources/subscriptions/read",
   "arm.listLocations": "Microsoft.Resources/subscriptions/locations/read",
@@ -32,25 +38,26 @@ const ACTIONS: Record<string, string> = {
   "mail.send": "Microsoft.Communication/CommunicationServices/write",
   "mail.getOperation": "Microsoft.Communication/CommunicationServices/read",
 };
+/** The data action that an operation requires. */
 const DATA_ACTIONS: Record<string, string> = {
-  "keyvault.listSecrets": `${SECRETS}/readMetadata/action`,
-  "keyvault.listSecretVersions": `${SECRETS}/readMetadata/action`,
-  "keyvault.getSecret": `${SECRETS}/getSecret/action`,
-  "keyvault.setSecret": `${SECRETS}/setSecret/action`,
-  "keyvault.updateSecret": `${SECRETS}/update/action`,
-  "keyvault.deleteSecret": `${SECRETS}/delete`,
-  "keyvault.recoverSecret": `${SECRETS}/recover/action`,
-  "keyvault.purgeSecret": `${SECRETS}/purge/action`,
-  "keyvault.listDeletedSecrets": `${SECRETS}/readMetadata/action`,
-  "keyvault.getDeletedSecret": `${SECRETS}/readMetadata/action`,
-  "keyvault.listKeys": KEYS,
-  "keyvault.listKeyVersions": KEYS,
-  "keyvault.getKey": KEYS,
+  "keyvault.listSecrets": `${SECRETS_PREFIX}/readMetadata/action`,
+  "keyvault.listSecretVersions": `${SECRETS_PREFIX}/readMetadata/action`,
+  "keyvault.getSecret": `${SECRETS_PREFIX}/getSecret/action`,
+  "keyvault.setSecret": `${SECRETS_PREFIX}/setSecret/action`,
+  "keyvault.updateSecret": `${SECRETS_PREFIX}/update/action`,
+  "keyvault.deleteSecret": `${SECRETS_PREFIX}/delete`,
+  "keyvault.recoverSecret": `${SECRETS_PREFIX}/recover/action`,
+  "keyvault.purgeSecret": `${SECRETS_PREFIX}/purge/action`,
+  "keyvault.listDeletedSecrets": `${SECRETS_PREFIX}/readMetadata/action`,
+  "keyvault.getDeletedSecret": `${SECRETS_PREFIX}/readMetadata/action`,
+  "keyvault.listKeys": READ_KEYS,
+  "keyvault.listKeyVersions": READ_KEYS,
+  "keyvault.getKey": READ_KEYS,
   "keyvault.getRotationPolicy": "Microsoft.KeyVault/vaults/keyrotationpolicies/read",
-  "keyvault.listCertificates": CERTIFICATES,
-  "keyvault.listCertificateVersions": CERTIFICATES,
-  "keyvault.getCertificate": CERTIFICATES,
-  "keyvault.getCertificatePolicy": CERTIFICATES,
+  "keyvault.listCertificates": READ_CERTIFICATES,
+  "keyvault.listCertificateVersions": READ_CERTIFICATES,
+  "keyvault.getCertificate": READ_CERTIFICATES,
+  "keyvault.getCertificatePolicy": READ_CERTIFICATES,
   "appconfiguration.list": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
   "appconfiguration.get": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
 };
@@ -59,22 +66,23 @@ const DATA_ACTIONS: Record<string, string> = {
 export const actionOf = (operation: string): string | undefined => ACTIONS[operation];
 
 /**
- * Evaluates role assignments. Until role assignments are set, everything is allowed that the company's declaration does not
- * deny.
+ * Evaluates role assignments. Until a test sets role assignments, only the company's declaration can deny access (`denied`).
  */
 export class Authorization {
   readonly #resources: VaultStore;
+  /** Undefined until a test sets role assignments. */
   #assignments: readonly Assignment[] | undefined;
 
   constructor(resources: VaultStore) {
     this.#resources = resources;
   }
 
+  /** Sets the role assignments, which then apply to all tokens. Undefined removes them. */
   allowOnly(assignments: readonly Assignment[] | undefined): void {
     this.#assignments = assignments;
   }
 
-  /** Returns whether a subscription appears in the list: the caller has a role at the subscription or at something in it. */
+  /** Returns whether a subscription is listed: the caller has a role at the subscription or at a resource in it. */
   canSeeSubscription(subscriptionId: string): boolean {
     const scope = `/subscriptions/${subscriptionId}`.toLowerCase();
     return this.#assignments?.some((one) => within(one.scope.toLowerCase(), scope)) ?? true;
@@ -88,35 +96,42 @@ export class Authorization {
   /** Returns whether a role allows an action on a resource. */
   allows(scope: string, action: string): boolean {
     const id = scope.toLowerCase();
-    return this.#assignments?.some((one) => within(id, one.scope.toLowerCase()) && allows(one.actions, action)) ?? true;
+    return (
+      this.#assignments?.some((one) => within(id, one.scope.toLowerCase()) && includesAction(one.actions, action)) ??
+      true
+    );
   }
 
-  /** Role assignments apply to tokens only. An access key allows everything. */
-  refuses(request: Incoming, operation: Operation): boolean {
+  /** Returns whether the roles deny a request. They apply to tokens only: an access key allows everything. */
+  denies(request: IncomingRequest, operation: Operation): boolean {
     if (this.#assignments === undefined || operation.anonymous) return false;
     if (bearerToken(request.headers.authorization) === undefined) return false;
     const [action, dataAction] = [operation.action ?? actionOf(operation.name), DATA_ACTIONS[operation.name]];
+    // Operations without an entry, such as the list of subscriptions, need no role.
     if (action === undefined && dataAction === undefined) return false;
     const scope = this.#scopeOf(operation).toLowerCase();
     return !this.#assignments.some(
       (one) =>
         within(scope, one.scope.toLowerCase()) &&
-        (action === undefined ? allows(one.dataActions, dataAction!) : allows(one.actions, action)),
+        (action === undefined ? includesAction(one.dataActions, dataAction!) : includesAction(one.actions, action)),
     );
   }
 
+  /** Returns the ID of the resource that an operation concerns. */
   #scopeOf({ name, vault, subscription, resource }: Operation): string {
     if (resource !== undefined) return resource;
     if (name.startsWith("mail.")) return MAIL_RESOURCE;
     if (name.startsWith("appconfiguration.")) return CONFIGURATION_RESOURCE;
-    const found = vault === undefined ? undefined : this.#resources.vault(vault);
-    return found?.id ?? `/subscriptions/${subscription}`;
+    const vaultRecord = vault === undefined ? undefined : this.#resources.vault(vault);
+    return vaultRecord?.id ?? `/subscriptions/${subscription}`;
   }
 }
 
+/** Returns whether a scope is the other one or below it. */
 const within = (scope: string, outer: string): boolean => scope === outer || scope.startsWith(`${outer}/`);
 
-function allows(granted: readonly string[], action: string): boolean {
+/** Returns whether one of the granted actions, with `*` as wildcard, matches the action. */
+function includesAction(granted: readonly string[], action: string): boolean {
   return granted.some((one) => {
     const pattern = one.split("*").map((part) => part.replace(/[.\\^$+?()[\]{}|]/g, "\\$&"));
     return new RegExp(`^${pattern.join(".*")}$`, "i").test(action);

@@ -1,15 +1,18 @@
+/** Smallest difference between two times. A power of two, so that sums are exact. */
+const STEP_MS = 1 / 1024;
+
 /**
- * The simulated clock. It follows the machine's clock until a test moves it ahead. It never returns the same time twice, so
- * that times keep the order of events.
+ * The simulated clock of directories, vaults and resources. It follows the machine's clock until a test moves it ahead. Each
+ * call returns a later time than the call before, so that times show the order of events.
  */
 export class CloudClock {
-  #ahead = 0;
-  #last = 0;
+  #aheadMs = 0;
+  #lastTimeMs = 0;
 
   /** Returns Unix milliseconds, with a fraction. */
   now(): number {
-    this.#last = Math.max(Date.now() + this.#ahead, this.#last + 1 / 1024);
-    return this.#last;
+    this.#lastTimeMs = Math.max(Date.now() + this.#aheadMs, this.#lastTimeMs + STEP_MS);
+    return this.#lastTimeMs;
   }
 
   /** Returns Unix seconds. */
@@ -20,6 +23,6 @@ export class CloudClock {
   /** Moves the clock ahead by this many milliseconds. The clock can't be moved back. */
   move(milliseconds: number): void {
     if (!(milliseconds >= 0)) throw new Error("The clock can only be moved ahead.");
-    this.#ahead += milliseconds;
+    this.#aheadMs += milliseconds;
   }
 }

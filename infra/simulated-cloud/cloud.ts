@@ -1,4 +1,5 @@
-// Starts the simulated cloud: creates its services and listens on its ports.
+// Starts the simulated cloud, against which tests and `npm start` run the service: creates its services and listens on its
+// ports.
 
 import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer as createHttpServer, type RequestListener, type Server } from "node:http";
@@ -30,7 +31,7 @@ import { graph } from "./graph/graph.ts";
 import { Tenants } from "./graph/tenants.ts";
 import { TenantsControl } from "./graph/tenants-control.ts";
 import { Targets } from "./graph/watched-secrets.ts";
-import type { Incoming, Service } from "./http.ts";
+import type { IncomingRequest, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
 import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
 import { People } from "./idp/people.ts";
@@ -45,7 +46,7 @@ import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
 import { Providers } from "./providers/providers.ts";
 import { RequestLog } from "./request-log.ts";
-import { type Listening, listener } from "./server.ts";
+import { type ListenerOptions, listener } from "./server.ts";
 import { serverCertificate } from "./tls.ts";
 import { Tokens } from "./tokens.ts";
 import { CertificateMaker } from "./vaults/certificates.ts";
@@ -54,18 +55,27 @@ import type { Vault } from "./vaults/vault.ts";
 import { VaultStore } from "./vaults/vault-store.ts";
 import { WebhookSinks } from "./webhook-sink.ts";
 
-const SUFFIX = "vault.localhost";
-/** Every company has the service's own vault. Lists contain it only if the company declares it. */
+/** Domain of vault host names. */
+const VAULT_SUFFIX = "vault.localhost";
+/** Vault of the service under test. It always exists, but lists contain it only if the company declares it. */
 const SERVICE_VAULT = "kv-lifecycle-service";
+/** ID of the access key of App Configuration, in its connection string. */
 const CONFIGURATION_CREDENTIAL = "stand-in";
+
+/** Azure keeps idle connections open for minutes. Node's default of 5 seconds would close connections between two requests. */
+const KEEP_ALIVE_MS = 120_000;
 
 export interface CloudOptions {
   /** Folder that stores the cloud's state across restarts. Default: a temporary folder that is deleted when the cloud stops. */
   data?: string;
-  /** Initial content of a temporary folder: a folder that `makeKeys` created. Default: new keys, which take 250 ms. */
+  /** Folder that `createKeys` filled. A temporary folder starts with its keys. Default: new keys, which take 250 ms. */
   keys?: string;
-  /** A company, a size, or a name as on the command line. Default: the company of the last start, else `acme`. */
+  /**
+   * The company (the sample data): a declaration, or the text of the option --company. Default: the company of the last start,
+   * else `acme`.
+   */
   company?: CompanyChoice | string;
+  /** Seed of random sample data. */
   seed?: number;
   /** Ports to listen on. Default: the ports of the last start if they are free, else any free port. */
   port?: number;
@@ -76,12 +86,14 @@ export interface CloudOptions {
   pageSizes?: { subscriptions?: number; vaults?: number };
 }
 
+/** A running simulated cloud. */
 export interface Cloud {
   /** The environment variables that a process needs to use this cloud. */
   environment: Record<string, string>;
   controlUrl: string;
+  /** Operations that read and change the state of the cloud, for tests. */
   control: Control;
-  /** Number of TLS handshakes since the last `clear()`, by host. */
+  /** Number of TLS handshakes by host. A test can clear the map. */
   handshakes: Map<string, number>;
   /** An application with a secret, for clients that do not use the managed identity. */
   app: AppRegistration & { tenantId: string };
@@ -91,17 +103,18 @@ export interface Cloud {
   oidc: { issuer: string } & OidcClient;
   /** The SAML provider of the company. Its metadata contains everything that the service needs. */
   saml: { metadata(): string };
+  /** Closes all ports. Deletes the data folder if it is a temporary one. */
   stop(): Promise<void>;
 }
 
-/** Creates keys and certificates in a folder that several clouds can start with. */
-export function makeKeys(folder: string): void {
+/** Creates keys and certificates in a folder. Several clouds can start with them (`CloudOptions.keys`). */
+export function createKeys(folder: string): void {
   new DataFolder(folder).signingKey();
   serverCertificate(folder);
 }
 
 /**
- * Starts a simulated cloud in this process. Port 1 speaks TLS under names that end in `.localhost`: Entra, Azure Resource
+ * Starts a simulated cloud in this process. Port 1 serves TLS under names that end in `.localhost`: Entra, Azure Resource
  * Manager, Microsoft Graph, Key Vault, Communication Services e-mail, App Configuration, Azure DevOps and the other clouds that
  * secrets are synced to. Port 2 is plain HTTP: the managed identity endpoint, webhook sinks, PagerDuty, ServiceNow and the
  * control API. Port 3 is the company's identity provider, port 4 the API server of a Kubernetes cluster.
@@ -111,8 +124,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
   if (temporary !== undefined && options.keys !== undefined) cpSync(options.keys, temporary, { recursive: true });
   const folder = new DataFolder(options.data ?? temporary!);
-  const named = typeof options.company === "string" ? companyFromArgument(options.company) : options.company;
-  const state = folder.state(named, options.seed);
+  const chosenCompany = typeof options.company === "string" ? companyFromArgument(options.company) : options.company;
+  const state = folder.state(chosenCompany, options.seed);
   const signingKey = folder.signingKey();
   const certificate = serverCertificate(folder.path);
 
@@ -130,7 +143,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     service: [state.identity, state.app],
   });
   directory.restore(changes.filter(isDirectoryChange), folder.writeChange);
-  const [faults, ledger, sinks] = [new Faults(), new RequestLog(), new WebhookSinks()];
+  const [faults, requestLog, sinks] = [new Faults(), new RequestLog(), new WebhookSinks()];
   const workspaces = new Workspaces(clock);
   const [pagerDuty, serviceNow] = [new PagerDuty(), new ServiceNow()];
   const authorization = new Authorization(resources);
@@ -143,41 +156,43 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   );
   const people = new People();
 
+  // The provider needs its port, so the server listens first.
   let identityProvider: RequestListener = (_message, response) => response.destroy();
-  const third = createHttpServer((message, response) => identityProvider(message, response));
-  state.identityProviderPort = await listen(third, undefined, state.identityProviderPort);
-  // The identity provider uses the IP address and the service uses the name: they are two sites for a browser, like a company
-  // and its identity provider.
+  const identityProviderServer = createHttpServer((message, response) => identityProvider(message, response));
+  state.identityProviderPort = await listen(identityProviderServer, undefined, state.identityProviderPort);
+  // The address of the identity provider has the IP address, and the address of the service has the name `localhost`. A browser
+  // then treats them as two sites, like a real service and its identity provider.
   const issuer = `http://127.0.0.1:${state.identityProviderPort}`;
   const oidc = new OidcProvider(issuer, state.oidcClient, people);
   const saml = new SamlProvider(issuer, people, signingKey);
-  identityProvider = identityProviders({ oidc, saml, faults, ledger });
+  identityProvider = identityProviders({ oidc, saml, faults, requestLog: requestLog });
 
-  // The URLs contain the port, which is known only after the server listens.
+  // The URLs contain the port, which is known only after the server listens. `services`, `stores` and `providers` are therefore
+  // created below. Clients know no address before that.
   let services: Record<string, Service> = {};
-  const listening: Listening = {
+  const listening: ListenerOptions = {
     authorization,
     faults,
-    ledger,
+    requestLog,
     foreignHost: () => `https://evil.localhost:${state.port}`,
     serviceFor: ({ host }) =>
-      host.endsWith(`.${SUFFIX}`) ? services[SUFFIX] : (services[host] ?? stores.service(host)),
+      host.endsWith(`.${VAULT_SUFFIX}`) ? services[VAULT_SUFFIX] : (services[host] ?? stores.service(host)),
   };
-  const main = createTlsServer({ key: certificate.key, cert: certificate.certificate }, listener(listening));
+  const tlsServer = createTlsServer({ key: certificate.key, cert: certificate.certificate }, listener(listening));
   const handshakes = new Map<string, number>();
-  main.on("secureConnection", ({ servername }) => {
+  tlsServer.on("secureConnection", ({ servername }) => {
     if (servername) handshakes.set(servername, (handshakes.get(servername) ?? 0) + 1);
   });
-  state.port = await listen(main, options.port, state.port);
+  state.port = await listen(tlsServer, options.port, state.port);
   const origin = (host: string) => `https://${host}:${state.port}`;
-  const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
+  const [authority, resourceManagerUrl] = [origin("login.localhost"), origin("management.localhost")];
   const graphOrigin = origin("graph.localhost");
   const cluster = serverCertificate(join(folder.path, "kubernetes"));
-  const fourth = createTlsServer(
+  const kubernetesServer = createTlsServer(
     { key: cluster.key, cert: cluster.certificate },
     listener({ ...listening, serviceFor: () => providers.kubernetes.service }),
   );
-  state.kubernetesPort = await listen(fourth, undefined, state.kubernetesPort);
+  state.kubernetesPort = await listen(kubernetesServer, undefined, state.kubernetesPort);
   const providers = new Providers(state.providers, {
     origin,
     signingKey,
@@ -199,20 +214,20 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   tokens.roles.set(graphOrigin, ({ objectId }) => tenants.permissionsOf(objectId));
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
-  const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${SUFFIX}`)}/`;
+  const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${VAULT_SUFFIX}`)}/`;
   const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri, origin });
   const stores = new ConfigurationStores(store, tokens);
   const consumers = new Consumers(company, { resources, store, directory, clock });
   const events = new EventGrid({ clock, tenantId: state.tenantId, vaultUri });
-  resources.beforeChange = () => consumers.settle();
-  resources.changed = (change) => events.changed(change);
+  resources.beforeChange = () => consumers.runDueWork();
+  resources.changed = (change) => events.sendChange(change);
   resources.secretChanged = (vault, name) => {
     targets.secretChanged(vault, name);
     consumers.timedReaders.secretChanged(vault, name);
   };
   resources.secretRead = (vault, name, version, objectId) => {
     const id = `${vaultUri(vault)}secrets/${name}/${version}`;
-    workspaces.vaultRequest(vault.name, {
+    workspaces.recordVaultRequest(vault.name, {
       operation: "SecretGet",
       vaultId: vault.id,
       id,
@@ -228,19 +243,19 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     directory,
     members: [state.identity.objectId, state.app.objectId],
     origin: origin("devops.localhost"),
-    elsewhere: () => listening.foreignHost(),
+    foreignOrigin: () => listening.foreignHost(),
   });
   const control = new Control({
     devops,
     directory: new DirectoryControl(directory, targets),
-    consumers: new ConsumersControl(consumers, { store, resources, ledger }),
+    consumers: new ConsumersControl(consumers, { store, resources, requestLog }),
     tenants: new TenantsControl(tenants, targets),
     clock,
     events,
     resources,
     authorization,
     faults,
-    ledger,
+    requestLog,
     mails,
     sinks,
     pagerDuty,
@@ -256,10 +271,10 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   });
   const logs = origin("loganalytics.localhost");
   const audiences = [
-    manager,
+    resourceManagerUrl,
     logs,
     graphOrigin,
-    `https://${SUFFIX}`,
+    `https://${VAULT_SUFFIX}`,
     MAIL_AUDIENCE,
     CONFIGURATION_AUDIENCE,
     DEVOPS_AUDIENCE,
@@ -280,7 +295,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       resources,
       authorization,
       tokens,
-      origin: manager,
+      origin: resourceManagerUrl,
       authority,
       vaultUri,
       store,
@@ -288,11 +303,11 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       operations: new Operations(),
       pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
     }),
-    [SUFFIX]: keyVault({
+    [VAULT_SUFFIX]: keyVault({
       resources,
       tokens,
       certificates: new CertificateMaker(signingKey),
-      suffix: SUFFIX,
+      suffix: VAULT_SUFFIX,
       authority,
       workspaces,
     }),
@@ -309,22 +324,22 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     if (request.segments[0] === "sink") return sinks.operation(request);
     return pagerDuty.operation(request) ?? serviceNow.operation(request);
   };
-  const plain = listener({ ...listening, serviceFor: () => plainServices });
-  const second = createHttpServer((message, response) => {
-    if (message.url?.startsWith("/control/") !== true) return plain(message, response);
+  const plainListener = listener({ ...listening, serviceFor: () => plainServices });
+  const plainServer = createHttpServer((message, response) => {
+    if (message.url?.startsWith("/control/") !== true) return plainListener(message, response);
     readRequest(message)
-      .then(async (request) => send(response, await controlAnswer(control, request)))
+      .then(async (request) => send(response, await runControlRequest(control, request)))
       .catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
   });
-  state.controlPort = await listen(second, options.controlPort, state.controlPort);
-  folder.keep(state);
+  state.controlPort = await listen(plainServer, options.controlPort, state.controlPort);
+  folder.writeState(state);
 
   return {
     environment: {
       AZURE_GRAPH_ENDPOINT: graphOrigin,
       AZURE_DEVOPS_ENDPOINT: origin("devops.localhost"),
       LOG_ANALYTICS_ENDPOINT: logs,
-      ...environment(state, certificate.authorityPath, authority, manager, origin),
+      ...environment(state, certificate.authorityPath, authority, resourceManagerUrl, origin),
       ...providers.environment(),
       PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),
     },
@@ -336,14 +351,15 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     oidc: { issuer, ...state.oidcClient },
     saml: { metadata: () => saml.metadata() },
     async stop() {
-      await events.settled();
-      await Promise.all([close(main), close(second), close(third), close(fourth)]);
+      await events.waitUntilSent();
+      await Promise.all([close(tlsServer), close(plainServer), close(identityProviderServer), close(kubernetesServer)]);
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },
   };
 }
 
-async function controlAnswer(control: Control, request: Incoming) {
+/** Runs a request of the control API. An error is returned as status 400. */
+async function runControlRequest(control: Control, request: IncomingRequest) {
   try {
     return await controlApi(control, request);
   } catch (error) {
@@ -351,11 +367,12 @@ async function controlAnswer(control: Control, request: Incoming) {
   }
 }
 
+/** Returns the environment variables of a client of the cloud. */
 function environment(
   state: CloudState,
   authorityPath: string,
   authority: string,
-  manager: string,
+  resourceManagerUrl: string,
   origin: (host: string) => string,
 ): Record<string, string> {
   return {
@@ -363,10 +380,10 @@ function environment(
     AZURE_AUTHORITY_HOST: authority,
     ENTRA_API_CLIENT_ID: state.apiClientId,
     ENTRA_TENANT_IDS: state.tenantId,
-    AZURE_RESOURCE_MANAGER_ENDPOINT: manager,
-    AZURE_KEY_VAULT_SUFFIX: SUFFIX,
+    AZURE_RESOURCE_MANAGER_ENDPOINT: resourceManagerUrl,
+    AZURE_KEY_VAULT_SUFFIX: VAULT_SUFFIX,
     AZURE_APP_CONFIGURATION_SUFFIX: "azconfig.localhost",
-    SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${SUFFIX}`),
+    SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${VAULT_SUFFIX}`),
     IDENTITY_ENDPOINT: `http://127.0.0.1:${state.controlPort}/msi/token`,
     IDENTITY_HEADER: state.identityHeader,
     COMMUNICATION_CONNECTION_STRING: `endpoint=${origin("acme.communication.localhost")}/;accesskey=${state.mailKey}`,
@@ -378,13 +395,11 @@ function environment(
 }
 
 /**
- * Listens on the requested port, else on the last port if it is free, else on any free port.
+ * Listens on the requested port, or else on the last port if it is free, or else on any free port.
  * @returns the port
  */
-async function listen(server: Server, wanted: number | undefined, last: number): Promise<number> {
-  // Azure keeps idle connections open for minutes. Node's default of 5 seconds would close a client's connection between two
-  // requests.
-  server.keepAliveTimeout = 120_000;
+async function listen(server: Server, requestedPort: number | undefined, lastPort: number): Promise<number> {
+  server.keepAliveTimeout = KEEP_ALIVE_MS;
   const attempt = (port: number) =>
     new Promise<number>((resolve, reject) => {
       server.once("error", reject);
@@ -393,9 +408,9 @@ async function listen(server: Server, wanted: number | undefined, last: number):
         resolve((server.address() as AddressInfo).port);
       });
     });
-  if (wanted !== undefined) return attempt(wanted);
+  if (requestedPort !== undefined) return attempt(requestedPort);
   try {
-    return await attempt(last);
+    return await attempt(lastPort);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
     return attempt(0);

@@ -6,7 +6,7 @@ import type { Devops } from "./devops/devops.ts";
 import { EXPIRY_EVENTS } from "./event-grid.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
 import type { TenantsControl } from "./graph/tenants-control.ts";
-import { type Answer, type Incoming, jsonObject } from "./http.ts";
+import { type IncomingRequest, jsonObject, type ServiceResponse } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
 import { isSamlMode } from "./idp/saml-modes.ts";
 import type { LogEvent, Workspace, Workspaces } from "./logs/workspaces.ts";
@@ -14,7 +14,9 @@ import type { LogEvent, Workspace, Workspaces } from "./logs/workspaces.ts";
 type Body = Record<string, unknown>;
 
 /**
- * Serves the control operations over HTTP, on the loopback port that also serves the managed identity endpoint:
+ * The control API: offers the operations of control.ts over HTTP, for tests that run the cloud as another process, and for
+ * people who try it out. It is on the loopback port that also serves the managed identity endpoint. A line below can list
+ * several routes, and the text after a route says what its request body or its response contains.
  *
  *     GET    /control/counts                      DELETE /control/counts
  *     GET    /control/requests?operation=&host=&vault=&resource=&limit=
@@ -41,7 +43,8 @@ type Body = Record<string, unknown>;
  *     POST   /control/oidc/roll-keys
  *     GET    /control/saml                        PUT    /control/saml       {"mode": "…"}, see idp/saml-modes.ts
  *     POST   /control/saml/roll-keys
- *     PUT    /control/saml/service-providers      {"metadata": "<EntityDescriptor …"}, registers or replaces the service provider
+ *     PUT    /control/saml/service-providers      {"metadata": "<EntityDescriptor …"}: registers or replaces the
+ *                                                 service provider
  *     POST   /control/entra/roll-keys
  *     PUT    /control/entra/api                   {"version": 2, "roles": ["Lifecycle.User"]}: token version and app roles
  *     POST   /control/entra/api-tokens            an `ApiTokenRequest`; returns the token
@@ -58,9 +61,10 @@ type Body = Record<string, unknown>;
  *     GET    /control/tenants/ID/graph            PUT    /control/tenants/ID/graph   members of `DirectorySettings`
  *     …      /control/tenants/ID/applications/…   as for the service's own tenant
  *     POST   /control/targets                     {"appId": "…", "vault": "…", "secret": "…"}
- *     GET    /control/targets/gaps
+ *     GET    /control/targets/gaps                intervals in which a target had no working secret (graph/watched-secrets.ts)
  *
- *     GET    /control/devops                      PUT    /control/devops     {"tokenMode": "page203", "slowed": {"seconds": 1, "times": 1}, "members": []}
+ *     GET    /control/devops                      PUT    /control/devops     {"tokenMode": "page203", "slowed": {"seconds": 1,
+ *                                                        "times": 1}, "members": []}
  *     PATCH  /control/devops/groups/NAME          {"variable": "…", "value": "…"}, as another client; null removes it
  *
  *     …      /control/resources/…                 resources other than vaults: see arm/control-api.ts
@@ -70,7 +74,7 @@ type Body = Record<string, unknown>;
  *
  * @throws {Error} if the request is invalid. The server returns the message with status 400.
  */
-export function controlApi(control: Control, request: Incoming): Answer | Promise<Answer> {
+export function controlApi(control: Control, request: IncomingRequest): ServiceResponse | Promise<ServiceResponse> {
   const [, area = "", ...rest] = request.segments;
   const { method, query } = request;
   const body = jsonObject(request) ?? {};
@@ -99,7 +103,7 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
       return ok(control.mails());
     case "sink":
       if (method === "DELETE") control.clearSink(rest[0] ?? "");
-      return ok(control.sunk(rest[0] ?? ""));
+      return ok(control.sinkRequests(rest[0] ?? ""));
     case "pagerduty":
       return ok({ events: control.pagerDuty.events, alerts: control.pagerDuty.alerts() });
     case "servicenow":
@@ -144,7 +148,7 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
   }
 }
 
-function devops(devops: Devops, method: string, [part, name]: string[], body: Body): Answer {
+function devops(devops: Devops, method: string, [part, name]: string[], body: Body): ServiceResponse {
   if (method === "PUT") devops.set(body);
   if (method === "PATCH" && part === "groups") {
     const { variable, value } = body as { variable: string; value: string | null };
@@ -168,11 +172,12 @@ function devops(devops: Devops, method: string, [part, name]: string[], body: Bo
   });
 }
 
-function logs(workspaces: Workspaces, method: string, [name, part]: string[], body: Body): Answer {
-  if (name !== undefined && method === "POST" && part === "events") workspaces.plant(name, body as unknown as LogEvent);
+function logs(workspaces: Workspaces, method: string, [name, part]: string[], body: Body): ServiceResponse {
+  if (name !== undefined && method === "POST" && part === "events")
+    workspaces.addEvent(name, body as unknown as LogEvent);
   if (name !== undefined && method === "PATCH") {
     const { delayMilliseconds, volume } = body as Partial<Workspace>;
-    const workspace = workspaces.named(name);
+    const workspace = workspaces.getOrThrow(name);
     if (delayMilliseconds !== undefined) workspace.delayMilliseconds = delayMilliseconds;
     if (volume !== undefined) workspace.volume = volume ?? undefined;
   }
@@ -183,7 +188,7 @@ function logs(workspaces: Workspaces, method: string, [name, part]: string[], bo
   );
 }
 
-function oidc(control: Control, method: string, part: string | undefined, { mode }: Body): Answer {
+function oidc(control: Control, method: string, part: string | undefined, { mode }: Body): ServiceResponse {
   if (part === "roll-keys") {
     control.rollOidcKeys();
     return ok({ rolled: true });
@@ -200,7 +205,7 @@ async function saml(
   method: string,
   part: string | undefined,
   { mode, metadata }: Body,
-): Promise<Answer> {
+): Promise<ServiceResponse> {
   if (part === "roll-keys") {
     control.rollSamlKeys();
     return ok({ rolled: true });
@@ -214,7 +219,7 @@ async function saml(
   return ok({ mode: control.samlMode() });
 }
 
-function entra(control: Control, part: string | undefined, body: Body): Answer | Promise<Answer> {
+function entra(control: Control, part: string | undefined, body: Body): ServiceResponse | Promise<ServiceResponse> {
   switch (part) {
     case "roll-keys":
       control.rollEntraKeys();
@@ -229,7 +234,7 @@ function entra(control: Control, part: string | undefined, body: Body): Answer |
   }
 }
 
-function applications(directory: DirectoryControl, method: string, path: string[], body: Body): Answer {
+function applications(directory: DirectoryControl, method: string, path: string[], body: Body): ServiceResponse {
   const [id, part, keyId] = path;
   if (id === undefined) {
     if (method === "POST") return ok({ appId: directory.putApplication(body as unknown as CompanyApplication) });
@@ -247,13 +252,16 @@ function applications(directory: DirectoryControl, method: string, path: string[
     return changed ? ok({ changed: true }) : notFound();
   }
   if (method === "POST") {
-    const { keyId: made } = directory.addSecret(id, body as unknown as Parameters<DirectoryControl["addSecret"]>[1]);
-    return ok({ keyId: made });
+    const { keyId: newKeyId } = directory.addSecret(
+      id,
+      body as unknown as Parameters<DirectoryControl["addSecret"]>[1],
+    );
+    return ok({ keyId: newKeyId });
   }
   return ok(directory.secrets(id));
 }
 
-function tenants(control: TenantsControl, method: string, [id, part, ...rest]: string[], body: Body): Answer {
+function tenants(control: TenantsControl, method: string, [id, part, ...rest]: string[], body: Body): ServiceResponse {
   if (id === undefined) return ok(control.list());
   if (part === undefined) {
     if (method === "PATCH") control.change(id, body);
@@ -266,14 +274,14 @@ function tenants(control: TenantsControl, method: string, [id, part, ...rest]: s
   return ok(directory.settings());
 }
 
-function faults(control: Control, method: string, id: string | undefined, body: Body): Answer {
+function faults(control: Control, method: string, id: string | undefined, body: Body): ServiceResponse {
   if (method === "POST") return ok({ id: control.addFault(body as unknown as Parameters<Control["addFault"]>[0]) });
   if (method === "DELETE" && id !== undefined) return control.removeFault(id) ? ok({ removed: true }) : notFound();
   if (method === "DELETE") control.clearFaults();
   return ok(control.faults());
 }
 
-function subscriptions(control: Control, method: string, [id, vaultsPart]: string[], body: Body): Answer {
+function subscriptions(control: Control, method: string, [id, vaultsPart]: string[], body: Body): ServiceResponse {
   if (method === "POST" && id !== undefined && vaultsPart === "vaults") {
     control.putVault(id, body as unknown as Parameters<Control["putVault"]>[1]);
     return ok({ added: true });
@@ -285,7 +293,7 @@ function subscriptions(control: Control, method: string, [id, vaultsPart]: strin
   return ok(control.subscriptions());
 }
 
-function vaults(control: Control, method: string, [vault, kind, name]: string[], body: Body): Answer {
+function vaults(control: Control, method: string, [vault, kind, name]: string[], body: Body): ServiceResponse {
   if (vault === undefined) return ok(control.vaults());
   if (kind === undefined) {
     if (method === "DELETE") return control.removeVault(vault) ? ok({ removed: true }) : notFound();
@@ -303,15 +311,15 @@ function vaults(control: Control, method: string, [vault, kind, name]: string[],
     return method === "PATCH" && control.change(vault, kind, name, body) ? ok({ changed: true }) : notFound();
   }
   if (method === "POST") {
-    const declared = body as { name: string };
-    if (kind === "secrets") control.putSecret(vault, declared);
-    else if (kind === "keys") control.putKey(vault, declared);
-    else control.putCertificate(vault, declared);
+    const declaration = body as { name: string };
+    if (kind === "secrets") control.putSecret(vault, declaration);
+    else if (kind === "keys") control.putKey(vault, declaration);
+    else control.putCertificate(vault, declaration);
   }
   return ok(control.items(vault, kind));
 }
 
-async function events(control: Control, method: string, body: Body): Promise<Answer> {
+async function events(control: Control, method: string, body: Body): Promise<ServiceResponse> {
   if (method === "PUT") await control.deliverEvents(body as unknown as Parameters<Control["deliverEvents"]>[0]);
   if (method === "DELETE") await control.deliverEvents(undefined);
   return ok(await control.eventCounts());
@@ -321,9 +329,10 @@ function isKind(text: string): text is AssetKind {
   return text === "secrets" || text === "keys" || text === "certificates";
 }
 
+/** Returns the pair as a list, or an empty list if there is no value. */
 function pair(name: string, value: string | null): [string, string][] {
   return value === null ? [] : [[name, value]];
 }
 
-const ok = (body: unknown): Answer => ({ status: 200, body });
-const notFound = (): Answer => ({ status: 404, body: { error: "There is no such thing here." } });
+const ok = (body: unknown): ServiceResponse => ({ status: 200, body });
+const notFound = (): ServiceResponse => ({ status: 404, body: { error: "The control API has no such resource." } });

@@ -32,11 +32,12 @@ import { current, type Version } from "./vaults/items.ts";
 import type { ItemChange, VaultStore } from "./vaults/vault-store.ts";
 import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 
+/** The parts of the cloud whose state the control operations read and change. */
 export interface ControlParts {
   devops: Devops;
   resources: VaultStore;
   faults: Faults;
-  ledger: RequestLog;
+  requestLog: RequestLog;
   mails: Mails;
   sinks: WebhookSinks;
   pagerDuty: PagerDuty;
@@ -57,7 +58,7 @@ export interface ControlParts {
   workspaces: Workspaces;
 }
 
-/** A vault with its number of objects. `managed` secrets and keys are not counted. */
+/** A vault with its numbers of items. Secrets and keys that belong to a certificate are not counted. */
 export interface VaultSummary {
   name: string;
   subscriptionId: string;
@@ -67,7 +68,7 @@ export interface VaultSummary {
   certificates: number;
 }
 
-/** An object in a vault, without its value. */
+/** An item in a vault, without its value. */
 export interface ItemSummary {
   name: string;
   version: string;
@@ -80,8 +81,8 @@ export interface ItemSummary {
 }
 
 /**
- * Control operations of the simulated cloud: read and change state that no client can, and set faults. `control-api.ts` offers
- * the same operations over HTTP.
+ * Control operations of the simulated cloud: tests read and change state that no client of Azure can, and add faults.
+ * `control-api.ts` offers the same operations over HTTP. An item is a secret, key or certificate.
  */
 export class Control {
   readonly #parts: ControlParts;
@@ -119,22 +120,22 @@ export class Control {
 
   /** Returns the number of requests by operation, with `total`. */
   counts(): Record<string, number> {
-    return this.#parts.ledger.counts();
+    return this.#parts.requestLog.counts();
   }
 
   /** Clears counts and recorded requests. */
   resetCounts(): void {
-    this.#parts.ledger.reset();
+    this.#parts.requestLog.reset();
   }
 
   /** Returns the latest requests, oldest first. */
   requests(filter?: Parameters<RequestLog["requests"]>[0]): LoggedRequest[] {
-    return this.#parts.ledger.requests(filter);
+    return this.#parts.requestLog.requests(filter);
   }
 
   /** Returns the requests that reached `evil.localhost`. Clients must never follow a link to this host. */
   foreignRequests(): LoggedRequest[] {
-    return this.#parts.ledger.requests({ host: "evil.localhost" });
+    return this.#parts.requestLog.requests({ host: "evil.localhost" });
   }
 
   /**
@@ -175,7 +176,7 @@ export class Control {
   }
 
   /**
-   * Lists the objects of a kind in a vault.
+   * Lists the items of a kind in a vault.
    * @throws {Error} if there is no such vault.
    */
   items(vault: string, kind: AssetKind): ItemSummary[] {
@@ -188,10 +189,10 @@ export class Control {
         name: item.name,
         version: id,
         enabled,
-        created: instant(created),
-        updated: instant(updated),
-        ...(notBefore !== undefined && { notBefore: instant(notBefore) }),
-        ...(expires !== undefined && { expires: instant(expires) }),
+        created: toIso(created),
+        updated: toIso(updated),
+        ...(notBefore !== undefined && { notBefore: toIso(notBefore) }),
+        ...(expires !== undefined && { expires: toIso(expires) }),
         ...(tags !== undefined && { tags }),
       };
     });
@@ -218,12 +219,12 @@ export class Control {
     return this.#parts.resources.removeSubscription(id);
   }
 
-  /** Adds a vault, or replaces it with its contents. */
+  /** Adds a vault. An existing vault of this name is replaced, with its items. */
   putVault(subscriptionId: string, declared: CompanyVault): void {
     this.#parts.resources.putVault(subscriptionId, declared);
   }
 
-  /** Changes settings of a vault. Its contents stay. */
+  /** Changes settings of a vault. Its items stay. */
   changeVault(name: string, settings: Partial<Omit<CompanyVault, AssetKind | "generate" | "name">>): boolean {
     return this.#parts.resources.changeVault(name, settings);
   }
@@ -232,7 +233,7 @@ export class Control {
     return this.#parts.resources.removeVault(name);
   }
 
-  /** Adds an object, or a new version of an existing object. Days count from now. */
+  /** Adds a secret, or a new version of an existing secret. Days in the declaration count from now. */
   putSecret(vault: string, secret: CompanySecret): void {
     this.#parts.resources.put(vault, "secrets", secret);
   }
@@ -245,7 +246,7 @@ export class Control {
     this.#parts.resources.put(vault, "certificates", certificate);
   }
 
-  /** Changes the current version of an object. Returns false if there is no such object. */
+  /** Changes the current version of an item. Returns false if there is no such item. */
   change(vault: string, kind: AssetKind, name: string, change: ItemChange): boolean {
     return this.#parts.resources.change(vault, kind, name, change);
   }
@@ -260,7 +261,7 @@ export class Control {
     return this.#parts.resources.setRenewal(vault, certificate, renewal);
   }
 
-  /** Purges an object. */
+  /** Deletes an item permanently. Returns false if there is no such item. */
   remove(vault: string, kind: AssetKind, name: string): boolean {
     return this.#parts.resources.remove(vault, kind, name);
   }
@@ -271,13 +272,13 @@ export class Control {
   }
 
   /**
-   * Sends the event that an object is about to expire or has expired.
-   * @throws {Error} if there is no such object.
+   * Sends the event that an item is about to expire or has expired.
+   * @throws {Error} if there is no such item.
    */
   sendExpiry(vault: string, kind: AssetKind, name: string, event: ExpiryEvent): void {
     const owner = this.#parts.resources.vault(vault);
     if (owner === undefined) throw new Error(`Unknown vault ${vault}`);
-    this.#parts.events.expiry(owner, kind, name, event);
+    this.#parts.events.sendExpiry(owner, kind, name, event);
   }
 
   /** Returns the number of delivered events (with duplicates) and of failed deliveries. Waits for deliveries in progress. */
@@ -294,7 +295,7 @@ export class Control {
     this.#parts.mails.clear();
   }
 
-  /** Limits tokens to the actions that these roles allow. Undefined removes the limit. */
+  /** Limits the service to the actions that these role assignments allow. Undefined removes the limit. */
   allowOnly(assignments: readonly Assignment[] | undefined): void {
     this.#parts.authorization.allowOnly(assignments);
   }
@@ -310,7 +311,7 @@ export class Control {
   }
 
   /** Returns the requests to `/sink/<name>`, oldest first. */
-  sunk(name: string): ReceivedRequest[] {
+  sinkRequests(name: string): ReceivedRequest[] {
     return this.#parts.sinks.list(name);
   }
 
@@ -384,7 +385,7 @@ export class Control {
     this.#parts.saml.rollKeys();
   }
 
-  /** Makes Entra sign with a new key. Only the previous key stays published. */
+  /** Makes Entra sign with a new key. Of the older keys, only the previous one stays published. */
   rollEntraKeys(): void {
     this.#parts.tokens.rollKeys();
   }
@@ -396,8 +397,8 @@ export class Control {
 
   /** Returns an Entra access token for the service's API. */
   async apiToken(request: ApiTokenRequest = {}): Promise<string> {
-    return await this.#parts.api.make(request);
+    return await this.#parts.api.createToken(request);
   }
 }
 
-const instant = (seconds: number) => new Date(seconds * 1000).toISOString();
+const toIso = (seconds: number) => new Date(seconds * 1000).toISOString();

@@ -9,13 +9,13 @@ import { newProviderCredentials, type ProviderCredentials } from "./providers/pr
 import type { Principal } from "./tokens.ts";
 import type { Change } from "./vaults/vault-store.ts";
 
-/** State that is created at the first start and reused by every later start on the same folder. */
+/** State that the first start creates and later starts with the same folder reuse. */
 export interface CloudState {
   company: CompanyChoice;
   seed: number;
   /** Unix seconds of the first start. The company's days count from this time. */
   base: number;
-  /** The ports of the last start. They are used again when they are free, because clients remember addresses. */
+  /** Ports of the last start. The next start uses them again if they are free, because clients store addresses. */
   port: number;
   controlPort: number;
   identityProviderPort: number;
@@ -25,8 +25,11 @@ export interface CloudState {
   tenantId: string;
   /** The service's own API registration, which other applications request tokens for. */
   apiClientId: string;
+  /** Managed identity of the service. */
   identity: Principal;
+  /** Application with a secret, for clients without a managed identity. */
   app: AppRegistration;
+  /** Secret header of the managed identity endpoint. */
   identityHeader: string;
   /** Access keys of Communication Services and App Configuration, base64. */
   mailKey: string;
@@ -41,38 +44,41 @@ export interface CloudState {
  */
 export class DataFolder {
   readonly path: string;
-  readonly #state: string;
-  readonly #changes: string;
+  readonly #stateFile: string;
+  readonly #changesFile: string;
 
   constructor(path: string) {
     mkdirSync(path, { recursive: true, mode: 0o700 });
     this.path = path;
-    this.#state = join(path, "cloud.json");
-    this.#changes = join(path, "changes.jsonl");
+    this.#stateFile = join(path, "cloud.json");
+    this.#changesFile = join(path, "changes.jsonl");
   }
 
-  /** Reads the state of the last start. Another company or seed resets the state except identities, keys and ports. */
+  /**
+   * Reads the state of the last start. With another company or seed, the changes are deleted; identities, keys and ports stay.
+   */
   state(company: CompanyChoice | undefined, seed: number | undefined): CloudState {
     // A folder of an earlier version lacks members that were added later.
-    const before = existsSync(this.#state)
-      ? { ...newState(), ...(JSON.parse(readFileSync(this.#state, "utf8")) as CloudState) }
+    const lastState = existsSync(this.#stateFile)
+      ? { ...newState(), ...(JSON.parse(readFileSync(this.#stateFile, "utf8")) as CloudState) }
       : undefined;
-    if (before !== undefined) {
-      const wanted = { company: company ?? before.company, seed: seed ?? before.seed };
-      const same = JSON.stringify(wanted) === JSON.stringify({ company: before.company, seed: before.seed });
-      if (same) return before;
-      writeFileSync(this.#changes, "", { mode: 0o600 });
-      return { ...before, ...wanted, base: Math.floor(Date.now() / 1000) };
+    if (lastState !== undefined) {
+      const choice = { company: company ?? lastState.company, seed: seed ?? lastState.seed };
+      const isSame = JSON.stringify(choice) === JSON.stringify({ company: lastState.company, seed: lastState.seed });
+      if (isSame) return lastState;
+      writeFileSync(this.#changesFile, "", { mode: 0o600 });
+      return { ...lastState, ...choice, base: Math.floor(Date.now() / 1000) };
     }
     return newState(company, seed);
   }
 
-  /** Writes a temporary file and renames it, so that an interrupted start leaves the old state or the new state. */
-  keep(state: CloudState): void {
-    writeFileSync(`${this.#state}.new`, JSON.stringify(state, null, 2), { mode: 0o600 });
-    renameSync(`${this.#state}.new`, this.#state);
+  /** Writes the state to a temporary file and renames the file, so that a crash leaves the old or the new state. */
+  writeState(state: CloudState): void {
+    writeFileSync(`${this.#stateFile}.new`, JSON.stringify(state, null, 2), { mode: 0o600 });
+    renameSync(`${this.#stateFile}.new`, this.#stateFile);
   }
 
+  /** Reads the key that signs tokens and certificates, or creates it. */
   signingKey(): KeyObject {
     const path = join(this.path, "signing-key.pem");
     if (existsSync(path)) return createPrivateKey(readFileSync(path));
@@ -81,17 +87,20 @@ export class DataFolder {
     return privateKey;
   }
 
-  /** Reads the changes since the company was created. A truncated last line is skipped. */
+  /** Reads the changes since the company was created. A truncated last line, from a crash, is removed from the file. */
   changes(): (Change | DirectoryChange)[] {
-    if (!existsSync(this.#changes)) return [];
-    const lines = readFileSync(this.#changes, "utf8").split("\n");
-    const whole = lines.slice(0, -1).join("\n");
-    if (lines.at(-1) !== "") writeFileSync(this.#changes, whole === "" ? "" : `${whole}\n`, { mode: 0o600 });
-    return whole === "" ? [] : whole.split("\n").map((line) => JSON.parse(line) as Change | DirectoryChange);
+    if (!existsSync(this.#changesFile)) return [];
+    const lines = readFileSync(this.#changesFile, "utf8").split("\n");
+    const completeLines = lines.slice(0, -1).join("\n");
+    if (lines.at(-1) !== "")
+      writeFileSync(this.#changesFile, completeLines === "" ? "" : `${completeLines}\n`, { mode: 0o600 });
+    return completeLines === ""
+      ? []
+      : completeLines.split("\n").map((line) => JSON.parse(line) as Change | DirectoryChange);
   }
 
   readonly writeChange = (change: Change | DirectoryChange): void => {
-    appendFileSync(this.#changes, `${JSON.stringify(change)}\n`, { mode: 0o600 });
+    appendFileSync(this.#changesFile, `${JSON.stringify(change)}\n`, { mode: 0o600 });
   };
 }
 

@@ -3,10 +3,22 @@ import type { ApiTokens } from "./api-tokens.ts";
 import type { Directory } from "./graph/directory.ts";
 import type { ApplicationRecord } from "./graph/records.ts";
 import type { Tenants } from "./graph/tenants.ts";
-import { type Answer, type Incoming, type Operation, type Refusals, retryAfter, type Service } from "./http.ts";
+import {
+  type ErrorResponses,
+  type IncomingRequest,
+  type Operation,
+  retryAfter,
+  type Service,
+  type ServiceResponse,
+} from "./http.ts";
 import type { Workspaces } from "./logs/workspaces.ts";
 import { issuerOf, type Principal, type Tokens } from "./tokens.ts";
 
+/** AADSTS codes for a client secret. */
+const SECRET_EXPIRED = 7000222;
+const SECRET_UNKNOWN = 7000215;
+
+/** An application with its client secret. */
 export interface AppRegistration extends Principal {
   clientSecret: string;
 }
@@ -19,9 +31,9 @@ export interface EntraOptions {
   origin: string;
   /** Resources that clients can request tokens for, without a trailing slash. */
   resources: readonly string[];
-  /** The only resource that clients can request in other tenants. */
+  /** Address of Graph, the only resource for which clients get tokens in other tenants than the service's own. */
   graph: string;
-  /** The service's own applications. */
+  /** The service's own applications. They are not in the directory. */
   apps: readonly AppRegistration[];
   /** All tenants. The service's own tenant is first. */
   tenants: Tenants;
@@ -38,12 +50,12 @@ export function entra(options: EntraOptions): Service {
   return (request) => {
     const [tenant = "", ...rest] = request.segments;
     const path = rest.join("/");
-    const operation = (name: string, answer: Operation["answer"]): Operation => ({ name, refusals, answer });
+    const operation = (name: string, answer: Operation["answer"]): Operation => ({ name, errorResponses, answer });
     const version = path === "v2.0/.well-known/openid-configuration" || path === "discovery/v2.0/keys" ? 2 : 1;
     if (request.method === "GET" && /^(v2\.0\/)?\.well-known\/openid-configuration$/.test(path)) {
       return operation("entra.openidConfiguration", () => {
-        const found = options.tenants.find(tenant);
-        return found ? discovery(options, found.id, version) : unknownTenant(tenant);
+        const namedTenant = options.tenants.find(tenant);
+        return namedTenant ? discovery(options, namedTenant.id, version) : unknownTenant(tenant);
       });
     }
     if (request.method === "GET" && (path === "discovery/v2.0/keys" || path === "discovery/keys")) {
@@ -57,7 +69,7 @@ export function entra(options: EntraOptions): Service {
   };
 }
 
-function discovery({ origin }: EntraOptions, tenantId: string, version: 1 | 2): Answer {
+function discovery({ origin }: EntraOptions, tenantId: string, version: 1 | 2): ServiceResponse {
   const tenant = `${origin}/${tenantId}`;
   const path = version === 1 ? "oauth2" : "oauth2/v2.0";
   return {
@@ -80,14 +92,15 @@ function discovery({ origin }: EntraOptions, tenantId: string, version: 1 | 2): 
   };
 }
 
+/** Runs a token request: the client credentials flow. */
 function token(
   { tokens, api, resources, graph, apps, tenants, workspaces }: EntraOptions,
-  named: string,
-  request: Incoming,
-): Answer {
-  const tenant = tenants.find(named);
-  if (!tenant) return unknownTenant(named);
-  const isOwn = tenant === tenants.all[0];
+  tenantName: string,
+  request: IncomingRequest,
+): ServiceResponse {
+  const tenant = tenants.find(tenantName);
+  if (!tenant) return unknownTenant(tenantName);
+  const isOwnTenant = tenant === tenants.all[0];
   const { directory } = tenant;
   const form = new URLSearchParams(request.body.toString("utf8"));
   const missing = (name: string) =>
@@ -99,8 +112,9 @@ function token(
   }
   const clientId = form.get("client_id");
   if (!clientId) return missing("client_id");
-  const known = (isOwn ? apps.find((one) => one.clientId === clientId) : undefined) ?? directory.currentState(clientId);
-  if (known === undefined) {
+  const application =
+    (isOwnTenant ? apps.find((one) => one.clientId === clientId) : undefined) ?? directory.currentState(clientId);
+  if (application === undefined) {
     return failure(
       400,
       "unauthorized_client",
@@ -117,14 +131,19 @@ function token(
       "The request body must contain the following parameter: 'client_assertion' or 'client_secret'.",
     );
   }
-  const refused = "clientSecret" in known ? ownRefusal(known, secret) : refusal(directory, known, secret);
-  if (isOwn && !("clientSecret" in known)) {
+  const signInError =
+    "clientSecret" in application ? ownAppError(application, secret) : applicationError(directory, application, secret);
+  // Only sign-ins of applications in the directory are logged, not those of the service itself.
+  if (isOwnTenant && !("clientSecret" in application)) {
     const keyId = directory.secretWithValue(secret)?.keyId ?? "";
-    const { error_codes: [code] = [0] } = (refused?.body ?? {}) as { error_codes?: number[] };
-    workspaces.signedIn({ appId: known.appId, keyId, name: known.displayName, result: String(code) });
+    const { error_codes: [code] = [0] } = (signInError?.body ?? {}) as { error_codes?: number[] };
+    workspaces.recordSignIn({ appId: application.appId, keyId, name: application.displayName, result: String(code) });
   }
-  if (refused !== undefined) return refused;
-  const app = "clientSecret" in known ? known : { clientId: known.appId, objectId: known.servicePrincipalId };
+  if (signInError !== undefined) return signInError;
+  const app =
+    "clientSecret" in application
+      ? application
+      : { clientId: application.appId, objectId: application.servicePrincipalId };
   const scope = form.get("scope")?.trim();
   if (!scope) return missing("scope");
   const scopes = scope.split(/\s+/).filter((one) => !["openid", "profile", "offline_access", "email"].includes(one));
@@ -146,8 +165,8 @@ function token(
   }
   const audience = scopes[0]!.slice(0, -"/.default".length);
   const resource = audience.replace(/\/$/, "");
-  const isThere = isOwn ? resources.includes(resource) || api.isFor(resource) : resource === graph;
-  if (!isThere) {
+  const resourceExists = isOwnTenant ? resources.includes(resource) || api.isFor(resource) : resource === graph;
+  if (!resourceExists) {
     return failure(
       400,
       "invalid_resource",
@@ -168,12 +187,17 @@ function token(
   };
 }
 
-function ownRefusal({ clientId, clientSecret }: AppRegistration, secret: string): Answer | undefined {
+/** Returns the error of an application of the service itself. Undefined if the secret is correct. */
+function ownAppError({ clientId, clientSecret }: AppRegistration, secret: string): ServiceResponse | undefined {
   return equal(secret, clientSecret) ? undefined : wrongSecret(clientId);
 }
 
-/** Returns why an application of the tenant can't sign in with a secret. Undefined if it can. */
-function refusal(directory: Directory, application: ApplicationRecord, secret: string): Answer | undefined {
+/** Returns the error with which an application of the tenant can't sign in with a secret. Undefined if it can. */
+function applicationError(
+  directory: Directory,
+  application: ApplicationRecord,
+  secret: string,
+): ServiceResponse | undefined {
   const { appId, displayName, signIn } = application;
   if (signIn === "none") {
     return failure(
@@ -186,8 +210,8 @@ function refusal(directory: Directory, application: ApplicationRecord, secret: s
   if (signIn === "disabled") {
     return failure(400, "unauthorized_client", 7000112, `Application '${appId}'(${displayName}) is disabled.`);
   }
-  const answer = directory.signIn(application, secret);
-  if (answer === 7000222) {
+  const result = directory.signIn(application, secret);
+  if (result === SECRET_EXPIRED) {
     return failure(
       401,
       "invalid_client",
@@ -195,12 +219,12 @@ function refusal(directory: Directory, application: ApplicationRecord, secret: s
       `The provided client secret keys for app '${appId}' are expired. Visit the Azure portal to create new keys for your app: https://aka.ms/NewClientSecret, or consider using certificate credentials for added security: https://aka.ms/certCreds.`,
     );
   }
-  if (answer === 7000215) return wrongSecret(appId);
+  if (result === SECRET_UNKNOWN) return wrongSecret(appId);
   // Conditional Access is evaluated only after the client has authenticated.
-  return signIn === "blocked" ? refusals.firewalled() : undefined;
+  return signIn === "blocked" ? errorResponses.firewalled() : undefined;
 }
 
-function wrongSecret(clientId: string): Answer {
+function wrongSecret(clientId: string): ServiceResponse {
   return failure(
     401,
     "invalid_client",
@@ -209,7 +233,7 @@ function wrongSecret(clientId: string): Answer {
   );
 }
 
-function unknownTenant(tenant: string): Answer {
+function unknownTenant(tenant: string): ServiceResponse {
   return failure(
     400,
     "invalid_request",
@@ -218,7 +242,8 @@ function unknownTenant(tenant: string): Answer {
   );
 }
 
-function failure(status: number, error: string, code: number, message: string): Answer {
+/** Creates an error response with an AADSTS code. */
+function failure(status: number, error: string, code: number, message: string): ServiceResponse {
   const [traceId, correlationId] = [randomUUID(), randomUUID()];
   const timestamp = `${new Date().toISOString().slice(0, 19).replace("T", " ")}Z`;
   return {
@@ -236,7 +261,7 @@ function failure(status: number, error: string, code: number, message: string): 
   };
 }
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({
     ...failure(429, "temporarily_unavailable", 90055, "Tenant throttling: there are too many requests."),
     headers: retryAfter(seconds),

@@ -7,16 +7,16 @@ import { current, type Version } from "./vaults/items.ts";
 import type { Vault } from "./vaults/vault.ts";
 import type { ResourceChange } from "./vaults/vault-store.ts";
 
-/** Delivery of the events of the company's vaults and subscriptions. */
+/** Where and how Event Grid delivers the events of the company's vaults and subscriptions. */
 export interface EventDelivery {
   /** Connection string of a storage account. */
   connectionString: string;
   queue: string;
   /** Schema of events. Default `EventGridSchema`. */
   schema?: "EventGridSchema" | "CloudEventSchemaV1_0";
-  /** Names of the vaults with a topic. Default: all. */
+  /** Names of the vaults whose events are sent. Default: all. */
   vaults?: readonly string[];
-  /** IDs of the subscriptions with a topic for Azure Resource Manager events. Default: all. */
+  /** IDs of the subscriptions whose Azure Resource Manager events are sent. Default: all. */
   subscriptions?: readonly string[];
   /** Number of deliveries of each event. Event Grid guarantees at least one. Default 1. */
   copies?: number;
@@ -30,8 +30,8 @@ export const EXPIRY_EVENTS = ["NearExpiry", "Expired"] as const;
 export type ExpiryEvent = (typeof EXPIRY_EVENTS)[number];
 
 const OBJECT_TYPES = { secrets: "Secret", keys: "Key", certificates: "Certificate" } as const;
-/** Delay before a failed delivery is retried. Event Grid waits longer. */
-const RETRY_MS = [100, 500, 2000];
+/** Delays before the retries of a failed delivery. Event Grid waits longer. */
+const RETRY_DELAYS_MS = [100, 500, 2000];
 
 interface Event {
   type: string;
@@ -54,7 +54,8 @@ export class EventGrid {
   readonly #vaultUri: (vault: Vault) => string;
   #delivery: EventDelivery | undefined;
   #queue: Promise<QueueClient> | undefined;
-  readonly #underWay = new Set<Promise<void>>();
+  /** Deliveries in progress. */
+  readonly #sending = new Set<Promise<void>>();
   #delivered = 0;
   #lost = 0;
 
@@ -66,7 +67,7 @@ export class EventGrid {
 
   /** Sets the delivery target. Undefined stops the delivery. Creates a missing queue, as a deployment does. */
   async deliver(delivery: EventDelivery | undefined): Promise<void> {
-    await this.settled();
+    await this.waitUntilSent();
     this.#delivery = delivery;
     this.#queue = delivery && queueOf(delivery);
     await this.#queue;
@@ -74,41 +75,41 @@ export class EventGrid {
 
   /** Returns the number of delivered events (with duplicates) and of failed deliveries. Waits for deliveries in progress. */
   async counts(): Promise<{ delivered: number; lost: number }> {
-    await this.settled();
+    await this.waitUntilSent();
     return { delivered: this.#delivered, lost: this.#lost };
   }
 
-  /** Waits until every event is in the queue. */
-  async settled(): Promise<void> {
-    await Promise.all(this.#underWay);
+  /** Waits until each event is delivered or lost. */
+  async waitUntilSent(): Promise<void> {
+    await Promise.all(this.#sending);
   }
 
-  /** Called for each change of the company. */
-  changed(change: ResourceChange): void {
+  /** Sends the events of a change. The vault store calls it for each change. */
+  sendChange(change: ResourceChange): void {
     switch (change.what) {
       case "version":
-        this.#ofItem(change.vault, change.kind, change.item, "NewVersionCreated");
+        this.#sendItemEvent(change.vault, change.kind, change.item, "NewVersionCreated");
         return;
       case "written":
-        this.#ofResource(change.vault, "Write");
-        if (change.policy) this.#ofPolicy(change.vault);
+        this.#sendResourceEvent(change.vault, "Write");
+        if (change.policy) this.#sendPolicyEvent(change.vault);
         return;
       case "deleted":
-        this.#ofResource(change.vault, "Delete");
+        this.#sendResourceEvent(change.vault, "Delete");
     }
   }
 
-  /** Sends an event about the expiry of an object in a vault. */
-  expiry(vault: Vault, kind: AssetKind, name: string, event: ExpiryEvent): void {
+  /** Sends an event about the expiry of an item in a vault. */
+  sendExpiry(vault: Vault, kind: AssetKind, name: string, event: ExpiryEvent): void {
     const item = vault.collections[kind].get(name);
     if (item === undefined) throw new Error(`No ${name} among the ${kind} of ${vault.name}`);
-    this.#ofItem(vault, kind, item, event);
+    this.#sendItemEvent(vault, kind, item, event);
   }
 
-  #ofItem(vault: Vault, kind: AssetKind, item: { name: string; versions: Version[] }, event: string): void {
+  #sendItemEvent(vault: Vault, kind: AssetKind, item: { name: string; versions: Version[] }, event: string): void {
     const { id, notBefore, expires } = current(item);
     const type = OBJECT_TYPES[kind];
-    this.#ofVault(vault, `${type}${event}`, item.name, {
+    this.#sendVaultEvent(vault, `${type}${event}`, item.name, {
       Id: `${this.#vaultUri(vault)}${kind}/${item.name}/${id}`,
       VaultName: vault.name,
       ObjectType: type,
@@ -119,18 +120,23 @@ export class EventGrid {
     });
   }
 
-  #ofPolicy(vault: Vault): void {
+  #sendPolicyEvent(vault: Vault): void {
     const data = { Id: this.#vaultUri(vault), VaultName: vault.name, ObjectType: "Vault", ObjectName: vault.name };
-    this.#ofVault(vault, "VaultAccessPolicyChanged", vault.name, { ...data, Version: null, NBF: null, EXP: null });
+    this.#sendVaultEvent(vault, "VaultAccessPolicyChanged", vault.name, {
+      ...data,
+      Version: null,
+      NBF: null,
+      EXP: null,
+    });
   }
 
-  #ofVault(vault: Vault, event: string, subject: string, data: object): void {
-    if (!has(this.#delivery?.vaults, vault.name)) return;
+  #sendVaultEvent(vault: Vault, event: string, subject: string, data: object): void {
+    if (!includesName(this.#delivery?.vaults, vault.name)) return;
     this.#send({ type: `Microsoft.KeyVault.${event}`, source: vault.id, subject, data, dataVersion: "1" });
   }
 
-  #ofResource(vault: Vault, verb: "Write" | "Delete"): void {
-    if (!has(this.#delivery?.subscriptions, vault.subscriptionId)) return;
+  #sendResourceEvent(vault: Vault, verb: "Write" | "Delete"): void {
+    if (!includesName(this.#delivery?.subscriptions, vault.subscriptionId)) return;
     const action = `Microsoft.KeyVault/vaults/${verb.toLowerCase()}`;
     const data = {
       authorization: { scope: vault.id, action, evidence: { role: "Contributor" } },
@@ -151,19 +157,19 @@ export class EventGrid {
   #send(event: Event): void {
     const [delivery, queue] = [this.#delivery, this.#queue];
     if (delivery === undefined || queue === undefined) return;
-    const text = JSON.stringify(written(event, delivery.schema, new Date(this.#clock.now()).toISOString()));
-    const [least, most] = delivery.delaySeconds ?? [0, 0];
+    const text = JSON.stringify(formatEvent(event, delivery.schema, new Date(this.#clock.now()).toISOString()));
+    const [minDelay, maxDelay] = delivery.delaySeconds ?? [0, 0];
     for (let copy = 0; copy < (delivery.copies ?? 1); copy++) {
-      const visibilityTimeout = Math.round(least + Math.random() * (most - least));
-      const sending = this.#put(queue, Buffer.from(text).toString("base64"), visibilityTimeout);
-      this.#underWay.add(sending);
-      void sending.then(() => this.#underWay.delete(sending));
+      const visibilityTimeout = Math.round(minDelay + Math.random() * (maxDelay - minDelay));
+      const sending = this.#putMessage(queue, Buffer.from(text).toString("base64"), visibilityTimeout);
+      this.#sending.add(sending);
+      void sending.then(() => this.#sending.delete(sending));
     }
   }
 
   /** Delivers an event. Never throws: a failed delivery is counted, and its event is lost. */
-  async #put(queue: Promise<QueueClient>, message: string, visibilityTimeout: number): Promise<void> {
-    for (const wait of [...RETRY_MS, undefined]) {
+  async #putMessage(queue: Promise<QueueClient>, message: string, visibilityTimeout: number): Promise<void> {
+    for (const wait of [...RETRY_DELAYS_MS, undefined]) {
       try {
         await (await queue).sendMessage(message, { visibilityTimeout });
         this.#delivered++;
@@ -184,7 +190,11 @@ async function queueOf({ connectionString, queue }: EventDelivery): Promise<Queu
 }
 
 /** Formats an event: https://learn.microsoft.com/azure/event-grid/event-schema and …/cloud-event-schema */
-function written({ type, source, subject, data, dataVersion }: Event, schema: EventDelivery["schema"], time: string) {
+function formatEvent(
+  { type, source, subject, data, dataVersion }: Event,
+  schema: EventDelivery["schema"],
+  time: string,
+) {
   const id = randomUUID();
   if (schema === "CloudEventSchemaV1_0") return { id, source, subject, type, time, data, specversion: "1.0" };
   return {
@@ -199,5 +209,6 @@ function written({ type, source, subject, data, dataVersion }: Event, schema: Ev
   };
 }
 
-const has = (names: readonly string[] | undefined, name: string): boolean =>
+/** Returns whether the list contains the name, ignoring case. Without a list, every name matches. */
+const includesName = (names: readonly string[] | undefined, name: string): boolean =>
   names === undefined || names.some((one) => one.toLowerCase() === name.toLowerCase());

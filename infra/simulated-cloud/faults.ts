@@ -1,10 +1,11 @@
-// Faults: responses that differ from the normal ones, for requests that match.
+// Faults make the simulated cloud misbehave for matching requests: errors, delays, lost or malformed responses. Tests add them.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Answer, Incoming, Operation } from "./http.ts";
+import type { IncomingRequest, Operation, ServiceResponse } from "./http.ts";
 
 /**
- * The requests that a fault applies to. A request must match every given member. Without members a fault matches every request.
+ * The requests to which a fault applies. A request must match every given member. Without members, the fault matches every
+ * request.
  */
 interface FaultMatch {
   host?: string;
@@ -27,7 +28,7 @@ export type FaultAction =
   | { kind: "deny" }
   /** 403: the firewall blocks the client's address. */
   | { kind: "firewall" }
-  /** An error that only this service has, by its name in the service's `refusals.named`. */
+  /** An error that only one service has, by its name in `ErrorResponses.named` of that service. */
   | { kind: "refuse"; as: string }
   /** 500, 502, 503, 504 or any other status. */
   | { kind: "fail"; status: number }
@@ -37,7 +38,7 @@ export type FaultAction =
   | { kind: "hangAfter" }
   /** Closes the connection before the operation runs. Clients see a connection reset. */
   | { kind: "reset" }
-  /** 101 to a request that did not ask to switch protocols, and nothing after it. */
+  /** 101 (Switching Protocols) to a request that did not ask for it, and nothing after it. */
   | { kind: "switchProtocols" }
   /** Runs the operation, then closes the connection without a response, so that the client does not know the outcome. */
   | { kind: "loseAnswer" }
@@ -65,10 +66,10 @@ export interface ActiveFault extends Fault {
   happened: number;
 }
 
-/** The response. Undefined closes the connection without a response. */
-export type Outcome = { answer: Answer | undefined; fault?: string };
+/** Result of a request. Without a response, the server closes the connection. `fault` is the ID of the fault that applied. */
+export type Outcome = { answer: ServiceResponse | undefined; fault?: string };
 
-/** Network faults. They also apply to requests without a token. */
+/** Faults of the network. They also apply to requests without a token, unlike errors of a service. */
 const NETWORK_FAULTS = new Set<FaultAction["kind"]>([
   "latency",
   "hang",
@@ -79,21 +80,22 @@ const NETWORK_FAULTS = new Set<FaultAction["kind"]>([
   "cutAnswer",
 ]);
 
-/** Stores the faults in the order in which they were added. The first matching fault applies. */
+/** Stores the faults in the order in which they were added. The first matching fault applies. Latencies before it are added. */
 export class Faults {
-  #rules: (ActiveFault & { seen: number })[] = [];
-  #next = 1;
+  /** `matched` is the number of matching requests so far, also those to which the fault did not apply. */
+  #rules: (ActiveFault & { matched: number })[] = [];
+  #nextId = 1;
 
   add(fault: Fault): string {
-    const id = `fault-${this.#next++}`;
-    this.#rules.push({ ...fault, id, happened: 0, seen: 0 });
+    const id = `fault-${this.#nextId++}`;
+    this.#rules.push({ ...fault, id, happened: 0, matched: 0 });
     return id;
   }
 
   remove(id: string): boolean {
-    const before = this.#rules.length;
+    const countBefore = this.#rules.length;
     this.#rules = this.#rules.filter((rule) => rule.id !== id);
-    return this.#rules.length < before;
+    return this.#rules.length < countBefore;
   }
 
   clear(): void {
@@ -101,48 +103,49 @@ export class Faults {
   }
 
   list(): ActiveFault[] {
-    return this.#rules.map(({ seen: _, ...rule }) => rule);
+    return this.#rules.map(({ matched: _, ...rule }) => rule);
   }
 
   /** Returns the operation's response, or the response of a matching fault. */
-  async apply(request: Incoming, operation: Operation, foreignHost: string): Promise<Outcome> {
+  async apply(request: IncomingRequest, operation: Operation, foreignHost: string): Promise<Outcome> {
     for (const rule of this.#rules) {
-      if (!fits(rule.match ?? {}, request, operation)) continue;
-      // Requests without a token get the normal 401, unless a fault names the challenge operation itself.
-      const named = rule.match?.operation === operation.name;
-      if (operation.anonymous && !named && !NETWORK_FAULTS.has(rule.action.kind)) continue;
-      rule.seen++;
-      if (rule.seen <= (rule.after ?? 0) || rule.happened >= (rule.times ?? Number.POSITIVE_INFINITY)) continue;
+      if (!matchesRequest(rule.match ?? {}, request, operation)) continue;
+      // Requests without a token get the normal 401, unless a fault names exactly this operation, such as `keyvault.challenge`.
+      const namesOperation = rule.match?.operation === operation.name;
+      if (operation.anonymous && !namesOperation && !NETWORK_FAULTS.has(rule.action.kind)) continue;
+      rule.matched++;
+      if (rule.matched <= (rule.after ?? 0) || rule.happened >= (rule.times ?? Number.POSITIVE_INFINITY)) continue;
       rule.happened++;
       if (rule.action.kind === "latency") {
         await sleep(rule.action.milliseconds);
         continue;
       }
-      return { answer: await answerOf(rule.action, operation, foreignHost), fault: rule.id };
+      return { answer: await faultResponse(rule.action, operation, foreignHost), fault: rule.id };
     }
     return { answer: await operation.answer() };
   }
 }
 
-async function answerOf(
+/** Returns the response of a fault. */
+async function faultResponse(
   action: Exclude<FaultAction, { kind: "latency" }>,
   operation: Operation,
   foreignHost: string,
-): Promise<Answer | undefined> {
+): Promise<ServiceResponse | undefined> {
   switch (action.kind) {
     case "throttle":
-      return operation.refusals.throttled(action.retryAfterSeconds);
+      return operation.errorResponses.throttled(action.retryAfterSeconds);
     case "deny":
-      return operation.refusals.denied();
+      return operation.errorResponses.denied();
     case "firewall":
-      return operation.refusals.firewalled();
+      return operation.errorResponses.firewalled();
     case "refuse": {
-      const refusal = operation.refusals.named?.[action.as];
+      const refusal = operation.errorResponses.named?.[action.as];
       if (refusal === undefined) throw new Error(`${operation.name} has no refusal "${action.as}"`);
       return refusal();
     }
     case "fail":
-      return operation.refusals.failed(action.status);
+      return operation.errorResponses.failed(action.status);
     case "hang":
       // Never settles. The client's timeout or the cloud's stop closes the connection.
       return new Promise(() => {});
@@ -160,7 +163,7 @@ async function answerOf(
       return { ...(await operation.answer()), cut: true };
     case "failAfter":
       await operation.answer();
-      return operation.refusals.failed(action.status);
+      return operation.errorResponses.failed(action.status);
     case "garbage":
       return garbage(action.as);
     case "foreignNextLink": {
@@ -172,7 +175,7 @@ async function answerOf(
   }
 }
 
-function garbage(as: "html" | "truncated" | "otherShape"): Answer {
+function garbage(as: "html" | "truncated" | "otherShape"): ServiceResponse {
   const json = "application/json; charset=utf-8";
   if (as === "truncated") return { status: 200, text: { type: json, content: '{"value":[{"id":"https://' } };
   if (as === "otherShape") return { status: 200, body: { value: { not: "a list" } } };
@@ -180,19 +183,20 @@ function garbage(as: "html" | "truncated" | "otherShape"): Answer {
   return { status: 200, text: { type: "text/html", content } };
 }
 
-function fits(match: FaultMatch, request: Incoming, operation: Operation): boolean {
+function matchesRequest(match: FaultMatch, request: IncomingRequest, operation: Operation): boolean {
   return (
-    same(match.host, request.host) &&
-    same(match.vault, operation.vault) &&
-    same(match.subscription, operation.subscription) &&
-    same(match.resource, operation.resource) &&
-    same(match.item, operation.item) &&
+    equalOrUnset(match.host, request.host) &&
+    equalOrUnset(match.vault, operation.vault) &&
+    equalOrUnset(match.subscription, operation.subscription) &&
+    equalOrUnset(match.resource, operation.resource) &&
+    equalOrUnset(match.item, operation.item) &&
     (match.operation === undefined ||
       match.operation === operation.name ||
       (match.operation.endsWith("*") && operation.name.startsWith(match.operation.slice(0, -1))))
   );
 }
 
-function same(wanted: string | undefined, actual: string | undefined): boolean {
-  return wanted === undefined || wanted.toLowerCase() === actual?.toLowerCase();
+/** Returns whether the values are equal, ignoring case, or nothing is expected. */
+function equalOrUnset(expected: string | undefined, actual: string | undefined): boolean {
+  return expected === undefined || expected.toLowerCase() === actual?.toLowerCase();
 }

@@ -1,5 +1,5 @@
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
-import type { Incoming } from "./http.ts";
+import type { IncomingRequest } from "./http.ts";
 
 /** Maximum clock skew of the client: 15 minutes in both services. */
 const MAX_SKEW_MS = 15 * 60 * 1000;
@@ -11,20 +11,22 @@ const SIGNED_HEADERS = "x-ms-date;host;x-ms-content-sha256";
  * https://learn.microsoft.com/rest/api/communication/authentication and
  * https://learn.microsoft.com/azure/azure-app-configuration/rest-api-authentication-hmac
  *
- * @param credential the ID that the signature must name, if the service has one
- * @returns the error message; undefined if the signature is valid
+ * @param credential ID of the access key, which the Authorization header must name, if the service has one
+ * @returns the error message. Undefined if the signature is valid.
  */
-export function signatureProblem(request: Incoming, key: Buffer, credential?: string): string | undefined {
+export function signatureProblem(request: IncomingRequest, key: Buffer, credential?: string): string | undefined {
   const [scheme, parameters = ""] = (request.headers.authorization ?? "").split(/\s+/, 2);
   if (scheme !== "HMAC-SHA256") return "The Authorization header with the scheme HMAC-SHA256 is missing.";
-  const given = new Map(
+  const signatureParameters = new Map(
     parameters.split("&").map((pair) => {
-      const at = pair.indexOf("=");
-      return [pair.slice(0, at), pair.slice(at + 1)];
+      const separator = pair.indexOf("=");
+      return [pair.slice(0, separator), pair.slice(separator + 1)];
     }),
   );
-  if (given.get("SignedHeaders") !== SIGNED_HEADERS) return `The signed headers must be ${SIGNED_HEADERS}.`;
-  if (credential !== undefined && given.get("Credential") !== credential) return "The credential is unknown.";
+  if (signatureParameters.get("SignedHeaders") !== SIGNED_HEADERS)
+    return `The signed headers must be ${SIGNED_HEADERS}.`;
+  if (credential !== undefined && signatureParameters.get("Credential") !== credential)
+    return "The credential is unknown.";
   const date = String(request.headers["x-ms-date"] ?? "");
   if (!(Math.abs(Date.parse(date) - Date.now()) <= MAX_SKEW_MS)) return "The date is missing or too far off.";
   const hash = createHash("sha256").update(request.body).digest("base64");
@@ -32,7 +34,7 @@ export function signatureProblem(request: Incoming, key: Buffer, credential?: st
 
   const text = `${request.method}\n${request.target}\n${date};${request.authority};${hash}`;
   const signature = createHmac("sha256", key).update(text, "utf8").digest();
-  const claimed = Buffer.from(given.get("Signature") ?? "", "base64");
+  const claimed = Buffer.from(signatureParameters.get("Signature") ?? "", "base64");
   return claimed.length === signature.length && timingSafeEqual(claimed, signature)
     ? undefined
     : "The signature does not match.";

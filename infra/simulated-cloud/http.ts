@@ -1,9 +1,10 @@
-// HTTP requests, responses and operations as all simulated services use them.
+// HTTP requests, responses and operations: the common interface of the simulated services. server.ts dispatches requests to
+// them.
 
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 
 /** A received HTTP request. */
-export interface Incoming {
+export interface IncomingRequest {
   method: string;
   /** Host name without the port, in lower case. */
   host: string;
@@ -20,7 +21,7 @@ export interface Incoming {
 }
 
 /** A response. `body` is sent as JSON, `text` unchanged. */
-export interface Answer {
+export interface ServiceResponse {
   status: number;
   headers?: Record<string, string>;
   body?: unknown;
@@ -30,8 +31,8 @@ export interface Answer {
 }
 
 /**
- * The operation that a request calls. It is determined before anything runs, so that the request can be counted, delayed or
- * rejected by operation.
+ * The operation that a request calls, for example "list the secrets of a vault". A service determines the operation before it
+ * runs, so that requests can be counted, and faults can apply, by operation.
  */
 export interface Operation {
   /** Name of the operation, such as `keyvault.listSecrets`. */
@@ -44,24 +45,29 @@ export interface Operation {
   action?: string;
   /** The name of a secret, key, certificate or setting. */
   item?: string;
-  /** The service's own error responses. */
-  refusals: Refusals;
-  /** True if the request has no valid credential. The service rejects it before any fault applies. */
+  /** Error responses in the format of the service. */
+  errorResponses: ErrorResponses;
+  /**
+   * True if the request has no valid credential. The service then rejects it, and mostly only faults of the network apply to it
+   * (faults.ts).
+   */
   anonymous?: boolean;
-  answer(): Answer | Promise<Answer>;
+  /** Runs the operation. Returns the response. */
+  answer(): ServiceResponse | Promise<ServiceResponse>;
 }
 
-export interface Refusals {
-  throttled(retryAfterSeconds?: number): Answer;
-  denied(): Answer;
-  firewalled(): Answer;
-  failed(status: number): Answer;
+/** Error responses of a service, which faults and role assignments cause. Each service has its own format. */
+export interface ErrorResponses {
+  throttled(retryAfterSeconds?: number): ServiceResponse;
+  denied(): ServiceResponse;
+  firewalled(): ServiceResponse;
+  failed(status: number): ServiceResponse;
   /** Errors that only this service has, by the name that a fault uses. */
-  named?: Record<string, () => Answer>;
+  named?: Record<string, () => ServiceResponse>;
 }
 
-/** Finds the operation of a request. Undefined if the service has none at that path. */
-export type Service = (request: Incoming) => Operation | undefined;
+/** A simulated service: returns the operation of a request. Undefined if the service has no operation at that path. */
+export type Service = (request: IncomingRequest) => Operation | undefined;
 
 /** Maximum body size. It is larger than every limit of the services: an e-mail of 10 MB with base64 attachments. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -70,7 +76,7 @@ const MAX_BODY_BYTES = 16 * 1024 * 1024;
  * Reads a request with its body.
  * @throws {RangeError} if the body is too large.
  */
-export async function readRequest(message: IncomingMessage): Promise<Incoming> {
+export async function readRequest(message: IncomingMessage): Promise<IncomingRequest> {
   const parts: Buffer[] = [];
   let length = 0;
   for await (const part of message) {
@@ -81,8 +87,8 @@ export async function readRequest(message: IncomingMessage): Promise<Incoming> {
   return { ...requestHead(message), body: Buffer.concat(parts) };
 }
 
-/** Returns a request whose body has not been read. */
-export function requestHead(message: IncomingMessage): Omit<Incoming, "body"> {
+/** Returns a request without its body. */
+export function requestHead(message: IncomingMessage): Omit<IncomingRequest, "body"> {
   const authority = message.headers.host ?? "";
   const target = message.url ?? "/";
   const question = target.indexOf("?");
@@ -99,7 +105,8 @@ export function requestHead(message: IncomingMessage): Omit<Incoming, "body"> {
   };
 }
 
-export function send(response: ServerResponse, answer: Answer): void {
+/** Sends a response. */
+export function send(response: ServerResponse, answer: ServiceResponse): void {
   const { status, headers = {}, body, text } = answer;
   if (status === 101) {
     // Written to the socket directly, because the response object would close the connection.
@@ -122,13 +129,13 @@ export function send(response: ServerResponse, answer: Answer): void {
   }
 }
 
-/** `Retry-After`, for the errors that have it. */
+/** Returns the header `Retry-After`. No header if `seconds` is undefined. */
 export function retryAfter(seconds: number | undefined): Record<string, string> {
   return seconds === undefined ? {} : { "retry-after": String(seconds) };
 }
 
 /** Returns the body as a JSON object. Undefined if it is not one. */
-export function jsonObject(request: Incoming): Record<string, unknown> | undefined {
+export function jsonObject(request: IncomingRequest): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(request.body.toString("utf8"));
     return typeof value === "object" && value !== null && !Array.isArray(value)
@@ -140,6 +147,7 @@ export function jsonObject(request: Incoming): Record<string, unknown> | undefin
   }
 }
 
+/** Decodes a path segment. An invalid escape is unchanged. */
 function decode(segment: string): string {
   try {
     return decodeURIComponent(segment);

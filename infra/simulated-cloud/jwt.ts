@@ -1,8 +1,9 @@
 import { createHmac, generateKeyPair, type KeyObject, sign } from "node:crypto";
 import { promisify } from "node:util";
 
-/** Signs JSON Web Tokens, valid ones and ones that a verifier must reject. */
+// Creates JSON Web Tokens: valid ones, and ones that a verifier must reject.
 
+/** Members of a JSON object: the header or the claims of a token. */
 export type Members = Record<string, unknown>;
 
 export interface SigningKey {
@@ -13,18 +14,22 @@ export interface SigningKey {
 }
 
 const base64url = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
+/** Returns the text that the signature covers. */
 const encoded = (header: Members, claims: Members): string => `${base64url(header)}.${base64url(claims)}`;
 
+/** Returns a token with a signature of the key (RS256). */
 export function rs256(header: Members, claims: Members, { privateKey }: SigningKey): string {
   const text = encoded({ ...header, alg: "RS256" }, claims);
   return `${text}.${sign("sha256", Buffer.from(text), privateKey).toString("base64url")}`;
 }
 
+/** Returns a token with an HMAC of the secret (HS256). */
 export function hs256(header: Members, claims: Members, secret: string): string {
   const text = encoded({ ...header, alg: "HS256" }, claims);
   return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
 }
 
+/** Returns a token without a signature (algorithm "none"). */
 export function unsigned(header: Members, claims: Members): string {
   return `${encoded({ ...header, alg: "none" }, claims)}.`;
 }
@@ -37,12 +42,12 @@ export function decodeUnverified(token: string): { header: Members; claims: Memb
   return { header: header!, claims: claims! };
 }
 
-/** The public key as PEM text, which a vulnerable verifier uses as an HMAC secret. */
+/** Returns the public key as PEM text. A vulnerable verifier accepts it as an HMAC secret. */
 export function publicPem({ publicKey }: SigningKey): string {
   return publicKey.export({ type: "spki", format: "pem" }).toString();
 }
 
-/** The public key as a JSON Web Key. */
+/** Returns the public key as a JSON Web Key. */
 export function publicJwk({ id, publicKey }: SigningKey): Members {
   return { ...publicKey.export({ format: "jwk" }), use: "sig", alg: "RS256", kid: id };
 }

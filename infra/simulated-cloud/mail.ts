@@ -2,7 +2,14 @@ import { randomUUID } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { signatureProblem } from "./hmac.ts";
-import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
+import {
+  type ErrorResponses,
+  type IncomingRequest,
+  jsonObject,
+  type Operation,
+  retryAfter,
+  type ServiceResponse,
+} from "./http.ts";
 import { bearerToken, type Tokens, tokenProblem } from "./tokens.ts";
 
 /** Audience of tokens for Communication Services. */
@@ -15,7 +22,7 @@ export const MAIL_AUDIENCE = "https://communication.azure.com";
 const MAX_RECIPIENTS = 50;
 const MAX_MESSAGE_BYTES = 10 * 1024 * 1024;
 
-/** The only domain that is linked to the resource. */
+/** The only domain from which mail can be sent. */
 export const MAIL_DOMAIN = "acme.example";
 
 /** Messages to this domain are accepted and then fail, as to addresses on Azure's suppression list. */
@@ -24,8 +31,10 @@ const SUPPRESSED_DOMAIN = "suppressed.example";
 /** Azure returns 30 seconds. A shorter delay keeps tests fast. */
 const POLL_AGAIN_SECONDS = 1;
 
+/** A message that the cloud accepted. */
 export interface StoredMail {
   operationId: string;
+  /** Time of the request, ISO 8601. */
   at: string;
   from: string;
   to: string[];
@@ -42,16 +51,16 @@ export interface StoredMail {
 /**
  * Simulates the e-mail API of Communication Services: https://learn.microsoft.com/rest/api/communication/email/email
  *
- * A repeated `Operation-Id` sends the message again. Azure guarantees no deduplication, so a client that relies on it must fail
- * here.
+ * A repeated `Operation-Id` sends the message again. Azure does not guarantee deduplication, so a client that relies on it must
+ * fail in tests.
  */
 export class Mails {
   readonly #key: Buffer;
   readonly #tokens: Tokens;
   readonly #folder: string;
-  #kept: StoredMail[] = [];
+  #mails: StoredMail[] = [];
 
-  /** @param folder folder in which each message is stored as `.html`, `.txt` and `.json` */
+  /** @param folder Folder in which each message is stored as `.html`, `.txt` and `.json` */
   constructor(key: Buffer, tokens: Tokens, folder: string) {
     this.#key = key;
     this.#tokens = tokens;
@@ -59,24 +68,24 @@ export class Mails {
   }
 
   list(): StoredMail[] {
-    return [...this.#kept];
+    return [...this.#mails];
   }
 
   /** Clears messages and operations. The files stay. */
   clear(): void {
-    this.#kept = [];
+    this.#mails = [];
   }
 
-  readonly service = (request: Incoming): Operation | undefined => {
+  readonly service = (request: IncomingRequest): Operation | undefined => {
     const { method, segments } = request;
     const { authorization } = request.headers;
     const problem =
       bearerToken(authorization) === undefined
         ? signatureProblem(request, this.#key)
         : tokenProblem(this.#tokens, authorization, MAIL_AUDIENCE);
-    const operation = (name: string, answer: () => Answer): Operation => ({
+    const operation = (name: string, answer: () => ServiceResponse): Operation => ({
       name,
-      refusals,
+      errorResponses,
       anonymous: problem !== undefined,
       answer: () => {
         if (problem !== undefined) return failure(401, "Denied", `Denied by the resource provider. ${problem}`);
@@ -93,7 +102,7 @@ export class Mails {
     return undefined;
   };
 
-  #send(request: Incoming): Answer {
+  #send(request: IncomingRequest): ServiceResponse {
     if (request.body.length > MAX_MESSAGE_BYTES)
       return failure(413, "RequestBodyTooLarge", "The message is too large.");
     const id = String(request.headers["operation-id"] ?? randomUUID()).toLowerCase();
@@ -105,7 +114,7 @@ export class Mails {
     if (mail.from.split("@")[1]?.toLowerCase() !== MAIL_DOMAIN) {
       return failure(404, "DomainNotLinked", "The specified sender domain has not been linked.");
     }
-    this.#keep(mail);
+    this.#storeMail(mail);
     const query = `?api-version=${request.query.get("api-version")}`;
     return {
       status: 202,
@@ -117,8 +126,9 @@ export class Mails {
     };
   }
 
-  #state(id: string): Answer {
-    const mail = this.#kept.findLast((one) => one.operationId === id.toLowerCase());
+  /** Returns the state of the newest message with an operation ID. */
+  #state(id: string): ServiceResponse {
+    const mail = this.#mails.findLast((one) => one.operationId === id.toLowerCase());
     if (mail === undefined) return failure(404, "NotFound", `The operation ${id} was not found.`);
     const error =
       mail.status === "Failed"
@@ -127,10 +137,10 @@ export class Mails {
     return { status: 200, body: { id: mail.operationId, status: mail.status, error } };
   }
 
-  #keep(mail: StoredMail): void {
-    this.#kept.push(mail);
+  #storeMail(mail: StoredMail): void {
+    this.#mails.push(mail);
     mkdirSync(this.#folder, { recursive: true });
-    const name = `${mail.at.replace(/[:.]/g, "-")}-${this.#kept.length}`;
+    const name = `${mail.at.replace(/[:.]/g, "-")}-${this.#mails.length}`;
     const { html, plainText, request: _, ...rest } = mail;
     writeFileSync(join(this.#folder, `${name}.json`), JSON.stringify(rest, null, 2));
     if (html !== undefined) writeFileSync(join(this.#folder, `${name}.html`), html);
@@ -154,14 +164,14 @@ function mailIn(body: Record<string, unknown>, operationId: string): StoredMail 
 
   const [to, cc, bcc] = [recipients?.to, recipients?.cc, recipients?.bcc].map(addressesIn);
   if (to === undefined || cc === undefined || bcc === undefined) {
-    return "recipients holds something that is not an e-mail address.";
+    return "recipients contains a value that is not an e-mail address.";
   }
-  const all = [...to, ...cc, ...bcc];
-  if (all.length === 0) return "recipients is empty.";
-  if (all.length > MAX_RECIPIENTS) {
-    return `The number of recipients (${all.length}) exceeds the limit of ${MAX_RECIPIENTS}.`;
+  const addresses = [...to, ...cc, ...bcc];
+  if (addresses.length === 0) return "recipients is empty.";
+  if (addresses.length > MAX_RECIPIENTS) {
+    return `The number of recipients (${addresses.length}) exceeds the limit of ${MAX_RECIPIENTS}.`;
   }
-  const suppressed = all.every((address) => address.toLowerCase().endsWith(`@${SUPPRESSED_DOMAIN}`));
+  const suppressed = addresses.every((address) => address.toLowerCase().endsWith(`@${SUPPRESSED_DOMAIN}`));
   return {
     operationId,
     at: new Date().toISOString(),
@@ -189,11 +199,11 @@ function isAddress(text: string): boolean {
   return /^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(text);
 }
 
-function failure(status: number, code: string, message: string): Answer {
+function failure(status: number, code: string, message: string): ServiceResponse {
   return { status, headers: { "x-ms-error-code": code }, body: { error: { code, message } } };
 }
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => {
     const answer = failure(429, "TooManyRequests", "The sending limit of the resource has been reached.");
     return { ...answer, headers: { ...answer.headers, ...retryAfter(seconds) } };

@@ -7,8 +7,8 @@ const HELP = `node infra/simulated-cloud/main.ts --data DIR [options]
 Runs the simulated cloud until SIGINT or SIGTERM. README.md describes its protocols, its control API and its faults.
 
   --data DIR         folder that stores the state (required)
-  --port N           port of the TLS endpoints (default: the last one, or any free port)
-  --control-port N   port of the control API (default: the last one, or any free port)
+  --port N           port of the TLS endpoints (default: the port of the last start, or any free port)
+  --control-port N   port of the control API (default: the port of the last start, or any free port)
   --company NAME     acme (default), small, a JSON file, or a size such as vaults=100,secrets=50
   --seed N           seed of the sample data
   --ready-json       print one line of JSON on standard output when ready`;
@@ -36,7 +36,7 @@ try {
   });
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.once(signal, () => {
-      cloud.stop().then(() => process.exit(0), endWith);
+      cloud.stop().then(() => process.exit(0), exitWithError);
     });
   }
   if (values["ready-json"]) {
@@ -46,14 +46,16 @@ try {
     console.log(`The simulated cloud is running. Control API: ${cloud.controlUrl}`);
   }
 } catch (error) {
-  endWith(error);
+  exitWithError(error);
 }
 
-function endWith(error: unknown): never {
+/** Prints the error and exits with 1. */
+function exitWithError(error: unknown): never {
   console.error(error instanceof Error ? error.message : error);
   process.exit(1);
 }
 
+/** Parses a numeric option. Returns an object with it, or an empty object if the option is missing. */
 function number<N extends string>(name: N, text: string | undefined): Partial<Record<N, number>> {
   if (text === undefined) return {};
   if (!/^\d+$/.test(text)) usedWrong(`--${name} must be a number, not "${text}"`);

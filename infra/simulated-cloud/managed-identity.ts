@@ -1,14 +1,16 @@
 import { randomUUID } from "node:crypto";
 import type { ApiTokens } from "./api-tokens.ts";
-import { type Answer, type Incoming, type Operation, type Refusals, retryAfter } from "./http.ts";
+import { type ErrorResponses, type IncomingRequest, type Operation, retryAfter, type ServiceResponse } from "./http.ts";
 import type { Principal, Tokens } from "./tokens.ts";
 
 export interface ManagedIdentityOptions {
   tokens: Tokens;
+  /** Issues tokens for the service's own API. */
   api: ApiTokens;
   /** Required value of `X-IDENTITY-HEADER`. */
   secret: string;
   identity: Principal;
+  /** Resources for which the identity gets tokens, without a trailing slash. */
   resources: readonly string[];
 }
 
@@ -16,11 +18,14 @@ export interface ManagedIdentityOptions {
  * Simulates the managed identity endpoint of App Service and Functions, api-version 2019-08-01:
  * https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference
  */
-export function managedIdentityToken(options: ManagedIdentityOptions, request: Incoming): Operation {
-  return { name: "identity.token", refusals, answer: () => token(options, request) };
+export function managedIdentityToken(options: ManagedIdentityOptions, request: IncomingRequest): Operation {
+  return { name: "identity.token", errorResponses, answer: () => token(options, request) };
 }
 
-function token({ tokens, api, secret, identity, resources }: ManagedIdentityOptions, request: Incoming): Answer {
+function token(
+  { tokens, api, secret, identity, resources }: ManagedIdentityOptions,
+  request: IncomingRequest,
+): ServiceResponse {
   if (request.headers["x-identity-header"] !== secret) {
     // The header proves that the request comes from the app and not from server-side request forgery.
     return failure(401, "The X-IDENTITY-HEADER header is missing or does not match.");
@@ -30,18 +35,20 @@ function token({ tokens, api, secret, identity, resources }: ManagedIdentityOpti
   }
   const resource = request.query.get("resource");
   if (!resource) return failure(400, "The parameter resource is missing.");
-  const named = request.query.get("client_id") ?? request.query.get("principal_id");
-  if (named !== null && named !== identity.clientId && named !== identity.objectId) {
+  const identityId = request.query.get("client_id") ?? request.query.get("principal_id");
+  if (identityId !== null && identityId !== identity.clientId && identityId !== identity.objectId) {
     return failure(400, "Unable to load the proper Managed Identity.");
   }
-  const name = resource.replace(/\/$/, "");
-  if (!resources.includes(name) && !api.isFor(name)) {
+  const audience = resource.replace(/\/$/, "");
+  if (!resources.includes(audience) && !api.isFor(audience)) {
     return failure(
       400,
       `AADSTS500011: The resource principal named ${resource} was not found in the tenant named Acme.`,
     );
   }
-  const { token: accessToken, claims } = api.isFor(name) ? api.issue(identity, name) : tokens.issue(identity, resource);
+  const { token: accessToken, claims } = api.isFor(audience)
+    ? api.issue(identity, audience)
+    : tokens.issue(identity, resource);
   return {
     status: 200,
     body: {
@@ -54,11 +61,11 @@ function token({ tokens, api, secret, identity, resources }: ManagedIdentityOpti
   };
 }
 
-function failure(statusCode: number, message: string): Answer {
+function failure(statusCode: number, message: string): ServiceResponse {
   return { status: statusCode, body: { statusCode, message, correlationId: randomUUID() } };
 }
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({
     ...failure(429, "Too many requests."),
     headers: retryAfter(seconds),

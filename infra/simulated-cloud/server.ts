@@ -1,26 +1,28 @@
-// Dispatches requests to the simulated services, applies faults and records requests.
+// The HTTP request listener of the simulated cloud: finds the service of a request, applies role assignments and faults, and
+// records the request.
 
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Authorization } from "./authorization.ts";
 import type { Faults } from "./faults.ts";
-import { type Answer, type Incoming, type Operation, readRequest, type Service, send } from "./http.ts";
+import { type IncomingRequest, type Operation, readRequest, type Service, type ServiceResponse, send } from "./http.ts";
 import type { RequestLog } from "./request-log.ts";
 
-export interface Listening {
+/** What the listener needs. */
+export interface ListenerOptions {
   authorization: Authorization;
   faults: Faults;
-  ledger: RequestLog;
-  /** `https://evil.localhost:port` */
+  requestLog: RequestLog;
+  /** Origin of a host that no client should contact: `https://evil.localhost:port`. */
   foreignHost(): string;
   /** Finds the service of a request by host. Undefined if no service has the host. */
-  serviceFor(request: Incoming): Service | undefined;
+  serviceFor(request: IncomingRequest): Service | undefined;
 }
 
-/** Handles a request: finds its operation, applies faults, sends the response and records it in the ledger. */
-export function listener(parts: Listening): RequestListener {
+/** Creates the listener of one port. */
+export function listener(options: ListenerOptions): RequestListener {
   return (message, response) => {
-    serve(parts, message, response).catch((error: unknown) => {
+    serve(options, message, response).catch((error: unknown) => {
       // A client that disconnects before the response is not an error.
       if (message.destroyed && !response.writable) return;
       const detail = error instanceof Error ? error.message : String(error);
@@ -30,13 +32,13 @@ export function listener(parts: Listening): RequestListener {
   };
 }
 
-async function serve(parts: Listening, message: IncomingMessage, response: ServerResponse): Promise<void> {
+async function serve(options: ListenerOptions, message: IncomingMessage, response: ServerResponse): Promise<void> {
   const request = await readRequest(message);
-  const operation = parts.serviceFor(request)?.(request) ?? nothing(request);
-  const refused = parts.authorization.refuses(request, operation);
-  const permitted = refused ? { ...operation, answer: operation.refusals.denied } : operation;
-  const { answer, fault } = await parts.faults.apply(request, permitted, parts.foreignHost());
-  parts.ledger.add({
+  const operation = options.serviceFor(request)?.(request) ?? unknownOperation(request);
+  const isDenied = options.authorization.denies(request, operation);
+  const checkedOperation = isDenied ? { ...operation, answer: operation.errorResponses.denied } : operation;
+  const { answer, fault } = await options.faults.apply(request, checkedOperation, options.foreignHost());
+  options.requestLog.add({
     at: new Date().toISOString(),
     operation: operation.name,
     method: request.method,
@@ -54,16 +56,17 @@ async function serve(parts: Listening, message: IncomingMessage, response: Serve
   else send(response, { ...answer, headers: { "x-ms-request-id": randomUUID(), ...answer.headers } });
 }
 
-function nothing(request: Incoming): Operation {
-  const answer = (): Answer => ({
+/** Returns the operation of a request that no service knows. It responds with 404. */
+function unknownOperation(request: IncomingRequest): Operation {
+  const answer = (): ServiceResponse => ({
     status: 404,
     body: { error: { code: "NotFound", message: `Unknown path: ${request.method} ${request.path}.` } },
   });
-  const refusals = {
+  const errorResponses = {
     throttled: answer,
     denied: answer,
     firewalled: answer,
     failed: (status: number) => ({ ...answer(), status }),
   };
-  return { name: request.host === "evil.localhost" ? "evil.request" : "unknown", refusals, answer };
+  return { name: request.host === "evil.localhost" ? "evil.request" : "unknown", errorResponses, answer };
 }

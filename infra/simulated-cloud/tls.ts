@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { makeCertificate, pem } from "./x509.ts";
 
 /**
- * All names that the simulated cloud serves. A wildcard directly below `localhost` does not work, because clients accept
+ * Host names of the simulated cloud. A wildcard directly below `localhost` does not work, because clients accept
  * wildcards only below a domain of two labels.
  */
-const NAMES = [
+const DNS_NAMES = [
   "login.localhost",
   "management.localhost",
   "graph.localhost",
@@ -25,8 +25,12 @@ const NAMES = [
   "localhost",
 ];
 
-const DAY = 86_400_000;
+const DAY_MS = 86_400_000;
 
+/**
+ * Values for a TLS server. `key` and `certificate` hold the same text: the private key and the certificate, both in PEM. Node
+ * takes from it the block that it needs.
+ */
 export interface ServerCertificate {
   key: string;
   certificate: string;
@@ -35,9 +39,9 @@ export interface ServerCertificate {
 }
 
 /**
- * Creates the server certificate of the cloud, signed by its own authority. Both are stored in the data folder, so that clients
- * that trust the authority still trust it after a restart. The authority's private key is not stored, so nothing else can be
- * signed in its name.
+ * Returns the server certificate of the cloud, signed by an authority of its own. Both certificates are stored in the folder,
+ * so that clients that trust the authority still trust the server after a restart. The authority's private key is not stored,
+ * so it cannot sign another certificate later.
  */
 export function serverCertificate(folder: string): ServerCertificate {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -45,14 +49,15 @@ export function serverCertificate(folder: string): ServerCertificate {
   if (existsSync(authorityPath) && existsSync(path)) {
     const text = readFileSync(path, "utf8");
     const leaf = new X509Certificate(text);
-    const names = NAMES.every((name) => leaf.subjectAltName?.includes(`DNS:${name}`));
-    if (names && Date.parse(leaf.validTo) > Date.now() + DAY) return { key: text, certificate: text, authorityPath };
+    const hasAllNames = DNS_NAMES.every((name) => leaf.subjectAltName?.includes(`DNS:${name}`));
+    if (hasAllNames && Date.parse(leaf.validTo) > Date.now() + DAY_MS)
+      return { key: text, certificate: text, authorityPath };
   }
 
   const authority = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const leaf = generateKeyPairSync("ec", { namedCurve: "P-256" });
-  const validity = { notBefore: new Date(Date.now() - DAY), notAfter: new Date(Date.now() + 365 * DAY) };
-  const issuer = `CN=Stand-in cloud authority ${randomBytes(4).toString("hex")}`;
+  const validity = { notBefore: new Date(Date.now() - DAY_MS), notAfter: new Date(Date.now() + 365 * DAY_MS) };
+  const issuer = `CN=Simulated cloud authority ${randomBytes(4).toString("hex")}`;
   const authorityDer = makeCertificate({
     ...validity,
     subject: issuer,
@@ -64,12 +69,12 @@ export function serverCertificate(folder: string): ServerCertificate {
   });
   const leafDer = makeCertificate({
     ...validity,
-    subject: "CN=Stand-in cloud",
+    subject: "CN=Simulated cloud",
     issuer,
     serial: randomBytes(16),
     publicKey: leaf.publicKey,
     signingKey: authority.privateKey,
-    dnsNames: NAMES,
+    dnsNames: DNS_NAMES,
     ipAddresses: ["127.0.0.1"],
   });
   const text = leaf.privateKey.export({ type: "pkcs8", format: "pem" }) + pem("CERTIFICATE", leafDer);

@@ -8,6 +8,7 @@ export interface Principal {
   objectId: string;
 }
 
+/** Claims of an access token. */
 export interface Claims {
   aud: string;
   iss: string;
@@ -19,18 +20,22 @@ export interface Claims {
   exp: number;
 }
 
+/** Why a token is not valid. */
 export type TokenProblem = "malformed" | "signature" | "expired" | "audience";
+
+/** The cache of verified tokens is cleared above this size. */
+const MAX_VERIFIED_TOKENS = 1000;
 
 /** Issues and verifies access tokens: RS256 JWTs in the format of Entra's version 1 tokens. */
 export class Tokens {
   readonly tenantId: string;
   readonly issuer: string;
   readonly lifetimeSeconds: number;
-  /** Signing keys, newest first. The newest signs; the others stay published for a while, as in Entra. */
+  /** Signing keys, newest first. The newest key signs. The previous key is still published, as in Entra. */
   #keys: SigningKey[];
-  /** Application permissions in a token, by resource. */
+  /** Returns the application permissions of a principal, by resource. They become the claim `roles`. */
   readonly roles = new Map<string, (principal: Principal) => readonly string[]>();
-  /** Verified signatures, so that a reused token is verified once. */
+  /** Claims of verified tokens, so that the signature of a reused token is verified only once. */
   readonly #verified = new Map<string, Claims>();
 
   constructor(key: KeyObject, tenantId: string, lifetimeSeconds: number) {
@@ -57,7 +62,7 @@ export class Tokens {
       exp: iat + this.lifetimeSeconds,
     };
     const roles = this.roles.get(audience.replace(/\/$/, ""))?.(principal) ?? [];
-    const rest = {
+    const furtherClaims = {
       ...(roles.length > 0 && { roles }),
       nbf: iat,
       appidacr: "1",
@@ -66,15 +71,16 @@ export class Tokens {
       idtyp: "app",
       ver: "1.0",
     };
-    return { token: this.sign({ ...claims, ...rest }), claims };
+    return { token: this.sign({ ...claims, ...furtherClaims }), claims };
   }
 
+  /** Signs claims with the newest key. */
   sign(claims: Members): string {
     const key = this.#keys[0]!;
     return rs256({ typ: "JWT", kid: key.id, x5t: key.id }, claims, key);
   }
 
-  /** Signs with a new key. Only the previous key stays published. */
+  /** Starts to sign with a new key. Of the older keys, only the previous one stays published. */
   rollKeys(): void {
     const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
     this.#keys = [withId(privateKey), this.#keys[0]!];
@@ -96,7 +102,7 @@ export class Tokens {
     return audiences.includes(claims.aud.replace(/\/$/, "")) ? claims : "audience";
   }
 
-  /** The published keys. */
+  /** Returns the published keys. */
   jwks(): Members[] {
     return this.#keys.map((key) => ({ ...publicJwk(key), x5t: key.id }));
   }
@@ -105,24 +111,27 @@ export class Tokens {
     const [header, payload, signature, ...more] = token.split(".");
     if (header === undefined || payload === undefined || signature === undefined || more.length > 0) return "malformed";
     const signed = Buffer.from(`${header}.${payload}`);
-    const holds = (key: SigningKey) => verify("sha256", signed, key.publicKey, Buffer.from(signature, "base64url"));
-    if (!this.#keys.some(holds)) return "signature";
+    const isSignedBy = (key: SigningKey) =>
+      verify("sha256", signed, key.publicKey, Buffer.from(signature, "base64url"));
+    if (!this.#keys.some(isSignedBy)) return "signature";
     const claims = JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as Claims;
-    if (this.#verified.size > 1000) this.#verified.clear();
+    if (this.#verified.size > MAX_VERIFIED_TOKENS) this.#verified.clear();
     this.#verified.set(token, claims);
     return claims;
   }
 }
 
+/** Issuer of version 1 tokens. */
 export const issuerOf = (tenantId: string): string => `https://sts.windows.net/${tenantId}/`;
 
+/** Derives the public key and the key ID. */
 function withId(privateKey: KeyObject): SigningKey {
   const publicKey = createPublicKey(privateKey);
   const id = versionFrom(publicKey.export({ type: "spki", format: "pem" }).toString());
   return { id, privateKey, publicKey };
 }
 
-/** Returns the error of a request's token for a service. Undefined if the token is valid. */
+/** Checks the token in an Authorization header. Returns the error, or undefined if the token is valid for the audience. */
 export function tokenProblem(tokens: Tokens, header: string | undefined, audience: string): string | undefined {
   const token = bearerToken(header);
   if (token === undefined) return "The Authorization header with the scheme Bearer is missing.";

@@ -1,21 +1,22 @@
-import type { Answer, Incoming, Operation, Refusals } from "./http.ts";
+import type { ErrorResponses, IncomingRequest, Operation, ServiceResponse } from "./http.ts";
 import { retryAfter } from "./http.ts";
 
 /** A request that a sink received. */
 export interface ReceivedRequest {
+  /** ISO 8601. */
   at: string;
   method: string;
   headers: Record<string, string>;
   body: string;
 }
 
-/** Receives webhooks: every request to `/sink/<name>` on the control port is stored under its name. */
+/** Receives webhooks for tests. A request to `/sink/<name>` on the control port is stored under the name. */
 export class WebhookSinks {
   readonly #received = new Map<string, ReceivedRequest[]>();
 
-  operation(request: Incoming): Operation {
+  operation(request: IncomingRequest): Operation {
     const name = request.segments[1] ?? "";
-    return { name: "sink.receive", item: name, refusals, answer: () => this.#receive(name, request) };
+    return { name: "sink.receive", item: name, errorResponses, answer: () => this.#receive(name, request) };
   }
 
   list(name: string): ReceivedRequest[] {
@@ -26,7 +27,7 @@ export class WebhookSinks {
     this.#received.delete(name);
   }
 
-  #receive(name: string, request: Incoming): Answer {
+  #receive(name: string, request: IncomingRequest): ServiceResponse {
     const headers = Object.fromEntries(
       Object.entries(request.headers).map(([key, value]) => [key, [value].flat().join(", ")]),
     );
@@ -38,7 +39,7 @@ export class WebhookSinks {
   }
 }
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({ status: 429, headers: retryAfter(seconds) }),
   denied: () => ({ status: 403 }),
   firewalled: () => ({ status: 403 }),

@@ -1,9 +1,8 @@
 import { createHash, createPublicKey, type KeyObject, sign } from "node:crypto";
 
-/**
- * Encodes X.509 v3 certificates (RFC 5280) as DER, for the cloud's own certificate and those in its vaults. Node's crypto
- * signs. Signatures are PKCS#1 v1.5 or ECDSA, both with SHA-256. With an RSA key the same request returns the same bytes.
- */
+// Encodes X.509 v3 certificates (RFC 5280) as DER: the server certificates of the cloud and the certificates in its vaults.
+// Signatures are PKCS#1 v1.5 or ECDSA, both with SHA-256. With an RSA key, the same request returns the same bytes. Comments
+// name sections of RFC 5280.
 
 export interface CertificateRequest {
   /** Distinguished name, such as `CN=login.example.com, O=Acme`. */
@@ -37,6 +36,7 @@ export function makeCertificate(request: CertificateRequest): Buffer {
   return sequence(toBeSigned, algorithm, bitString(sign("sha256", toBeSigned, request.signingKey)));
 }
 
+/** Formats DER as PEM. */
 export function pem(label: "CERTIFICATE", der: Buffer): string {
   const lines = der.toString("base64").match(/.{1,64}/g) ?? [];
   return `-----BEGIN ${label}-----\n${lines.join("\n")}\n-----END ${label}-----\n`;
@@ -49,22 +49,30 @@ export function thumbprint(der: Buffer): Buffer {
 
 function extensions(request: CertificateRequest, spki: Buffer): Buffer[] {
   const authority = request.authority ?? false;
+  // Context-specific tags of GeneralName: 2 is dNSName, 7 is iPAddress.
   const alternativeNames = [
     ...(request.dnsNames ?? []).map((name) => tlv(0x82, Buffer.from(name, "ascii"))),
     ...(request.ipAddresses ?? []).map((address) => tlv(0x87, Buffer.from(address.split(".").map(Number)))),
   ];
   const issuerSpki = createPublicKey(request.signingKey).export({ type: "spki", format: "der" });
   // keyCertSign and cRLSign for an authority, otherwise digitalSignature and keyEncipherment (section 4.2.1.3).
+  // The first byte of a bit string is its number of unused bits.
   const usage = authority ? Buffer.from([0x01, 0x06]) : Buffer.from([0x05, 0xa0]);
   const list = [
+    // basicConstraints
     extension("2.5.29.19", true, sequence(...(authority ? [tlv(0x01, Buffer.from([0xff]))] : []))),
+    // keyUsage
     extension("2.5.29.15", true, tlv(0x03, usage)),
+    // subjectKeyIdentifier
     extension("2.5.29.14", false, tlv(0x04, keyIdentifier(spki))),
+    // authorityKeyIdentifier
     extension("2.5.29.35", false, sequence(tlv(0x80, keyIdentifier(issuerSpki)))),
   ];
   if (!authority) {
+    // extKeyUsage: serverAuth and clientAuth
     list.push(extension("2.5.29.37", false, sequence(oid("1.3.6.1.5.5.7.3.1"), oid("1.3.6.1.5.5.7.3.2"))));
   }
+  // subjectAltName
   if (alternativeNames.length > 0) list.push(extension("2.5.29.17", false, sequence(...alternativeNames)));
   return list;
 }
@@ -78,11 +86,13 @@ function keyIdentifier(spki: Buffer): Buffer {
 }
 
 function signatureAlgorithm(key: KeyObject): Buffer {
+  // ecdsa-with-SHA256 or sha256WithRSAEncryption
   return key.asymmetricKeyType === "ec"
     ? sequence(oid("1.2.840.10045.4.3.2"))
     : sequence(oid("1.2.840.113549.1.1.11"), tlv(0x05, Buffer.alloc(0)));
 }
 
+/** Object identifiers of the attributes in a distinguished name. */
 const ATTRIBUTES: Record<string, string> = { CN: "2.5.4.3", C: "2.5.4.6", L: "2.5.4.7", O: "2.5.4.10", OU: "2.5.4.11" };
 
 /** Encodes an RFC 4514 name without escapes. The text starts with the most specific part, DER with the most general part. */
@@ -90,10 +100,10 @@ function distinguishedName(text: string): Buffer {
   const parts = text.split(/,\s*/).reverse();
   return sequence(
     ...parts.map((part) => {
-      const at = part.indexOf("=");
-      const attribute = ATTRIBUTES[part.slice(0, at).trim().toUpperCase()];
+      const separator = part.indexOf("=");
+      const attribute = ATTRIBUTES[part.slice(0, separator).trim().toUpperCase()];
       if (attribute === undefined) throw new Error(`Unknown attribute in the distinguished name "${text}"`);
-      return tlv(0x31, sequence(oid(attribute), tlv(0x0c, Buffer.from(part.slice(at + 1), "utf8"))));
+      return tlv(0x31, sequence(oid(attribute), tlv(0x0c, Buffer.from(part.slice(separator + 1), "utf8"))));
     }),
   );
 }
@@ -106,6 +116,11 @@ function time(instant: Date): Buffer {
     : tlv(0x18, Buffer.from(digits, "ascii"));
 }
 
+/**
+ * Encodes a DER value: tag, length, content. Tags: 0x01 BOOLEAN, 0x02 INTEGER, 0x03 BIT STRING, 0x04 OCTET STRING, 0x05 NULL,
+ * 0x06 OBJECT IDENTIFIER, 0x0c UTF8String, 0x17 UTCTime, 0x18 GeneralizedTime, 0x30 SEQUENCE, 0x31 SET. 0x80 plus a number is
+ * that context-specific tag, 0xa0 plus a number a constructed one.
+ */
 function tlv(tag: number, content: Buffer): Buffer {
   if (content.length < 0x80) return Buffer.concat([Buffer.from([tag, content.length]), content]);
   const length: number[] = [];
@@ -125,6 +140,7 @@ function integer(bytes: Buffer): Buffer {
   return tlv(0x02, digits[0]! & 0x80 ? Buffer.concat([Buffer.from([0]), digits]) : digits);
 }
 
+/** Encodes an object identifier, such as "2.5.29.19". */
 function oid(text: string): Buffer {
   const [first, second, ...rest] = text.split(".").map(Number);
   const bytes = [first! * 40 + second!];

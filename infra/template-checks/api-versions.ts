@@ -1,12 +1,15 @@
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 
-/** Checks that templates use no retired version of the Azure Resource Manager API. */
+// Checks that templates and documentation use no retired version of the Azure Resource Manager API. `checkInfra` runs it.
+
+/** The versions of a resource provider that Azure retires. */
 interface RetiredVersions {
+  /** Namespace of the resource provider. */
   provider: string;
-  /** First supported version. All earlier versions are retired. */
+  /** First supported version. Earlier versions are retired. */
   earliest: string;
-  /** Date from which earlier versions fail. */
+  /** Date from which requests with an earlier version fail. */
   retiredOn: string;
   /** URL of the announcement. */
   source: string;
@@ -21,16 +24,17 @@ const RETIRED_VERSIONS: readonly RetiredVersions[] = [
   },
 ];
 
+/** A resource type with its version, for example `Microsoft.KeyVault/vaults@2026-02-01`. */
 const TYPE_AND_VERSION = /\b(\w+\.\w+)((?:\/\w+)+)@(\d{4}-\d{2}-\d{2}(?:-\w+)?)/g;
 
-/** Returns a message for each `type@version` in a text whose version is retired or will be. */
+/** Returns a message for each `type@version` in the text whose version is in RETIRED_VERSIONS. */
 export function retiredVersionsIn(text: string): string[] {
   return [...text.matchAll(TYPE_AND_VERSION)].flatMap(([, provider, type, version]) =>
     retiredVersion(`${provider}${type}`, version!),
   );
 }
 
-/** Checks every resource of the templates and of the templates that the policy deploys. */
+/** Checks the resources of the Bicep files. */
 export function checkApiVersions(files: Iterable<BicepFile>): Finding[] {
   return [...files].flatMap(({ path, resources }) =>
     resources.flatMap(({ type, version, line }) =>

@@ -5,11 +5,11 @@ import * as z from "zod";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 
+const Hook = z.strictObject({ shell: z.enum(["sh", "pwsh"]), run: z.string().min(1) });
 /**
  * Schema of the members of azure.yaml that this project uses. Other members are findings.
  * https://learn.microsoft.com/azure/developer/azure-developer-cli/azd-schema
  */
-const Hook = z.strictObject({ shell: z.enum(["sh", "pwsh"]), run: z.string().min(1) });
 const AzureYaml = z.strictObject({
   name: z.string().regex(/^[a-z0-9][a-z0-9-]*$/),
   infra: z.strictObject({ provider: z.literal("bicep"), path: z.string(), module: z.string() }),
@@ -29,8 +29,8 @@ const AzureYaml = z.strictObject({
 });
 
 /**
- * Checks azure.yaml.
- * @param scripts names of the scripts in package.json
+ * Checks azure.yaml: its schema, the files that it names, and that each hook runs a script of package.json.
+ * @param scripts Names of the scripts in package.json
  */
 export function checkAzureYaml(files: InfraFiles, scripts: readonly string[]): Finding[] {
   const file = "azure.yaml";

@@ -1,4 +1,5 @@
-// Runs the offline checks of the templates, and of the docs pages that describe them.
+// Runs the offline checks of the templates (Bicep, Terraform, the event policy) and of the documentation pages that describe
+// them. The command `npm run check:infra` and the tests call it.
 
 import { checkApiVersions } from "./api-versions.ts";
 import { checkAzureYaml } from "./azure-yaml.ts";
@@ -30,16 +31,16 @@ export interface Templates {
 /**
  * Parses the template files.
  *
- * @param before - Earlier result. Unchanged .bicep and .tf files are not parsed again.
+ * @param previous - An earlier result. Bicep and Terraform files that have not changed since then are not parsed again.
  */
-export async function parseTemplates(files: InfraFiles, before?: Templates): Promise<Templates> {
+export async function parseTemplates(files: InfraFiles, previous?: Templates): Promise<Templates> {
   const [bicep, terraform] = [new Map<string, BicepFile>(), new Map<string, TerraformFile>()];
   for (const [path, text] of files.text) {
-    const same = before?.files.text.get(path) === text;
+    const isUnchanged = previous?.files.text.get(path) === text;
     if (path.endsWith(".bicep")) {
-      bicep.set(path, (same && before.bicep.get(path)) || (await parseBicep(path, text)));
+      bicep.set(path, (isUnchanged && previous.bicep.get(path)) || (await parseBicep(path, text)));
     } else if (path.endsWith(".tf")) {
-      terraform.set(path, (same && before.terraform.get(path)) || (await parseTerraform(path, text)));
+      terraform.set(path, (isUnchanged && previous.terraform.get(path)) || (await parseTerraform(path, text)));
     }
   }
   return { files, bicep, terraform, policy: await parsePolicy(files) };
@@ -52,7 +53,11 @@ export function typesIn({ bicep, policy }: Templates): string[] {
   ];
 }
 
-/** Runs all checks that need neither a subscription nor the Terraform provider. */
+/**
+ * Runs all checks that need neither an Azure subscription nor the Terraform provider.
+ * @returns `findings`: the problems, empty if there are none. `table`: each resource, role and setting with its place in Bicep
+ * and in Terraform.
+ */
 export function checkInfra(input: {
   templates: Templates;
   types: TypeLibrary;

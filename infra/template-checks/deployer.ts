@@ -1,4 +1,4 @@
-// Checks that the documented roles of a deployer allow everything that the templates deploy.
+// Checks that the roles in the section "Who deploys" of docs/permissions.md allow everything that the templates deploy.
 
 import type { BicepFile } from "./bicep/parse.ts";
 import { deployedParts } from "./deployed-parts.ts";
@@ -40,20 +40,21 @@ const DEPLOYER_ROLES: readonly (Pick<Role, "name" | "actions"> & { notActions?: 
   ...BUILT_IN_ROLES.filter(({ name }) => name === "Role Based Access Control Administrator"),
 ];
 
-/** Types whose write action has another name than the type. */
+/** Resource types whose write action does not start with the type. */
 const WRITE_ACTIONS: Record<string, string> = {
   "Microsoft.Resources/resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups/write",
 };
 
 /**
- * Checks that the roles that the page lists for a deployer allow everything that the templates write: each resource type in
- * both languages, the deployments, and the registration of resource providers.
+ * Checks the roles that the page lists for each part: they must allow writing each resource type of the part, creating
+ * deployments, and registering resource providers.
  */
 export function checkDeployerRoles(
   files: InfraFiles,
   bicep: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
 ): Finding[] {
+  // A row has three cells: the templates of a part, the scope of the deployment, and the roles.
   const rows = sectionOf(files.text.get(PAGE) ?? "", HEADING)
     .map(({ text, line }) => ({ line, cells: cellsOf(text) }))
     .filter(({ cells }) => cells.length === 3);
@@ -77,9 +78,10 @@ export function checkDeployerRoles(
   });
 }
 
-/** Parses `A and B, or C` to `[[A, B], [C]]`. */
+/** Parses alternative sets of roles: `A and B, or C` becomes `[[A, B], [C]]`. */
 const alternativesOf = (cell: string): string[][] => cell.split(/,? or /).map((one) => one.split(" and "));
 
+/** Returns whether a role allows an action. Patterns such as `Microsoft.Support/*` ignore case. */
 function allows(name: string, action: string): boolean {
   const role = DEPLOYER_ROLES.find((one) => one.name === name);
   const matches = (patterns: readonly string[] = []) =>

@@ -1,6 +1,10 @@
-/** An expression of Bicep or Terraform in a common form, so that the same code checks both. */
+/**
+ * An expression of Bicep or Terraform in a common form, so that the same code checks both. `line` is the line in the file, from
+ * 1.
+ */
 export type Expression = { line: number } & (
   | { kind: "literal"; value: string | number | boolean | null }
+  /** A string with interpolations. */
   | { kind: "template"; parts: Expression[] }
   | { kind: "object"; entries: Entry[] }
   | { kind: "array"; items: Expression[] }
@@ -9,11 +13,13 @@ export type Expression = { line: number } & (
   | { kind: "index"; of: Expression; index: Expression }
   | { kind: "call"; name: string; args: Expression[] }
   | { kind: "conditional"; test: Expression; whenTrue: Expression; whenFalse: Expression }
+  /** A loop. `result` is one expression, or key and value if the loop creates a map in Terraform. */
   | { kind: "for"; variables: string[]; over: Expression; result: Expression[] }
   /** An operator, or another node that only combines its parts. */
   | { kind: "operation"; operator: string; parts: Expression[] }
 );
 
+/** A member of an object. */
 export interface Entry {
   /** Undefined if the key is computed. */
   key: string | undefined;
@@ -57,13 +63,13 @@ export function children(expression: Expression): Expression[] {
   }
 }
 
-/** Returns the value of a key of an object. */
+/** Returns the value of a nested member of an object. Undefined if a key on the path is missing. */
 export function property(expression: Expression | undefined, ...path: string[]): Expression | undefined {
-  let at = expression;
+  let current = expression;
   for (const key of path) {
-    at = at?.kind === "object" ? at.entries.find((entry) => entry.key === key)?.value : undefined;
+    current = current?.kind === "object" ? current.entries.find((entry) => entry.key === key)?.value : undefined;
   }
-  return at;
+  return current;
 }
 
 /** Returns the text of a string literal. */

@@ -3,22 +3,23 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 
-/** Returns the text of the checked files, by path relative to the repository root. */
+/** The files to check: templates, queries and documentation pages. Paths are relative to the repository root. */
 export interface InfraFiles {
+  /** Text by path. */
   text: ReadonlyMap<string, string>;
-  /** Includes files that are only referenced, such as queries. */
+  /** Returns whether a file exists in the repository, also one that is not in `text`. */
   exists(file: string): boolean;
 }
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
 
 export function readInfraFiles(): InfraFiles {
-  const found = globSync(
+  const paths = globSync(
     ["azure.yaml", "host.json", "infra/azure/**/*.{bicep,json,kql,txt}", "infra/terraform/**/*.tf", "docs/*.md"],
     { cwd: ROOT },
   );
   return {
-    text: new Map(found.sort().map((file) => [file, readFileSync(path.join(ROOT, file), "utf8")])),
+    text: new Map(paths.sort().map((file) => [file, readFileSync(path.join(ROOT, file), "utf8")])),
     exists: (file) => existsSync(path.join(ROOT, file)),
   };
 }

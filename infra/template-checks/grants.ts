@@ -1,4 +1,4 @@
-// Reads the role assignments of the Bicep files.
+// Reads the role assignments of the Bicep files: who gets which role on what. Checks of the documentation and tests use them.
 
 import type { BicepFile } from "./bicep/parse.ts";
 import { property, text } from "./expression.ts";
@@ -7,6 +7,7 @@ import { roleOfId } from "./roles.ts";
 
 /** A role assignment of the templates, with the actions of the role. */
 export interface Grant {
+  /** Name of a built-in role, or the symbolic name of a custom role in its Bicep file. */
   role: string;
   /** The principal, as `parity/normalize.ts` writes it: `{identity.principal_id}` is the service. */
   principal: string;
@@ -19,7 +20,7 @@ export interface Grant {
   dataActions: readonly string[];
 }
 
-/** Scopes of the permission files, by folder. */
+/** `Grant.scope` of assignments that name no resource, by the folder of the file. Default: `watched`. */
 const SCOPE_BY_FOLDER: Record<string, Grant["scope"]> = { rotation: "rotated", "literal-scan": "compared" };
 
 /**
@@ -33,21 +34,24 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
       const assigned = file.resources.filter(({ type }) => type === "Microsoft.Authorization/roleAssignments");
       return assigned.map(({ body }): Grant => {
         const scope = property(body, "scope");
-        const own = SCOPE_BY_FOLDER[file.path.split("/").at(-2)!] ?? "watched";
-        const on = scope?.kind === "name" ? snake(scope.name) : own;
-        const principal = property(body, "properties", "principalId");
-        const whose = principal ? bicepNormalizer(bicep, file)(principal) : "";
+        // The name of the folder that contains the file, such as `rotation`.
+        const defaultScope = SCOPE_BY_FOLDER[file.path.split("/").at(-2)!] ?? "watched";
+        const grantScope = scope?.kind === "name" ? snake(scope.name) : defaultScope;
+        const principalId = property(body, "properties", "principalId");
+        const principal = principalId ? bicepNormalizer(bicep, file)(principalId) : "";
         const role = property(body, "properties", "roleDefinitionId");
+        // The role ID is the last argument: `subscriptionResourceId('…/roleDefinitions', '<role ID>')`.
         const id = role?.kind === "call" ? text(role.args.at(-1)) : undefined;
         const builtIn = id === undefined ? undefined : roleOfId(id);
         if (builtIn)
           return {
             role: builtIn.name,
-            principal: whose,
-            scope: on,
+            principal,
+            scope: grantScope,
             actions: builtIn.actions,
             dataActions: builtIn.dataActions,
           };
+        // Otherwise the role is a custom role of the same file, referred to by its `id`.
         const definition = file.resources.find(
           ({ name }) => role && bicepNormalizer(bicep, file)(role) === `{${snake(name)}.id}`,
         );
@@ -55,8 +59,8 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
         const first = permissions?.kind === "array" ? permissions.items[0] : undefined;
         return {
           role: definition?.name ?? "",
-          principal: whose,
-          scope: on,
+          principal,
+          scope: grantScope,
           actions: texts(property(first, "actions")),
           dataActions: texts(property(first, "dataActions")),
         };

@@ -1,7 +1,5 @@
-/**
- * Command that checks the Bicep and Terraform files against Azure's types, against each other and against the service's
- * settings. See HELP.
- */
+// The command `npm run check:infra`. See HELP.
+
 import { spawnSync } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -11,10 +9,12 @@ import { ROOT, readInfraFiles } from "./files.ts";
 
 const HELP = `npm run check:infra
 
-Holds the Bicep and Terraform files to Azure's types, to each other and to what the service reads. Prints the parity table,
-every finding with its file and line, and what could not be checked. Ends with 1 on a finding.
+Checks the Bicep and Terraform files against Azure's resource types, against each other and against the settings that the service
+reads. Prints a table of the resources, roles and settings in both languages, the findings with file and line, and what was not
+checked. The exit code is 1 if there is a finding.
 
-  TF_CLI_CONFIG_FILE   a configuration of Terraform that has the provider: "terraform validate" runs, too`;
+Environment variables:
+  TF_CLI_CONFIG_FILE   path of a Terraform CLI configuration that provides the azurerm provider; enables "terraform validate"`;
 commandLine(HELP, {});
 
 const { checkInfra, parseTemplates, typesIn } = await import("./check.ts");
@@ -29,21 +29,21 @@ const width = Math.max(...table.map(({ name }) => name.length));
 for (const { what, name, bicep, terraform } of table) {
   console.log(`${what.padEnd(9)}${name.padEnd(width + 2)}${bicep.padEnd(62)}${terraform}`);
 }
-const real = [...withTerraform(), ...findings];
-for (const { file, line, message } of real) console.error(`${file}:${line}  ${message}`);
-console.log(`${table.length} resources, roles and settings on both sides; ${real.length} findings.`);
+const allFindings = [...terraformFindings(), ...findings];
+for (const { file, line, message } of allFindings) console.error(`${file}:${line}  ${message}`);
+console.log(`${table.length} resources, roles and settings on both sides; ${allFindings.length} findings.`);
 console.log(
-  "Not checked here: what Bicep's own compiler says, and that the templates deploy (docs/deploy.md says what needs Azure).",
+  "Not checked: errors that only Bicep's compiler finds, and the deployment itself (see docs/deploy.md for checks that need Azure).",
 );
-process.exit(real.length === 0 ? 0 : 1);
+process.exit(allFindings.length === 0 ? 0 : 1);
 
-/** Runs Terraform if it is installed: `fmt` always, `validate` if the provider is available. */
-function withTerraform(): Finding[] {
+/** Runs Terraform if it is installed: `terraform fmt`, and `terraform validate` if the provider is available. */
+function terraformFindings(): Finding[] {
   const folder = path.join(ROOT, "infra/terraform");
   const run = (...args: string[]) => spawnSync("terraform", args, { cwd: folder, encoding: "utf8" });
   const format = run("fmt", "-check", "-recursive", "-list=true");
   if (format.error) {
-    console.log("Not checked: Terraform's own format and validation, since terraform is not installed.");
+    console.log("Not checked: terraform fmt and terraform validate, because terraform is not installed.");
     return [];
   }
   const findings = format.stdout
@@ -51,21 +51,23 @@ function withTerraform(): Finding[] {
     .filter((file) => file !== "")
     .map((file) => ({ file: `infra/terraform/${file}`, line: 1, message: "terraform fmt would change it" }));
   if (!existsSync(process.env.TF_CLI_CONFIG_FILE ?? "")) {
-    console.log("Not checked: terraform validate. Set TF_CLI_CONFIG_FILE to a configuration that has the provider.");
+    console.log(
+      "Not checked: terraform validate. Set TF_CLI_CONFIG_FILE to a configuration that provides the azurerm provider.",
+    );
     return findings;
   }
-  return [...findings, ...modules().flatMap(validate)];
+  return [...findings, ...moduleFolders().flatMap(validate)];
 }
 
-/** Returns the folders of the module, its submodules and the examples. */
-function modules(): string[] {
+/** Returns the folders with a Terraform module: the main module, its submodules and the examples. */
+function moduleFolders(): string[] {
   const versions = globSync("infra/terraform/**/versions.tf", { cwd: ROOT });
   return versions.map((file) => path.dirname(file)).sort();
 }
 
 function validate(folder: string): Finding[] {
   const options = { cwd: path.join(ROOT, folder), encoding: "utf8" } as const;
-  // Links the example's modules. The provider comes from the CLI configuration.
+  // `terraform get` makes the called modules available. The provider comes from the CLI configuration.
   spawnSync("terraform", ["get"], options);
   const { stdout } = spawnSync("terraform", ["validate", "-json"], options);
   const { diagnostics } = JSON.parse(stdout) as {

@@ -7,9 +7,9 @@ export function sectionOf(page: string, heading: string): { text: string; line: 
   const start = lines.findIndex(({ text }) => text === heading);
   if (start < 0) return [];
   const level = heading.split(" ")[0]!.length;
-  const rest = lines.slice(start + 1);
-  const end = rest.findIndex(({ text }) => /^#+ /.test(text) && text.split(" ")[0]!.length <= level);
-  return end < 0 ? rest : rest.slice(0, end);
+  const followingLines = lines.slice(start + 1);
+  const end = followingLines.findIndex(({ text }) => /^#+ /.test(text) && text.split(" ")[0]!.length <= level);
+  return end < 0 ? followingLines : followingLines.slice(0, end);
 }
 
 /** Returns the cells of a table row. Empty if the line is not a row. */

@@ -1,4 +1,5 @@
-// Checks the parameters of the templates: azd's parameters file, the documentation, and Bicep against Terraform.
+// Checks the parameters of the service's templates: the parameters file of the Azure Developer CLI (azd), the documentation,
+// and the parameters of Bicep against the variables of Terraform.
 
 import { allowedValues } from "./bicep/file-scope.ts";
 import type { BicepFile, Parameter } from "./bicep/parse.ts";
@@ -8,10 +9,10 @@ import type { InfraFiles } from "./files.ts";
 import { snake } from "./parity/normalize.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
-const MAIN = "infra/azure/main.bicep";
-const FILE = "infra/azure/main.parameters.json";
+const MAIN_TEMPLATE = "infra/azure/main.bicep";
+const PARAMETERS_FILE = "infra/azure/main.parameters.json";
 
-/** Variables that only Terraform needs, each with the reason. */
+/** Variables that only Terraform has. */
 const TERRAFORM_ONLY = new Set(["azure_cloud"]);
 
 /** Variables that azd sets: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
@@ -23,48 +24,56 @@ const AZD_VARIABLES = new Set(["AZURE_ENV_NAME", "AZURE_LOCATION"]);
  * objects must be in the file.
  */
 export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
-  const parameters = bicep.get(MAIN)?.parameters ?? [];
-  const finding = (message: string): Finding => ({ file: FILE, line: 1, message });
-  let given: Record<string, { value?: unknown }>;
+  const parameters = bicep.get(MAIN_TEMPLATE)?.parameters ?? [];
+  const finding = (message: string): Finding => ({ file: PARAMETERS_FILE, line: 1, message });
+  let fileParameters: Record<string, { value?: unknown }>;
   try {
-    const written = JSON.parse(files.text.get(FILE) ?? "") as { contentVersion: string; parameters: typeof given };
-    if (written.contentVersion !== "1.0.0.0") return [finding("contentVersion must be 1.0.0.0")];
-    given = written.parameters;
+    const content = JSON.parse(files.text.get(PARAMETERS_FILE) ?? "") as {
+      contentVersion: string;
+      parameters: typeof fileParameters;
+    };
+    if (content.contentVersion !== "1.0.0.0") return [finding("contentVersion must be 1.0.0.0")];
+    fileParameters = content.parameters;
   } catch (error) {
     return [finding(error instanceof Error ? error.message : "is not JSON")];
   }
   const findings: Finding[] = [];
-  for (const [name, { value }] of Object.entries(given ?? {})) {
+  for (const [name, { value }] of Object.entries(fileParameters ?? {})) {
     const parameter = parameters.find((one) => one.name === name);
     if (!parameter) findings.push(finding(`main.bicep has no parameter ${name}`));
-    const [, variable, otherwise] = /^\$\{(\w+)(?:=([^}]*))?\}$/.exec(String(value)) ?? [];
+    // A variable with an optional default: `${NAME}` or `${NAME=default}`.
+    const [, variable, variableDefault] = /^\$\{(\w+)(?:=([^}]*))?\}$/.exec(String(value)) ?? [];
     if (value === undefined) findings.push(finding(`${name} has no value`));
     else if (variable === undefined) {
       if (parameter && typeof value !== JSON_KINDS[parameter.type])
         findings.push(finding(`${name} must be ${parameter.type}`));
     } else if (!AZD_VARIABLES.has(variable) && parameter)
-      findings.push(...checkVariable(parameter, variable, otherwise));
+      findings.push(...checkVariable(parameter, variable, variableDefault));
   }
   for (const { name, type, defaultValue } of parameters) {
-    const settable = SCALARS.has(type) || !defaultValue;
-    if (settable && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is missing`));
+    const mustBeInFile = SCALARS.has(type) || !defaultValue;
+    if (mustBeInFile && !(name in (fileParameters ?? {}))) findings.push(finding(`the parameter ${name} is missing`));
   }
   return findings;
 }
 
-function checkVariable({ name, type, defaultValue }: Parameter, variable: string, otherwise?: string): Finding[] {
-  const finding = (message: string): Finding[] => [{ file: FILE, line: 1, message }];
+/** Checks a parameter that is read from a variable of the azd environment: the variable's name, type and default. */
+function checkVariable({ name, type, defaultValue }: Parameter, variable: string, variableDefault?: string): Finding[] {
+  const finding = (message: string): Finding[] => [{ file: PARAMETERS_FILE, line: 1, message }];
   const expected = snake(name).toUpperCase();
   if (variable !== expected) return finding(`${name} is read from ${variable}, not from ${expected}`);
   if (!SCALARS.has(type)) return finding(`${name}: azd cannot convert a variable to ${type}`);
-  const known = defaultValue?.kind === "literal" ? String(defaultValue.value) : undefined;
-  return otherwise === known
+  const templateDefault = defaultValue?.kind === "literal" ? String(defaultValue.value) : undefined;
+  return variableDefault === templateDefault
     ? []
-    : finding(`${name} is ${otherwise ?? "required"} where ${expected} is not set, in main.bicep ${known}`);
+    : finding(
+        `${name} is ${variableDefault ?? "required"} if ${expected} is not set, but ${templateDefault} in main.bicep`,
+      );
 }
 
-/** Converts the text of a variable as azd does. */
+/** Types to which azd can convert the text of a variable. */
 const SCALARS = new Set(["string", "int", "bool"]);
+/** `typeof` of a JSON value, by Bicep type. */
 const JSON_KINDS: Record<string, string> = {
   string: "string",
   int: "number",
@@ -73,29 +82,29 @@ const JSON_KINDS: Record<string, string> = {
   object: "object",
 };
 
-/** Checks that docs/deploy.md contains every parameter under both of its names. */
+/** Checks that docs/deploy.md mentions every parameter by its Bicep name and by its Terraform name. */
 export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const file = "docs/deploy.md";
   const page = files.text.get(file) ?? "";
-  return (bicep.get(MAIN)?.parameters ?? [])
+  return (bicep.get(MAIN_TEMPLATE)?.parameters ?? [])
     .flatMap(({ name }) => [name, snake(name)])
     .filter((name) => !page.includes(`\`${name}\``))
     .map((name) => ({ file, line: 1, message: `does not mention the parameter ${name}` }));
 }
 
-/** Compares main.bicep's parameters with the module's variables: names, types, defaults and bounds. */
+/** Compares the parameters of main.bicep with the variables of the Terraform module: names, types, defaults and limits. */
 export function compareParameters(
   bicep: ReadonlyMap<string, BicepFile>,
   module: TerraformModule | undefined,
 ): Finding[] {
-  const parameters = bicep.get(MAIN)?.parameters ?? [];
+  const parameters = bicep.get(MAIN_TEMPLATE)?.parameters ?? [];
   const variables = module ? blocks(module, "variable") : [];
   const findings: Finding[] = [];
   for (const parameter of parameters) {
     const name = snake(parameter.name);
     const variable = variables.find(({ block }) => block.labels[0] === name)?.block;
     const finding = (message: string): Finding => ({
-      file: MAIN,
+      file: MAIN_TEMPLATE,
       line: parameter.line,
       message: `${parameter.name}: ${message}`,
     });
@@ -104,16 +113,22 @@ export function compareParameters(
       continue;
     }
     const type = typeText(variable.attributes.get("type")?.value);
-    if (type !== TYPES[parameter.type]) findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
-    const [left, right] = [literal(parameter.defaultValue), literal(variable.attributes.get("default")?.value)];
-    if (left !== undefined && left !== right) findings.push(finding(`its default is ${left}, in Terraform ${right}`));
+    if (type !== TERRAFORM_TYPES[parameter.type]) findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
+    const [bicepDefault, terraformDefault] = [
+      literal(parameter.defaultValue),
+      literal(variable.attributes.get("default")?.value),
+    ];
+    if (bicepDefault !== undefined && bicepDefault !== terraformDefault)
+      findings.push(finding(`its default is ${bicepDefault}, in Terraform ${terraformDefault}`));
     if (parameter.defaultValue && !variable.attributes.has("default"))
       findings.push(finding("Terraform has no default"));
-    const bounds = boundsOf(parameter);
-    const written = variable.blocks.flatMap((block) => literals(block.attributes.get("condition")?.value));
-    if (bounds.some((bound) => !written.includes(bound))) {
+    const limits = limitsOf(parameter);
+    const terraformLimits = variable.blocks.flatMap((block) => literals(block.attributes.get("condition")?.value));
+    if (limits.some((limit) => !terraformLimits.includes(limit))) {
       findings.push(
-        finding(`allows ${bounds.join(", ")}, the validation in Terraform has ${written.join(", ") || "nothing"}`),
+        finding(
+          `allows ${limits.join(", ")}, the validation in Terraform has ${terraformLimits.join(", ") || "nothing"}`,
+        ),
       );
     }
   }
@@ -126,7 +141,8 @@ export function compareParameters(
   return findings;
 }
 
-const TYPES: Record<string, string> = {
+/** Terraform types by Bicep type. */
+const TERRAFORM_TYPES: Record<string, string> = {
   string: "string",
   int: "number",
   bool: "bool",
@@ -139,14 +155,18 @@ function typeText(expression: Expression | undefined): string {
   return expression?.kind === "call" ? `${expression.name}(${expression.args.map(typeText).join(", ")})` : "";
 }
 
+/** Formats a literal or an empty list or object for comparison. Undefined for other expressions. */
 function literal(expression: Expression | undefined): string | undefined {
   if (expression?.kind === "literal") return JSON.stringify(expression.value);
   if (expression?.kind === "object" && expression.entries.length === 0) return "{}";
   return expression?.kind === "array" && expression.items.length === 0 ? "[]" : undefined;
 }
 
-/** Returns the arguments of the decorators: numbers and values. */
-function boundsOf({ decorators }: Parameter): (string | number | boolean | null)[] {
+/**
+ * Returns the limits of a parameter: the numbers of `@minValue`, `@maxLength` and similar decorators, and the values of
+ * `@allowed`.
+ */
+function limitsOf({ decorators }: Parameter): (string | number | boolean | null)[] {
   return decorators.flatMap((decorator) => {
     if (decorator.kind !== "call" || decorator.name === "description") return [];
     return (
@@ -156,6 +176,7 @@ function boundsOf({ decorators }: Parameter): (string | number | boolean | null)
   });
 }
 
+/** Returns all literals in an expression, without empty strings. */
 function literals(expression: Expression | undefined): (string | number | boolean | null)[] {
   if (!expression) return [];
   if (expression.kind === "literal" && text(expression) !== "") return [expression.value];

@@ -5,17 +5,19 @@ import { type Expression, type Finding, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { roleOfName } from "./roles.ts";
 
-/**
- * Parser and checks of the policy that makes key vaults send their events. It is one JSON file for Bicep and Terraform, because
- * a policy contains the template that it deploys as JSON. Its templates are parsed as Bicep, so that they are checked against
- * Azure's types like the others.
- */
+// Parses and checks the Azure Policy that makes key vaults send their events to the service's queue. The policy creates an
+// Event Grid topic and an event subscription for each vault. It is one JSON file for Bicep and Terraform, because a policy
+// contains the JSON template that it deploys. That template and the template nested in it are converted to Bicep, so that they
+// are checked against Azure's types like the Bicep files.
+
 const FOLDER = "infra/azure/events-policy";
 const FILE = `${FOLDER}/policy.json`;
 const TOPIC = "Microsoft.EventGrid/systemTopics";
 const DEPLOYMENT = "Microsoft.Resources/deployments";
 
-const Given = z.record(z.string(), z.strictObject({ value: z.string() }));
+/** Values that a deployment passes to the parameters of its template. */
+const PassedParameters = z.record(z.string(), z.strictObject({ value: z.string() }));
+/** An ARM JSON template, as far as this project uses its members. */
 const Template = z.strictObject({
   $schema: z.literal("https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"),
   contentVersion: z.literal("1.0.0.0"),
@@ -24,19 +26,23 @@ const Template = z.strictObject({
 });
 type Template = z.infer<typeof Template>;
 
-/** A template that another template deploys into the service's own resource group. */
+/**
+ * A deployment inside the template. The policy runs in the resource group of a vault. This deployment goes to the resource
+ * group of the service's storage account instead, to assign a role on the queue. Segment 2 of a resource ID split at "/" is the
+ * subscription, and segment 4 is the resource group.
+ */
 const Nested = z.looseObject({
   subscriptionId: z.literal("[split(parameters('storageAccountId'), '/')[2]]"),
   resourceGroup: z.literal("[split(parameters('storageAccountId'), '/')[4]]"),
   properties: z.looseObject({
     expressionEvaluationOptions: z.strictObject({ scope: z.literal("Inner") }),
-    parameters: Given,
+    parameters: PassedParameters,
     template: Template,
   }),
 });
 
 /**
- * Schema of the policy members that this project uses. Other members are findings.
+ * Schema of the policy: the members and the only values that this project uses. Any other member or value is a finding.
  * https://learn.microsoft.com/azure/governance/policy/concepts/effect-deploy-if-not-exists
  */
 const Policy = z.strictObject({
@@ -60,7 +66,11 @@ const Policy = z.strictObject({
           z.literal(`/providers/Microsoft.Authorization/roleDefinitions/${roleOfName("EventGrid Contributor")!.id}`),
         ]),
         deployment: z.strictObject({
-          properties: z.strictObject({ mode: z.literal("incremental"), parameters: Given, template: Template }),
+          properties: z.strictObject({
+            mode: z.literal("incremental"),
+            parameters: PassedParameters,
+            template: Template,
+          }),
         }),
       }),
     }),
@@ -71,136 +81,156 @@ type Policy = z.infer<typeof Policy>;
 /** The parsed policy. */
 export interface ParsedPolicy {
   findings: Finding[];
-  /** Its templates as Bicep: the resources deployed next to a vault and next to the queue. */
+  /** The templates as Bicep, in this order: the resources next to a vault, and the resources on the queue. */
   files: ReadonlyMap<string, BicepFile>;
   policy?: Policy;
 }
 
+/** Parses policy.json. If it does not match the schema, the result has findings and no policy. */
 export async function parsePolicy(files: InfraFiles): Promise<ParsedPolicy> {
-  const read = readJson(files.text.get(FILE) ?? "");
-  const parsed = Policy.safeParse(read);
+  const content = readJson(files.text.get(FILE) ?? "");
+  const parsed = Policy.safeParse(content);
   if (!parsed.success) {
     const findings = parsed.error.issues.map((issue) => finding(`${issue.path.join(".")}: ${issue.message}`));
     return { findings, files: new Map() };
   }
   const outer = parsed.data.policyRule.then.details.deployment.properties.template;
   const nested = outer.resources.flatMap((one) => Nested.safeParse(one).data?.properties.template ?? []);
-  const found = new Map<string, BicepFile>();
+  const bicepFiles = new Map<string, BicepFile>();
   for (const [index, template] of [outer, ...nested].entries()) {
-    found.set(`${FILE} ${index}`, await parseBicep(FILE, templateAsBicep(template)));
+    bicepFiles.set(`${FILE} ${index}`, await parseBicep(FILE, templateAsBicep(template)));
   }
-  return { findings: [], files: found, policy: parsed.data };
+  return { findings: [], files: bicepFiles, policy: parsed.data };
 }
 
 /**
- * Checks the names and parameters of the policy and its templates, and that the topics of vaults deliver to the same target as
- * the topics of subscriptions.
+ * Checks the names and parameters of the policy and its templates. Also checks that the topics that the policy creates for
+ * vaults deliver events to the same queue in the same way as the topics of subscriptions in events/topic.bicep.
+ * @param condition Text of sender-only.txt, the condition of the policy's permission to assign roles.
  */
 export function checkPolicy(
   { policy, files, findings }: ParsedPolicy,
   bicep: ReadonlyMap<string, BicepFile>,
-  conditions: string,
+  condition: string,
 ): Finding[] {
   if (!policy) return findings;
   const { name, deployment } = policy.policyRule.then.details;
   const { parameters, template } = deployment.properties;
-  const [beside, queue] = [...files.values()];
+  // The first template creates resources next to a vault, the nested one a role assignment on the queue.
+  const [vaultTemplate, queueTemplate] = [...files.values()];
   const topic = resourceOf(bicep, "events/topic.bicep", TOPIC);
   const subscription = resourceOf(bicep, "events/topic.bicep", `${TOPIC}/eventSubscriptions`);
   const role = resourceOf(bicep, "events/sender-role.bicep", "Microsoft.Authorization/roleAssignments");
-  const made = (file: BicepFile | undefined, type: string) => file?.resources.find((one) => one.type === type);
-  const madeTopic = made(beside, TOPIC);
-  const madeSubscription = made(beside, `${TOPIC}/eventSubscriptions`);
-  const madeRole = made(queue, "Microsoft.Authorization/roleAssignments");
+  const resourceIn = (file: BicepFile | undefined, type: string) => file?.resources.find((one) => one.type === type);
+  const policyTopic = resourceIn(vaultTemplate, TOPIC);
+  const policySubscription = resourceIn(vaultTemplate, `${TOPIC}/eventSubscriptions`);
+  const policyRole = resourceIn(queueTemplate, "Microsoft.Authorization/roleAssignments");
   return [
-    ...parameterDifferences("parameters", used(JSON.stringify({ name, parameters })), Object.keys(policy.parameters)),
+    ...parameterDifferences(
+      "parameters",
+      usedParameters(JSON.stringify({ name, parameters })),
+      Object.keys(policy.parameters),
+    ),
     ...parameterDifferences("parameters of its template", Object.keys(parameters), Object.keys(template.parameters)),
     ...template.resources.flatMap((one) => checkNested(one)),
+    // Resource Manager deploys resources at the same time unless one depends on another.
     ...template.resources
       .slice(1)
       .filter(({ dependsOn }) => !Array.isArray(dependsOn) || dependsOn.length === 0)
       .map(({ type }) => finding(`${type} must depend on the resources that are created before it`)),
-    ...createdName(parameters.topicName?.value ?? "", template).flatMap((one) =>
-      one === name ? [] : [finding(`it looks for ${name} and makes ${one}`)],
+    ...subscriptionNames(parameters.topicName?.value ?? "", template).flatMap((one) =>
+      one === name ? [] : [finding(`it looks for ${name}, but creates ${one}`)],
     ),
-    ...(text(property(madeTopic?.body, "properties", "topicType")) === "Microsoft.KeyVault.vaults"
+    ...(text(property(policyTopic?.body, "properties", "topicType")) === "Microsoft.KeyVault.vaults"
       ? []
       : [finding("its topic is not one of a key vault")]),
-    ...compareValues("identity of a topic", madeTopic, topic, "identity"),
+    ...compareValues("identity of a topic", policyTopic, topic, "identity"),
     ...["deliveryWithResourceIdentity", "eventDeliverySchema", "retryPolicy"].flatMap((key) =>
-      compareValues(key, madeSubscription, subscription, "properties", key),
+      compareValues(key, policySubscription, subscription, "properties", key),
     ),
-    ...compareValues("role of a topic", madeRole, role, "properties"),
+    ...compareValues("role of a topic", policyRole, role, "properties"),
     ...["subscription", "management-group"].flatMap((scope) => {
       const assignment = resourceOf(bicep, `events-policy/${scope}.bicep`, "Microsoft.Authorization/policyAssignments");
-      const given = property(assignment?.body, "properties", "parameters");
-      const keys = given?.kind === "object" ? given.entries.map(({ key }) => key ?? "") : [];
+      const givenParameters = property(assignment?.body, "properties", "parameters");
+      const keys = givenParameters?.kind === "object" ? givenParameters.entries.map(({ key }) => key ?? "") : [];
       return parameterDifferences(`parameters of the ${scope}'s assignment`, keys, Object.keys(policy.parameters));
     }),
-    ...checkCondition(conditions),
+    ...checkCondition(condition),
   ];
 }
 
-/** Checks that a resource that deploys another template has all required members. */
+/** Checks a resource that deploys another template: its schema, its parameters, and that its resources are on the queue. */
 function checkNested(resource: Template["resources"][number]): Finding[] {
   if (resource.type !== DEPLOYMENT) return [];
   const parsed = Nested.safeParse(resource);
   if (!parsed.success) return parsed.error.issues.map((issue) => finding(`${issue.path.join(".")}: ${issue.message}`));
   const { parameters, template } = parsed.data.properties;
-  const scope = template.resources.map((one) => one.scope);
-  const onQueue = "[concat(parameters('storageAccountId'), '/queueServices/default/queues/vault-events')]";
+  const scopes = template.resources.map((one) => one.scope);
+  const queueScope = "[concat(parameters('storageAccountId'), '/queueServices/default/queues/vault-events')]";
   return [
     ...parameterDifferences(
       "parameters of the template in its template",
       Object.keys(parameters),
       Object.keys(template.parameters),
     ),
-    ...scope.filter((one) => one !== onQueue).map((one) => finding(`${one} is not the queue`)),
+    ...scopes.filter((one) => one !== queueScope).map((one) => finding(`${one} is not the queue`)),
   ];
 }
 
-/** Checks that the policy's permission to assign roles is limited to one role, for creating and deleting assignments. */
+/**
+ * Checks the condition of the policy's permission to assign roles. It must allow the identity to create and delete assignments
+ * of one role only, and only to service principals. `@Request` reads the new assignment, `@Resource` the existing one:
+ * https://learn.microsoft.com/azure/role-based-access-control/conditions-format
+ */
 function checkCondition(condition: string): Finding[] {
   const file = `${FOLDER}/sender-only.txt`;
   const { id } = roleOfName("Storage Queue Data Message Sender")!;
-  const attribute = (of: string, name: string) => `@${of}[Microsoft.Authorization/roleAssignments:${name}]`;
-  const clause = (action: string, of: string) =>
-    `((!(ActionMatches{'Microsoft.Authorization/roleAssignments/${action}'})) OR (${attribute(of, "RoleDefinitionId")} ` +
-    `ForAnyOfAnyValues:GuidEquals {${id}} AND ${attribute(of, "PrincipalType")} ` +
+  const attribute = (source: string, name: string) => `@${source}[Microsoft.Authorization/roleAssignments:${name}]`;
+  const limitAction = (action: string, source: string) =>
+    `((!(ActionMatches{'Microsoft.Authorization/roleAssignments/${action}'})) OR (${attribute(source, "RoleDefinitionId")} ` +
+    `ForAnyOfAnyValues:GuidEquals {${id}} AND ${attribute(source, "PrincipalType")} ` +
     "ForAnyOfAnyValues:StringEqualsIgnoreCase {'ServicePrincipal'}))";
-  const expected = `${clause("write", "Request")} AND ${clause("delete", "Resource")}`;
+  const expected = `${limitAction("write", "Request")} AND ${limitAction("delete", "Resource")}`;
   return condition.trim() === expected ? [] : [{ file, line: 1, message: `must be ${expected}` }];
 }
 
-/** Returns the name of the event subscription that the template creates, as the policy writes it. */
-function createdName(topicName: string, { resources }: Template): string[] {
+/**
+ * Returns the names of the event subscriptions that the template creates, in the form of `details.name` of the policy. The
+ * template names its parameter (`parameters('topicName')`). `details.name` contains the expression passed to that parameter.
+ */
+function subscriptionNames(topicName: string, { resources }: Template): string[] {
   const topic = /^\[concat\((.*)\)\]$/.exec(topicName)?.[1] ?? topicName;
   return resources
     .filter(({ type }) => type === `${TOPIC}/eventSubscriptions`)
     .map(({ name }) => name.replace("parameters('topicName'), '/", `${topic}, '/`));
 }
 
+/** Compares a member of a resource of the policy with the same member of a resource in infra/azure/events. */
 function compareValues(
   what: string,
-  made: Resource | undefined,
-  other: Resource | undefined,
-  ...at: string[]
+  policyResource: Resource | undefined,
+  eventsResource: Resource | undefined,
+  ...memberPath: string[]
 ): Finding[] {
-  const [left, right] = [withoutLines(property(made?.body, ...at)), withoutLines(property(other?.body, ...at))];
-  return left === right ? [] : [finding(`${what}: is ${left}, in ${FOLDER.replace("-policy", "")} ${right}`)];
+  const inPolicy = withoutLines(property(policyResource?.body, ...memberPath));
+  const inEvents = withoutLines(property(eventsResource?.body, ...memberPath));
+  return inPolicy === inEvents
+    ? []
+    : [finding(`${what}: is ${inPolicy}, in ${FOLDER.replace("-policy", "")} ${inEvents}`)];
 }
 
-/** Returns an expression without line numbers. */
+/** Formats an expression without its line numbers, for comparison. */
 const withoutLines = (expression: Expression | undefined): string =>
   JSON.stringify(expression, (key, value) => (key === "line" ? undefined : value)) ?? "not set";
 
 function parameterDifferences(what: string, left: readonly string[], right: readonly string[]): Finding[] {
-  const lacking = [...left.filter((one) => !right.includes(one)), ...right.filter((one) => !left.includes(one))];
-  return lacking.map((one) => finding(`${what}: ${one} must be both passed and declared`));
+  const onOneSide = [...left.filter((one) => !right.includes(one)), ...right.filter((one) => !left.includes(one))];
+  return onOneSide.map((one) => finding(`${what}: ${one} must be both passed and declared`));
 }
 
-const used = (written: string): string[] => [
-  ...new Set([...written.matchAll(/parameters\('(\w+)'\)/g)].map(([, name]) => name!)),
+/** Returns the names of the parameters that a JSON template uses. */
+const usedParameters = (json: string): string[] => [
+  ...new Set([...json.matchAll(/parameters\('(\w+)'\)/g)].map(([, name]) => name!)),
 ];
 
 const resourceOf = (bicep: ReadonlyMap<string, BicepFile>, file: string, type: string): Resource | undefined =>
@@ -216,25 +246,29 @@ function readJson(source: string): unknown {
   }
 }
 
-/** Converts a JSON template to Bicep's form. Nested templates are left out, because they are checked separately. */
+/**
+ * Converts a JSON template to Bicep. Omits members that have another form in Bicep: `subscriptionId` and `resourceGroup` of a
+ * nested deployment, and its template, which is converted separately. A child resource gets its `parent` by its type.
+ */
 function templateAsBicep({ parameters, resources }: Template): string {
   const symbolOf = (type: string) => `resource${resources.findIndex((one) => one.type === type)}`;
   const declared = Object.entries(parameters).map(([name, { type }]) => `param ${name} ${type}`);
-  const made = resources.map(({ type, apiVersion, subscriptionId, resourceGroup, ...body }, index) => {
-    const around = resources.find((one) => type.startsWith(`${one.type}/`));
+  const bicepResources = resources.map(({ type, apiVersion, subscriptionId, resourceGroup, ...body }, index) => {
+    const parentResource = resources.find((one) => type.startsWith(`${one.type}/`));
     const { template, ...properties } = (body.properties ?? {}) as Record<string, unknown>;
     const entries = entriesOf({ ...body, properties });
-    const parent = around ? [`parent: ${symbolOf(around.type)}`] : [];
+    const parent = parentResource ? [`parent: ${symbolOf(parentResource.type)}`] : [];
     return `resource resource${index} '${type}@${apiVersion}' = {\n${[...parent, ...entries].join("\n")}\n}`;
   });
-  return [...declared, ...made, ""].join("\n\n");
+  return [...declared, ...bicepResources, ""].join("\n\n");
 }
 
 const entriesOf = (object: object): string[] =>
-  Object.entries(object).map(([key, value]) => `${/^\w+$/.test(key) ? key : `'${key}'`}: ${written(value)}`);
+  Object.entries(object).map(([key, value]) => `${/^\w+$/.test(key) ? key : `'${key}'`}: ${toBicep(value)}`);
 
-function written(value: unknown): string {
-  if (Array.isArray(value)) return `[\n${value.map(written).join("\n")}\n]`;
+/** Formats a JSON value as Bicep. A string in brackets is an expression: `[parameters('a')]` becomes `a`. */
+function toBicep(value: unknown): string {
+  if (Array.isArray(value)) return `[\n${value.map(toBicep).join("\n")}\n]`;
   if (typeof value === "object" && value !== null) return `{\n${entriesOf(value).join("\n")}\n}`;
   if (typeof value !== "string") return JSON.stringify(value);
   const expression = /^\[(.*)\]$/s.exec(value)?.[1];

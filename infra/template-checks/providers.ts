@@ -1,8 +1,9 @@
-// Checks the registration of Azure resource providers.
+// Checks that docs/deploy.md and the Terraform examples register the Azure resource providers that a deployment needs. A
+// subscription can only create resources of registered providers.
 
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
-import { bicepDelegations, bicepTypes, providerOf, terraformDelegations, terraformTypes } from "./deployed-parts.ts";
+import { bicepDelegations, bicepTypes, providerAlias, terraformDelegations, terraformTypes } from "./deployed-parts.ts";
 import { type Expression, type Finding, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { cellsOf, sectionOf } from "./markdown-sections.ts";
@@ -24,7 +25,7 @@ const ALWAYS_REGISTERED = new Set(["Microsoft.Authorization", "Microsoft.Resourc
  */
 const LISTED_NAMES: Record<string, string> = { "Microsoft.Insights": "microsoft.insights" };
 
-/** Returns the resource providers of types, sorted, without the ones that every subscription has registered. */
+/** Returns the resource providers of resource types, sorted, without the ones that every subscription has registered. */
 export const namespacesOf = (types: readonly string[]): string[] =>
   [...new Set(types.map((type) => type.split("/")[0]!))]
     .filter((namespace) => !ALWAYS_REGISTERED.has(namespace))
@@ -44,29 +45,30 @@ export function checkProviders(input: {
 }): Finding[] {
   const { files, bicep, modules } = input;
   const fromPolicy = bicepTypes(input.policy.values());
-  const all = namespacesOf([...bicepTypes(bicep.values()), ...bicepDelegations(bicep.values()), ...fromPolicy]);
+  const needed = namespacesOf([...bicepTypes(bicep.values()), ...bicepDelegations(bicep.values()), ...fromPolicy]);
   const examples = modules.filter(({ folder }) => folder.includes("/examples/"));
   return [
-    ...checkPage(files.text.get(PAGE) ?? "", all),
+    ...checkPage(files.text.get(PAGE) ?? "", needed),
     ...examples.flatMap((example) => checkExample(example, modules, fromPolicy)),
   ];
 }
 
-/** Checks that the table has a row for each provider and the command registers each. */
+/** Checks the section about resource providers: the table and the shell command must name exactly the needed ones. */
 function checkPage(page: string, needed: readonly string[]): Finding[] {
   const section = sectionOf(page, HEADING);
   const lines = section.map((one) => one.text);
-  const table = lines.flatMap((line) => /^`([\w.]+)`$/.exec(cellsOf(line)[0] ?? "")?.[1] ?? []);
+  const inTable = lines.flatMap((line) => /^`([\w.]+)`$/.exec(cellsOf(line)[0] ?? "")?.[1] ?? []);
+  // The text between the fence that opens the shell code and the one that closes it.
   const command = lines.slice(lines.indexOf("```sh"), lines.indexOf("```")).join("\n");
-  const loop = command.match(/\bmicrosoft\.\w+/gi) ?? [];
+  const inCommand = command.match(/\bmicrosoft\.\w+/gi) ?? [];
   const line = section[0]?.line ?? 1;
   return [
-    ...differences(table, needed).map((message) => ({
+    ...differences(inTable, needed).map((message) => ({
       file: PAGE,
       line,
       message: `the table of resource providers ${message}`,
     })),
-    ...differences(loop, needed).map((message) => ({
+    ...differences(inCommand, needed).map((message) => ({
       file: PAGE,
       line,
       message: `the command that registers ${message}`,
@@ -74,7 +76,7 @@ function checkPage(page: string, needed: readonly string[]): Finding[] {
   ];
 }
 
-/** Checks that each provider block registers the providers of the modules that use it. */
+/** Checks an example: each `provider` block must register the resource providers that the modules with this block need. */
 function checkExample(
   example: TerraformModule,
   modules: readonly TerraformModule[],
@@ -83,7 +85,7 @@ function checkExample(
   return blocks(example, "provider").flatMap(({ block, file }) => {
     const alias = text(block.attributes.get("alias")?.value) ?? "";
     const calls = blocks(example, "module").filter(
-      (call) => providerOf(call.block.attributes.get("providers")?.value) === alias,
+      (call) => providerAlias(call.block.attributes.get("providers")?.value) === alias,
     );
     const types = calls.flatMap((call) =>
       typesBelow(example, call.block.attributes.get("source")?.value, modules, fromPolicy),
@@ -94,7 +96,7 @@ function checkExample(
   });
 }
 
-/** Returns the types of a module and of the modules that it calls. */
+/** Returns the resource types and delegations of the module at `source`, and of the modules that it calls. */
 function typesBelow(
   caller: TerraformModule,
   source: Expression | undefined,
@@ -107,6 +109,7 @@ function typesBelow(
   return [
     ...terraformTypes(module),
     ...terraformDelegations(module),
+    // Terraform deploys the templates of the policy as JSON, so their types are not among its resources.
     ...(folder.includes("/events-policy/") ? fromPolicy : []),
     ...blocks(module, "module").flatMap(({ block }) =>
       typesBelow(module, block.attributes.get("source")?.value, modules, fromPolicy),
@@ -114,10 +117,11 @@ function typesBelow(
   ];
 }
 
-function differences(found: readonly string[], needed: readonly string[]): string[] {
-  const lacking = needed.filter((one) => !found.includes(one)).join(", ");
-  const further = found.filter((one) => !needed.includes(one)).join(", ");
-  return [...(lacking ? [`lacks ${lacking}`] : []), ...(further ? [`names ${further}, which nothing needs`] : [])];
+/** Describes the differences between the listed and the needed names. Empty if there are none. */
+function differences(listed: readonly string[], needed: readonly string[]): string[] {
+  const missing = needed.filter((one) => !listed.includes(one)).join(", ");
+  const unneeded = listed.filter((one) => !needed.includes(one)).join(", ");
+  return [...(missing ? [`lacks ${missing}`] : []), ...(unneeded ? [`names ${unneeded}, which nothing needs`] : [])];
 }
 
 const texts = (list: Expression | undefined): string[] =>

@@ -2,8 +2,8 @@ import type { BicepFile } from "./bicep/parse.ts";
 import { type Expression, type Finding, property } from "./expression.ts";
 
 /**
- * Values that Bicep must write. The parity check then requires them in Terraform. A value that both sides omit would otherwise
- * not be found.
+ * Values that the Bicep files must set. The parity check, which compares Bicep with Terraform, then requires them in Terraform
+ * too. It would not notice a value that both omit.
  */
 const REQUIRED: readonly { type: string; path: readonly string[]; value: string | boolean; reason: string }[] = [
   {
@@ -16,10 +16,11 @@ const REQUIRED: readonly { type: string; path: readonly string[]; value: string 
     type: "Microsoft.Insights/scheduledQueryRules",
     path: ["properties", "autoMitigate"],
     value: true,
-    reason: "an alert must say when it is over",
+    reason: "an alert must be resolved when its condition is over",
   },
 ];
 
+/** Checks that each resource of these types sets its required values. */
 export function checkRequiredValues(bicep: Iterable<BicepFile>): Finding[] {
   return [...bicep].flatMap(({ path: file, resources }) =>
     resources

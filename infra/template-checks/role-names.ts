@@ -1,4 +1,5 @@
-// Checks that role IDs match their names, and that the documentation lists all assigned roles.
+// Checks that the role IDs in the templates match the role names next to them, and that the documentation lists the assigned
+// roles.
 
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
@@ -26,6 +27,7 @@ export function checkRoleNames(files: InfraFiles): Finding[] {
   return [...files.text].flatMap(([file, source]) =>
     source.split("\n").flatMap((line, index): Finding[] => {
       const finding = (message: string): Finding[] => [{ file, line: index + 1, message }];
+      // An ID at the end of a line, with the role name in a comment after it. `id[2]` is the name.
       const id = /'([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})'(?: \/\/ (.+))?$/.exec(line);
       if (file.endsWith(".bicep") && id) {
         const role = roleOfId(id[1]!);

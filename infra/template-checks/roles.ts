@@ -1,7 +1,5 @@
-/**
- * IDs, names and permissions of the built-in roles that the templates use:
- * https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
- */
+// The built-in Azure roles that the templates use.
+
 export interface Role {
   id: string;
   name: string;
@@ -11,6 +9,7 @@ export interface Role {
 
 const STORAGE = "Microsoft.Storage/storageAccounts";
 
+/** IDs, names and permissions as of https://learn.microsoft.com/azure/role-based-access-control/built-in-roles */
 export const BUILT_IN_ROLES: readonly Role[] = [
   {
     id: "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",

@@ -1,4 +1,4 @@
-// Checks the app settings that the templates write against the settings that the service reads.
+// Checks the app settings that the templates set on the function app against the settings that the service reads.
 
 import { ConfigError, loadConfig, SETTING_NAMES } from "../../shared/platform/config/config.ts";
 import type { BicepFile } from "./bicep/parse.ts";
@@ -37,7 +37,10 @@ const LOCAL_SETTINGS = new Set([
   "APP_CONFIGURATION_CONNECTION_STRING",
 ]);
 
-/** Sample values for values that only a deployment knows. */
+/**
+ * Sample values for values that are known only after a deployment. The patterns match the normalized form of an expression
+ * (parity/normalize.ts), for example `{identity.client_id}`. The first matching pattern applies.
+ */
 const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [
     /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id)\}$/,
@@ -63,25 +66,26 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
 ];
 
 /**
- * Checks that the service or the platform reads every setting that the templates write, and that the service's configuration is
- * valid both with all settings and without the conditional ones.
+ * Checks that the service or the platform reads every setting that the templates set. Also checks that the service accepts the
+ * settings, both with all of them and without the conditional ones.
  */
 export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const settings = bicepSettings(bicep);
-  const known = new Set([...SETTING_NAMES, ...PLATFORM_SETTINGS]);
+  const readSettings = new Set([...SETTING_NAMES, ...PLATFORM_SETTINGS]);
   const findings = settings
-    .filter(({ name }) => !known.has(name))
+    .filter(({ name }) => !readSettings.has(name))
     .map(({ name, file, line }) => ({
       file,
       line,
       message: `neither the service nor the platform reads the setting ${name}`,
     }));
-  for (const written of [settings, settings.filter(({ condition }) => condition === "")]) {
-    const environment = Object.fromEntries(written.map(({ name, value }) => [name, sampleOf(value)]));
+  for (const variant of [settings, settings.filter(({ condition }) => condition === "")]) {
+    const environment = Object.fromEntries(variant.map(({ name, value }) => [name, sampleOf(value)]));
     try {
       loadConfig(environment);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
+      // The first line is a heading. Each other line is one problem.
       const problems = error.message.split("\n").slice(1);
       findings.push(
         ...problems.map((problem) => ({
@@ -96,14 +100,15 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
 }
 
 /**
- * A setting without a parameter must be on a documentation page in addition to the complete list, so that operators find it.
+ * Checks that each setting that the templates do not set is mentioned on a documentation page, so that operators find it. The
+ * complete list in docs/settings.md does not count.
  */
 export function checkSettingsPages(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
-  const written = bicepSettings(bicep).map(({ name }) => name);
+  const setByTemplates = bicepSettings(bicep).map(({ name }) => name);
   const pages = [...files.text]
     .filter(([file]) => file.startsWith("docs/") && file !== "docs/settings.md")
     .map(([, text]) => text);
-  return SETTING_NAMES.filter((name) => !written.includes(name) && !LOCAL_SETTINGS.has(name))
+  return SETTING_NAMES.filter((name) => !setByTemplates.includes(name) && !LOCAL_SETTINGS.has(name))
     .filter((name) => !pages.some((page) => new RegExp(`\\b${name}\\b`).test(page)))
     .map((name) => ({ file: "docs/deploy.md", line: 1, message: `no page mentions the setting ${name}` }));
 }

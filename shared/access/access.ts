@@ -18,7 +18,7 @@ import type { EntraTokens } from "./entra.ts";
 import { createFederatedSignIn, type FederatedSignIn } from "./federated-sign-in.ts";
 import { createIdentities, type Identities } from "./identities.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
-import { refuseWeakPassword } from "./password-policy.ts";
+import { rejectWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
 import { createRecentAddresses, type RecentAddresses } from "./recent-addresses.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
@@ -37,19 +37,23 @@ import {
 import { createUsers } from "./users.ts";
 import { entraView, userView } from "./views.ts";
 
-/** Users, passwords, tokens and sessions: everything that decides who can sign in and call the API. */
+/**
+ * The access module: users, passwords, access tokens, sessions and API tokens. The HTTP layer calls it to authenticate each
+ * request, and the endpoints under /auth call it to sign users in and out and to manage them.
+ */
 export interface Access {
-  /** See `SignIn`. */
+  /** Signs in with a password: see `SignIn`. */
   signIn: SignIn["signIn"];
   signInToSession: SignIn["signInToSession"];
-  /** The addresses with a recent successful sign-in. Their requests skip the sign-in queue. */
+  /** The addresses with a recent successful sign-in. Sign-ins from them don't wait behind those from other addresses. */
   recentAddresses: Pick<RecentAddresses, "has">;
   /** Revokes the actor's current token or session, or all of them, on every instance at once. */
   signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
   /**
-   * Returns the actor that a credential belongs to, or the 401 problem to answer with. Costs one uncached read of the user's
-   * row, and one write when a session is extended or an API token is used for the first time on a day. A token of Entra is
-   * checked without storage, so it can't be revoked here before it expires.
+   * Returns the actor that a credential belongs to, or the problem with which to reject the request (401, for tokens of Entra
+   * also 403 and 503). Costs one uncached read of the user's row, and one write when a session is extended or an API token is
+   * used for the first time on a day. A token of Entra is checked without storage, so this service can't revoke it before it
+   * expires.
    */
   authenticate(credential: Credential): Promise<Actor | Problem>;
   /** The cookie that makes a browser delete its session cookie. */
@@ -60,6 +64,7 @@ export interface Access {
    * @throws {Problem} invalidRequest (a wrong current or a weak new password), tooManyAttempts, conflict, rateLimited.
    */
   changePassword(actor: Actor, change: PasswordChange, caller: Caller): Promise<void>;
+  /** Returns the signed-in caller, as GET /auth/me shows it. @throws {Problem} notFound if the user was deleted */
   me(actor: Actor): Promise<Principal>;
   users: Administration;
   identities: Pick<Identities, "refusals" | "allow">;
@@ -75,10 +80,11 @@ export interface Access {
   cleanUp(): Promise<void>;
 }
 
-/** What a sign-out revokes: the current token or session, or everything of the user. */
+/** Scope of a sign-out: the current token or session, or all tokens and sessions of the user. */
 export interface SignOutScope {
+  /** True to revoke all tokens and sessions. */
   everywhere: boolean;
-  /** Requires `everywhere`. */
+  /** True to revoke the API tokens too. Requires `everywhere`. */
   apiTokens: boolean;
 }
 
@@ -86,7 +92,7 @@ export interface SignOutScope {
 export interface PasswordChange {
   currentPassword: string;
   newPassword: string;
-  /** True to revoke the API tokens, too. */
+  /** True to revoke the API tokens too. */
   apiTokens: boolean;
 }
 
@@ -107,7 +113,8 @@ export interface AccessDependencies {
   audit: Audit;
   log: Logger;
   /**
-   * Limits sign-ins per username from addresses that are not known, successful or not. Its keys are keyed hashes of usernames.
+   * Limits sign-ins per username, successful or not, from addresses at which the user has not signed in recently. Its keys are
+   * keyed hashes of usernames.
    */
   limiter: RateLimiter;
   passwords?: Passwords;
@@ -132,8 +139,8 @@ export function createAccess(deps: AccessDependencies): Access {
   const users = createUsers(tables);
   const tokens = createTokens({ config, clock, randomness });
   // A new first signing key discards the failure counts, which would expire within a day anyway.
-  const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
-  const failures = createSignInFailures({ tables, clock, hash });
+  const hashName = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
+  const failures = createSignInFailures({ tables, clock, hash: hashName });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);
   const recentAddresses = createRecentAddresses();
   const sessions = createSessions({ tables, users, clock, randomness, cookieName: SESSION_COOKIE });
@@ -153,32 +160,35 @@ export function createAccess(deps: AccessDependencies): Access {
     limiter,
     audit,
     clock,
-    hash,
+    hash: hashName,
     passwordSignIn,
   });
   const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
-  const reserved = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
+  const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
 
-  let bootstrap: { at: number; done: Promise<void> } | undefined;
+  let lastBootstrap: { startedAtMs: number; done: Promise<void> } | undefined;
   /**
    * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `maxAgeMs` or after a
    * failure.
    */
-  async function bootstrapped(maxAgeMs: number): Promise<void> {
-    const now = clock.now().getTime();
-    if (!bootstrap || Math.abs(now - bootstrap.at) > maxAgeMs) {
-      bootstrap = { at: now, done: bootstrapAdministrator({ ...deps, passwords, clearFailures: failures.clear }) };
+  async function ensureBootstrapAdministrator(maxAgeMs: number): Promise<void> {
+    const nowMs = clock.now().getTime();
+    if (!lastBootstrap || Math.abs(nowMs - lastBootstrap.startedAtMs) > maxAgeMs) {
+      lastBootstrap = {
+        startedAtMs: nowMs,
+        done: bootstrapAdministrator({ ...deps, passwords, clearFailures: failures.clear }),
+      };
     }
-    const current = bootstrap;
+    const current = lastBootstrap;
     try {
       await current.done;
     } catch (error) {
-      if (bootstrap === current) bootstrap = undefined;
+      if (lastBootstrap === current) lastBootstrap = undefined;
       throw error;
     }
   }
 
-  async function rowOf(actor: Actor): Promise<UserRow> {
+  async function readUser(actor: Actor): Promise<UserRow> {
     const user = await users.find(actor.username);
     if (!user) throw notFound("This user");
     return user;
@@ -186,12 +196,12 @@ export function createAccess(deps: AccessDependencies): Access {
 
   return {
     async signIn(credentials, caller) {
-      await bootstrapped(BOOTSTRAP_CHECK_MS);
+      await ensureBootstrapAdministrator(BOOTSTRAP_CHECK_MS);
       return await signIn(credentials, caller);
     },
 
     async signInToSession(credentials, caller, userAgent) {
-      await bootstrapped(BOOTSTRAP_CHECK_MS);
+      await ensureBootstrapAdministrator(BOOTSTRAP_CHECK_MS);
       return await signInToSession(credentials, caller, userAgent);
     },
 
@@ -211,13 +221,17 @@ export function createAccess(deps: AccessDependencies): Access {
       await audited(audit, event, async () => {
         const { credential } = actor;
         if (how.everywhere) {
-          await users.change(user, (now) => ({ ...now, ...revokedTokenMembers(now, clock), ...apiTokensEnded(how) }));
+          await users.change(user, (latest) => ({
+            ...latest,
+            ...revokedTokenMembers(latest, clock),
+            ...clearedApiTokens(how),
+          }));
         } else if (credential.kind === "session") await sessions.end(user, credential.id);
         else if (credential.kind === "token") {
           const revoked = { id: credential.id, until: credential.expiresAt.toISOString() };
-          await users.change(user, (now) => ({
-            ...now,
-            revokedTokens: [...unexpiredRevocations(now, clock), revoked],
+          await users.change(user, (latest) => ({
+            ...latest,
+            revokedTokens: [...unexpiredRevocations(latest, clock), revoked],
           }));
         }
       });
@@ -229,13 +243,14 @@ export function createAccess(deps: AccessDependencies): Access {
       sessions,
       apiTokens,
       entra: deps.entra,
-      bootstrapped: () => bootstrapped(Infinity),
+      // Without a maximum age: after the first success, requests with a token or session don't check again.
+      ensureBootstrapAdministrator: () => ensureBootstrapAdministrator(Infinity),
     }),
 
     async changePassword(actor, change, caller) {
       const { currentPassword: current, newPassword: next } = change;
       if (next === current) throw invalidMember("newPassword", "must differ from the current password");
-      const user = await rowOf(actor);
+      const user = await readUser(actor);
       if (user.passwordHash === undefined) {
         throw new Problem("conflict", "You sign in with single sign-on and have no password here.");
       }
@@ -249,17 +264,24 @@ export function createAccess(deps: AccessDependencies): Access {
         await audit.refused({ ...event, outcome: "refused", details: { reason: "wrong current password" } });
         throw invalidMember("currentPassword", "is not your current password");
       }
-      await refuseWeakPassword(next, user, "newPassword");
+      await rejectWeakPassword(next, user, "newPassword");
       const passwordHash = await passwords.hash(next);
       await audited(audit, event, async () => {
-        const changed = await users.change(user, (now) => {
-          if (now.passwordHash !== user.passwordHash) {
+        const changed = await users.change(user, (latest) => {
+          if (latest.passwordHash !== user.passwordHash) {
             throw new Problem("conflict", "The password was changed in the meantime. Sign in again.");
           }
           // Someone who knew the old password may have known addresses. Keep only the address of this change.
-          const knownAddresses = addresses.with({ ...now, knownAddresses: [] }, addressOf(caller), clock.now());
-          const ended = { ...revokedTokenMembers(now, clock), ...apiTokensEnded(change) };
-          return { ...now, passwordHash, mustChangePassword: false, knownAddresses, ...ended, ...newRevision(deps) };
+          const knownAddresses = addresses.with({ ...latest, knownAddresses: [] }, addressOf(caller), clock.now());
+          const revocations = { ...revokedTokenMembers(latest, clock), ...clearedApiTokens(change) };
+          return {
+            ...latest,
+            passwordHash,
+            mustChangePassword: false,
+            knownAddresses,
+            ...revocations,
+            ...newRevision(deps),
+          };
         });
         if (!changed) throw notFound("This user");
       });
@@ -267,7 +289,7 @@ export function createAccess(deps: AccessDependencies): Access {
 
     me: async (actor) =>
       // The role of the credential, not of the user: an API token may have a lower role than its user.
-      actor.credential.kind === "entra" ? entraView(actor) : { ...userView(await rowOf(actor)), role: actor.role },
+      actor.credential.kind === "entra" ? entraView(actor) : { ...userView(await readUser(actor)), role: actor.role },
     users: createAdministration({
       users,
       identities,
@@ -282,7 +304,16 @@ export function createAccess(deps: AccessDependencies): Access {
     identities,
     apiTokens,
     sessions: createSessionAdministration({ users, sessions, audit }),
-    federated: createFederatedSignIn({ tables, users, sessions, recentAddresses, audit, clock, randomness, reserved }),
+    federated: createFederatedSignIn({
+      tables,
+      users,
+      sessions,
+      recentAddresses,
+      audit,
+      clock,
+      randomness,
+      reserved: reservedUsernames,
+    }),
 
     async hasBootstrapAdministrator() {
       const user = bootstrapUsername === undefined ? undefined : await users.find(bootstrapUsername);
@@ -297,7 +328,8 @@ export function createAccess(deps: AccessDependencies): Access {
   };
 }
 
-const apiTokensEnded = ({ apiTokens }: { apiTokens: boolean }) => (apiTokens ? { apiTokens: [] } : {});
+/** Returns the members of the user's row that revoke the API tokens, if requested. */
+const clearedApiTokens = ({ apiTokens }: { apiTokens: boolean }) => (apiTokens ? { apiTokens: [] } : {});
 
 function invalidMember(name: string, message: string): Problem {
   const path = `body.${name}`;

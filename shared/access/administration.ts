@@ -10,13 +10,13 @@ import type { Clock, Randomness } from "../platform/runtime.ts";
 import { RowExists } from "../platform/storage/tables.ts";
 import type { AccountView, UserChange as ChangeSchema } from "./api.ts";
 import { type Identities, identityTaken } from "./identities.ts";
-import { refuseWeakPassword } from "./password-policy.ts";
+import { rejectWeakPassword } from "./password-policy.ts";
 import type { Passwords } from "./passwords.ts";
 import type { PasswordSignIn } from "./sign-in.ts";
 import type { SignInFailures } from "./sign-in-failures.ts";
 import { newRevision, revokedTokenMembers, type UserRecord, type UserRow, userKey } from "./user.ts";
 import { type Users, userExists } from "./users.ts";
-import { accountView, type Viewed } from "./views.ts";
+import { accountView, type ViewedUser } from "./views.ts";
 
 /** A local user to create. */
 export interface NewUser {
@@ -27,12 +27,15 @@ export interface NewUser {
 }
 
 /**
- * A change of a user. Omitted members stay unchanged; null removes a value. A new password is a reset, which also forgets the
- * user's known addresses.
+ * A change of a user. Omitted members stay unchanged; null removes a value. A new password is a reset, which also removes the
+ * user's known addresses (those of recent sign-ins, which have priority).
  */
 export type UserChange = z.output<typeof ChangeSchema>;
 
-/** User administration. A change that removes access revokes the user's tokens and sessions on every instance. */
+/**
+ * User administration, for the endpoints under /auth/users and the command line tool. A change that removes access revokes the
+ * user's tokens and sessions on every instance.
+ */
 export interface Administration {
   /** Lists users by name. Costs one extra request for each user, to read the failed sign-ins. */
   list(page: PageRequest): Promise<Page<AccountView>>;
@@ -41,21 +44,25 @@ export interface Administration {
   /** @throws {Problem} alreadyExists, invalidRequest (a weak password) */
   create(user: NewUser, caller: Caller): Promise<AccountView>;
   /**
-   * @throws {Problem} notFound, preconditionFailed, invalidRequest (a weak password), conflict (the last administrator, one's
-   * own password, an identity that is another's, what single sign-on decides).
+   * Changes a user.
+   *
+   * @throws {Problem} notFound, preconditionFailed, invalidRequest (a weak password), conflict (the last administrator, the
+   * caller's own password, an identity that is linked to another user, a member that single sign-on decides).
    */
   update(id: string, change: UserChange, ifMatch: string | undefined, caller: Caller): Promise<AccountView>;
   /**
-   * @throws {Problem} notFound, preconditionFailed, invalidRequest (a weak password), conflict (the last administrator, the
-   * caller's own password, an identity that is linked to another user, a member that single sign-on decides).
+   * Deletes a user.
+   *
+   * @throws {Problem} notFound, preconditionFailed, conflict (the last administrator, or the only user who can sign in while
+   * passwords are turned off).
    */
   remove(id: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
   /** Deletes the user's failed sign-ins from every address. @throws {Problem} notFound */
   unlock(id: string, caller: Caller): Promise<AccountView>;
 }
 
-/** Users of a list whose failed sign-ins are read concurrently. */
-const LOOKED_UP_AT_ONCE = 16;
+/** Maximum number of users of a list whose failed sign-ins are read concurrently. */
+const MAX_CONCURRENT_READS = 16;
 
 /**
  * @param deps.roleMapped - Returns true if single sign-on assigns the roles of its users.
@@ -74,14 +81,14 @@ export function createAdministration(deps: {
 }): Administration {
   const { users, identities, passwords, failures, audit, clock } = deps;
 
-  async function existing(id: string): Promise<UserRow> {
+  async function readUser(id: string): Promise<UserRow> {
     const user = await users.findById(id);
     if (!user) throw notFound("This user");
     return user;
   }
 
   const target = (id: string) => ({ type: "user", id: userKey(id) });
-  const viewOf = async (user: Viewed) => accountView(user, await failures.lockedUntil(userKey(user.username)));
+  const viewOf = async (user: ViewedUser) => accountView(user, await failures.lockedUntil(userKey(user.username)));
 
   /**
    * Throws `conflict` for a change that single sign-on or the user decides: the role of an SSO user, the caller's own password.
@@ -91,23 +98,23 @@ export function createAdministration(deps: {
     { role, password, sso }: UserChange,
     caller: Caller,
   ): Promise<void> {
-    const federated = user.source === "sso";
+    const isSsoUser = user.source === "sso";
     if (password !== undefined && caller.actor === user.username) {
       throw new Problem("conflict", "Change your own password with POST /auth/password.");
     }
-    if (password !== undefined && federated) {
+    if (password !== undefined && isSsoUser) {
       throw new Problem("conflict", "This user signs in with single sign-on and has no password here.");
     }
-    if (sso !== undefined && federated) {
+    if (sso !== undefined && isSsoUser) {
       throw new Problem("conflict", "This user was created for its identity. Link another identity to a local user.");
     }
-    if (role !== undefined && role !== user.role && federated && (await deps.roleMapped())) {
+    if (role !== undefined && role !== user.role && isSsoUser && (await deps.roleMapped())) {
       throw new Problem("conflict", "The roleMapping of single sign-on gives this user its role at every sign-in.");
     }
     if (sso) await identities.requireFree(sso, user.rowKey);
   }
 
-  /** Throws `conflict` if the change would remove the only user who can sign in without single sign-on. */
+  /** Throws `conflict` if passwords are turned off and this is the only user who can still sign in with one. */
   async function requireNotBreakGlass(user: UserRow): Promise<void> {
     if ((await deps.passwordSignIn(user.rowKey)) !== "breakGlass") return;
     throw new Problem(
@@ -116,38 +123,39 @@ export function createAdministration(deps: {
     );
   }
 
-  /** Returns the user after the change. Revokes tokens and sessions if the change removes access. */
-  function changed(now: UserRow, change: UserChange, passwordHash: string | undefined): UserRecord {
-    const { email, role = now.role, state = now.state, sso } = change;
-    const disabled = state === "disabled" && now.state === "active";
-    const unlinked = sso !== undefined && now.sso !== undefined && !samePair(now.sso, sso);
-    const reset = passwordHash !== undefined;
+  /** Returns the row with the change applied. It revokes tokens and sessions if the change removes access. */
+  function applyChange(current: UserRow, change: UserChange, passwordHash: string | undefined): UserRecord {
+    const { email, role = current.role, state = current.state, sso } = change;
+    const isDisabled = state === "disabled" && current.state === "active";
+    // Another identity or none (`null`). A person who signed in with the earlier one must not keep access.
+    const isUnlinked = sso !== undefined && current.sso !== undefined && !isSameIdentity(current.sso, sso);
+    const isReset = passwordHash !== undefined;
     return {
-      ...now,
-      email: email === undefined ? now.email : (email ?? undefined),
+      ...current,
+      email: email === undefined ? current.email : (email ?? undefined),
       role,
       state,
-      sso: sso === undefined ? now.sso : (sso ?? undefined),
-      ...(reset && { passwordHash, mustChangePassword: true, knownAddresses: [] }),
-      ...((role !== now.role || disabled || unlinked || reset) && revokedTokenMembers(now, clock)),
-      ...((disabled || reset) && { apiTokens: [] }),
+      sso: sso === undefined ? current.sso : (sso ?? undefined),
+      ...(isReset && { passwordHash, mustChangePassword: true, knownAddresses: [] }),
+      ...((role !== current.role || isDisabled || isUnlinked || isReset) && revokedTokenMembers(current, clock)),
+      ...((isDisabled || isReset) && { apiTokens: [] }),
       ...newRevision(deps),
     };
   }
 
   return {
     async list(page) {
-      const found = await users.list(page);
-      return { ...found, items: await pMap(found.items, viewOf, { concurrency: LOOKED_UP_AT_ONCE }) };
+      const userPage = await users.list(page);
+      return { ...userPage, items: await pMap(userPage.items, viewOf, { concurrency: MAX_CONCURRENT_READS }) };
     },
 
-    get: async (id) => await viewOf(await existing(id)),
+    get: async (id) => await viewOf(await readUser(id)),
 
     async create({ username, email, password, role }, caller) {
       if (await users.find(username)) throw userExists(username);
-      await refuseWeakPassword(password, { username, email }, "password");
+      await rejectWeakPassword(password, { username, email }, "password");
       const passwordHash = await passwords.hash(password);
-      const { revision, updatedAt: now } = newRevision(deps);
+      const { revision, updatedAt: createdAt } = newRevision(deps);
       const user: UserRecord = {
         uid: deps.randomness.ulid(clock.now()),
         source: "local",
@@ -156,66 +164,67 @@ export function createAdministration(deps: {
         role,
         state: "active",
         passwordHash,
-        tokensValidFrom: now,
+        tokensValidFrom: createdAt,
         revokedTokens: [],
-        createdAt: now,
+        createdAt: createdAt,
         createdBy: caller.actor,
         revision,
-        updatedAt: now,
+        updatedAt: createdAt,
       };
-      const after = await viewOf(user);
+      const created = await viewOf(user);
       const event = { type: "user.created", caller, target: target(username) };
       await audited(
         audit,
         event,
         () => users.create(user),
-        () => ({ after }),
+        () => ({ after: created }),
       );
-      return after;
+      return created;
     },
 
     async update(id, change, ifMatch, caller) {
-      const user = await existing(id);
+      const user = await readUser(id);
       requireMatch(accountView(user, undefined).etag, ifMatch, USER);
       await requireAllowedChange(user, change, caller);
+      // A change that disables the user, or gives it another role than administrator.
       if (change.state === "disabled" || (change.role ?? "admin") !== "admin") await requireNotBreakGlass(user);
       const { email, role, state, password, sso } = change;
-      if (password !== undefined) await refuseWeakPassword(password, { ...user, ...(email && { email }) }, "password");
+      if (password !== undefined) await rejectWeakPassword(password, { ...user, ...(email && { email }) }, "password");
       const passwordHash = password === undefined ? undefined : await passwords.hash(password);
       const details = { email, role, state, sso, ...(password !== undefined && { passwordReset: true }) };
       const event = { type: "user.updated", caller, target: target(user.rowKey), details };
       const effect = async () => {
         let before = accountView(user, undefined);
-        const next = (now: UserRow) => {
-          before = accountView(now, undefined);
+        const nextRow = (latest: UserRow) => {
+          before = accountView(latest, undefined);
           requireMatch(before.etag, ifMatch, USER);
-          return changed(now, change, passwordHash);
+          return applyChange(latest, change, passwordHash);
         };
         const row = await users
-          .change(user, next, (after, now) => identities.changed(now, after))
+          .change(user, nextRow, (after, previous) => identities.linkOperations(previous, after))
           .catch((error) => {
             throw error instanceof RowExists ? identityTaken() : error;
           });
         if (!row) throw notFound("This user");
         return { before, row };
       };
-      const { row } = await audited(audit, event, effect, ({ before, row: now }) => ({
+      const { row } = await audited(audit, event, effect, ({ before, row: changedRow }) => ({
         before,
-        after: accountView(now, undefined),
+        after: accountView(changedRow, undefined),
       }));
       return await viewOf(row);
     },
 
     async remove(id, ifMatch, caller) {
-      const user = await existing(id);
+      const user = await readUser(id);
       const before = accountView(user, undefined);
       requireMatch(before.etag, ifMatch, USER);
       await requireNotBreakGlass(user);
       const event = { type: "user.deleted", caller, target: target(user.rowKey) };
       const effect = async () => {
-        const removed = await users.remove(user, (now) => {
-          requireMatch(accountView(now, undefined).etag, ifMatch, USER);
-          return identities.refused(now, caller);
+        const removed = await users.remove(user, (latest) => {
+          requireMatch(accountView(latest, undefined).etag, ifMatch, USER);
+          return identities.blockOperations(latest, caller);
         });
         if (!removed) throw notFound("This user");
       };
@@ -223,7 +232,7 @@ export function createAdministration(deps: {
     },
 
     async unlock(id, caller) {
-      const user = await existing(id);
+      const user = await readUser(id);
       const event = { type: "user.unlocked", caller, target: target(user.rowKey) };
       await audited(audit, event, () => failures.clear(user.rowKey));
       return await viewOf(user);
@@ -231,8 +240,8 @@ export function createAdministration(deps: {
   };
 }
 
-const samePair = (one: UserRecord["sso"], other: UserChange["sso"]): boolean =>
-  one?.issuer === other?.issuer && one?.subject === other?.subject;
+const isSameIdentity = (first: UserRecord["sso"], second: UserChange["sso"]): boolean =>
+  first?.issuer === second?.issuer && first?.subject === second?.subject;
 
 /** Subject of the texts in problem documents. */
 const USER = "The user";

@@ -2,23 +2,28 @@ import { crc32 } from "node:zlib";
 import { USERNAME } from "./user.ts";
 
 /**
- * The text format of API tokens: `clm_`, then 32 random bytes, the user and the CRC32 of that text, all in base62. Secret
- * scanners recognize the format, and a typo is detected without a storage read, as GitHub does
- * (https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/). The user in the text
- * makes one read of the user's row enough to verify the token. Tokens of earlier versions don't name their user.
+ * The start of the text of an API token. The whole text is `clm_`, then 32 random bytes, the user and the CRC32 of that text,
+ * all in base62, for example `clm_4fT…`. Secret scanners recognize the format, and a typo is detected without a storage read,
+ * as GitHub does (https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/). The user
+ * in the text lets the service verify the token with one read of the user's row. Tokens of earlier versions don't name their
+ * user.
  */
 export const API_TOKEN_PREFIX = "clm_";
 
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/** Number of base62 digits for 32 bytes, for 4 bytes, and for the longest username. */
+/** Number of base62 digits of the 32 random bytes. */
 const SECRET_DIGITS = 43;
+/** Number of base62 digits of the 4 bytes of the CRC32. */
 const CHECK_DIGITS = 6;
+/** Number of base62 digits of the longest username, 128 bytes. */
 const MAX_USER_DIGITS = 172;
-const SHAPE = new RegExp(
+const TOKEN_FORMAT = new RegExp(
   `^${API_TOKEN_PREFIX}[0-9A-Za-z]{${SECRET_DIGITS}}([0-9A-Za-z]{0,${MAX_USER_DIGITS}})[0-9A-Za-z]{${CHECK_DIGITS}}$`,
 );
 
 /**
+ * Returns the text of an API token.
+ *
  * @param secret - 32 random bytes.
  * @param user - The row key of the user. Omitted for the format of earlier versions.
  */
@@ -28,13 +33,14 @@ export function apiTokenText(secret: Uint8Array, user = ""): string {
 }
 
 /**
- * Returns the user that a token names (undefined for tokens of earlier versions), or undefined if the text is not an API token.
+ * Reads the user from the text of a token; `user` is undefined for a token of an earlier version. Returns undefined if the text
+ * does not have the format of an API token or its checksum is wrong.
  */
 export function readApiToken(text: string): { user: string | undefined } | undefined {
-  const shape = SHAPE.exec(text);
-  if (!shape || text.slice(-CHECK_DIGITS) !== checkOf(text.slice(API_TOKEN_PREFIX.length, -CHECK_DIGITS)))
+  const match = TOKEN_FORMAT.exec(text);
+  if (!match || text.slice(-CHECK_DIGITS) !== checkOf(text.slice(API_TOKEN_PREFIX.length, -CHECK_DIGITS)))
     return undefined;
-  const digits = shape[1]!;
+  const digits = match[1]!;
   if (digits === "") return { user: undefined };
   const user = textOf([...digits].reduce((number, digit) => number * 62n + BigInt(DIGITS.indexOf(digit)), 0n));
   return USERNAME.test(user) ? { user } : undefined;
@@ -42,6 +48,7 @@ export function readApiToken(text: string): { user: string | undefined } | undef
 
 const checkOf = (digits: string): string => base62(BigInt(crc32(digits)), CHECK_DIGITS);
 
+/** Returns the number that the bytes represent, most significant first. The leading 0 makes it 0 for no bytes. */
 const numberOf = (bytes: Uint8Array): bigint => BigInt(`0x0${Buffer.from(bytes).toString("hex")}`);
 
 function textOf(number: bigint): string {
@@ -49,8 +56,9 @@ function textOf(number: bigint): string {
   return Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex").toString();
 }
 
+/** Returns a number in base62, padded to at least `length` digits. */
 function base62(number: bigint, length: number): string {
-  let [text, rest] = ["", number];
-  for (; rest > 0n; rest /= 62n) text = DIGITS[Number(rest % 62n)] + text;
+  let [text, remaining] = ["", number];
+  for (; remaining > 0n; remaining /= 62n) text = DIGITS[Number(remaining % 62n)] + text;
   return text.padStart(length, "0");
 }

@@ -28,10 +28,15 @@ import type { Users } from "./users.ts";
 
 /** Maximum number of tokens of a user. Expired tokens don't count. */
 const MAX_TOKENS = 50;
+/** Number of random bytes of a token. */
 const SECRET_BYTES = 32;
-/** How long an expired token stays in the list, so that users can see why a program stopped working. */
+/**
+ * Time that an expired token stays in the list, so that users can see why a program stopped working. If its user creates
+ * another token, it leaves the list earlier.
+ */
 const EXPIRED_SHOWN_MS = 30 * DAY_MS;
-const READ_AT_ONCE = 10;
+/** Maximum number of concurrent reads of users or tokens. */
+const MAX_CONCURRENT_READS = 10;
 /** Attempts to create a token while other requests create tokens of the same user. */
 const ATTEMPTS = 20;
 
@@ -60,7 +65,10 @@ const MEMBERS = ["user", "name", "role", "createdAt", "expiresAt", "lastUsedOn"]
 const idOf = (token: string): string => createHash("sha256").update(token).digest("base64url");
 const idOfRow = ({ rowKey }: { rowKey: string }): string => rowKey.slice(TOKENS.length);
 
-/** Long-lived tokens that users create for their programs. Only hashes of the tokens are stored. */
+/**
+ * API tokens: long-lived tokens that users create for their programs. Only hashes of the tokens are stored. The service's
+ * authentication calls `find` for each request with an API token; the endpoints under /auth/tokens call the other methods.
+ */
 export interface ApiTokens {
   /**
    * Returns the token's user and role, or undefined if the token is not valid. Costs one read of the user's row, and one write
@@ -68,8 +76,10 @@ export interface ApiTokens {
    */
   find(token: string): Promise<{ id: string; user: UserRow; role: Role } | undefined>;
   /**
+   * Creates a token for the actor. The result contains its text, which can't be read again.
+   *
    * @throws {Problem} forbidden (a role that the caller can't grant), alreadyExists (the name), conflict (too many tokens),
-   * unauthorized (the caller's sign-in was revoked meanwhile).
+   * unauthorized (the caller's sign-in was revoked in the meantime).
    */
   create(actor: Actor, wanted: z.output<typeof NewApiToken>, caller: Caller): Promise<CreatedApiToken>;
   /**
@@ -113,15 +123,15 @@ export function createApiTokens(deps: {
   maxIdleDays: number;
 }): ApiTokens {
   const { tables, users, audit, clock, randomness, maxIdleDays } = deps;
-  const now = () => clock.now().getTime();
-  const isExpired = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) <= now();
+  const nowMs = () => clock.now().getTime();
+  const isExpired = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) <= nowMs();
   const rowOf = (id: string) => tables.get(ApiToken, USERS_PARTITION, TOKENS + id);
 
   /** Returns true if the owner is active, lists the token, and (for an SSO user) signed in recently enough. */
   function isTokenValid(user: UserRow | undefined, id: string): user is UserRow {
     if (user?.state !== "active" || !user.apiTokens?.includes(id)) return false;
     if (user.source !== "sso") return true;
-    return now() - Date.parse(user.lastSsoSignInAt ?? user.createdAt) <= maxIdleDays * DAY_MS;
+    return nowMs() - Date.parse(user.lastSsoSignInAt ?? user.createdAt) <= maxIdleDays * DAY_MS;
   }
 
   const view = ({ id, name, role, createdAt, expiresAt, lastUsedOn }: ApiTokenDetails, user: string): ApiTokenView => ({
@@ -135,20 +145,20 @@ export function createApiTokens(deps: {
     lastUsedOn: lastUsedOn ?? null,
   });
 
-  /** @param row - The token's own row, if the caller already read it. */
-  async function detailsOf(user: UserRow, id: string, known?: ApiTokenRow): Promise<ApiTokenDetails | undefined> {
-    const details = inUser(user, id);
+  /** Returns the details of a token. @param readRow - The token's own row, if the caller has already read it. */
+  async function detailsOf(user: UserRow, id: string, readRow?: ApiTokenRow): Promise<ApiTokenDetails | undefined> {
+    const details = detailsInUser(user, id);
     if (details) return details;
-    const row = known ?? (await rowOf(id));
-    return row && inRow(row);
+    const row = readRow ?? (await rowOf(id));
+    return row && detailsInRow(row);
   }
 
-  async function ofUser(user: UserRow): Promise<ApiTokenDetails[]> {
-    const found = await pMap(user.apiTokens ?? [], (id) => detailsOf(user, id), { concurrency: READ_AT_ONCE });
-    return found.filter((one) => one !== undefined).filter((one) => !isPastListing(one));
+  async function listTokensOf(user: UserRow): Promise<ApiTokenDetails[]> {
+    const tokens = await pMap(user.apiTokens ?? [], (id) => detailsOf(user, id), { concurrency: MAX_CONCURRENT_READS });
+    return tokens.filter((details) => details !== undefined).filter((details) => !isPastListing(details));
   }
 
-  const isPastListing = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= now();
+  const isPastListing = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= nowMs();
 
   /**
    * Returns the rows whose user still lists the token. Reads the users after the rows: a token and its user's list are written
@@ -158,8 +168,8 @@ export function createApiTokens(deps: {
     rows: readonly T[],
   ): Promise<{ row: T; user: UserRow }[]> {
     const names = [...new Set(rows.map(({ user }) => user))];
-    const found = await pMap(names, users.find, { concurrency: READ_AT_ONCE });
-    const byName = new Map(names.map((name, at) => [name, found[at]]));
+    const owners = await pMap(names, users.find, { concurrency: MAX_CONCURRENT_READS });
+    const byName = new Map(names.map((name, index) => [name, owners[index]]));
     return rows.flatMap((row) => {
       const user = byName.get(row.user);
       return user?.apiTokens?.includes(idOfRow(row)) ? [{ row, user }] : [];
@@ -172,33 +182,36 @@ export function createApiTokens(deps: {
    */
   async function recordUse(user: UserRow, details: ApiTokenDetails): Promise<void> {
     const today = clock.now().toISOString().slice(0, 10);
-    const isShown = ({ lastUsedOn = "" }: ApiTokenDetails) => lastUsedOn >= today;
-    if (isShown(details)) return;
+    const isRecorded = ({ lastUsedOn = "" }: ApiTokenDetails) => lastUsedOn >= today;
+    if (isRecorded(details)) return;
     await users.change(user, (latest) => {
-      const current = inUser(latest, details.id) ?? details;
-      if (!latest.apiTokens?.includes(details.id) || isShown(current)) return undefined;
+      const current = detailsInUser(latest, details.id) ?? details;
+      if (!latest.apiTokens?.includes(details.id) || isRecorded(current)) return undefined;
       return { ...latest, ...withDetails(latest, latest.apiTokens, [{ ...current, lastUsedOn: today }]) };
     });
   }
 
-  /** Adds a token to its user. @returns Undefined if the user was changed meanwhile. */
-  async function add(user: UserRow, details: ApiTokenDetails): Promise<UserRow | undefined> {
+  /** Adds a token to its user. @returns Undefined if another request changed the user after it was read. */
+  async function addToUser(user: UserRow, details: ApiTokenDetails): Promise<UserRow | undefined> {
     const { id, ...value } = details;
-    const valid = (await ofUser(user)).filter((one) => !isExpired(one));
-    if (valid.some(({ name }) => name === details.name)) {
+    const unexpired = (await listTokensOf(user)).filter((token) => !isExpired(token));
+    if (unexpired.some(({ name }) => name === details.name)) {
       throw new Problem(
         "alreadyExists",
         `There is a token called ${details.name} already. Revoke it first, or choose another name.`,
       );
     }
-    if (valid.length >= MAX_TOKENS) {
+    if (unexpired.length >= MAX_TOKENS) {
       throw new Problem("conflict", `A user has at most ${MAX_TOKENS} API tokens. Revoke one that is not needed.`);
     }
     return await users.change(
       user,
       (latest) => {
         if (latest.etag !== user.etag) return undefined;
-        return { ...latest, ...withDetails(latest, [...valid.map((one) => one.id), id], [...valid, details]) };
+        return {
+          ...latest,
+          ...withDetails(latest, [...unexpired.map((token) => token.id), id], [...unexpired, details]),
+        };
       },
       () => [insert(ApiToken, TOKENS + id, { user: user.rowKey, ...value })],
     );
@@ -206,11 +219,11 @@ export function createApiTokens(deps: {
 
   return {
     async find(token) {
-      const read = readApiToken(token);
-      if (!read) return undefined;
+      const parsed = readApiToken(token);
+      if (!parsed) return undefined;
       const id = idOf(token);
-      const row = read.user === undefined ? await rowOf(id) : undefined;
-      const name = read.user ?? row?.user;
+      const row = parsed.user === undefined ? await rowOf(id) : undefined;
+      const name = parsed.user ?? row?.user;
       const user = name === undefined ? undefined : await users.find(name);
       if (!isTokenValid(user, id)) return undefined;
       const details = await detailsOf(user, id, row);
@@ -223,13 +236,13 @@ export function createApiTokens(deps: {
       if (!mayCall(actor.role, role)) throw roleRequired(role, actor.role, "A token can't have more.");
       const token = apiTokenText(randomness.bytes(SECRET_BYTES), userKey(actor.username));
       const id = idOf(token);
-      const at = now();
+      const createdAtMs = nowMs();
       const details = {
         id,
         name,
         role,
-        createdAt: new Date(at).toISOString(),
-        expiresAt: new Date(at + expiresInDays * DAY_MS).toISOString(),
+        createdAt: new Date(createdAtMs).toISOString(),
+        expiresAt: new Date(createdAtMs + expiresInDays * DAY_MS).toISOString(),
       };
       const event = {
         type: "apiToken.created",
@@ -242,8 +255,8 @@ export function createApiTokens(deps: {
           const user = await users.find(actor.username);
           if (!user) throw notFound("This user");
           requireSignedIn(actor, user);
-          const added = await add(user, details);
-          if (!added) throw new RowChanged(ApiToken.table, USERS_PARTITION, user.rowKey);
+          const changedUser = await addToUser(user, details);
+          if (!changedUser) throw new RowChanged(ApiToken.table, USERS_PARTITION, user.rowKey);
           return user.rowKey;
         }, ATTEMPTS);
       const user = await audited(audit, event, effect);
@@ -252,14 +265,14 @@ export function createApiTokens(deps: {
 
     async list(actor, user, page) {
       if (user === undefined && actor.role === "admin") {
-        const found = await pageOfRows(tables, ApiToken, { ...RANGE, select: MEMBERS }, page);
-        const items = (await withOwners(found.items)).map(({ row, user: owner }) =>
-          view(inUser(owner, idOfRow(row)) ?? inRow(row), row.user),
+        const rowPage = await pageOfRows(tables, ApiToken, { ...RANGE, select: MEMBERS }, page);
+        const items = (await withOwners(rowPage.items)).map(({ row, user: owner }) =>
+          view(detailsInUser(owner, idOfRow(row)) ?? detailsInRow(row), row.user),
         );
-        return { ...found, items };
+        return { ...rowPage, items };
       }
       const owner = await users.find(requestedUser(user, actor));
-      const tokens = owner ? (await ofUser(owner)).map((one) => view(one, owner.rowKey)) : [];
+      const tokens = owner ? (await listTokensOf(owner)).map((details) => view(details, owner.rowKey)) : [];
       return pageOfAll(tokens, page, ({ name, id }) => `${name}\0${id}`);
     },
 
@@ -275,11 +288,11 @@ export function createApiTokens(deps: {
         details: { name: row.name, user: row.user },
       };
       await audited(audit, event, async () => {
-        const without = await users.change(owner, (latest) => {
+        const changedUser = await users.change(owner, (latest) => {
           if (!latest.apiTokens?.includes(id)) return undefined;
-          return { ...latest, apiTokens: latest.apiTokens.filter((one) => one !== id) };
+          return { ...latest, apiTokens: latest.apiTokens.filter((tokenId) => tokenId !== id) };
         });
-        if (!without) throw notFound("This API token");
+        if (!changedUser) throw notFound("This API token");
       });
     },
 
@@ -292,8 +305,8 @@ export function createApiTokens(deps: {
 
     async *expiring(by) {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
-        const soon = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
-        for (const { row } of await withOwners(soon)) {
+        const expiringRows = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
+        for (const { row } of await withOwners(expiringRows)) {
           const { user: owner, name, createdAt, expiresAt } = row;
           yield { id: `apiToken:${idOfRow(row)}`, what: "API token", name, owner, createdAt, expiresAt };
         }
@@ -302,20 +315,21 @@ export function createApiTokens(deps: {
 
     async cleanUp() {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
-        const kept = new Set((await withOwners(rows)).map(({ row }) => row));
+        const listedRows = new Set((await withOwners(rows)).map(({ row }) => row));
         for (const row of rows) {
-          if (isPastListing(row) || !kept.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
+          if (isPastListing(row) || !listedRows.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
         }
       }
     },
   };
 }
 
-const inUser = (user: UserRow, id: string): ApiTokenDetails | undefined =>
-  user.apiTokenDetails?.find((one) => one.id === id);
+/** Returns the details of a token from its user's row. */
+const detailsInUser = (user: UserRow, id: string): ApiTokenDetails | undefined =>
+  user.apiTokenDetails?.find((details) => details.id === id);
 
-/** Details of a token from its own row, which may be older than those in the user's row. */
-function inRow(row: ApiTokenRow): ApiTokenDetails {
+/** Returns the details of a token from its own row, which may be older than those in the user's row. */
+function detailsInRow(row: ApiTokenRow): ApiTokenDetails {
   const { name, role, createdAt, expiresAt, lastUsedOn } = row;
   return { id: idOfRow(row), name, role, createdAt, expiresAt, ...(lastUsedOn !== undefined && { lastUsedOn }) };
 }
@@ -326,8 +340,8 @@ function withDetails(
   apiTokens: string[],
   newest: ApiTokenDetails[],
 ): Pick<UserRecord, "apiTokens" | "apiTokenDetails"> {
-  const known = new Map([...(user.apiTokenDetails ?? []), ...newest].map((one) => [one.id, one]));
-  return { apiTokens, apiTokenDetails: [...known.values()].filter(({ id }) => apiTokens.includes(id)) };
+  const detailsById = new Map([...(user.apiTokenDetails ?? []), ...newest].map((details) => [details.id, details]));
+  return { apiTokens, apiTokenDetails: [...detailsById.values()].filter(({ id }) => apiTokens.includes(id)) };
 }
 
 /**
@@ -342,18 +356,19 @@ function requireSignedIn({ credential }: Actor, user: UserRow): void {
 }
 
 /**
- * Returns the requested user, default the actor. @throws {Problem} forbidden for another user, unless the actor is an
- * administrator.
+ * Returns the requested user, by default the actor.
+ *
+ * @throws {Problem} forbidden for another user, unless the actor is an administrator
  */
 export function requestedUser(user: string | undefined, actor: Pick<Actor, "username" | "role">): string {
   if (user === undefined || user === actor.username.toLowerCase() || actor.role === "admin") {
     return user ?? actor.username;
   }
-  throw roleRequired("admin", actor.role, "Leave the parameter user out to see your own.");
+  throw roleRequired("admin", actor.role, "Omit the parameter user to list your own.");
 }
 
 /** Returns the lower of two roles. Auditor and operator have only `user` in common. */
-function lowerRole(one: Role, other: Role): Role {
-  if (mayCall(one, other)) return other;
-  return mayCall(other, one) ? one : "user";
+function lowerRole(first: Role, second: Role): Role {
+  if (mayCall(first, second)) return second;
+  return mayCall(second, first) ? first : "user";
 }

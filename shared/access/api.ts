@@ -3,14 +3,15 @@ import { ROLES } from "../platform/http/endpoint.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import { USERNAME } from "./user.ts";
 
-/** Schemas of users, sign-ins and passwords in the API. */
+// Schemas of users, sign-ins, sessions, API tokens and passwords in the API. The endpoints validate requests with them and
+// generate the API description from them.
 
 export const Username = z
   .string()
   .regex(USERNAME, "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first")
   .meta({ description: "Not case-sensitive.", example: "maria.lopez" });
 
-/** Usernames that have another meaning: actors in the audit log, and ids of SSO users. */
+/** Usernames with another meaning: `system` and `anonymous` are actors in the audit log, `sso-…` are IDs of SSO users. */
 const RESERVED = /^(system|anonymous|sso-.*)$/i;
 
 export const NewUsername = Username.refine((name) => !RESERVED.test(name), "is reserved: choose another name");
@@ -29,13 +30,13 @@ export const NewPassword = z
  * A username or password as a user types it. Only the length is limited, so that an error message reveals no rule for usernames
  * or passwords.
  */
-const typed = z.string().min(1).max(256);
-const typedPassword = typed.meta({ format: "password", writeOnly: true });
+const anyText = z.string().min(1).max(256);
+const anyPassword = anyText.meta({ format: "password", writeOnly: true });
 
 export const Credentials = z
   .strictObject({
-    username: typed,
-    password: typedPassword,
+    username: anyText,
+    password: anyPassword,
     session: z
       .boolean()
       .default(false)
@@ -77,7 +78,7 @@ export const SignedOut = z
 
 export const PasswordChange = z
   .strictObject({
-    currentPassword: typedPassword.meta({ description: "Current password. Never returned." }),
+    currentPassword: anyPassword.meta({ description: "Current password. Never returned." }),
     newPassword: NewPassword,
     apiTokens: apiTokens.meta({ description: "`true` also revokes your API tokens." }),
   })

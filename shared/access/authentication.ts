@@ -10,11 +10,11 @@ import { isSignInValid, uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /**
- * Creates the function that returns the actor of a credential, or the problem to answer with: 401, and for tokens of Entra also
- * 403 and 503.
+ * Creates the function that authenticates each request. It returns the actor of a credential, or the problem with which to
+ * reject the request: 401, and for tokens of Entra also 403 and 503.
  *
- * @param deps.bootstrapped - Resolves once the bootstrap administrator matches the configuration. A reset revokes earlier
- * tokens, so it must come first.
+ * @param deps.ensureBootstrapAdministrator - Resolves once the bootstrap administrator matches the configuration. A reset
+ * revokes earlier tokens, so it must come first.
  */
 export function createAuthentication(deps: {
   tokens: Tokens;
@@ -22,18 +22,19 @@ export function createAuthentication(deps: {
   sessions: Sessions;
   apiTokens: ApiTokens;
   entra: EntraTokens | undefined;
-  bootstrapped: () => Promise<void>;
+  ensureBootstrapAdministrator: () => Promise<void>;
 }): (credential: Credential) => Promise<Actor | Problem> {
-  const { tokens, users, sessions, apiTokens, entra, bootstrapped } = deps;
+  const { tokens, users, sessions, apiTokens, entra, ensureBootstrapAdministrator } = deps;
 
-  async function ofToken(token: string): Promise<Actor | undefined> {
+  async function authenticateToken(token: string): Promise<Actor | undefined> {
     const claims = await tokens.verify(token);
     if (!claims) return undefined;
-    await bootstrapped();
+    await ensureBootstrapAdministrator();
     const user = await users.find(claims.username);
     if (
       !user ||
       !isSignInValid(user, claims.issuedAt) ||
+      // Another `uid`: the user was deleted, and the name belongs to a new user. Tokens of an earlier version have no `uid`.
       (claims.uid ?? uidOf(user)) !== uidOf(user) ||
       user.revokedTokens.some(({ id }) => id === claims.id)
     ) {
@@ -45,27 +46,28 @@ export function createAuthentication(deps: {
     return { username, role, credential, mustChangePassword };
   }
 
-  async function ofSession(cookie: string): Promise<Actor | undefined> {
-    await bootstrapped();
-    const found = await sessions.find(cookie);
-    if (!found) return undefined;
-    const { username, role, mustChangePassword = false } = found.user;
-    const credential = { kind: "session", id: found.id, since: found.since } as const;
-    // An SSO user may not know the password, so only password sign-ins must change it.
-    return { username, role, credential, mustChangePassword: mustChangePassword && found.by === "password" };
+  async function authenticateSession(cookie: string): Promise<Actor | undefined> {
+    await ensureBootstrapAdministrator();
+    const session = await sessions.find(cookie);
+    if (!session) return undefined;
+    const { username, role, mustChangePassword = false } = session.user;
+    const credential = { kind: "session", id: session.id, since: session.since } as const;
+    // Only a user who signed in with the password must change it: a user who signed in with SSO may not know it.
+    return { username, role, credential, mustChangePassword: mustChangePassword && session.by === "password" };
   }
 
-  async function ofApiToken(token: string): Promise<Actor | undefined> {
-    await bootstrapped();
-    const found = await apiTokens.find(token);
-    if (!found) return undefined;
-    return { username: found.user.username, role: found.role, credential: { kind: "apiToken", id: found.id } };
+  async function authenticateApiToken(token: string): Promise<Actor | undefined> {
+    await ensureBootstrapAdministrator();
+    const apiToken = await apiTokens.find(token);
+    if (!apiToken) return undefined;
+    return { username: apiToken.user.username, role: apiToken.role, credential: { kind: "apiToken", id: apiToken.id } };
   }
 
   return async (credential) => {
-    if (credential.kind === "session") return (await ofSession(credential.cookie)) ?? badCredential("session");
+    if (credential.kind === "session")
+      return (await authenticateSession(credential.cookie)) ?? badCredential("session");
     const { token } = credential;
-    if (token.startsWith(API_TOKEN_PREFIX)) return (await ofApiToken(token)) ?? badCredential("apiToken");
-    return (await entra?.authenticate(token)) ?? (await ofToken(token)) ?? badCredential("bearer");
+    if (token.startsWith(API_TOKEN_PREFIX)) return (await authenticateApiToken(token)) ?? badCredential("apiToken");
+    return (await entra?.authenticate(token)) ?? (await authenticateToken(token)) ?? badCredential("bearer");
   };
 }

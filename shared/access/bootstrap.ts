@@ -25,12 +25,12 @@ import {
 } from "./user.ts";
 import { userOperations } from "./users.ts";
 
-/** The username and password in the configuration when the bootstrap administrator was last created or reset. */
+/** The marker row: which configured username and password the bootstrap administrator was last created or reset with. */
 const mark = z.object({
   username: z.string(),
   /**
-   * `proof` is the keyed hash of username and password, made with this signing key. With it a start costs one read and no
-   * scrypt.
+   * ID of the signing key with which `proof` was computed, a keyed hash of username and password. It lets a process recognize
+   * an unchanged configuration with one read and without computing a password hash.
    */
   kid: z.string(),
   proof: z.string(),
@@ -42,7 +42,7 @@ const mark = z.object({
 type Mark = z.infer<typeof mark>;
 const BootstrapMark = entity("Users", mark);
 
-/** Attempts while other instances start at the same time. */
+/** Attempts to write while other instances start and write at the same time. */
 const ATTEMPTS = 20;
 
 interface Dependencies {
@@ -58,31 +58,42 @@ interface Dependencies {
 }
 
 /**
- * Creates the administrator that the configuration names. Resets it if the configured username or password changed since it was
- * last created or reset: this restores access for anyone who controls the configuration. A reset also unlinks SSO identities
- * from the user. Otherwise a user that was deleted or changed stays so. The marker row and the user are written in one
- * transaction, so instances can't race.
+ * Creates the bootstrap administrator: the user that the configuration names (BOOTSTRAP_ADMIN_USERNAME). A process calls this
+ * before its first sign-in or authentication. If the configured username or password changed since the user was last created or
+ * reset, resets the user, which restores access for the owner of the configuration. A reset also unlinks the user's SSO
+ * identity. Otherwise a deleted or changed user stays unchanged. The marker row and the user are written in one transaction, so
+ * that concurrent instances write them once.
  */
 export async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
   const { tables, config, clock, randomness, audit, log, passwords } = deps;
-  const { BOOTSTRAP_ADMIN_USERNAME: username, BOOTSTRAP_ADMIN_PASSWORD: password, JWT_SIGNING_KEYS: ring } = config;
+  const {
+    BOOTSTRAP_ADMIN_USERNAME: username,
+    BOOTSTRAP_ADMIN_PASSWORD: password,
+    JWT_SIGNING_KEYS: signingKeys,
+  } = config;
   if (username === undefined || password === undefined) return;
   const key = userKey(username);
   const proofWith = (secret: Uint8Array) => keyedHash(secret, "bootstrap", `${key}\0${password}`);
-  const newest = { username: key, kid: ring[0]!.kid, proof: proofWith(ring[0]!.key) };
+  const newestProof = { username: key, kid: signingKeys[0]!.kid, proof: proofWith(signingKeys[0]!.key) };
 
-  const provenBy = (stored: Mark): boolean => {
-    const secret = ring.find(({ kid }) => kid === stored.kid)?.key;
+  /** Returns true if the stored proof matches the configured username and password. */
+  const isUnchanged = (stored: Mark): boolean => {
+    const secret = signingKeys.find(({ kid }) => kid === stored.kid)?.key;
     return secret !== undefined && timingSafeEqual(Buffer.from(proofWith(secret)), Buffer.from(stored.proof));
   };
   let passwordHash: string | undefined;
 
   await repeatOnConflict(async () => {
     const stored = await tables.get(BootstrapMark, USERS_PARTITION, BOOTSTRAP_KEY);
-    const proven = stored !== undefined && provenBy(stored);
-    if (proven && stored.kid === newest.kid) return;
-    if (stored && (proven || (stored.username === key && (await passwords.verify(password, stored.passwordHash))))) {
-      await tables.replace(BootstrapMark, { ...stored, ...newest });
+    const hasValidProof = stored !== undefined && isUnchanged(stored);
+    if (hasValidProof && stored.kid === newestProof.kid) return;
+    // The configured user and password are unchanged, but an older or removed signing key computed the proof: only renew the
+    // proof.
+    if (
+      stored &&
+      (hasValidProof || (stored.username === key && (await passwords.verify(password, stored.passwordHash))))
+    ) {
+      await tables.replace(BootstrapMark, { ...stored, ...newestProof });
       return;
     }
     passwordHash ??= await passwords.hash(password);
@@ -91,13 +102,13 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY),
     ]);
     const identity = user?.sso && (await tables.get(Identity, USERS_PARTITION, identityKey(user.sso)));
-    const now = clock.now().toISOString();
+    const timestamp = clock.now().toISOString();
     const administrator: UserRecord = {
       ...(!user && { uid: randomness.ulid(clock.now()) }),
       username,
-      createdAt: now,
+      createdAt: timestamp,
       createdBy: "system",
-      tokensValidFrom: now,
+      tokensValidFrom: timestamp,
       revokedTokens: [],
       ...user,
       ...(user && revokedTokenMembers(user, clock)),
@@ -112,7 +123,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       apiTokens: [],
       knownAddresses: [],
     };
-    const nextMark = { ...newest, passwordHash };
+    const nextMark = { ...newestProof, passwordHash };
     const caller: Caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
     const event = {
       type: user ? "user.bootstrapReset" : "user.bootstrapped",

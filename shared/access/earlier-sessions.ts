@@ -6,8 +6,8 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { type SessionRecord, USERS_PARTITION, type UserRecord, type UserRow, uidOf } from "./user.ts";
 
 /**
- * A session row of an earlier version. Newer versions keep sessions in the user's row; these rows are only read, extended and
- * deleted. The last one expires 12 hours after the upgrade.
+ * A session row of an earlier version. Newer versions store sessions in the user's row, so these rows are only read, extended
+ * and deleted. The last row expires 12 hours after the upgrade to a newer version.
  */
 export const EarlierSession = entity(
   "Users",
@@ -31,7 +31,7 @@ export const earlierSessionKey = (user: string, id: string): string => `${SESSIO
 export interface EarlierSessions {
   /** Reads a session of the user, valid or not. Costs one read. */
   find(user: UserRow, id: string): Promise<EarlierSession | undefined>;
-  /** All such sessions of the user, valid or not. */
+  /** Returns the sessions of the user in rows of their own, valid or not. */
   ofUser(user: UserRow): Promise<SessionRecord[]>;
   /** Deletes a session. False if it does not exist. */
   end(user: UserRow, id: string): Promise<boolean>;
@@ -40,30 +40,30 @@ export interface EarlierSessions {
 }
 interface EarlierSession {
   session: SessionRecord;
-  /** Sets a new idle expiry. Does nothing if another request extended or deleted the session meanwhile. */
+  /** Sets a new idle expiry. Does nothing if another request has extended or deleted the session. */
   extend(idleEndsAt: string): Promise<unknown>;
 }
 
 export function createEarlierSessions(tables: Tables): EarlierSessions {
   const idOf = ({ rowKey }: { rowKey: string }) => rowKey.slice(rowKey.lastIndexOf("|") + 1);
-  const isTheirs = (row: EarlierRow, user: UserRecord) => row.uid === uidOf(user);
+  const belongsTo = (row: EarlierRow, user: UserRecord) => row.uid === uidOf(user);
 
   return {
     async find(user, id) {
       const row = await tables.get(EarlierSession, USERS_PARTITION, earlierSessionKey(user.rowKey, id));
-      if (!row || !isTheirs(row, user)) return undefined;
+      if (!row || !belongsTo(row, user)) return undefined;
       const extend = (idleEndsAt: string) => undefinedIfChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
       return { session: { ...row, id }, extend };
     },
 
     async ofUser(user) {
       const prefix = earlierSessionKey(user.rowKey, "");
-      const found: SessionRecord[] = [];
+      const sessions: SessionRecord[] = [];
       const range = { partitionKey: USERS_PARTITION, from: prefix, before: keyEnd(prefix) };
       for await (const rows of tables.pages(EarlierSession, range)) {
-        found.push(...rows.filter((row) => isTheirs(row, user)).map((row) => ({ ...row, id: idOf(row) })));
+        sessions.push(...rows.filter((row) => belongsTo(row, user)).map((row) => ({ ...row, id: idOf(row) })));
       }
-      return found;
+      return sessions;
     },
 
     end: (user, id) => tables.remove(EarlierSession, USERS_PARTITION, earlierSessionKey(user.rowKey, id)),

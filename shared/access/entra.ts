@@ -33,8 +33,9 @@ const CLOCK_TOLERANCE_SECONDS = 60;
 /** Timeout in milliseconds for reading a document or keys from Entra. */
 const TIMEOUT_MS = 5 * SECOND_MS;
 
-/** How long keys are cached. An unknown key causes an immediate refresh, at most every 30 seconds. */
+/** Time for which keys are cached. */
 const KEY_CACHE_MS = HOUR_MS;
+/** Minimum time between two refreshes of the keys. A token that names an unknown key causes a refresh. */
 const KEY_REFRESH_INTERVAL_MS = 30 * SECOND_MS;
 
 /** Seconds of `Retry-After` when Entra's keys can't be read. */
@@ -69,11 +70,11 @@ interface Issuer {
   keyIssuer: string;
 }
 
-/** Verification of access tokens that Entra issued for this API. */
+/** Verifies access tokens that Entra issued for this API. The service's authentication calls it for each bearer token. */
 export interface EntraTokens {
   /**
-   * Returns the actor of an access token of a configured tenant, or the problem to answer with: 401, 403, or 503 while Entra's
-   * keys can't be read. Returns undefined if the token does not name one of these tenants.
+   * Returns the actor of an access token of a configured tenant, or the problem with which to reject the request: 401, 403, or
+   * 503 while Entra's keys can't be read. Returns undefined if the token does not name one of these tenants.
    */
   authenticate(token: string): Promise<Actor | Problem | undefined>;
 }
@@ -106,8 +107,8 @@ export function createEntraTokens(deps: {
     try {
       const keys = await keySetOf(issuer);
       const key = await keys(header);
-      const published = keys.jwks()?.keys.find(({ kid }) => kid === header.kid);
-      if (!published || !isKeyOf(issuer, published)) throw new errors.JWKSNoMatchingKey();
+      const publishedKey = keys.jwks()?.keys.find(({ kid }) => kid === header.kid);
+      if (!publishedKey || !isKeyOf(issuer, publishedKey)) throw new errors.JWKSNoMatchingKey();
       return key;
     } catch (error) {
       if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys) throw error;
@@ -115,7 +116,7 @@ export function createEntraTokens(deps: {
     }
   }
 
-  async function verified(token: string, issuer: Issuer): Promise<Claims | undefined> {
+  async function verifyClaims(token: string, issuer: Issuer): Promise<Claims | undefined> {
     const { payload } = await jwtVerify(token, (header) => keyOf(issuer, header), {
       algorithms: [ALGORITHM],
       issuer: issuer.name,
@@ -148,7 +149,7 @@ export function createEntraTokens(deps: {
       const issuer = issuers.get(claimedIssuer(token));
       if (!issuer) return undefined;
       try {
-        const claims = await verified(token, issuer);
+        const claims = await verifyClaims(token, issuer);
         return claims ? actorOf(claims, issuer) : badCredential("bearer");
       } catch (error) {
         if (error instanceof errors.JOSEError) return badCredential("bearer");
@@ -185,10 +186,10 @@ function claimedIssuer(token: string): string {
 
 /** @throws {Error} if the issuer's metadata can't be read or is not valid. */
 async function openKeySet(issuer: Issuer): Promise<RemoteJWKSet> {
-  const answer = await fetch(issuer.metadata, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT_MS) });
-  if (!answer.ok) throw new Error(`${issuer.metadata} answered ${answer.status}`);
-  const metadata = Metadata.parse(await answer.json());
-  if (metadata.issuer !== issuer.name) throw new Error(`${issuer.metadata} is of another issuer`);
+  const response = await fetch(issuer.metadata, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT_MS) });
+  if (!response.ok) throw new Error(`${issuer.metadata} returned status ${response.status}`);
+  const metadata = Metadata.parse(await response.json());
+  if (metadata.issuer !== issuer.name) throw new Error(`${issuer.metadata} belongs to another issuer`);
   return createRemoteJWKSet(new URL(metadata.jwks_uri), {
     timeoutDuration: TIMEOUT_MS,
     cacheMaxAge: KEY_CACHE_MS,
@@ -216,7 +217,7 @@ function roleOf(appRoles: readonly string[]): Role | Problem {
       "The token has the app roles Lifecycle.Auditor and Lifecycle.Operator, which exclude each other. Remove one of the assignments in Entra.",
     );
   }
-  const role = (["auditor", "operator", "user"] as const).find((one) => roles.has(one));
+  const role = (["auditor", "operator", "user"] as const).find((candidate) => roles.has(candidate));
   return (
     role ??
     new Problem(

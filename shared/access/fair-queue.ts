@@ -3,24 +3,26 @@ import { retryLater } from "../platform/http/problem.ts";
 /** The position of a request in the sign-in queue. All requests from known addresses come before those from unknown ones. */
 export interface QueuePosition {
   queue: "known" | "unknown";
-  /** Owners in a queue take turns, no matter how many requests each of them has. */
+  /** The source of the request, for example an IP address. The queue serves owners in turn, even if one has many requests. */
   owner: string;
 }
 
-/** Executes work one at a time within this instance, with two fair queues. */
+/**
+ * Executes one piece of work at a time within this instance. Sign-ins use it, because verifying a password costs much memory.
+ */
 export interface FairQueue {
   /**
    * Executes the work when its turn comes.
    *
-   * @throws {Problem} rateLimited, without executing the work, if the queue is full. A full queue accepts an owner with fewer
-   * requests by rejecting the newest request of the owner with the most.
+   * @throws {Problem} rateLimited, without executing the work, if the queue is full. If another owner has at least two requests
+   * more, that owner's newest request is rejected instead.
    */
   run<T>(place: QueuePosition, work: () => Promise<T>): Promise<T>;
 }
 
 interface Waiting {
   start: () => void;
-  refuse: (problem: unknown) => void;
+  reject: (problem: unknown) => void;
 }
 
 /** Seconds of `Retry-After` for a full queue: about the time to process it. */
@@ -32,22 +34,22 @@ const queueFull = () =>
 /** @param maxWaiting - Maximum length of each queue, without the request in progress. */
 export function createFairQueue(maxWaiting: Record<QueuePosition["queue"], number>): FairQueue {
   const queues = { known: createOwnerQueue(maxWaiting.known), unknown: createOwnerQueue(maxWaiting.unknown) };
-  let busy = false;
+  let isBusy = false;
   return {
     async run({ queue, owner }, work) {
-      if (busy) {
-        await new Promise<void>((start, refuse) => {
-          queues[queue].add(owner, { start, refuse });
+      if (isBusy) {
+        await new Promise<void>((start, reject) => {
+          queues[queue].add(owner, { start, reject });
         });
       }
-      busy = true;
+      isBusy = true;
       try {
         return await work();
       } finally {
-        // The next request takes over; `busy` stays true in between.
+        // The next request takes over; `isBusy` stays true in between.
         const next = queues.known.next() ?? queues.unknown.next();
         if (next) next.start();
-        else busy = false;
+        else isBusy = false;
       }
     },
   };
@@ -60,31 +62,34 @@ function createOwnerQueue(maxWaiting: number) {
 
   /** Removes the newest request of the owner with the most requests, if that owner has more than `count`. */
   function evictNewest(count: number): Waiting | undefined {
-    const most = [...owners.values()].reduce((longest, one) => (one.length > longest.length ? one : longest), []);
+    const most = [...owners.values()].reduce(
+      (longest, requests) => (requests.length > longest.length ? requests : longest),
+      [],
+    );
     return most.length > count ? most.pop() : undefined;
   }
 
   return {
     add(owner: string, waiting: Waiting): void {
-      const own = owners.get(owner) ?? [];
+      const ownersRequests = owners.get(owner) ?? [];
       if (size === maxWaiting) {
-        const refused = evictNewest(own.length + 1);
-        (refused ?? waiting).refuse(queueFull());
-        if (!refused) return;
+        const evicted = evictNewest(ownersRequests.length + 1);
+        (evicted ?? waiting).reject(queueFull());
+        if (!evicted) return;
         size -= 1;
       }
-      own.push(waiting);
-      owners.set(owner, own);
+      ownersRequests.push(waiting);
+      owners.set(owner, ownersRequests);
       size += 1;
     },
 
     next(): Waiting | undefined {
       const [first] = owners;
       if (!first) return undefined;
-      const [owner, own] = first;
-      const waiting = own.shift();
+      const [owner, ownersRequests] = first;
+      const waiting = ownersRequests.shift();
       owners.delete(owner);
-      if (own.length > 0) owners.set(owner, own);
+      if (ownersRequests.length > 0) owners.set(owner, ownersRequests);
       size -= 1;
       return waiting;
     },

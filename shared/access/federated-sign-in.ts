@@ -28,28 +28,30 @@ import { userView } from "./views.ts";
 
 /** A person whose sign-in an identity provider confirmed. */
 export interface AuthenticatedPerson {
-  pair: ExternalIdentity;
+  /** Issuer and subject of the person at the provider. */
+  identity: ExternalIdentity;
   /** The name from the provider. A new user's username is derived from it. */
   name: string | undefined;
   email: string | undefined;
   /** True to create a user for an unknown person. */
   create: boolean;
   /**
-   * Returns the role of an SSO user. `now` is the current role, undefined for a new user. Not called for a local user with a
-   * linked identity.
+   * Returns the role of an SSO user, or why the user is rejected. Not called for a local user with a linked identity.
+   *
+   * @param currentRole - Undefined for a new user.
    */
-  role(now: Role | undefined): Role | { refused: string };
+  role(currentRole: Role | undefined): Role | { refused: string };
 }
 
-/** Single sign-on: signs in people whom an identity provider authenticated. */
+/** Signs in people whom an identity provider authenticated. The single sign-on module (shared/sso) calls it. */
 export interface FederatedSignIn {
   /**
    * Signs in the user that is linked to the identity, or a new user, and creates a session, in one transaction. A changed role
    * revokes the user's earlier tokens and sessions.
    *
    * @param userAgent - The `User-Agent` header of the browser.
-   * @returns The user and the session cookie, or why the sign-in is rejected: `stranger` (unknown person), `removed`,
-   * `disabled`, or the reason that `role` returned.
+   * @returns The user and the session cookie, or why the sign-in is rejected: `stranger` (unknown person), `removed` (the user
+   * was deleted), `disabled`, or the reason that `role` returned.
    */
   signIn(
     person: AuthenticatedPerson,
@@ -58,7 +60,7 @@ export interface FederatedSignIn {
   ): Promise<{ user: UserRow; cookie: Cookie } | { refused: string }>;
 }
 
-/** Attempts while another writer creates or changes the user. */
+/** Attempts to sign in while another request creates or changes the user. */
 const ATTEMPTS = 5;
 
 /** @param deps.reserved - Usernames that SSO users can't get, in lower case. */
@@ -74,32 +76,34 @@ export function createFederatedSignIn(deps: {
 }): FederatedSignIn {
   const { tables, users, sessions, audit, clock, reserved } = deps;
 
-  /** Returns the name from the provider if it is available, else with a suffix from the identity. */
-  async function freeName({ pair, name }: AuthenticatedPerson): Promise<string> {
-    const id = identityId(pair);
-    const wanted = usernameOf(name);
-    if (wanted === undefined || reserved.includes(userKey(wanted))) return `sso-${id.slice(0, 16)}`;
-    return (await users.find(wanted)) ? `${wanted}-${id.slice(0, 12)}` : wanted;
+  /**
+   * Returns the name from the provider if it is available, else with a suffix from the identity. `sso-…` without a valid name.
+   */
+  async function availableUsername({ identity, name }: AuthenticatedPerson): Promise<string> {
+    const id = identityId(identity);
+    const preferredName = usernameOf(name);
+    if (preferredName === undefined || reserved.includes(userKey(preferredName))) return `sso-${id.slice(0, 16)}`;
+    return (await users.find(preferredName)) ? `${preferredName}-${id.slice(0, 12)}` : preferredName;
   }
 
-  async function create(person: AuthenticatedPerson, caller: Caller, userAgent: string | undefined) {
+  async function createUser(person: AuthenticatedPerson, caller: Caller, userAgent: string | undefined) {
     const role = person.role(undefined);
     if (typeof role !== "string") return role;
-    const username = await freeName(person);
-    const now = clock.now().toISOString();
+    const username = await availableUsername(person);
+    const timestamp = clock.now().toISOString();
     const user: UserRecord = {
       uid: deps.randomness.ulid(clock.now()),
       source: "sso",
-      sso: person.pair,
+      sso: person.identity,
       username,
       ...(person.email === undefined ? {} : { email: person.email }),
       role,
       state: "active",
-      tokensValidFrom: now,
+      tokensValidFrom: timestamp,
       revokedTokens: [],
-      lastSignInAt: now,
-      lastSsoSignInAt: now,
-      createdAt: now,
+      lastSignInAt: timestamp,
+      lastSsoSignInAt: timestamp,
+      createdAt: timestamp,
       createdBy: "sso",
       ...newRevision(deps),
     };
@@ -108,71 +112,71 @@ export function createFederatedSignIn(deps: {
       type: "user.created",
       caller: { ...caller, actor: username },
       target: { type: "user", id: userKey(username) },
-      details: { by: "sso", ...person.pair },
+      details: { by: "sso", ...person.identity },
     };
     const row = await audited(
       audit,
       event,
       () =>
         users.create({ ...user, ...session.sessionsWith(user) }, [
-          insert(Identity, identityKey(person.pair), { user: userKey(username) }),
+          insert(Identity, identityKey(person.identity), { user: userKey(username) }),
         ]),
-      (made) => ({ after: userView(made) }),
+      (created) => ({ after: userView(created) }),
     );
     return { user: row, cookie: session.cookie };
   }
 
   async function signInExisting(
-    known: UserRow,
+    existing: UserRow,
     person: AuthenticatedPerson,
     caller: Caller,
     userAgent: string | undefined,
   ) {
-    if (known.state !== "active") return { refused: "disabled" };
-    const linked = known.source !== "sso";
-    const role = linked ? known.role : person.role(known.role);
+    if (existing.state !== "active") return { refused: "disabled" };
+    const isLocalUser = existing.source !== "sso";
+    const role = isLocalUser ? existing.role : person.role(existing.role);
     if (typeof role !== "string") return role;
-    const email = linked ? known.email : (person.email ?? known.email);
-    const session = sessions.begin(known.rowKey, { by: "sso", userAgent, caller });
+    const email = isLocalUser ? existing.email : (person.email ?? existing.email);
+    const session = sessions.begin(existing.rowKey, { by: "sso", userAgent, caller });
 
     const effect = async () => {
-      const user = await users.change(known, (now) => {
+      const user = await users.change(existing, (latest) => {
         // The decisions above apply to the row that was read. If another writer changed the user, start again.
-        if (now.etag !== known.etag) return undefined;
-        const changes = role !== now.role || email !== now.email;
-        const before = role === now.role ? now : { ...now, role, ...revokedTokenMembers(now, clock) };
-        const after = {
-          ...before,
+        if (latest.etag !== existing.etag) return undefined;
+        const changes = role !== latest.role || email !== latest.email;
+        const withRole = role === latest.role ? latest : { ...latest, role, ...revokedTokenMembers(latest, clock) };
+        const signedInRow = {
+          ...withRole,
           email,
-          ...signInMembers(before, clock),
+          ...signInMembers(withRole, clock),
           lastSsoSignInAt: clock.now().toISOString(),
           ...(changes && newRevision(deps)),
         };
-        return { ...after, ...session.sessionsWith(after) };
+        return { ...signedInRow, ...session.sessionsWith(signedInRow) };
       });
       if (!user) throw new Problem("conflict", "The user was changed at the same time. Sign in again.");
       return user;
     };
     const event = {
       type: "user.updated",
-      caller: { ...caller, actor: known.username },
-      target: { type: "user", id: known.rowKey },
+      caller: { ...caller, actor: existing.username },
+      target: { type: "user", id: existing.rowKey },
       details: { by: "sso", role },
     };
     const user =
-      role === known.role
+      role === existing.role
         ? await effect()
-        : await audited(audit, event, effect, (after) => ({ before: userView(known), after: userView(after) }));
+        : await audited(audit, event, effect, (after) => ({ before: userView(existing), after: userView(after) }));
     return { user, cookie: session.cookie };
   }
 
   async function signInOnce(person: AuthenticatedPerson, caller: Caller, userAgent: string | undefined) {
-    const identity = await tables.get(Identity, USERS_PARTITION, identityKey(person.pair));
-    if (identity?.refused) return { refused: "removed" };
-    if (!identity) return person.create ? await create(person, caller, userAgent) : { refused: "stranger" };
-    const user = await users.find(identity.user);
-    const theirs = user?.sso?.issuer === person.pair.issuer && user.sso.subject === person.pair.subject;
-    return user && theirs ? await signInExisting(user, person, caller, userAgent) : { refused: "removed" };
+    const identityRow = await tables.get(Identity, USERS_PARTITION, identityKey(person.identity));
+    if (identityRow?.refused) return { refused: "removed" };
+    if (!identityRow) return person.create ? await createUser(person, caller, userAgent) : { refused: "stranger" };
+    const user = await users.find(identityRow.user);
+    const hasIdentity = user?.sso?.issuer === person.identity.issuer && user.sso.subject === person.identity.subject;
+    return user && hasIdentity ? await signInExisting(user, person, caller, userAgent) : { refused: "removed" };
   }
 
   return {
@@ -199,8 +203,8 @@ async function retryOnConflict<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      const lost = error instanceof Problem ? CONFLICTS.includes(error.code) : isConflict(error);
-      if (!lost || attempt === ATTEMPTS) throw error;
+      const isRetryable = error instanceof Problem ? CONFLICTS.includes(error.code) : isConflict(error);
+      if (!isRetryable || attempt === ATTEMPTS) throw error;
     }
   }
 }

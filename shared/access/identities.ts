@@ -21,23 +21,23 @@ import {
 } from "./user.ts";
 import { refusedIdentityView } from "./views.ts";
 
-/** The SSO identities that are linked to users or blocked. */
+/** The SSO identities (issuer and subject at a provider) that are linked to users or blocked. User administration uses it. */
 export interface Identities {
   /**
    * Throws if an identity is blocked or linked to another user.
    *
    * @throws {Problem} conflict
    */
-  requireFree(pair: ExternalIdentity, user: string): Promise<void>;
+  requireFree(identity: ExternalIdentity, user: string): Promise<void>;
   /**
    * Returns the operations that move a user's identity link, for the transaction of the user. The transaction fails if another
    * user has the new identity.
    */
-  changed(before: UserRecord, after: UserRecord): Operation[];
+  linkOperations(before: UserRecord, after: UserRecord): Operation[];
   /**
    * Returns the operations that block the identity of a deleted user, so that single sign-on does not create the user again.
    */
-  refused(user: UserRecord, caller: Caller): Operation[];
+  blockOperations(user: UserRecord, caller: Caller): Operation[];
   /** Lists blocked identities in the order of their ids. */
   refusals(page: PageRequest): Promise<Page<RefusedIdentity>>;
   /** Unblocks an identity. @throws {Problem} notFound */
@@ -47,8 +47,8 @@ export interface Identities {
 export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Clock }): Identities {
   const { tables, audit, clock } = deps;
   return {
-    async requireFree(pair, user) {
-      const row = await tables.get(Identity, USERS_PARTITION, identityKey(pair));
+    async requireFree(identity, user) {
+      const row = await tables.get(Identity, USERS_PARTITION, identityKey(identity));
       if (row?.refused) {
         throw new Problem(
           "conflict",
@@ -58,16 +58,16 @@ export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Cl
       if (row && row.user !== user) throw identityTaken();
     },
 
-    changed(before, after) {
-      const [old, next] = [before.sso && identityKey(before.sso), after.sso && identityKey(after.sso)];
-      if (old === next) return [];
+    linkOperations(before, after) {
+      const [oldKey, newKey] = [before.sso && identityKey(before.sso), after.sso && identityKey(after.sso)];
+      if (oldKey === newKey) return [];
       return [
-        ...(old === undefined ? [] : [remove(Identity, old)]),
-        ...(next === undefined ? [] : [insert(Identity, next, { user: userKey(after.username) })]),
+        ...(oldKey === undefined ? [] : [remove(Identity, oldKey)]),
+        ...(newKey === undefined ? [] : [insert(Identity, newKey, { user: userKey(after.username) })]),
       ];
     },
 
-    refused({ username, sso }, caller) {
+    blockOperations({ username, sso }, caller) {
       if (!sso) return [];
       const refusal = { ...sso, username, refusedAt: clock.now().toISOString(), refusedBy: caller.actor };
       return [
@@ -78,13 +78,13 @@ export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Cl
 
     async refusals(page) {
       const select = ["issuer", "subject", "username", "refusedAt", "refusedBy"] as const;
-      const found = await pageOfRows(tables, Refusal, { from: REFUSALS, before: keyEnd(REFUSALS), select }, page);
-      return { ...found, items: found.items.map(refusedIdentityView) };
+      const rowPage = await pageOfRows(tables, Refusal, { from: REFUSALS, before: keyEnd(REFUSALS), select }, page);
+      return { ...rowPage, items: rowPage.items.map(refusedIdentityView) };
     },
 
     async allow(id, caller) {
       const refusal = await tables.get(Refusal, USERS_PARTITION, REFUSALS + id);
-      if (!refusal) throw notFound("This refused identity");
+      if (!refusal) throw notFound("This blocked identity");
       const { issuer, subject, username } = refusal;
       const event = {
         type: "user.identityAllowed",

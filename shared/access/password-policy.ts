@@ -7,13 +7,13 @@ const MIN_SCORE = 3;
 const SERVICE_WORDS = ["credential", "lifecycle", "keyvault", "service"];
 
 /**
- * Rejects passwords that are guessed first: common passwords and patterns, and variations of the user's own names, as NIST SP
- * 800-63B-4, 3.1.1.2 requires.
+ * Throws if a new password is easy to guess: common passwords and patterns, and variations of the user's name or email address,
+ * as NIST SP 800-63B-4, 3.1.1.2 requires.
  *
  * @param member - The member of the body that the problem names.
  * @throws {Problem} invalidRequest
  */
-export async function refuseWeakPassword(
+export async function rejectWeakPassword(
   password: string,
   user: { username: string; email?: string | null | undefined },
   member: string,

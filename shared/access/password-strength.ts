@@ -7,8 +7,8 @@ const MAX_EVALUATED_CHARACTERS = 64;
 const zxcvbn = new ZxcvbnFactory({ dictionary, graphs: adjacencyGraphs, maxLength: MAX_EVALUATED_CHARACTERS });
 
 /**
- * Returns zxcvbn's score: 0 and 1: guessed within 10^6 guesses. 2: within 10^8. 3: within 10^10. 4: more guesses. Takes up
- * to 100 ms.
+ * Returns zxcvbn's score, from 0 to 4. Scores 0 and 1: the password is found with at most 10^6 guesses. 2: with 10^8. 3: with
+ * 10^10. 4: with more. Takes up to 100 ms.
  * https://www.usenix.org/conference/usenixsecurity16/technical-sessions/presentation/wheeler
  *
  * @param words - Words about the user, such as the username. They and their usual variations are guessed first.

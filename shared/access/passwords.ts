@@ -6,13 +6,14 @@ import { createFairQueue } from "./fair-queue.ts";
  * The 16 MiB option (N × r × 128 bytes) for scrypt in
  * https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html#scrypt
  */
+// Scrypt's own parameter names: cost N (as its binary logarithm), block size r, parallelization p.
 const LOG_N = 14;
 const R = 8;
 const P = 5;
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 
-/** Maximum number of waiting calls; further ones are rejected. Each takes about 100 ms and 16 MiB. */
+/** Maximum number of waiting calls. Further calls are rejected. Each call takes about 100 ms and 16 MiB. */
 const MAX_WAITING = 32;
 
 /** A key derivation function: scrypt, or a fast replacement in tests. */
@@ -28,10 +29,11 @@ export const deriveWithScrypt: Derive = (password, salt, parameters) =>
  * methods throw the problem rateLimited if too many calls are waiting.
  */
 export interface Passwords {
-  /** The hash as text, with its parameters and salt: `$scrypt$ln=14,r=8,p=5$<salt>$<hash>`. */
+  /** Returns the hash as text, with its parameters and salt: `$scrypt$ln=14,r=8,p=5$<salt>$<hash>`. */
   hash(password: string): Promise<string>;
   /**
-   * Without a hash it takes as long as with one and returns false, so that the duration does not reveal whether a user exists.
+   * Returns true if the password matches the hash. Without a hash it returns false after the same time, so that the duration
+   * does not reveal whether a user exists.
    */
   verify(password: string, hashed: string | undefined): Promise<boolean>;
 }
@@ -39,21 +41,24 @@ export interface Passwords {
 export function createPasswords(deps: { randomness: Randomness; derive?: Derive }): Passwords {
   const { randomness, derive = deriveWithScrypt } = deps;
   const queue = createFairQueue({ known: MAX_WAITING, unknown: 0 });
-  /** Sign-ins are already serialized before they come here. Only signed-in users who choose a password come in addition. */
+  /**
+   * One position for all calls: sign-ins already wait in the queue of sign-in.ts. The other callers are users who choose a
+   * password.
+   */
   const position = { queue: "known", owner: "" } as const;
   const decoy = { salt: randomness.bytes(SALT_BYTES), parameters: parametersOf(LOG_N, R, P) };
 
   return {
     async hash(password) {
       const salt = randomness.bytes(SALT_BYTES);
-      const hash = await queue.run(position, () => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
+      const hash = await queue.run(position, () => derive(normalize(password), salt, parametersOf(LOG_N, R, P)));
       return `$scrypt$ln=${LOG_N},r=${R},p=${P}$${base64(salt)}$${base64(hash)}`;
     },
     async verify(password, hashed) {
-      const kept = hashed === undefined ? undefined : parse(hashed);
-      const { salt, parameters } = kept ?? decoy;
-      const hash = await queue.run(position, () => derive(normalized(password), salt, parameters));
-      return kept !== undefined && hash.length === kept.hash.length && timingSafeEqual(hash, kept.hash);
+      const stored = hashed === undefined ? undefined : parse(hashed);
+      const { salt, parameters } = stored ?? decoy;
+      const hash = await queue.run(position, () => derive(normalize(password), salt, parameters));
+      return stored !== undefined && hash.length === stored.hash.length && timingSafeEqual(hash, stored.hash);
     },
   };
 }
@@ -62,7 +67,7 @@ export function createPasswords(deps: { randomness: Randomness; derive?: Derive 
  * Normalizes a password, because keyboards compose characters differently:
  * https://pages.nist.gov/800-63-4/sp800-63b.html#passwordver
  */
-const normalized = (password: string): string => password.normalize("NFKC");
+const normalize = (password: string): string => password.normalize("NFKC");
 
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64").replace(/=+$/, "");
 
@@ -75,8 +80,9 @@ const parametersOf = (logN: number, r: number, p: number): ScryptOptions => ({
 });
 
 function parse(hashed: string): { salt: Uint8Array; hash: Uint8Array; parameters: ScryptOptions } {
+  // Matches for example `$scrypt$ln=14,r=8,p=5$<salt>$<hash>`, with salt and hash in Base64.
   const match = /^\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([\w+/]+)\$([\w+/]+)$/.exec(hashed);
-  if (!match) throw new Error("A stored password hash is not in the form this program writes.");
+  if (!match) throw new Error("A stored password hash does not have the format that this service writes.");
   const [, logN, r, p, salt, hash] = match;
   return {
     salt: Buffer.from(salt!, "base64"),

@@ -4,9 +4,9 @@ import { UNKNOWN_ADDRESS } from "./known-addresses.ts";
 const MAX_ADDRESSES = 1_000;
 
 /**
- * The addresses from which users recently signed in on this instance. Only the user's row says whether an address is known
- * (`KnownAddresses`), and under load, requests wait for that read. Requests from these addresses don't wait. The list has no
- * other effect.
+ * The IP addresses from which any user recently signed in on this instance. Only a few sign-ins from other addresses at once
+ * are counted for the rate limit, and read their user's row, which says whether the address is known (`KnownAddresses`).
+ * Sign-ins from these addresses don't wait for that. The list has no other effect.
  */
 export interface RecentAddresses {
   has(address: string): boolean;

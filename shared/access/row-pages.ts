@@ -25,17 +25,18 @@ export async function pageOfRows<T, K extends keyof T & string>(
   range: KeyRange<K>,
   { limit, offset, cursor }: PageRequest,
 ): Promise<Page<Row<Pick<T, K>>>> {
-  const after = cursor === undefined ? undefined : decodeCursor(Position, cursor).after;
-  const wanted = offset + limit + 1;
+  const afterKey = cursor === undefined ? undefined : decodeCursor(Position, cursor).after;
+  const neededRows = offset + limit + 1;
   const rows: Row<Pick<T, K>>[] = [];
-  const keys = { partitionKey: USERS_PARTITION, ...range, ...(after && { after }) };
-  for await (const page of tables.pages(entity, { ...keys, pageSize: Math.min(1000, wanted) })) {
+  const keys = { partitionKey: USERS_PARTITION, ...range, ...(afterKey && { after: afterKey }) };
+  for await (const page of tables.pages(entity, { ...keys, pageSize: Math.min(1000, neededRows) })) {
     rows.push(...page);
-    if (rows.length >= wanted) break;
+    if (rows.length >= neededRows) break;
   }
   const items = rows.slice(offset, offset + limit);
-  const more = rows.length >= wanted;
-  const counted = more || after !== undefined ? { total: null, totalAtLeast: rows.length } : { total: rows.length };
-  const nextCursor = more ? encodeCursor({ after: items.at(-1)!.rowKey }) : null;
-  return { items, ...counted, limit, offset, nextCursor };
+  const hasMore = rows.length >= neededRows;
+  const totals =
+    hasMore || afterKey !== undefined ? { total: null, totalAtLeast: rows.length } : { total: rows.length };
+  const nextCursor = hasMore ? encodeCursor({ after: items.at(-1)!.rowKey }) : null;
+  return { items, ...totals, limit, offset, nextCursor };
 }

@@ -9,7 +9,7 @@ import type { Sessions } from "./sessions.ts";
 import { type SessionRecord, type UserRow, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** Lists and ends sessions on behalf of users and administrators. */
+/** Lists and ends browser sessions, for the endpoints under /auth/sessions and the command line tool. */
 export interface SessionAdministration {
   /**
    * Lists sessions, newest first: the actor's own, or another user's for an administrator.
@@ -30,20 +30,21 @@ export function createSessionAdministration(deps: {
   return {
     async list(actor, name, page) {
       const user = await users.find(requestedUser(name, actor));
-      const held = user ? await sessions.ofUser(user) : [];
+      const userSessions = user ? await sessions.ofUser(user) : [];
+      /** Returns a key that sorts newer sessions first. */
       const newestFirst = ({ createdAt, id }: SessionRecord) =>
         `${Number.MAX_SAFE_INTEGER - Date.parse(createdAt)}${id}`;
-      const found = pageOfAll(held, page, newestFirst);
-      return { ...found, items: found.items.map((session) => view(session, user!, actor)) };
+      const sessionPage = pageOfAll(userSessions, page, newestFirst);
+      return { ...sessionPage, items: sessionPage.items.map((session) => view(session, user!, actor)) };
     },
 
     async end(actor, id, caller) {
-      const [user, secret] = [id.slice(0, id.lastIndexOf(".")), id.slice(id.lastIndexOf(".") + 1)];
+      const [user, sessionId] = [id.slice(0, id.lastIndexOf(".")), id.slice(id.lastIndexOf(".") + 1)];
       if (user !== userKey(actor.username) && actor.role !== "admin") throw notFound("This session");
       const event = { type: "session.ended", caller, target: { type: "session", id }, details: { user } };
       await audited(audit, event, async () => {
-        const found = await users.find(user);
-        if (!found || !(await sessions.end(found, secret))) throw notFound("This session");
+        const userRow = await users.find(user);
+        if (!userRow || !(await sessions.end(userRow, sessionId))) throw notFound("This session");
       });
     },
   };

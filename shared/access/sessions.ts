@@ -18,14 +18,14 @@ import {
 } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** Idle timeout of a session. */
-const IDLE_MS = HOUR_MS;
+/** Time without a request after which a session expires. */
+const IDLE_TIMEOUT_MS = HOUR_MS;
 /** Maximum lifetime of a session. */
 const MAX_LIFETIME_MS = 12 * HOUR_MS;
 /** Minimum time between two extensions of a session, so that not every request writes. */
 const EXTENSION_INTERVAL_MS = 5 * MINUTE_MS;
 /**
- * Bytes of a session's secret: twice the minimum of
+ * Number of random bytes of a session's secret, twice the minimum of
  * https://cheatsheetseries.owasp.org/cheatsheets/Session_Management_Cheat_Sheet.html.
  */
 const SECRET_BYTES = 32;
@@ -38,17 +38,18 @@ export const MAX_SESSIONS = 50;
 /** A session that will be stored with the sign-in. */
 export interface NewSession {
   cookie: Cookie;
-  /** Returns the user's sessions including this one. @param after - The user as the sign-in writes it. */
-  sessionsWith(after: UserRecord): { sessions: SessionRecord[] };
+  /** Returns the user's sessions with this session added. @param user - The user as the sign-in writes it. */
+  sessionsWith(user: UserRecord): { sessions: SessionRecord[] };
 }
 
 /**
- * Browser sessions: a random secret in a cookie, stored as a hash only. The cookie names the user, whose row contains the
- * session, so that one read verifies it.
+ * Browser sessions. A session is a random secret in a cookie; only its hash is stored, in the user's row. The cookie names the
+ * user, so that one read verifies it. Sign-ins create sessions, and the service's authentication calls `find` for each request
+ * with a cookie.
  */
 export interface Sessions {
-  /** Creates a session with a new secret. @param how - Details that the list of sessions shows. */
-  begin(user: string, how: Pick<SessionRecord, "by" | "userAgent"> & { caller: Caller }): NewSession;
+  /** Creates a session with a new secret. @param details - Shown in the list of sessions. */
+  begin(user: string, details: Pick<SessionRecord, "by" | "userAgent"> & { caller: Caller }): NewSession;
   /**
    * Returns the session of a cookie, or undefined if it is not valid. Costs one read of the user's row, and at most every five
    * minutes one write that extends the session. A session that is not in the user's row costs another read, of the rows of
@@ -71,17 +72,17 @@ export function createSessions(deps: {
   cookieName: string;
 }): Sessions {
   const { tables, users, clock, randomness, cookieName } = deps;
-  const earlier = createEarlierSessions(tables);
-  const now = () => clock.now().getTime();
+  const earlierSessions = createEarlierSessions(tables);
+  const nowMs = () => clock.now().getTime();
 
   /** Returns a session in the user's row, and the function that extends it. */
-  function inRow(user: UserRow, id: string): Awaited<ReturnType<typeof earlier.find>> {
-    const session = user.sessions?.find((one) => one.id === id);
+  function findInRow(user: UserRow, id: string): Awaited<ReturnType<typeof earlierSessions.find>> {
+    const session = user.sessions?.find((candidate) => candidate.id === id);
     if (!session) return undefined;
     // Uses the ETag of the row that was read, so an extension can't restore a session that was just ended. After a conflict the
     // next request extends it.
     const extend = (idleEndsAt: string) => {
-      const sessions = user.sessions!.map((one) => (one.id === id ? { ...one, idleEndsAt } : one));
+      const sessions = user.sessions!.map((stored) => (stored.id === id ? { ...stored, idleEndsAt } : stored));
       return undefinedIfChanged(tables.replace(User, { ...user, sessions }));
     };
     return { session, extend };
@@ -94,16 +95,17 @@ export function createSessions(deps: {
       return {
         cookie: sessionCookie(cookieName, `${Buffer.from(user).toString("base64url")}.${secret}`, maxAge),
         sessionsWith(after) {
-          const at = Date.parse(after.lastSignInAt!);
+          const startMs = Date.parse(after.lastSignInAt!);
           const others = (after.sessions ?? [])
-            // Exclude the session itself: a sign-in whose response was lost is written again.
-            .filter((one) => one.id !== idOf(secret) && isSessionValid(one, after, at))
-            .sort((one, other) => Date.parse(other.idleEndsAt) - Date.parse(one.idleEndsAt));
+            // Excludes this session itself, which is already stored if the response to the write was lost and the write is
+            // repeated.
+            .filter((stored) => stored.id !== idOf(secret) && isSessionValid(stored, after, startMs))
+            .sort((first, second) => Date.parse(second.idleEndsAt) - Date.parse(first.idleEndsAt));
           const session = {
             id: idOf(secret),
             createdAt: after.lastSignInAt!,
-            idleEndsAt: new Date(at + IDLE_MS).toISOString(),
-            endsAt: new Date(at + MAX_LIFETIME_MS).toISOString(),
+            idleEndsAt: new Date(startMs + IDLE_TIMEOUT_MS).toISOString(),
+            endsAt: new Date(startMs + MAX_LIFETIME_MS).toISOString(),
             by,
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
@@ -114,54 +116,53 @@ export function createSessions(deps: {
     },
 
     async find(cookie) {
-      const [encoded = "", secret = "", ...more] = cookie.split(".");
+      const [encoded = "", secret = "", ...furtherParts] = cookie.split(".");
       const name = userKey(Buffer.from(encoded, "base64url").toString());
-      if (more.length > 0 || !SECRET.test(secret)) return undefined;
+      if (furtherParts.length > 0 || !SECRET_OR_ID.test(secret)) return undefined;
       const id = idOf(secret);
       const user = await users.find(name);
       if (!user) return undefined;
-      const found = inRow(user, id) ?? (await earlier.find(user, id));
-      const at = now();
-      if (!found || !isSessionValid(found.session, user, at)) return undefined;
-      const { idleEndsAt, endsAt, by, createdAt } = found.session;
-      if (Date.parse(idleEndsAt) - at <= IDLE_MS - EXTENSION_INTERVAL_MS) {
-        await found.extend(new Date(Math.min(at + IDLE_MS, Date.parse(endsAt))).toISOString());
+      const session = findInRow(user, id) ?? (await earlierSessions.find(user, id));
+      const requestMs = nowMs();
+      if (!session || !isSessionValid(session.session, user, requestMs)) return undefined;
+      const { idleEndsAt, endsAt, by, createdAt } = session.session;
+      if (Date.parse(idleEndsAt) - requestMs <= IDLE_TIMEOUT_MS - EXTENSION_INTERVAL_MS) {
+        await session.extend(new Date(Math.min(requestMs + IDLE_TIMEOUT_MS, Date.parse(endsAt))).toISOString());
       }
       return { id, by, since: new Date(createdAt), user };
     },
 
     async ofUser(user) {
-      const all = [...(user.sessions ?? []), ...(await earlier.ofUser(user))];
-      return all.filter((session) => isSessionValid(session, user, now()));
+      const userSessions = [...(user.sessions ?? []), ...(await earlierSessions.ofUser(user))];
+      return userSessions.filter((session) => isSessionValid(session, user, nowMs()));
     },
 
     async end(user, id) {
-      if (!ID.test(id)) return false;
-      const without = await users.change(user, (latest) => {
-        if (!latest.sessions?.some((one) => one.id === id)) return undefined;
-        return { ...latest, sessions: latest.sessions.filter((one) => one.id !== id) };
+      if (!SECRET_OR_ID.test(id)) return false;
+      const changedUser = await users.change(user, (latest) => {
+        if (!latest.sessions?.some((session) => session.id === id)) return undefined;
+        return { ...latest, sessions: latest.sessions.filter((session) => session.id !== id) };
       });
-      return without !== undefined || (await earlier.end(user, id));
+      return changedUser !== undefined || (await earlierSessions.end(user, id));
     },
 
     async cleanUp() {
       const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select: ["username", "sessions"] as const };
       for await (const rows of tables.pages(User, range)) {
         for (const { username, sessions } of rows) {
-          if (!sessions?.some((one) => isExpired(one, now()))) continue;
+          if (!sessions?.some((session) => isExpired(session, nowMs()))) continue;
           const user = await users.find(username);
-          const left = (latest: UserRow) => latest.sessions?.filter((one) => !isExpired(one, now()));
-          if (user) await users.change(user, (latest) => ({ ...latest, sessions: left(latest) }));
+          const unexpired = (latest: UserRow) => latest.sessions?.filter((session) => !isExpired(session, nowMs()));
+          if (user) await users.change(user, (latest) => ({ ...latest, sessions: unexpired(latest) }));
         }
       }
-      await earlier.cleanUp(now());
+      await earlierSessions.cleanUp(nowMs());
     },
   };
 }
 
-/** 32 bytes in base64url: the format of secrets and of their hashes. */
-const SECRET = /^[\w-]{43}$/;
-const ID = SECRET;
+/** Matches 32 bytes in base64url: the secret of a session, or its hash, which is the session's ID. */
+const SECRET_OR_ID = /^[\w-]{43}$/;
 
 const idOf = (secret: string): string => createHash("sha256").update(secret).digest("base64url");
 
@@ -172,7 +173,7 @@ const isExpired = ({ idleEndsAt, endsAt }: SessionRecord, now: number): boolean 
 const isSessionValid = (session: SessionRecord, user: UserRecord, now: number): boolean =>
   isSignInValid(user, new Date(session.createdAt)) && !isExpired(session, now);
 
-/** @param maxAge - Seconds; 0 makes the browser delete the cookie. */
+/** Returns the session cookie. @param maxAge - Lifetime in seconds. 0 makes the browser delete the cookie. */
 export const sessionCookie = (name: string, value: string, maxAge: number): Cookie => ({
   name,
   value,

@@ -8,12 +8,12 @@ import { DAY_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 
 /** Failed sign-ins of one username from one address after which that pair is blocked. */
 const PAIR_LIMIT = 5;
-/** Milliseconds that a pair stays blocked, and after which its failures expire. */
+/** Time that a pair (a username and an address) stays blocked, and after which its failures expire. */
 const PAIR_BLOCK_MS = 15 * MINUTE_MS;
 /** Failed sign-ins of one username from all addresses after which further sign-ins are delayed: 2, 4, 8 … seconds. */
 const NAME_LIMIT = 10;
 const MAX_NAME_DELAY_MS = 15 * MINUTE_MS;
-/** Milliseconds without a failure after which the failures of a username expire. */
+/** Time without a failure after which the failures of a username expire. */
 const NAME_MEMORY_MS = DAY_MS;
 /** Attempts to write a count while other sign-ins of the username write it. */
 const ATTEMPTS = 20;
@@ -54,9 +54,9 @@ interface CountedRow {
 }
 
 /**
- * Counts failed sign-ins per username and address and per username, whether the user exists or not. An attempt is counted as a
- * failure before its password is verified, and the count is undone after a success. So concurrent attempts on many instances
- * get no more tries than sequential ones.
+ * Counts failed sign-ins, and blocks or delays further ones: per pair of username and address, and per username. It counts for
+ * unknown users too. An attempt is counted as a failure before its password is verified, and the count is undone after a
+ * success. So concurrent attempts on many instances get no more tries than sequential ones.
  */
 export interface SignInFailures {
   /** Counts an attempt, or returns how long the caller must wait. */
@@ -104,18 +104,19 @@ export function createSignInFailures(deps: {
     return { partition, nameKey, pairKey, pair, name, now: clock.now().getTime() };
   }
 
-  /** Restores the previous rows, or subtracts one failure if another attempt was counted meanwhile. */
-  async function undo({ partition, pair, name }: CountedAttempt, pairStartsOver: boolean): Promise<void> {
+  /** Restores the previous rows, or subtracts one failure if another attempt has been counted since. */
+  async function undo({ partition, pair, name }: CountedAttempt, resetPair: boolean): Promise<void> {
     await repeatOnConflict(async (attempt) => {
       const currentCount = async ({ key, etag, before }: CountedRow): Promise<CurrentCount | undefined> => {
+        // First assumes, without a read, that no other attempt has been counted since. A conflict shows if one has.
         if (attempt === 1) return { etag, without: before };
-        const now = await tables.get(Failures, partition, key);
-        return now && { etag: now.etag, without: now.etag === etag ? before : oneLess(now) };
+        const current = await tables.get(Failures, partition, key);
+        return current && { etag: current.etag, without: current.etag === etag ? before : withOneLessFailure(current) };
       };
-      const [pairNow, nameNow] = await Promise.all([currentCount(pair), name && currentCount(name)]);
+      const [currentPair, currentName] = await Promise.all([currentCount(pair), name && currentCount(name)]);
       const operations = [
-        ...restore(pair.key, pairNow && pairStartsOver ? { ...pairNow, without: undefined } : pairNow),
-        ...(name ? restore(name.key, nameNow) : []),
+        ...restore(pair.key, currentPair && resetPair ? { ...currentPair, without: undefined } : currentPair),
+        ...(name ? restore(name.key, currentName) : []),
       ];
       if (operations.length > 0) await tables.transaction(Failures.table, partition, operations);
     }, ATTEMPTS);
@@ -127,16 +128,16 @@ export function createSignInFailures(deps: {
         const { partition, nameKey, pairKey, pair, name, now } = await read(username, address);
         const waitMs = known ? pairWait(pair, now) : Math.max(pairWait(pair, now), nameWait(name, now));
         if (waitMs > 0) return { waitSeconds: Math.ceil(waitMs / SECOND_MS) };
-        const ofPair = counted(pair, now, PAIR_BLOCK_MS);
+        const pairCount = withOneMoreFailure(pair, now, PAIR_BLOCK_MS);
         const etags = await tables.transaction(Failures.table, partition, [
-          write(pairKey, pair, ofPair),
-          ...(known ? [] : [write(nameKey, name, counted(name, now, NAME_MEMORY_MS))]),
+          writeCount(pairKey, pair, pairCount),
+          ...(known ? [] : [writeCount(nameKey, name, withOneMoreFailure(name, now, NAME_MEMORY_MS))]),
         ]);
         return {
           partition,
           pair: { key: pairKey, before: pair, etag: etags.get(pairKey)! },
           name: known ? undefined : { key: nameKey, before: name, etag: etags.get(nameKey)! },
-          isLast: ofPair.count >= PAIR_LIMIT,
+          isLast: pairCount.count >= PAIR_LIMIT,
         };
       }, ATTEMPTS),
 
@@ -190,13 +191,13 @@ function nameWait(row: Count | undefined, now: number): number {
   return Math.max(0, Date.parse(row.lastAt) + Math.min(SECOND_MS * 2 ** over, MAX_NAME_DELAY_MS) - now);
 }
 
-const counted = (row: Count | undefined, now: number, memoryMs: number): Count => ({
+const withOneMoreFailure = (row: Count | undefined, now: number, memoryMs: number): Count => ({
   count: failuresOf(row, now) + 1,
   lastAt: new Date(now).toISOString(),
   expiresAt: new Date(now + memoryMs).toISOString(),
 });
 
-const write = (key: string, row: Row<Count> | undefined, value: Count): Operation =>
+const writeCount = (key: string, row: Row<Count> | undefined, value: Count): Operation =>
   row ? replace(Failures, key, value, row.etag) : insert(Failures, key, value);
 
 /** The current ETag of a count, and its value without the attempt that is undone. */
@@ -205,10 +206,13 @@ interface CurrentCount {
   without: Count | undefined;
 }
 
-/** Returns the operation that undoes an attempt. None if the row was deleted meanwhile. */
-function restore(key: string, now: CurrentCount | undefined): Operation[] {
-  if (!now) return [];
-  return [now.without ? replace(Failures, key, now.without, now.etag) : remove(Failures, key, now.etag)];
+/** Returns the operation that undoes an attempt. None if the row has been deleted. */
+function restore(key: string, current: CurrentCount | undefined): Operation[] {
+  if (!current) return [];
+  return [
+    current.without ? replace(Failures, key, current.without, current.etag) : remove(Failures, key, current.etag),
+  ];
 }
 
-const oneLess = (row: Count): Count | undefined => (row.count > 1 ? { ...row, count: row.count - 1 } : undefined);
+const withOneLessFailure = (row: Count): Count | undefined =>
+  row.count > 1 ? { ...row, count: row.count - 1 } : undefined;

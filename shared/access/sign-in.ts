@@ -16,7 +16,7 @@ import { signInMembers, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** The token response, with the names of RFC 6749, 5.1. */
-export interface TokenAnswer {
+export interface TokenResponse {
   access_token: string;
   token_type: "bearer";
   /** Lifetime in seconds. */
@@ -29,10 +29,12 @@ export interface Credentials {
   password: string;
 }
 
-/** Decides whether a user may sign in with a password now. `breakGlass`: yes, although passwords are turned off for other users. */
+/**
+ * Decides whether a user may sign in with a password now. `breakGlass`: yes, although passwords are turned off for other users.
+ */
 export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused" | "breakGlass">;
 
-/** Sign-in with username and password. */
+/** Sign-in with username and password, for POST /auth/login and for users who must confirm their password. */
 export interface SignIn {
   /**
    * Returns a token if the password is correct. Requests from the user's known addresses have priority, so that other clients
@@ -41,10 +43,11 @@ export interface SignIn {
    * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after failures;
    * rateLimited if this username or this instance is busy with sign-ins; ssoOnly.
    */
-  signIn(credentials: Credentials, caller: Caller): Promise<TokenAnswer>;
+  signIn(credentials: Credentials, caller: Caller): Promise<TokenResponse>;
   /**
-   * Does the same for a browser: returns a session cookie instead of a token. @param userAgent - The `User-Agent` header of the
-   * browser.
+   * Signs in a browser: as `signIn`, but returns a session cookie instead of a token.
+   *
+   * @param userAgent - The `User-Agent` header of the browser.
    */
   signInToSession(
     credentials: Credentials,
@@ -60,13 +63,15 @@ export interface SignIn {
 }
 
 /**
- * Maximum number of sign-ins in each queue, behind the one in progress. For unknown addresses it is the number that one address
- * may start in a minute: each takes about 300 ms, and the platform allows an instance only a few concurrent requests.
+ * Maximum number of sign-ins that wait in each queue. For unknown addresses it is the number that the rate limit allows one
+ * address in a minute. A sign-in takes about 300 ms, and the platform allows an instance only a few concurrent requests.
  */
 const MAX_WAITING = { known: 32, unknown: 10 };
 
-/** Concurrent reads of users for sign-ins from unknown addresses, so that many of them leave capacity for other requests. */
-const LOOKED_UP_AT_ONCE = 4;
+/**
+ * Maximum number of concurrent reads of users for sign-ins from unknown addresses, so that capacity remains for other requests.
+ */
+const MAX_CONCURRENT_READS = 4;
 
 /** Returns the client address of a request, or UNKNOWN_ADDRESS. */
 export const addressOf = (caller: Caller): string => caller.address ?? UNKNOWN_ADDRESS;
@@ -88,12 +93,13 @@ export function createSignIn(deps: {
 }): SignIn {
   const { users, passwords, tokens, sessions, failures, addresses, recentAddresses, limiter, audit, clock, hash } =
     deps;
-  // One at a time, so that concurrent correct sign-ins are not counted as failures: see SignInFailures.
+  // Sign-ins run one at a time: `SignInFailures` counts each as a failure until its password is verified, so concurrent correct
+  // sign-ins would block each other.
   const queue = createFairQueue(MAX_WAITING);
-  const lookedUpAtOnce = pLimit(LOOKED_UP_AT_ONCE);
+  const limitReads = pLimit(MAX_CONCURRENT_READS);
 
   /** Returns the user, and whether the user may sign in with a password now. */
-  async function lookUp(name: string) {
+  async function readUser(name: string) {
     const passwordSignIn = await deps.passwordSignIn(name);
     return { passwordSignIn, user: passwordSignIn === "refused" ? undefined : await users.find(name) };
   }
@@ -108,10 +114,10 @@ export function createSignIn(deps: {
   });
 
   /**
-   * Verifies a sign-in whose turn it is. Returns `refused` with the problem if it is blocked, `entered` with the updated user
-   * if the password was correct, and otherwise an undefined `entered`.
+   * Verifies a sign-in that has reached the front of the queue. Returns `rejection` if the sign-in is blocked, and `signedIn`,
+   * the updated user, if the password was correct. Both are undefined after a wrong password.
    */
-  async function check(
+  async function verifySignIn(
     name: string,
     user: UserRow | undefined,
     password: string,
@@ -119,35 +125,40 @@ export function createSignIn(deps: {
   ) {
     if (!known) {
       const { allowed, retryAfterSeconds } = await limiter.take(`username:${hash(name)}`);
-      if (!allowed) return { refused: rateLimited(retryAfterSeconds) };
+      if (!allowed) return { rejection: rateLimited(retryAfterSeconds) };
     }
     const attempt = await failures.begin({ username: name, address, known });
-    if ("waitSeconds" in attempt) return { refused: tooManyAttempts(attempt.waitSeconds) };
-    const entered = await orWithdraw(attempt, async () => {
-      const right = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
-      return user && right ? await writeSignIn(user, address, session) : undefined;
+    if ("waitSeconds" in attempt) return { rejection: tooManyAttempts(attempt.waitSeconds) };
+    const signedIn = await orWithdraw(attempt, async () => {
+      const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
+      return user && isCorrect ? await writeSignIn(user, address, session) : undefined;
     });
-    if (entered) await failures.succeeded(attempt);
+    if (signedIn) await failures.succeeded(attempt);
     else if (user && known && attempt.isLast) {
-      await users.change(user, (now) => ({ ...now, knownAddresses: addresses.without(now, address) }));
+      // After too many wrong passwords from a known address, it loses its priority.
+      await users.change(user, (latest) => ({ ...latest, knownAddresses: addresses.without(latest, address) }));
     }
-    return { entered };
+    return { signedIn };
   }
 
-  /** Writes the sign-in to the user's row. Returns undefined if the user was disabled or the password was changed meanwhile. */
+  /**
+   * Writes the sign-in to the user's row. Returns undefined if the user has been disabled or the password changed since the
+   * user was read.
+   */
   async function writeSignIn(
-    known: UserRow,
+    user: UserRow,
     address: string,
     session: NewSession | undefined,
   ): Promise<UserRow | undefined> {
-    return await users.change(known, (now) => {
-      if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
-      const knownAddresses = addresses.with(now, address, clock.now());
-      const after = { ...now, ...signInMembers(now, clock), knownAddresses };
+    return await users.change(user, (latest) => {
+      if (latest.state !== "active" || latest.passwordHash !== user.passwordHash) return undefined;
+      const knownAddresses = addresses.with(latest, address, clock.now());
+      const after = { ...latest, ...signInMembers(latest, clock), knownAddresses };
       return { ...after, ...session?.sessionsWith(after) };
     });
   }
 
+  /** Does the work that verifies the password. If it throws, the attempt is not counted as a failure. */
   async function orWithdraw<T>(attempt: CountedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -165,39 +176,39 @@ export function createSignIn(deps: {
   ): Promise<{ user: UserRow; session: NewSession | undefined }> {
     const [name, address] = [userKey(username), addressOf(caller)];
     const { passwordSignIn, user } = await (recentAddresses.has(address)
-      ? lookUp(name)
-      : lookedUpAtOnce(() => lookUp(name)));
+      ? readUser(name)
+      : limitReads(() => readUser(name)));
     if (passwordSignIn === "refused") {
       const details = { reason: "ssoOnly" };
       const event = { type: "user.signInRefused", caller, target: targetOf(name, undefined), details };
       await audit.refused({ ...event, outcome: "refused" });
       throw new Problem("ssoOnly", "Sign in with single sign-on: GET /auth/sso/login, in a browser.");
     }
-    const known = user !== undefined && addresses.has(user, address);
+    const isKnownAddress = user !== undefined && addresses.has(user, address);
     const session = begin?.(name);
-    // No other storage request comes before the queue, so a request that finds the queue full costs this one read.
-    const position = { queue: known ? "known" : "unknown", owner: address } as const;
-    const how = { address, known, session };
-    const { refused, entered } = await queue.run(position, () => check(name, user, password, how));
+    // The read of the user is the only storage request before the queue, so a request that finds the queue full costs one read.
+    const position = { queue: isKnownAddress ? "known" : "unknown", owner: address } as const;
+    const attemptDetails = { address, known: isKnownAddress, session };
+    const { rejection, signedIn } = await queue.run(position, () => verifySignIn(name, user, password, attemptDetails));
 
-    if (entered) recentAddresses.add(address);
+    if (signedIn) recentAddresses.add(address);
     const target = targetOf(name, user);
-    if (refused) {
-      const details = { reason: refused.code };
+    if (rejection) {
+      const details = { reason: rejection.code };
       await audit.refused({ type: "user.signInRefused", outcome: "refused", caller, target, details });
-      throw refused;
+      throw rejection;
     }
-    if (!entered) {
+    if (!signedIn) {
       await audit.refused({ type: "user.signInFailed", outcome: "failure", caller, target });
       throw new Problem("invalidCredentials", "Check the username and the password.", {
         headers: { "WWW-Authenticate": "Bearer" },
       });
     }
-    const success = { outcome: "success", caller: { ...caller, actor: entered.username }, target } as const;
+    const success = { outcome: "success", caller: { ...caller, actor: signedIn.username }, target } as const;
     if (passwordSignIn === "breakGlass") await audit.append({ type: "access.breakGlass", ...success });
     const details = { to: session ? "session" : "token" };
     await audit.append({ type: "user.signedIn", ...success, details });
-    return { user: entered, session };
+    return { user: signedIn, session };
   }
 
   return {
@@ -217,9 +228,9 @@ export function createSignIn(deps: {
       // The caller is signed in, so the address counts as known.
       const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
-      const right = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));
-      if (right) await failures.succeeded(attempt);
-      return right;
+      const isCorrect = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));
+      if (isCorrect) await failures.succeeded(attempt);
+      return isCorrect;
     },
   };
 }

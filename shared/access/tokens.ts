@@ -20,7 +20,7 @@ interface Claims {
   expiresAt: Date;
 }
 
-/** The service's own access tokens: JWTs that a password sign-in returns. */
+/** The service's own access tokens: JSON Web Tokens that a password sign-in returns and that later requests send. */
 export interface Tokens {
   /** Returns a token that is valid for one hour from `at`, signed with the first signing key. */
   issue(user: { username: string; uid: string }, at: Date): Promise<string>;
@@ -47,19 +47,20 @@ type TokenConfig = Pick<Config, "JWT_SIGNING_KEYS" | "JWT_ISSUER" | "JWT_AUDIENC
 
 export function createTokens(deps: { config: TokenConfig; clock: Clock; randomness: Randomness }): Tokens {
   const { config, clock, randomness } = deps;
-  const signing = config.JWT_SIGNING_KEYS[0]!;
+  const signingKey = config.JWT_SIGNING_KEYS[0]!;
+  // Reversed, so that the first of two keys with the same ID is used.
   const keys = new Map([...config.JWT_SIGNING_KEYS].reverse().map(({ kid, key }) => [kid, key]));
 
   return {
     async issue({ username, uid }, at) {
       const iat = at.getTime() / 1000;
       return await new SignJWT({ iat, exp: iat + TOKEN_SECONDS, uid })
-        .setProtectedHeader({ alg: ALGORITHM, kid: signing.kid, typ: "JWT" })
+        .setProtectedHeader({ alg: ALGORITHM, kid: signingKey.kid, typ: "JWT" })
         .setIssuer(config.JWT_ISSUER)
         .setAudience(config.JWT_AUDIENCE)
         .setSubject(username)
         .setJti(randomness.ulid(at))
-        .sign(signing.key);
+        .sign(signingKey.key);
     },
 
     async verify(token) {
@@ -93,8 +94,8 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
 const fromSeconds = (seconds: number): Date => new Date(Math.round(seconds * 1000));
 
 /**
- * Returns a keyed hash in hex. The prefix keeps the purposes apart from one another and, because it contains a NUL, from the
- * signatures of tokens.
+ * Returns a keyed hash (HMAC) in hex. The prefix makes hashes for different purposes differ. Because it contains a NUL
+ * character, no hash can equal the signature of a token.
  */
 export function keyedHash(key: Uint8Array, purpose: string, text: string): string {
   return createHmac("sha256", key).update(`${purpose}\0${text}`).digest("hex");

@@ -4,14 +4,18 @@ import { ROLES } from "../platform/http/endpoint.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 
+// Rows of the table Users and functions on them. All rows are in one partition: users, the directory (which counts them and
+// lists the administrators), SSO identities, API tokens and the marker of the bootstrap administrator.
+
 /** Format of usernames. */
 export const USERNAME = /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/;
 
 /** All users share one partition, so that a user and the directory change in one transaction. */
 export const USERS_PARTITION = "user";
-/** Row keys that can't be usernames: `|` is not allowed in a username and sorts after all allowed characters. */
+// Row keys that can't be usernames: `|` is not allowed in a username and sorts after all allowed characters.
 export const DIRECTORY_KEY = "|directory";
 export const BOOTSTRAP_KEY = "|bootstrap";
+/** The end of the range of users' row keys, exclusive. */
 export const AFTER_USERS = "|";
 
 const session = z.object({
@@ -42,11 +46,11 @@ export type ApiTokenDetails = z.infer<typeof apiTokenDetails>;
 
 const userRecord = z.object({
   /**
-   * Never changes, and differs if a user of the same name is deleted and created again. Absent from rows of earlier versions:
-   * see `uidOf`.
+   * Unique ID of the user. It does not change, and a new user with the name of a deleted one has another. Absent from rows of
+   * earlier versions: see `uidOf`.
    */
   uid: z.string().optional(),
-  /** In the spelling of the creation. */
+  /** The username with upper and lower case as it was created. */
   username: z.string(),
   email: z.string().optional(),
   role: z.enum(ROLES),
@@ -77,14 +81,14 @@ const userRecord = z.object({
    * used since have their details in their own rows only. Details of tokens that are not in `apiTokens` are ignored.
    */
   apiTokenDetails: z.array(apiTokenDetails).optional(),
-  /** The resource's ETag. Changes with every visible change of the user, not with each sign-in. */
+  /** The user's ETag in the API. It changes with each visible change of the user, but not with a sign-in. */
   revision: z.string(),
   createdAt: z.string(),
   createdBy: z.string(),
   updatedAt: z.string(),
   /**
-   * Also the time of the newest token: a revocation sets `tokensValidFrom` after it, even if the clocks of two instances
-   * differ.
+   * Time of the last sign-in, and so of the newest token. A revocation sets `tokensValidFrom` to a later time, even if the
+   * clocks of two instances differ.
    */
   lastSignInAt: z.string().optional(),
   lastSsoSignInAt: z.string().optional(),
@@ -100,17 +104,18 @@ export const User = entity("Users", userRecord);
 /** An SSO identity: the issuer or entity id, and the subject there. Never an email address. */
 export type ExternalIdentity = NonNullable<UserRecord["sso"]>;
 
-const identity = z.object({
+const identityRecord = z.object({
   /** The row key of the linked user, who may have been deleted since. */
   user: z.string(),
   /** True after the user was deleted, until an administrator unblocks the identity. A blocked identity can't sign in. */
   refused: z.boolean().optional(),
 });
-/** Maps an SSO identity to its user; see `identityKey`. */
-export const Identity = entity("Users", identity);
-export const identityKey = (pair: ExternalIdentity): string => identityRow(identityId(pair));
-/** @param id - See `identityId`. */
+/** Maps an SSO identity to its user. Row key: see `identityKey`. */
+export const Identity = entity("Users", identityRecord);
+export const identityKey = (identity: ExternalIdentity): string => identityRow(identityId(identity));
+/** Returns the row key of an identity. @param id - The result of `identityId`. */
 export const identityRow = (id: string): string => `|sso|${id}`;
+/** Returns the ID of an identity: a hash of issuer and subject. */
 export const identityId = ({ issuer, subject }: ExternalIdentity): string =>
   createHash("sha256").update(`${issuer}\0${subject}`).digest("hex");
 
@@ -133,6 +138,7 @@ export type RefusalRecord = z.infer<typeof refusal>;
 export const Refusal = entity("Users", refusal);
 export const REFUSALS = "|refused|";
 
+/** The directory: one row with the number of users and the administrators, so that the last administrator can't be removed. */
 const directory = z.object({
   /**
    * Row keys of the active users with the role admin and a password. A change of one of them replaces this row in the same
@@ -144,6 +150,7 @@ const directory = z.object({
 export type DirectoryRow = Row<z.infer<typeof directory>>;
 export const Directory = entity("Users", directory);
 
+/** Returns the row key of a user. */
 export const userKey = (username: string): string => username.toLowerCase();
 
 /**
@@ -160,7 +167,7 @@ export const uidOf = (user: UserRecord): string => user.uid ?? user.createdAt;
 export const isSignInValid = (user: UserRecord, since: Date): boolean =>
   user.state === "active" && since.getTime() >= Date.parse(user.tokensValidFrom);
 
-/** Members that change with every visible change of a user. */
+/** Returns new values of the members that change with each visible change of a user. */
 export const newRevision = (deps: { clock: Clock; randomness: Randomness }) => {
   const now = deps.clock.now();
   return { revision: deps.randomness.ulid(now), updatedAt: now.toISOString() };
@@ -175,9 +182,9 @@ export const unexpiredRevocations = (user: UserRecord, clock: Clock): UserRecord
  * differ.
  */
 export function signInMembers(user: UserRecord, clock: Clock): Pick<UserRecord, "lastSignInAt" | "revokedTokens"> {
-  const earlier = [user.tokensValidFrom, user.lastSignInAt].map((at) => (at === undefined ? 0 : Date.parse(at)));
-  const at = Math.max(clock.now().getTime(), ...earlier);
-  return { lastSignInAt: new Date(at).toISOString(), revokedTokens: unexpiredRevocations(user, clock) };
+  const previousTimes = [user.tokensValidFrom, user.lastSignInAt].map((at) => (at === undefined ? 0 : Date.parse(at)));
+  const signInMs = Math.max(clock.now().getTime(), ...previousTimes);
+  return { lastSignInAt: new Date(signInMs).toISOString(), revokedTokens: unexpiredRevocations(user, clock) };
 }
 
 /** Returns the members that revoke every token and session issued so far, on every instance. */
@@ -186,6 +193,6 @@ export function revokedTokenMembers(
   clock: Clock,
 ): Pick<UserRecord, "tokensValidFrom" | "revokedTokens" | "sessions"> {
   const afterNewest = user.lastSignInAt === undefined ? 0 : Date.parse(user.lastSignInAt) + 1;
-  const from = Math.max(clock.now().getTime(), afterNewest, Date.parse(user.tokensValidFrom));
-  return { tokensValidFrom: new Date(from).toISOString(), revokedTokens: [], sessions: [] };
+  const validFromMs = Math.max(clock.now().getTime(), afterNewest, Date.parse(user.tokensValidFrom));
+  return { tokensValidFrom: new Date(validFromMs).toISOString(), revokedTokens: [], sessions: [] };
 }

@@ -20,15 +20,20 @@ import {
   userId,
   userKey,
 } from "./user.ts";
-import { VIEWED, type Viewed } from "./views.ts";
+import { VIEWED_MEMBERS, type ViewedUser } from "./views.ts";
 
-/** The stored users. Guarantees that one active administrator remains, even if two instances each remove one. */
+/**
+ * The stored users. All modules of shared/access read and write users through it. Changes and deletions leave at least one
+ * active administrator with a password, even if two instances each remove one.
+ */
 export interface Users {
   /** Reads a user: one uncached point read, none if the name can't be a username. */
   find(username: string): Promise<UserRow | undefined>;
   /** Reads a user by username or by the result of `userId`. The latter costs two more reads. */
   findById(id: string): Promise<UserRow | undefined>;
   /**
+   * Creates a user.
+   *
    * @param also - Further operations in the users' partition, for the same transaction.
    * @throws {Problem} alreadyExists
    */
@@ -42,8 +47,8 @@ export interface Users {
    * @throws {Problem} conflict if no administrator would remain.
    */
   change(
-    known: UserRow,
-    next: (now: UserRow) => UserRecord | undefined,
+    user: UserRow,
+    next: (latest: UserRow) => UserRecord | undefined,
     also?: (after: UserRecord, before: UserRow) => readonly Operation[],
   ): Promise<UserRow | undefined>;
   /**
@@ -53,9 +58,9 @@ export interface Users {
    * @returns False if the user was already deleted.
    * @throws {Problem} conflict if no administrator would remain.
    */
-  remove(known: UserRow, check: (now: UserRow) => readonly Operation[]): Promise<boolean>;
+  remove(user: UserRow, check: (latest: UserRow) => readonly Operation[]): Promise<boolean>;
   /** Lists users by name. */
-  list(page: PageRequest): Promise<Page<Row<Viewed>>>;
+  list(page: PageRequest): Promise<Page<Row<ViewedUser>>>;
 }
 
 /** Attempts to change a user while other writers change it. */
@@ -67,15 +72,15 @@ export function createUsers(tables: Tables): Users {
     return await tables.get(User, USERS_PARTITION, userKey(username));
   }
 
-  const directory = () => tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY);
+  const readDirectory = () => tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY);
 
-  async function apply(
+  async function writeUser(
     before: UserRow | undefined,
     after: UserRecord | undefined,
     also: readonly Operation[] = [],
   ): Promise<string> {
     const withDirectory = directoryCategory(before) !== directoryCategory(after);
-    const operations = [...userOperations(before, after, withDirectory ? await directory() : undefined), ...also];
+    const operations = [...userOperations(before, after, withDirectory ? await readDirectory() : undefined), ...also];
     const etags = await tables.transaction(User.table, USERS_PARTITION, operations);
     return etags.get(operations[0]!.rowKey)!;
   }
@@ -84,9 +89,9 @@ export function createUsers(tables: Tables): Users {
     find,
 
     async findById(id) {
-      const named = await find(id);
+      const byUsername = await find(id);
       const hash = /^sso-([0-9a-f]{64})$/.exec(id)?.[1];
-      if (named || hash === undefined) return named;
+      if (byUsername || hash === undefined) return byUsername;
       const identity = await tables.get(Identity, USERS_PARTITION, identityRow(hash));
       const user = identity && (await find(identity.user));
       return user && userId(user) === id ? user : undefined;
@@ -95,34 +100,34 @@ export function createUsers(tables: Tables): Users {
     create: (user, also) =>
       repeatOnConflict(async () => {
         if (await find(user.username)) throw userExists(user.username);
-        const etag = await apply(undefined, user, also);
+        const etag = await writeUser(undefined, user, also);
         return { ...user, partitionKey: USERS_PARTITION, rowKey: userKey(user.username), etag };
       }, ATTEMPTS),
 
-    async change(known, next, also) {
+    async change(user, next, also) {
       return await repeatOnConflict(async (attempt) => {
-        const before = attempt === 1 ? known : await find(known.username);
+        const before = attempt === 1 ? user : await find(user.username);
         if (!before) return undefined;
         const after = next(before);
         if (!after) return undefined;
         const { partitionKey, rowKey } = before;
-        return { ...after, partitionKey, rowKey, etag: await apply(before, after, also?.(after, before)) };
+        return { ...after, partitionKey, rowKey, etag: await writeUser(before, after, also?.(after, before)) };
       }, ATTEMPTS);
     },
 
-    async remove(known, check) {
+    async remove(user, check) {
       return await repeatOnConflict(async () => {
-        const now = await find(known.username);
-        if (!now) return false;
-        await apply(now, undefined, check(now));
+        const latest = await find(user.username);
+        if (!latest) return false;
+        await writeUser(latest, undefined, check(latest));
         return true;
       }, ATTEMPTS);
     },
 
     async list(page) {
-      const found = await pageOfRows(tables, User, { before: AFTER_USERS, select: VIEWED }, page);
-      const { totalAtLeast: _, ...rest } = found;
-      return { ...rest, total: (await directory())?.total ?? 0 };
+      const rowPage = await pageOfRows(tables, User, { before: AFTER_USERS, select: VIEWED_MEMBERS }, page);
+      const { totalAtLeast: _, ...rest } = rowPage;
+      return { ...rest, total: (await readDirectory())?.total ?? 0 };
     },
   };
 }
@@ -130,7 +135,10 @@ export function createUsers(tables: Tables): Users {
 export const userExists = (username: string): Problem =>
   new Problem("alreadyExists", `The user ${username} exists already. Choose another username.`);
 
-/** Returns the directory's entry for a user. A transaction includes the directory only if the entry changes. */
+/**
+ * Returns how a user counts in the directory, the row with the names of the administrators and the number of users. A
+ * transaction includes the directory only if that changes.
+ */
 const directoryCategory = (user: UserRecord | undefined) =>
   user === undefined ? "none" : isAdministrator(user) ? "administrator" : "other";
 
@@ -161,12 +169,14 @@ export function userOperations(
       "This is the last administrator with a password. Make another user an administrator first.",
     );
   }
-  const next = {
+  const newDirectory = {
     administrators: isAdministrator(after) ? [...others, key] : others,
     total: (directory?.total ?? 0) + (after ? 1 : 0) - (before ? 1 : 0),
   };
   operations.push(
-    directory ? replace(Directory, DIRECTORY_KEY, next, directory.etag) : insert(Directory, DIRECTORY_KEY, next),
+    directory
+      ? replace(Directory, DIRECTORY_KEY, newDirectory, directory.etag)
+      : insert(Directory, DIRECTORY_KEY, newDirectory),
   );
   return operations;
 }

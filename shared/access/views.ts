@@ -4,6 +4,8 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { AccountView, EntraView, RefusedIdentity, UserView } from "./api.ts";
 import { REFUSALS, type RefusalRecord, type UserRecord, userId } from "./user.ts";
 
+// Conversions of stored users to the form in API responses.
+
 /** Converts the bearer of a token of Entra to the form in API responses. */
 export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> => ({
   id: username,
@@ -13,7 +15,7 @@ export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> 
 });
 
 /** The members of a user that the views need. */
-export const VIEWED = [
+export const VIEWED_MEMBERS = [
   "username",
   "email",
   "role",
@@ -27,10 +29,10 @@ export const VIEWED = [
   "updatedAt",
   "lastSignInAt",
 ] as const satisfies readonly (keyof UserRecord)[];
-export type Viewed = Pick<UserRecord, (typeof VIEWED)[number]>;
+export type ViewedUser = Pick<UserRecord, (typeof VIEWED_MEMBERS)[number]>;
 
 /** Converts a user to the form in API responses. */
-export function userView(user: Viewed): UserView {
+export function userView(user: ViewedUser): UserView {
   return {
     id: userId(user),
     username: user.username,
@@ -48,12 +50,13 @@ export function userView(user: Viewed): UserView {
 }
 
 /** Converts a user to the form that administrators see. */
-export const accountView = (user: Viewed, lockedUntil: Date | undefined): AccountView => ({
+export const accountView = (user: ViewedUser, lockedUntil: Date | undefined): AccountView => ({
   ...userView(user),
   sso: user.sso ?? null,
   lockedUntil: lockedUntil?.toISOString() ?? null,
 });
 
+/** Converts a blocked identity to the form in API responses. */
 export const refusedIdentityView = (row: Row<RefusalRecord>): RefusedIdentity => ({
   id: row.rowKey.slice(REFUSALS.length),
   issuer: row.issuer,

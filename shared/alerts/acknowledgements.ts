@@ -32,7 +32,8 @@ export type AcknowledgementRecord = z.infer<typeof AcknowledgementRecord>;
 /** Stored in the table of snoozes, in one partition that one request reads. */
 const AcknowledgementRows = entity("AlertSnoozes", AcknowledgementRecord);
 const ACKNOWLEDGEMENTS = "acknowledgements";
-const keyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;
+/** Returns the row key of an acknowledgment. `alert` is the key of `alertKey`; empty: the prefix of the rule's rows. */
+const rowKeyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;
 
 export const acknowledgementId = ({ ruleId, itemId }: Pick<AcknowledgementRecord, "ruleId" | "itemId">): string =>
   `${ruleId}.${itemId}`;
@@ -51,8 +52,8 @@ export interface Acknowledgements {
   list(filter: { ruleId?: string | undefined }, request: PageRequest): Promise<Page<AcknowledgementRecord>>;
   /** Acknowledges the alert of one item, or all open alerts of a notification.
    *
-   * @throws {Problem} notFound for an unknown rule or notification, and if none of its alerts is open; alreadyExists if all of them
-   * are acknowledged.
+   * @throws {Problem} notFound for an unknown rule or notification, and if none of its alerts is open; alreadyExists if all
+   *   of them are acknowledged.
    */
   create(
     request: { ruleId: string; itemId?: string | undefined; historyId?: string | undefined; note?: string | undefined },
@@ -61,7 +62,7 @@ export interface Acknowledgements {
   /** Removes an acknowledgment, so that the alert can be escalated again. @throws {Problem} notFound */
   remove(id: string, caller: Caller): Promise<void>;
   /** Removes the acknowledgments of resolved alerts. */
-  end(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
+  removeResolved(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
   /** Removes acknowledgments of deleted rules, and of alerts that were resolved while a user acknowledged them. */
   cleanUp(rules: readonly RuleRecord[]): Promise<void>;
 }
@@ -77,17 +78,17 @@ export function createAcknowledgements(deps: {
 }): Acknowledgements {
   const { tables, rules, trackedAlerts, audit, clock } = deps;
 
-  async function read(prefix: string): Promise<Row<AcknowledgementRecord>[]> {
-    const found: Row<AcknowledgementRecord>[] = [];
+  async function readRows(prefix: string): Promise<Row<AcknowledgementRecord>[]> {
+    const acknowledgements: Row<AcknowledgementRecord>[] = [];
     const range = prefix === "" ? {} : { from: prefix, before: keyEnd(prefix) };
     const pages = tables.pages(AcknowledgementRows, { partitionKey: ACKNOWLEDGEMENTS, ...range });
-    for await (const rows of pages) found.push(...rows);
-    return found;
+    for await (const rows of pages) acknowledgements.push(...rows);
+    return acknowledgements;
   }
 
   async function of(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>> {
-    const prefix = keyOf(ruleId, "");
-    return new Map((await read(prefix)).map((row) => [row.rowKey.slice(prefix.length), row]));
+    const prefix = rowKeyOf(ruleId, "");
+    return new Map((await readRows(prefix)).map((row) => [row.rowKey.slice(prefix.length), row]));
   }
 
   /** Returns the open alerts that a request acknowledges, by key. */
@@ -95,15 +96,16 @@ export function createAcknowledgements(deps: {
     const { ruleId, itemId = "", historyId } = request;
     const open = await trackedAlerts.of(ruleId);
     if (historyId === undefined) {
-      const wanted = itemId.toLowerCase();
-      return new Map([...open].filter(([, { item }]) => item.id.toLowerCase() === wanted));
+      const lowerCaseId = itemId.toLowerCase();
+      return new Map([...open].filter(([, { item }]) => item.id.toLowerCase() === lowerCaseId));
     }
+    // The delivery of an escalation names the rule that sends it, and in `escalatedFrom` the rule of the alerts.
     const delivery = await deps.history.get(historyId);
     if (!delivery || (delivery.escalatedFrom ?? delivery.ruleId) !== ruleId)
       throw notFound(`The history entry ${historyId.slice(0, 64)} of this rule`);
-    const keys = itemsIn(delivery).flatMap((one) => {
-      const item = trackedItemOf(one);
-      return item ? [alertKey(item)] : [];
+    const keys = itemsIn(delivery).flatMap((item) => {
+      const trackedItem = trackedItemOf(item);
+      return trackedItem ? [alertKey(trackedItem)] : [];
     });
     return new Map(keys.flatMap((key) => (open.has(key) ? [[key, open.get(key)!] as const] : [])));
   }
@@ -113,20 +115,25 @@ export function createAcknowledgements(deps: {
 
     async open(ruleId, { acknowledged }, request) {
       await rules.get(ruleId);
-      const [open, known] = await Promise.all([trackedAlerts.of(ruleId), of(ruleId)]);
+      const [open, acknowledgements] = await Promise.all([trackedAlerts.of(ruleId), of(ruleId)]);
       const alerts = [...open].map(([key, row]): OpenAlert & { key: string } => {
-        const found = known.get(key);
-        const acknowledgement = found?.since === row.since ? withoutKeys(found) : undefined;
+        const stored = acknowledgements.get(key);
+        // The acknowledgment of an earlier alert about the same item does not count.
+        const acknowledgement = stored?.since === row.since ? withoutKeys(stored) : undefined;
         return { ...withoutKeys(row), key, acknowledgement };
       });
-      const wanted = alerts.filter(
-        (one) => acknowledged === undefined || (one.acknowledgement !== undefined) === acknowledged,
+      const matching = alerts.filter(
+        ({ acknowledgement }) => acknowledged === undefined || (acknowledgement !== undefined) === acknowledged,
       );
-      return pageOfAll(wanted, request, ({ key }) => key);
+      return pageOfAll(matching, request, ({ key }) => key);
     },
 
     async list({ ruleId }, request) {
-      return pageOfAll(await read(ruleId === undefined ? "" : keyOf(ruleId, "")), request, ({ rowKey }) => rowKey);
+      return pageOfAll(
+        await readRows(ruleId === undefined ? "" : rowKeyOf(ruleId, "")),
+        request,
+        ({ rowKey }) => rowKey,
+      );
     },
 
     async create(request, caller) {
@@ -135,17 +142,17 @@ export function createAcknowledgements(deps: {
       const alerts = await alertsOf(request);
       if (alerts.size === 0)
         throw notFound(`An open alert of this rule about ${(itemId ?? historyId ?? "").slice(0, 300)}`);
-      const known = await of(ruleId);
-      const at = clock.now().toISOString();
-      const made = [...alerts].flatMap(([key, { item, since }]): [string, AcknowledgementRecord][] => {
-        if (known.get(key)?.since === since) return [];
-        const record = { ruleId, itemId: item.id, since, acknowledgedAt: at, acknowledgedBy: caller.actor };
+      const existing = await of(ruleId);
+      const now = clock.now().toISOString();
+      const created = [...alerts].flatMap(([key, { item, since }]): [string, AcknowledgementRecord][] => {
+        if (existing.get(key)?.since === since) return [];
+        const record = { ruleId, itemId: item.id, since, acknowledgedAt: now, acknowledgedBy: caller.actor };
         return [[key, { ...record, ...(note === undefined ? {} : { note }) }]];
       });
-      if (made.length === 0) throw new Problem("alreadyExists", "The alert is already acknowledged.");
+      if (created.length === 0) throw new Problem("alreadyExists", "The alert is already acknowledged.");
       const details = {
         ...(itemId === undefined ? { historyId } : { itemId }),
-        alerts: made.length,
+        alerts: created.length,
         note: note ?? null,
       };
       const event = { type: "alert.acknowledged", caller, target: { type: "alertRule", id: ruleId }, details };
@@ -153,44 +160,46 @@ export function createAcknowledgements(deps: {
         tables.write(
           AcknowledgementRows.table,
           ACKNOWLEDGEMENTS,
-          made.map(([key, record]) => put(AcknowledgementRows, keyOf(ruleId, key), record)),
+          created.map(([key, record]) => put(AcknowledgementRows, rowKeyOf(ruleId, key), record)),
         ),
       );
-      return made.map(([, record]) => record);
+      return created.map(([, record]) => record);
     },
 
     async remove(id, caller) {
       const ruleId = id.slice(0, id.indexOf("."));
-      const found = isUlid(ruleId)
-        ? [...(await of(ruleId)).values()].find((row) => acknowledgementId(row).toLowerCase() === id.toLowerCase())
+      const row = isUlid(ruleId)
+        ? [...(await of(ruleId)).values()].find(
+            (stored) => acknowledgementId(stored).toLowerCase() === id.toLowerCase(),
+          )
         : undefined;
-      if (!found) throw notFound(`The acknowledgment ${id.slice(0, 300)}`);
-      const { itemId } = found;
+      if (!row) throw notFound(`The acknowledgment ${id.slice(0, 300)}`);
+      const { itemId } = row;
       const target = { type: "alertRule", id: ruleId };
       const event = { type: "alert.acknowledgementRemoved", caller, target, details: { itemId } };
-      await audited(audit, event, () => tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, found.rowKey));
+      await audited(audit, event, () => tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, row.rowKey));
     },
 
-    async end(ruleId, ended) {
-      if (ended.length === 0) return;
-      const known = await of(ruleId);
-      for (const one of ended) {
-        const row = known.get(alertKey(one.of));
-        if (row && row.since === one.since) await tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, row.rowKey);
+    async removeResolved(ruleId, resolved) {
+      if (resolved.length === 0) return;
+      const acknowledgements = await of(ruleId);
+      for (const item of resolved) {
+        const row = acknowledgements.get(alertKey(item.of));
+        if (row && row.since === item.since) await tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, row.rowKey);
       }
     },
 
-    async cleanUp(known) {
-      const acknowledged = Map.groupBy(await read(""), ({ ruleId }) => ruleId);
-      const ruleIds = new Set(known.map(({ ruleId }) => ruleId));
+    async cleanUp(existingRules) {
+      const acknowledged = Map.groupBy(await readRows(""), ({ ruleId }) => ruleId);
+      const ruleIds = new Set(existingRules.map(({ ruleId }) => ruleId));
       for (const [ruleId, rows] of acknowledged) {
         const open = ruleIds.has(ruleId) ? await trackedAlerts.of(ruleId) : new Map<string, TrackedAlert>();
-        const prefix = keyOf(ruleId, "");
-        const gone = rows.filter(({ rowKey, since }) => open.get(rowKey.slice(prefix.length))?.since !== since);
+        const prefix = rowKeyOf(ruleId, "");
+        const obsolete = rows.filter(({ rowKey, since }) => open.get(rowKey.slice(prefix.length))?.since !== since);
         await tables.write(
           AcknowledgementRows.table,
           ACKNOWLEDGEMENTS,
-          gone.map(({ rowKey }) => remove(AcknowledgementRows, rowKey)),
+          obsolete.map(({ rowKey }) => remove(AcknowledgementRows, rowKey)),
         );
       }
     },

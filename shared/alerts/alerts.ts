@@ -39,9 +39,15 @@ export type { AutomationSource } from "./automation-events.ts";
 export type { CredentialSource } from "./service-credentials.ts";
 export type { NewViolation, ViolationSource } from "./violation-items.ts";
 
-/** Milliseconds that a test waits for the mail provider's report. Later reports appear in the history. */
+/**
+ * The alerts module. An alert rule matches items, such as assets that expire. A timer evaluates the rules; items without an
+ * earlier notification become a delivery, a message by mail, webhook or another channel, which workers send from a queue.
+ * Alerts about some items stay open (tracked) until they are resolved.
+ */
+
+/** Milliseconds that a test delivery waits for the mail provider's report. Later reports appear in the history. */
 const TEST_WAIT_MS = 12_000;
-/** Maximum seconds of one wait within a test. */
+/** Maximum seconds of one wait within a test delivery. A longer wait is left to the queue. */
 const TEST_STEP_SECONDS = 6;
 
 export interface AlertsDependencies {
@@ -197,8 +203,8 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
       const rule = await rules.get(ruleId);
       const now = clock.now();
       const deliveryId = randomness.ulid(now);
-      const made = { deliveryId, createdAt: now.toISOString(), items: [exampleOf(rule, now)] };
-      await history.record(newDelivery(rule, { ...made, test: true, requestedBy: caller.actor }));
+      const fields = { deliveryId, createdAt: now.toISOString(), items: [exampleOf(rule, now)] };
+      await history.record(newDelivery(rule, { ...fields, test: true, requestedBy: caller.actor }));
       const deadline = performance.now() + TEST_WAIT_MS;
       for (;;) {
         const seconds = await deliveries.work(deliveryId);
@@ -221,7 +227,10 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
   };
 }
 
-/** Returns the example item of a test. Its resources don't exist. */
+/**
+ * Returns the example item of a test. Its resources don't exist. Examples about expiry reached their last threshold an hour
+ * ago.
+ */
 function exampleOf(rule: RuleRecord, now: Date): Item {
   const vault = {
     vaultName: "kv-example",
@@ -240,15 +249,15 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
     case "credentialExpiry": {
       const threshold = rule.thresholds.at(-1) ?? 0;
       const expiresOn = Math.floor((now.getTime() + threshold * DAY_MS) / 1000) - 3600;
-      const none = "00000000-0000-0000-0000-000000000000";
+      const noId = "00000000-0000-0000-0000-000000000000";
       const credential = {
-        tenantId: none,
-        appId: none,
+        tenantId: noId,
+        appId: noId,
         applicationName: "Example",
-        keyId: none,
+        keyId: noId,
         displayName: "example",
       };
-      const asset = { id: `entra.${none}.${none}.${none}`, type: "secret", name: `${none}-${none}` } as const;
+      const asset = { id: `entra.${noId}.${noId}.${noId}`, type: "secret", name: `${noId}-${noId}` } as const;
       return { kind: "asset", ...asset, ...vault, owner: "example-owner", expiresOn, threshold, credential };
     }
     case "serviceCredentialExpiry": {

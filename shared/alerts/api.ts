@@ -79,6 +79,7 @@ const RuleCredentialsGiven = z
       "Write-only. Credentials for `pagerDuty` and `serviceNow`, stored in the service's key vault. Required again with a new `webhookUrl`.",
   });
 
+/** The members of a rule that a user can set. */
 const fields = {
   name: singleLine(128),
   alertType: z.enum(ALERT_TYPES).meta({
@@ -117,8 +118,8 @@ const fields = {
   }),
 };
 
-const { name, alertType, ...others } = fields;
-const optional = z.object(others).partial().shape;
+const { name, alertType, ...optionalFields } = fields;
+const optional = z.object(optionalFields).partial().shape;
 
 export const NewRule = z
   .strictObject({
@@ -151,6 +152,7 @@ const AlertEscalation = z
   })
   .meta({ id: "AlertEscalation" });
 
+/** The members of a rule in responses. */
 const ruleFields = {
   id: z.string(),
   name: z.string(),
@@ -261,6 +263,7 @@ export const AlertItem = z
       .meta({ description: "Time of the first notification, for alerts with an earlier notification." }),
   })
   .meta({ id: "AlertItem" });
+/** The members of a history entry, without its items. */
 const entryFields = {
   id: z.string(),
   ruleId: z.string(),
@@ -306,6 +309,7 @@ export const AlertTestResult = z
   })
   .meta({ id: "AlertTestResult" });
 
+/** Returns an entry for each recipient of a part of a delivery. A part without `items` has all items of the delivery. */
 const recipientsOf = (part: Part, itemsTotal: number): z.infer<typeof Recipient>[] =>
   part.recipients.map((recipient) => ({
     recipient,
@@ -321,19 +325,24 @@ const recipientsOf = (part: Part, itemsTotal: number): z.infer<typeof Recipient>
     finishedAt: part.finishedAt ?? null,
     mayBeRepeated: part.mayBeRepeated ?? false,
   }));
-/** Returns the API representation of an item. */
+/**
+ * Returns the API representation of an item. An item about an open alert, such as a resolution or a reminder, contains the item
+ * of the earlier notification as `of`.
+ */
 export function itemView(item: Item): z.infer<typeof AlertItem> {
-  const about = "of" in item ? item.of : item;
-  const expiresOn = item.kind === "renewed" ? item.expiresOn : "expiresOn" in about ? about.expiresOn : undefined;
+  const subject = "of" in item ? item.of : item;
+  const expiresOn = item.kind === "renewed" ? item.expiresOn : "expiresOn" in subject ? subject.expiresOn : undefined;
   return {
     kind: item.kind,
     id: item.id,
-    credentialTitle: "credential" in about && about.credential ? titleOfCredential(about.credential) || null : null,
-    thresholdDays: "threshold" in about ? about.threshold : null,
+    credentialTitle:
+      "credential" in subject && subject.credential ? titleOfCredential(subject.credential) || null : null,
+    thresholdDays: "threshold" in subject ? subject.threshold : null,
     expiresOn: expiresOn === undefined ? null : new Date(expiresOn * 1000).toISOString(),
     since: ("since" in item ? item.since : undefined) ?? null,
   };
 }
+/** Returns a history entry. Stored rows call the items `news`: `newsTotal` is the number of items. */
 export const historyView = (
   delivery: Omit<DeliverySummary, "firstNews">,
   items: readonly Item[],
@@ -357,20 +366,21 @@ export const historyView = (
   items: items.map(itemView),
 });
 
+/** Returns the result of a test delivery. */
 export function alertTestView(delivery: DeliveryRecord): z.infer<typeof AlertTestResult> {
   const entry = historyView(delivery, itemsIn(delivery));
   const receiver = delivery.parts[0]?.answer ?? null;
-  const waiting = delivery.parts.find(({ waits }) => waits !== undefined);
-  const waits = waiting ? `Delayed until ${waiting.notBefore}. ${waiting.waits}` : "";
-  const accepted = delivery.parts.every(({ status }) => status === "accepted" || status === "delivered");
+  const delayedPart = delivery.parts.find(({ waits }) => waits !== undefined);
+  const delayText = delayedPart ? `Delayed until ${delayedPart.notBefore}. ${delayedPart.waits}` : "";
+  const isAccepted = delivery.parts.every(({ status }) => status === "accepted" || status === "delivered");
   const messages = {
     delivered: "The test was delivered.",
     partial: `The test did not reach all recipients: ${entry.error}`,
     failed: entry.error ?? "The test failed.",
     cancelled: entry.error ?? "The test was canceled.",
-    pending: accepted
+    pending: isAccepted
       ? "The mail provider accepted the test. The history will show whether it was delivered."
-      : `The result is not known yet. The history will show it. ${entry.error ?? waits}`.trim(),
+      : `The result is not known yet. The history will show it. ${entry.error ?? delayText}`.trim(),
   };
   return { delivered: delivery.status === "delivered", message: messages[delivery.status], receiver, delivery: entry };
 }

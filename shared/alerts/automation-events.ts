@@ -4,6 +4,12 @@ import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
+/**
+ * Alert rules about events of automation (rotations, syncs) and of dependency discovery. A source module returns its events; the rule
+ * notifies of each event once.
+ */
+
+/** The alert types of these rules. */
 export type AutomationType =
   | "rotationDue"
   | "rotationDone"
@@ -30,8 +36,8 @@ export interface AutomationSource {
 /** Maximum delay until an event appears in its table. */
 const LATE_MS = DAY_MS;
 
-/** Failures that persist until fixed. A rule's first evaluation reports those that exist, regardless of their age. */
-const LASTING: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved"]);
+/** Types of failures that persist until they are fixed. A rule's first evaluation reports existing failures, whatever their age. */
+const PERSISTING_TYPES: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved"]);
 
 /** Returns events since the rule's activation without an earlier notification. */
 export async function automationItems(
@@ -42,7 +48,7 @@ export async function automationItems(
 ): Promise<{ items: AutomationItem[]; more: boolean }> {
   const type = rule.alertType as AutomationType;
   const isFirst = from.toISOString() === rule.activeSince;
-  const start = isFirst && LASTING.has(type) ? new Date(0) : new Date(from.getTime() - LATE_MS);
+  const start = isFirst && PERSISTING_TYPES.has(type) ? new Date(0) : new Date(from.getTime() - LATE_MS);
   const since = start.getTime() === 0 ? "" : rule.activeSince;
   const items: AutomationItem[] = [];
   for (const source of deps.sources) {
@@ -58,7 +64,7 @@ export async function automationItems(
   return { items, more: false };
 }
 
-/** Names of applications and targets are chosen by users and can contain line breaks. */
+/** Removes line breaks from all texts, because they contain names that users choose. */
 const withoutLineBreaks = <T extends object>(texts: T): T =>
   Object.fromEntries(
     Object.entries(texts).map(([name, value]) => [name, typeof value === "string" ? toSingleLine(value) : value]),
@@ -113,14 +119,14 @@ export function automationExample(type: AutomationType, now: Date): AutomationIt
       next,
     };
   }
-  const done = type === "rotationDone";
+  const isDone = type === "rotationDone";
   return {
     ...example,
     title,
-    what: done ? "has a new client secret" : "was not rotated",
+    what: isDone ? "has a new client secret" : "was not rotated",
     why: "Example.",
-    done: done ? "The new secret was written to kv-example/example-password." : "No changes were made.",
-    safe: done ? "Sign-in with the new secret works." : "The old secret works.",
+    done: isDone ? "The new secret was written to kv-example/example-password." : "No changes were made.",
+    safe: isDone ? "Sign-in with the new secret works." : "The old secret works.",
     next: "No action is needed.",
   };
 }

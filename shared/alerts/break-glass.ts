@@ -7,7 +7,12 @@ import type { RuleRecord } from "./rule.ts";
 /** Maximum delay until an event appears in the audit log. */
 const LATE_MS = DAY_MS;
 
-/** Returns password sign-ins while passwords are turned off, since the rule is active and without an earlier notification. */
+/**
+ * Returns the items of a rule about break-glass access: sign-ins with a password while passwords are turned off. Sign-ins
+ * before the rule's activation and those with a notification are left out.
+ *
+ * @param from - Time of the rule's last evaluation.
+ */
 export async function breakGlassItems(
   rule: RuleRecord,
   from: Date,

@@ -14,13 +14,24 @@ import type { AlertRules } from "./rules.ts";
 import type { Snoozes } from "./snoozes.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 
-/** Minimum age of rows in the notification log before removal, after the expiry or the notification. */
+/**
+ * The daily clean-up of the alerts' tables. The notification log has a row for each notification of a rule, so that none is
+ * sent twice.
+ */
+
+/** Minimum time from the asset's expiry, or from the notification, until the row of the notification is removed. */
 const RETENTION_MS = 30 * DAY_MS;
 
-/** Prefixes of rows that are obsolete once they are old; see `notificationKey`. */
+/**
+ * Prefixes of the notification log's rows that are removed by age alone: `s!` a scan (of an earlier version), `v!` a violation,
+ * `c!` a credential of the service, `b!` a break-glass sign-in, `f!` a failure of scans, `w!` its weekly reminder, `z!` a
+ * resolution.
+ */
 const EVENT_PREFIXES = ["s!", "v!", "c!", "b!", "f!", "w!", "z!"];
 
-/** Removes obsolete rows of the notification log: deleted assets, old scans, violations and credentials, deleted rules. */
+/**
+ * Creates the clean-up. It removes rows of deleted assets and rules, old rows about events, and obsolete snoozes and secrets.
+ */
 export function createCleanUp(deps: {
   tables: Tables;
   rules: AlertRules;
@@ -36,17 +47,19 @@ export function createCleanUp(deps: {
     await snoozes.cleanUp();
     const all = await rules.all();
     await acknowledgements.cleanUp(all);
-    const known = new Set(all.map(({ ruleId }) => ruleId));
-    const before = new Date(clock.now().getTime() - RETENTION_MS);
-    const states: string[] = [];
-    // A deleted rule with a pending commit is kept until the commit is completed.
+    const existingRules = new Set(all.map(({ ruleId }) => ruleId));
+    const retainedFrom = new Date(clock.now().getTime() - RETENTION_MS);
+    /** The rules whose rows are cleaned up. Every evaluated rule has a state row, also after its deletion. */
+    const ruleIds: string[] = [];
+    // A state row is `pending` from the commit of a notification until its delivery is queued. If the run crashed in between,
+    // the next evaluation completes it, even for a deleted rule. Until then the rows of a deleted rule stay.
     for await (const rows of tables.pages(RuleStates, { partitionKey: STATES, select: ["at", "pending"] }))
-      for (const row of rows) if (known.has(row.rowKey) || !row.pending) states.push(row.rowKey);
-    for (const ruleId of states) {
-      if (known.has(ruleId)) {
-        for (const type of ASSET_TYPES) await removeAssetRows(ruleId, type, before);
-        for (const prefix of EVENT_PREFIXES) await removeEventRows(ruleId, prefix, before);
-        await removeEscalationRows(ruleId, before);
+      for (const row of rows) if (existingRules.has(row.rowKey) || !row.pending) ruleIds.push(row.rowKey);
+    for (const ruleId of ruleIds) {
+      if (existingRules.has(ruleId)) {
+        for (const type of ASSET_TYPES) await removeAssetRows(ruleId, type, retainedFrom);
+        for (const prefix of EVENT_PREFIXES) await removeEventRows(ruleId, prefix, retainedFrom);
+        await removeEscalationRows(ruleId, retainedFrom);
       } else {
         for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, select: [] }))
           await removeRows(ruleId, rows);
@@ -54,14 +67,17 @@ export function createCleanUp(deps: {
         log.info("The notification log of a deleted rule is removed", { ruleId });
       }
     }
-    // Last, because a key vault failure ends the run.
+    // Last, because it deletes secrets of deleted rules from the key vault, and a failure there ends the run.
     await rules.cleanUp(caller);
   }
 
-  /** Keeps the row of an asset with an unchanged expiry, so that an expired asset causes no second notification. */
-  async function removeAssetRows(ruleId: string, type: AssetType, before: Date): Promise<void> {
-    const { from, before: end } = expiryBounds(type, 0, Math.floor(before.getTime() / 1000), false);
-    for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before: end, select: [] })) {
+  /**
+   * Removes rows about assets that expired before `retainedFrom`, except those of an existing asset with an unchanged expiry,
+   * so that it causes no second notification. A row's key is that of the asset in the index by expiry, `!` and the threshold.
+   */
+  async function removeAssetRows(ruleId: string, type: AssetType, retainedFrom: Date): Promise<void> {
+    const { from, before } = expiryBounds(type, 0, Math.floor(retainedFrom.getTime() / 1000), false);
+    for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before, select: [] })) {
       const assetKeys = rows.map(({ rowKey }) => rowKey.slice(0, rowKey.lastIndexOf("!")));
       const existing = new Set<string>();
       const range = { partitionKey: partitions.all, from: assetKeys[0]!, before: keyEnd(assetKeys.at(-1)!) };
@@ -74,25 +90,28 @@ export function createCleanUp(deps: {
     }
   }
 
-  /** Keeps the row of an open alert, so that it is not escalated again. */
-  async function removeEscalationRows(ruleId: string, before: Date): Promise<void> {
+  /** Removes rows of escalations, except those of open alerts, so that they are not escalated again. */
+  async function removeEscalationRows(ruleId: string, retainedFrom: Date): Promise<void> {
     const open = new Set(
       [...(await trackedAlerts.of(ruleId)).values()].map(({ item, since }) => escalationKey(item, since)),
     );
-    await removeEventRows(ruleId, ESCALATION_PREFIX, before, open);
+    await removeEventRows(ruleId, ESCALATION_PREFIX, retainedFrom, open);
   }
 
+  /** Removes the rows under a prefix whose delivery was created before `retainedFrom`, except the row keys `retained`. */
   async function removeEventRows(
     ruleId: string,
     prefix: string,
-    before: Date,
+    retainedFrom: Date,
     retained: ReadonlySet<string> = new Set(),
   ): Promise<void> {
     const range = { partitionKey: ruleId, from: prefix, before: keyEnd(prefix) };
     for await (const rows of tables.pages(NotificationRows, range)) {
       await removeRows(
         ruleId,
-        rows.filter(({ rowKey, deliveryId }) => !retained.has(rowKey) && decodeTime(deliveryId) < before.getTime()),
+        rows.filter(
+          ({ rowKey, deliveryId }) => !retained.has(rowKey) && decodeTime(deliveryId) < retainedFrom.getTime(),
+        ),
       );
     }
   }

@@ -19,9 +19,16 @@ import type { Attempts, Outcome } from "./retry-schedule.ts";
 import type { AlertRules } from "./rules.ts";
 import { createMailDelivery } from "./send-mail.ts";
 
+/**
+ * Delivers alerts by mail. A delivery is one message of a rule, in parts: one per group of recipients. A mailbox combines the
+ * waiting parts of all deliveries to one group of recipients into one mail, within the rate limit.
+ */
+
 /** Seconds before the next check of a delivery whose mails another worker is sending. */
 export const BUSY_SECONDS = 15;
-/** Milliseconds in which a worker starts sending mails, within the function timeout. Shorter for a test, because a user waits. */
+/**
+ * Milliseconds in which a worker starts sending mails, within the function timeout. Shorter for a test, because a user waits.
+ */
 const MAILS_MS = MINUTE_MS;
 const TEST_MAILS_MS = 8 * SECOND_MS;
 /** Minimum change of the expected send time that is written to the delivery. */
@@ -29,8 +36,9 @@ const MIN_WAIT_CHANGE_MS = MINUTE_MS;
 
 /** Sends deliveries by mail, through the mailboxes of their recipients. */
 export interface MailDeliveries {
-  /** Adds a delivery's mails to the mailboxes of their recipients, and sends all mails that can be sent now, including mails of other
-   * deliveries.
+  /**
+   * Adds a delivery's mails to the mailboxes of their recipients, and sends all mails that can be sent now, including mails of
+   * other deliveries.
    *
    * @returns Seconds until the next step. Undefined if the delivery is complete.
    * @throws RowChanged
@@ -59,7 +67,7 @@ export function createMailDeliveries(deps: {
   log: Logger;
 }): MailDeliveries {
   const { history } = deps;
-  const { write, writeParts, settled, begin, conclude, secondsUntil } = deps.writer;
+  const { write, writeParts, withOutcome, recordIntent, conclude, secondsUntil } = deps.writer;
   const mailboxes = createMailboxes({
     ...deps,
     mails: createMailDelivery(deps),
@@ -67,31 +75,35 @@ export function createMailDeliveries(deps: {
     report: reportOutcome,
   });
 
-  async function work(given: Row<DeliveryRecord>): Promise<number | undefined> {
-    const { deliveryId, test } = given;
-    if (given.fallback === undefined) await plan(given);
+  async function work(delivery: Row<DeliveryRecord>): Promise<number | undefined> {
+    const { deliveryId, test } = delivery;
+    // `fallback`, the addresses of the rule's recipients, is set once the items are assigned to recipients.
+    if (delivery.fallback === undefined) await plan(delivery);
     const keys = await mailboxes.add(deliveryId);
     await mailboxes.run(test ? TEST_MAILS_MS : MAILS_MS);
     let row = await history.get(deliveryId);
     if (row?.status === "pending") row = await conclude(await withExpectedTimes(row, keys));
     if (row?.status !== "pending") return undefined;
-    const waits = row.parts.filter((part) => !isFinal(part)).map(({ notBefore }) => secondsUntil(notBefore ?? ""));
-    return Math.max(1, Math.min(...waits.map((seconds) => (seconds > 0 ? seconds : BUSY_SECONDS))));
+    const waitSeconds = row.parts
+      .filter((part) => !isFinal(part))
+      .map(({ notBefore }) => secondsUntil(notBefore ?? ""));
+    // A part without a time (NaN), or with a time in the past, is being sent by another worker.
+    return Math.max(1, Math.min(...waitSeconds.map((seconds) => (seconds > 0 ? seconds : BUSY_SECONDS))));
   }
 
   /** Assigns a delivery's items to their owners and the rule's recipients, before any mail is sent. */
   async function plan(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>> {
     const fallback = row.parts.flatMap(({ recipients }) => recipients);
-    const untouched = row.parts.every(({ status, attempts }) => status === "waiting" && attempts === 0);
-    if (!untouched) {
-      // An earlier version started the delivery.
+    const isNotStarted = row.parts.every(({ status, attempts }) => status === "waiting" && attempts === 0);
+    if (!isNotStarted) {
+      // An earlier version, without mailboxes, started the delivery. `alone` gives the started parts mailboxes of their own.
       const isStarted = ({ status }: Part) => status === "sending" || status === "accepted";
       return await write(row, {
         fallback,
         parts: row.parts.map((part) => (isStarted(part) ? { ...part, alone: true } : part)),
       });
     }
-    await begin(row);
+    await recordIntent(row);
     const resolve = row.test ? undefined : await deps.owners.resolver();
     return await write(row, { fallback, parts: partsByOwner({ recipients: fallback }, itemsIn(row), resolve) });
   }
@@ -100,24 +112,27 @@ export function createMailDeliveries(deps: {
   async function withExpectedTimes(row: Row<DeliveryRecord>, keys: Map<number, string>): Promise<Row<DeliveryRecord>> {
     if (!row.parts.some(({ status }) => status === "waiting")) return row;
     const slots = await mailboxes.sendSlots();
-    let differs = false;
+    let isChanged = false;
     const parts = row.parts.map((part, index) => {
       const slot = part.status === "waiting" ? slots.get(keys.get(index) ?? "") : undefined;
       if (!slot) return part;
-      const shownAt = Date.parse(part.notBefore ?? "");
-      if (Math.abs(shownAt - slot.at.getTime()) < MIN_WAIT_CHANGE_MS) return part;
-      differs = true;
+      const writtenTime = Date.parse(part.notBefore ?? "");
+      if (Math.abs(writtenTime - slot.at.getTime()) < MIN_WAIT_CHANGE_MS) return part;
+      isChanged = true;
       return { ...part, notBefore: slot.at.toISOString(), waits: waitText(mailboxes, slot.before) };
     });
-    return differs ? await writeParts(row, parts) : row;
+    return isChanged ? await writeParts(row, parts) : row;
   }
 
-  /** Writes the outcome of a mail into its delivery. Items that did not reach an owner go to the rule's recipients. */
+  /**
+   * Writes the outcome of a mail into its delivery. Items that did not reach an owner go to the rule's recipients. `looks`
+   * counts the requests to the provider for the mail's status.
+   */
   async function reportOutcome(
     entry: { deliveryId: string; part: number },
     mail: Outcome & Pick<Part, "attempts" | "looks">,
   ) {
-    const replaced = await repeatOnConflict(async () => {
+    const isReplaced = await repeatOnConflict(async () => {
       const row = await history.get(entry.deliveryId);
       const part = row?.parts[entry.part];
       if (!row || !part || row.status !== "pending" || isFinal(part)) return false;
@@ -129,20 +144,24 @@ export function createMailDeliveries(deps: {
         ...(error !== undefined && { error }),
         ...(notBefore && { notBefore }),
       };
-      let next = settled(part, outcome);
-      const lost = next.status === "failed" && next.owner !== undefined && (row.fallback ?? []).length > 0;
-      if (lost) next = { ...next, replaced: true };
-      const parts = row.parts.map((one, index) => (index === entry.part ? next : one));
-      if (lost) parts.push(...replacementsOf(next, { recipients: row.fallback! }, itemsIn(row)));
+      let next = withOutcome(part, outcome);
+      const mustReplace = next.status === "failed" && next.owner !== undefined && (row.fallback ?? []).length > 0;
+      if (mustReplace) next = { ...next, replaced: true };
+      const parts = row.parts.map((existing, index) => (index === entry.part ? next : existing));
+      if (mustReplace) parts.push(...replacementsOf(next, { recipients: row.fallback! }, itemsIn(row)));
       await conclude(await writeParts(row, parts));
-      return lost;
+      return mustReplace;
     });
-    if (replaced) await mailboxes.add(entry.deliveryId);
+    if (isReplaced) await mailboxes.add(entry.deliveryId);
   }
 
   return { work, cleanUp: () => mailboxes.cleanUp() };
 }
 
+/**
+ * Explains the delay of a mail. `before`: number of mails that are sent earlier; negative if a mail to the recipients is in
+ * progress.
+ */
 const waitText = ({ pace }: MailboxQueue, before: number): string =>
   before < 0
     ? "Waiting for an earlier mail to the same recipients."

@@ -13,7 +13,9 @@ import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 
-/** Bounds of the seconds until a delivery requests a slot of its receiver again. Within them: half the time that it has waited. */
+/**
+ * Bounds of the seconds until a delivery requests a slot of its receiver again. Within them: half the time that it has waited.
+ */
 const MIN_SLOT_WAIT_SECONDS = 2;
 const MAX_SLOT_WAIT_SECONDS = 60;
 
@@ -32,7 +34,7 @@ export interface WebhookDeliveries {
 /** Creates the part of deliveries that calls webhooks, chat and incident services. */
 export function createWebhookDeliveries(deps: {
   rules: AlertRules;
-  history: Pick<History, "show">;
+  history: Pick<History, "updateLists">;
   outgoing: Outgoing;
   trackedAlerts: Pick<TrackedAlerts, "of">;
   attempts: Attempts;
@@ -41,14 +43,14 @@ export function createWebhookDeliveries(deps: {
   clock: Clock;
 }): WebhookDeliveries {
   const { rules, history, clock } = deps;
-  const { write, writeParts, settled, begin, conclude, secondsUntil } = deps.writer;
+  const { write, writeParts, withOutcome, recordIntent, conclude, secondsUntil } = deps.writer;
   const webhooks = createWebhookDelivery(deps);
   const slots = createReceiverSlots();
 
   const writePart = (row: Row<DeliveryRecord>, index: number, part: Part): Promise<Row<DeliveryRecord>> =>
     writeParts(
       row,
-      row.parts.map((one, at) => (at === index ? part : one)),
+      row.parts.map((existing, position) => (position === index ? part : existing)),
     );
 
   /** Runs the part's next step if it is due. */
@@ -61,18 +63,21 @@ export function createWebhookDeliveries(deps: {
     const now = clock.now().toISOString();
     if (isFinal(part) || (part.notBefore ?? "") > now) return row;
     if (part.status === "sending" && (part.leasedUntil ?? "") > now) return row;
-    const gone = !rule || (!rule.enabled && !row.test);
+    const isRuleInactive = !rule || (!rule.enabled && !row.test);
     switch (part.status) {
       case "waiting":
-        return gone ? await cancel(row, index, rule) : await attempt(row, index, rule, {});
+        return isRuleInactive ? await cancel(row, index, rule) : await attempt(row, index, rule, {});
       case "sending":
         // The earlier attempt may have arrived. The receiver recognizes the duplicate by its id.
-        return gone ? await cancel(row, index, rule) : await attempt(row, index, rule, { mayBeRepeated: true });
+        return isRuleInactive
+          ? await cancel(row, index, rule)
+          : await attempt(row, index, rule, { mayBeRepeated: true });
       default:
         return row;
     }
   }
 
+  /** Posts a part: takes the lease, sends the request and writes the outcome. */
   async function attempt(
     row: Row<DeliveryRecord>,
     index: number,
@@ -80,35 +85,40 @@ export function createWebhookDeliveries(deps: {
     change: Partial<Part>,
   ): Promise<Row<DeliveryRecord>> {
     const leasedUntil = new Date(clock.now().getTime() + LEASE_MS).toISOString();
-    const before = row.parts[index]!;
-    const sending: Part = { ...before, ...change, status: "sending", attempts: before.attempts + 1, leasedUntil };
+    const part = row.parts[index]!;
+    const sending: Part = { ...part, ...change, status: "sending", attempts: part.attempts + 1, leasedUntil };
     const claimed = await writePart(row, index, sending);
     const outcome = await webhooks.post(claimed, sending, rule);
-    return await writePart(claimed, index, settled(sending, outcome));
+    return await writePart(claimed, index, withOutcome(sending, outcome));
   }
 
   const cancel = (row: Row<DeliveryRecord>, index: number, rule: RuleRecord | undefined) => {
     const error = rule ? "The rule was disabled before this was sent." : "The rule was deleted before this was sent.";
-    return writePart(row, index, settled(row.parts[index]!, { status: "cancelled", error }));
+    return writePart(row, index, withOutcome(row.parts[index]!, { status: "cancelled", error }));
   };
 
-  async function advanceAll(given: Row<DeliveryRecord>, rule: RuleRecord | undefined): Promise<number | undefined> {
-    let row = given;
-    if (row.parts.every(({ attempts, posted = 0 }) => attempts === 0 && posted === 0)) await begin(row);
+  /** Runs the due steps of all parts. Returns the seconds until the next step, or undefined if the delivery is complete. */
+  async function advanceAll(delivery: Row<DeliveryRecord>, rule: RuleRecord | undefined): Promise<number | undefined> {
+    let row = delivery;
+    // Before the first attempt. `posted` counts the items that were sent to an incident service one by one.
+    if (row.parts.every(({ attempts, posted = 0 }) => attempts === 0 && posted === 0)) await recordIntent(row);
     for (let index = 0; index < row.parts.length; index++) row = await advance(row, index, rule);
     row = await conclude(row);
     return row.status === "pending" ? Math.max(1, secondsUntil(row.nextAt)) : undefined;
   }
 
-  /** Writes `nextAt`, so that the search for lost messages finds that this delivery still has a message. */
+  /**
+   * Returns the seconds until the delivery requests a slot again. Writes them as `nextAt`, because a delivery that is overdue
+   * counts as one that has lost its queue message.
+   */
   async function awaitSlot(row: Row<DeliveryRecord>): Promise<number> {
     const dueAt = row.parts.reduce(
       (latest, { notBefore = "" }) => (notBefore > latest ? notBefore : latest),
       row.createdAt,
     );
-    const waited = (clock.now().getTime() - Date.parse(dueAt)) / SECOND_MS;
-    const seconds = Math.min(MAX_SLOT_WAIT_SECONDS, Math.max(MIN_SLOT_WAIT_SECONDS, Math.floor(waited / 2)));
-    await history.show(withoutKeys(await write(row, { nextAt: deps.attempts.after(seconds) })));
+    const waitedSeconds = (clock.now().getTime() - Date.parse(dueAt)) / SECOND_MS;
+    const seconds = Math.min(MAX_SLOT_WAIT_SECONDS, Math.max(MIN_SLOT_WAIT_SECONDS, Math.floor(waitedSeconds / 2)));
+    await history.updateLists(withoutKeys(await write(row, { nextAt: deps.attempts.after(seconds) })));
     return seconds;
   }
 

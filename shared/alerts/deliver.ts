@@ -27,9 +27,9 @@ const MAX_REVIVALS = 5;
 const REVIVAL_SECONDS = 600;
 
 /**
- * Sends recorded deliveries. A row is set to `sending` before a request and to the outcome after it: for webhooks the delivery's
- * row, for mails the row of the mailbox. A mailbox is the row of one group of recipients, with the entries that wait to be sent to
- * them (mailbox.ts).
+ * Sends recorded deliveries. A row is set to `sending` before a request and to the outcome after it: for webhooks the
+ * delivery's row, for mails the row of the mailbox. A mailbox is the row of one group of recipients, with the entries that wait
+ * to be sent to them (mailbox.ts).
  *
  * If a worker crashes during a request, it is unknown whether the message was sent. For a mail, the next worker queries the
  * provider and resends only mails that the provider does not know. A webhook is posted again with the same id.
@@ -49,7 +49,9 @@ export interface DeliveryWorker {
   cleanUp(): Promise<void>;
 }
 
-/** Creates the handler of queued deliveries. It sends each pending delivery by its one method, mail or webhook, with retries. */
+/**
+ * Creates the handler of queued deliveries. It sends each pending delivery by its one method, mail or webhook, with retries.
+ */
 export function createDeliveryWorker(deps: {
   tables: Tables;
   queues: Queues;
@@ -80,7 +82,7 @@ export function createDeliveryWorker(deps: {
     if (!row) return undefined;
     if (row.status !== "pending") {
       // A worker may have crashed after it completed the delivery and before it updated the history.
-      await history.show(withoutKeys(row));
+      await history.updateLists(withoutKeys(row));
       return undefined;
     }
     const wait = writer.secondsUntil(row.nextAt);
@@ -90,7 +92,7 @@ export function createDeliveryWorker(deps: {
       return await (row.deliveryMethod === "email" ? mails : webhooks).work(row);
     } catch (error) {
       if (!(error instanceof RowChanged)) throw error;
-      log.debug("A delivery is in another worker's hands", { deliveryId });
+      log.debug("Another worker is processing the delivery", { deliveryId });
       return BUSY_SECONDS;
     }
   }
@@ -114,8 +116,8 @@ export function createDeliveryWorker(deps: {
         return await queues.send(DELIVERY_QUEUE, { deliveryId }, { delaySeconds: REVIVAL_SECONDS });
       }
       const error = "The delivery failed repeatedly because of an error in the service. See the service's log.";
-      const given = { status: "failed", error } as const;
-      const parts = row.parts.map((part) => (isFinal(part) ? part : writer.settled(part, given)));
+      const outcome = { status: "failed", error } as const;
+      const parts = row.parts.map((part) => (isFinal(part) ? part : writer.withOutcome(part, outcome)));
       await writer.conclude(await writer.write(row, { parts }));
     },
   };

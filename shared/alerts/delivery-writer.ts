@@ -15,9 +15,9 @@ export interface DeliveryWriter {
   /** Writes the parts and the time of the next step. @throws RowChanged */
   writeParts(row: Row<DeliveryRecord>, parts: Part[]): Promise<Row<DeliveryRecord>>;
   /** Returns the part with an outcome, without the members that apply only during an attempt. */
-  settled(part: Part, outcome: Outcome): Part;
+  withOutcome(part: Part, outcome: Outcome): Part;
   /** Appends the intent to the audit log, once per delivery. */
-  begin(row: DeliveryRecord): Promise<void>;
+  recordIntent(row: DeliveryRecord): Promise<void>;
   /** Completes a delivery whose parts are all final, and updates the history lists. @throws RowChanged */
   conclude(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>>;
   /** Returns the seconds until a time: 0 or less if it has passed, NaN for an empty string. */
@@ -41,14 +41,16 @@ export function createDeliveryWriter(deps: {
   }
 
   /** Appends the outcome to the audit log, then writes the status of the delivery. */
-  async function end(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>> {
+  async function complete(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>> {
     const status = statusOf(row.parts);
-    await enter(row, status === "delivered" ? "success" : "failure");
+    await recordEvent(row, status === "delivered" ? "success" : "failure");
     return await write(row, { status, finishedAt: clock.now().toISOString() });
   }
 
-  /** Intent and outcome have the delivery's id as the request id, so that they can be found together. */
-  const enter = (row: DeliveryRecord, outcome: "intent" | "success" | "failure") =>
+  /**
+   * Appends an audit entry. Intent and outcome have the delivery's id as the request id, so that they can be found together.
+   */
+  const recordEvent = (row: DeliveryRecord, outcome: "intent" | "success" | "failure") =>
     audit.append({
       type: "alert.sent",
       caller: { actor: row.requestedBy, requestId: row.deliveryId },
@@ -70,34 +72,37 @@ export function createDeliveryWriter(deps: {
 
     writeParts: (row, parts) => write(row, { parts, nextAt: nextAt(parts, row.nextAt) }),
 
-    settled({ leasedUntil: _l, notBefore: _n, error: _e, waits: _w, ...part }, outcome) {
+    withOutcome({ leasedUntil: _l, notBefore: _n, error: _e, waits: _w, ...part }, outcome) {
       const next = { ...part, ...outcome };
       return isFinal(next) ? { ...next, finishedAt: clock.now().toISOString() } : next;
     },
 
-    begin: (row) => enter(row, "intent"),
+    recordIntent: (row) => recordEvent(row, "intent"),
 
     async conclude(row) {
-      let now = row;
+      let current = row;
       if (row.status === "pending" && row.parts.every(isFinal)) {
-        now = await end(row);
-        log.info("A delivery is over", { deliveryId: row.deliveryId, status: now.status });
-        recordMetric("alerts.sent", 1, { status: now.status, method: row.deliveryMethod });
+        current = await complete(row);
+        log.info("A delivery is complete", { deliveryId: row.deliveryId, status: current.status });
+        recordMetric("alerts.sent", 1, { status: current.status, method: row.deliveryMethod });
       }
-      await history.show(withoutKeys(now));
-      return now;
+      await history.updateLists(withoutKeys(current));
+      return current;
     },
 
     secondsUntil: (instant) => Math.ceil((Date.parse(instant) - clock.now().getTime()) / SECOND_MS),
   };
 }
 
-/** Returns the earliest time at which an unfinished part has a next step. */
+/**
+ * Returns the earliest time at which an unfinished part has a next step: the later of its `notBefore` and the end of its lease.
+ * Without such a time, returns `otherwise`.
+ */
 function nextAt(parts: readonly Part[], otherwise: string): string {
-  const open = parts.filter((part) => !isFinal(part));
-  const instants = open.map(({ notBefore = "", leasedUntil = "" }) =>
+  const unfinished = parts.filter((part) => !isFinal(part));
+  const times = unfinished.map(({ notBefore = "", leasedUntil = "" }) =>
     notBefore > leasedUntil ? notBefore : leasedUntil,
   );
-  const first = instants.sort()[0];
-  return first === undefined || first === "" ? otherwise : first;
+  const earliest = times.sort()[0];
+  return earliest === undefined || earliest === "" ? otherwise : earliest;
 }

@@ -7,6 +7,11 @@ import { unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-me
 import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 
+/**
+ * The stored record of a delivery: one message of an alert rule about some items, in parts for groups of recipients. Workers
+ * send it from a queue, with retries.
+ */
+
 /** `pending` changes to one of the others. `cancelled`: the rule was deleted or disabled before sending. */
 export const DELIVERY_STATUSES = ["pending", "delivered", "partial", "failed", "cancelled"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
@@ -49,13 +54,14 @@ export const Part = z.object({
   attemptsBefore: z.int().optional(),
   /** The mail provider throttles all requests until `notBefore`. */
   throttled: z.boolean().optional(),
-  /** Number of status requests for an accepted mail. */
+  /** Number of requests to the provider for the status of a mail that was accepted, or whose attempt has no known outcome. */
   looks: z.int(),
   /** End of the lease of the worker that wrote `sending`. */
   leasedUntil: z.string().optional(),
   /** Earliest time of the next step. */
   notBefore: z.string().optional(),
   error: z.string().optional(),
+  /** The webhook receiver's response. */
   answer: z.object({ status: z.int(), body: z.string() }).optional(),
   /** The message was resent after an attempt with an unknown outcome. */
   mayBeRepeated: z.boolean().optional(),
@@ -63,7 +69,7 @@ export const Part = z.object({
 });
 export type Part = z.infer<typeof Part>;
 
-/** A delivery without its full list of items. */
+/** The members of a delivery without its items. */
 const summary = {
   deliveryId: z.string(),
   ruleId: z.string(),
@@ -83,19 +89,22 @@ const summary = {
   finishedAt: z.string().optional(),
   /** Number of retries from the poison queue. */
   revivals: z.int(),
+  /** Number of items. */
   newsTotal: z.int(),
   /** For an escalation: the rule whose alerts were not acknowledged. */
   escalatedFrom: z.string().optional(),
 };
+/** A delivery with its first items, as lists show it. */
 export const DeliverySummary = z.object({ ...summary, firstNews: z.array(ItemSchema) });
 export type DeliverySummary = z.infer<typeof DeliverySummary>;
 
-/** The stored columns of items are named `news`, `newsTotal` and `firstNews`. */
+/** A delivery with all its items in `news`, packed. */
 export const DeliveryRecord = z.object({ ...summary, news: z.instanceof(Uint8Array) });
 export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
 
 /** A partition per delivery. */
 export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
+/** Row key of the only row in a delivery's partition. */
 export const DELIVERY_ROW = "0";
 /** Returns the items of a delivery. @throws StorageCorrupt if the row contains no items. */
 export const itemsIn = (delivery: DeliveryRecord): Item[] =>
@@ -107,12 +116,12 @@ export const itemsIn = (delivery: DeliveryRecord): Item[] =>
 export const LISTED_ITEMS = 10;
 
 /** Returns a deterministic ULID: the time of the evaluation, and a hash of the rule and the items. */
-export function deliveryIdOf(ruleId: string, at: Date, items: readonly Item[]): string {
+export function deliveryIdOf(ruleId: string, evaluatedAt: Date, items: readonly Item[]): string {
   const hash = createHash("sha256")
     .update(JSON.stringify([ruleId, items.map(notificationKey)]))
     .digest();
   const digits = [...hash.subarray(0, 16)].map((byte) => "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[byte & 31]);
-  return encodeTime(at.getTime()) + digits.join("");
+  return encodeTime(evaluatedAt.getTime()) + digits.join("");
 }
 
 /** Returns a deterministic GUID from the delivery and the index of the mail. RFC 9562, version 8. */
@@ -124,19 +133,20 @@ export function operationIdOf(deliveryId: string, index: number): string {
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
 }
 
-const fresh = { status: "waiting", attempts: 0, looks: 0 } as const;
+/** The state of a new part. */
+const NOT_STARTED = { status: "waiting", attempts: 0, looks: 0 } as const;
 
 /** Returns the parts of a new delivery: one mail per 50 recipients, or one webhook. */
 export const partsOf = (rule: Pick<RuleRecord, "deliveryMethod" | "recipients" | "webhookHost">): Part[] =>
   rule.deliveryMethod === "email"
     ? mailParts(rule.recipients, {})
-    : [{ recipients: [rule.webhookHost ?? "unknown"], ...fresh }];
+    : [{ recipients: [rule.webhookHost ?? "unknown"], ...NOT_STARTED }];
 
 /** Returns one mail per 50 recipients, all with the same items. */
-export function mailParts(recipients: readonly string[], of: Pick<Part, "items" | "owner" | "reason">): Part[] {
+export function mailParts(recipients: readonly string[], members: Pick<Part, "items" | "owner" | "reason">): Part[] {
   const parts: Part[] = [];
   for (let start = 0; start < recipients.length; start += MAX_MAIL_RECIPIENTS)
-    parts.push({ recipients: recipients.slice(start, start + MAX_MAIL_RECIPIENTS), ...of, ...fresh });
+    parts.push({ recipients: recipients.slice(start, start + MAX_MAIL_RECIPIENTS), ...members, ...NOT_STARTED });
   return parts;
 }
 
@@ -150,7 +160,7 @@ export const isFinal = ({ status }: Part): boolean =>
 /** Returns the status of a delivery from the statuses of its parts. */
 export function statusOf(parts: readonly Part[]): DeliveryStatus {
   if (!parts.every(isFinal)) return "pending";
-  // The parts that replaced a failed one determine the status.
+  // A failed part that was replaced does not count. The parts that replaced it do.
   const counted = parts.some(({ replaced }) => !replaced) ? parts.filter(({ replaced }) => !replaced) : parts;
   return statusOfFinal(counted);
 }

@@ -1,6 +1,8 @@
 import { DAY_MS } from "../platform/time.ts";
 import type { DigestFrequency, RuleRecord } from "./rule.ts";
 
+/** The times of digests: messages that combine the items of a day or a week. */
+
 /** Hour in UTC at which digests are created. Weekly digests are created on Mondays. */
 export const DIGEST_HOUR = 6;
 
@@ -8,9 +10,10 @@ export const DIGEST_HOUR = 6;
 export function lastDigest(frequency: DigestFrequency, now: Date): Date {
   const today = new Date(now);
   today.setUTCHours(DIGEST_HOUR, 0, 0, 0);
-  let last = today.getTime() > now.getTime() ? today.getTime() - DAY_MS : today.getTime();
-  if (frequency === "weekly") last -= ((new Date(last).getUTCDay() + 6) % 7) * DAY_MS;
-  return new Date(last);
+  let digestMs = today.getTime() > now.getTime() ? today.getTime() - DAY_MS : today.getTime();
+  // `getUTCDay` is 0 on Sunday, so this subtracts the days since Monday.
+  if (frequency === "weekly") digestMs -= ((new Date(digestMs).getUTCDay() + 6) % 7) * DAY_MS;
+  return new Date(digestMs);
 }
 
 /** Returns the first digest time after `now`. */
@@ -18,6 +21,9 @@ export function nextDigest(frequency: DigestFrequency, now: Date): Date {
   return new Date(lastDigest(frequency, now).getTime() + (frequency === "weekly" ? 7 : 1) * DAY_MS);
 }
 
-/** Returns whether a rule with its last evaluation at `at` is due. */
+/**
+ * Returns whether an enabled rule is due: always without a digest, else if a digest time has passed since its last evaluation
+ * `at`.
+ */
 export const isDue = (rule: RuleRecord, at: Date, now: Date): boolean =>
   rule.enabled && (rule.deliveryMode === "immediate" || lastDigest(rule.digestFrequency, now) > at);

@@ -2,11 +2,15 @@ import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Urgency } from "./items.ts";
 import type { Message, MessageLine, Place } from "./message.ts";
 
+/** Formats alert messages as mails, in HTML and plain text. */
+
 /** Maximum subject length: some clients truncate longer subjects, and RFC 5322 limits a line to 998 characters. */
 const MAX_SUBJECT = 180;
 /** Maximum size of a mail in bytes: HTML, plain text and subject together. Gmail clips a message at 102 KB of HTML.
  */
 export const MAX_MAIL_BYTES = 90_000;
+/** Bytes between two lines or headings: a line break in HTML and two in plain text. */
+const SEPARATOR_BYTES = 3;
 /** Maximum length of one detail, so that a single line can't fill a mail. */
 const MAX_FACT = 800;
 /** Maximum number of sentences about rules and of history links. A delayed mail can combine many deliveries. */
@@ -21,6 +25,7 @@ const COLORS: Record<Urgency, string> = {
 };
 const LABELS: Record<Urgency, string> = { expired: "Act now", critical: "Urgent", warning: "Soon", notice: "Notice" };
 
+/** The content of a mail. */
 export interface MailContent {
   subject: string;
   html: string;
@@ -31,33 +36,40 @@ export interface MailContent {
  * a group the most urgent line is first. Lines beyond the size limit are counted and linked.
  */
 export function mailOf(message: Message): MailContent {
-  const shown = linesThatFit(message);
-  const rest = message.lines.length - shown.length;
-  const owners = grouped(shown);
+  const fittingLines = linesThatFit(message);
+  const omittedLines = message.lines.length - fittingLines.length;
+  const owners = groupLines(fittingLines);
   return {
     subject: subjectOf(message),
-    html: htmlOf(message, htmlOwners(owners), rest),
-    text: textOf(message, textOwners(owners), rest),
+    html: htmlOf(message, htmlOwners(owners), omittedLines),
+    text: textOf(message, textOwners(owners), omittedLines),
   };
 }
 
-const subjectOf = ({ subject }: Message): string => cut(toSingleLine(subject), MAX_SUBJECT);
+const subjectOf = ({ subject }: Message): string => truncate(toSingleLine(subject), MAX_SUBJECT);
 
-const bytes = (...texts: readonly string[]): number => texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+const byteLength = (...texts: readonly string[]): number =>
+  texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
 
 /** Returns the most urgent lines that fit into a mail, including their headings. */
 function linesThatFit(message: Message): MessageLine[] {
   const { lines } = message;
-  const frame = bytes(htmlOf(message, "", lines.length), textOf(message, "", lines.length), subjectOf(message));
+  const bytesWithoutLines = byteLength(
+    htmlOf(message, "", lines.length),
+    textOf(message, "", lines.length),
+    subjectOf(message),
+  );
   const [owners, places] = [new Set<string | undefined>(), new Set<string>()];
-  let left = MAX_MAIL_BYTES - frame;
+  let remainingBytes = MAX_MAIL_BYTES - bytesWithoutLines;
   for (const [index, line] of lines.entries()) {
     const { place } = line;
     const key = place && JSON.stringify([place.owner, placeKey(place)]);
-    left -= bytes(htmlLine(line), textLine(line)) + 3;
-    if (!owners.has(place?.owner)) left -= bytes(htmlOwner(place?.owner), textOwner(place?.owner)) + 3;
-    if (place && key !== undefined && !places.has(key)) left -= bytes(htmlPlace(place), textPlace(place)) + 3;
-    if (left < 0) return lines.slice(0, index);
+    remainingBytes -= byteLength(htmlLine(line), textLine(line)) + SEPARATOR_BYTES;
+    if (!owners.has(place?.owner))
+      remainingBytes -= byteLength(htmlOwner(place?.owner), textOwner(place?.owner)) + SEPARATOR_BYTES;
+    if (place && key !== undefined && !places.has(key))
+      remainingBytes -= byteLength(htmlPlace(place), textPlace(place)) + SEPARATOR_BYTES;
+    if (remainingBytes < 0) return lines.slice(0, index);
     owners.add(place?.owner);
     if (key !== undefined) places.add(key);
   }
@@ -69,7 +81,7 @@ const placeKey = (place: Place | undefined): string | undefined => place?.vault 
 /** Lines by owner, then by vault or directory, both in the order of their most urgent line. */
 type Grouped = Map<string | undefined, Map<string | undefined, MessageLine[]>>;
 
-function grouped(lines: readonly MessageLine[]): Grouped {
+function groupLines(lines: readonly MessageLine[]): Grouped {
   const owners: Grouped = new Map();
   for (const line of lines) {
     const places = owners.get(line.place?.owner) ?? new Map<string | undefined, MessageLine[]>();
@@ -80,14 +92,16 @@ function grouped(lines: readonly MessageLine[]): Grouped {
   return owners;
 }
 
-function htmlOf(message: Message, sections: string, rest: number): string {
+function htmlOf(message: Message, sections: string, omittedLines: number): string {
   const { intro, histories, pageUrl } = message;
   const font = "font-family:'Segoe UI',Helvetica,Arial,sans-serif";
-  const subject = escaped(toSingleLine(message.subject));
+  const subject = escapeHtml(toSingleLine(message.subject));
   const more =
-    rest === 0 ? "" : `<p style="margin:16px 0 0"><b>${escaped(moreText(rest))}</b> ${anchors(histories)}</p>`;
+    omittedLines === 0
+      ? ""
+      : `<p style="margin:16px 0 0"><b>${escapeHtml(moreText(omittedLines))}</b> ${anchors(histories)}</p>`;
   const links = [
-    ...(pageUrl ? [`<a href="${escaped(pageUrl)}">Open the service</a>`] : []),
+    ...(pageUrl ? [`<a href="${escapeHtml(pageUrl)}">Open the service</a>`] : []),
     ...(histories.length > 0 ? [`This message in the alert history: ${anchors(histories)}`] : []),
   ];
   return `<!doctype html>
@@ -102,12 +116,12 @@ function htmlOf(message: Message, sections: string, rest: number): string {
 <table role="presentation" width="100%" cellspacing="0" cellpadding="0" style="max-width:680px;background:#ffffff;border:1px solid #e5e7eb;border-radius:6px">
 <tr><td style="padding:24px 28px;font-size:13px;line-height:20px;overflow-wrap:anywhere">
 <h1 style="margin:0;font-size:20px;line-height:28px;font-weight:600">${subject}</h1>
-<p style="margin:8px 0 0;font-size:14px;line-height:21px;color:#4b5563">${escaped(intro)}</p>
+<p style="margin:8px 0 0;font-size:14px;line-height:21px;color:#4b5563">${escapeHtml(intro)}</p>
 ${sections}
 ${more}
 </td></tr>
 <tr><td style="padding:20px 28px 24px;border-top:1px solid #e5e7eb;font-size:12px;line-height:18px;color:#4b5563;overflow-wrap:anywhere">
-${[...whyOf(message).map(escaped), ...links].map((sentence) => `<p style="margin:0 0 6px">${sentence}</p>`).join("\n")}
+${[...whyOf(message).map(escapeHtml), ...links].map((sentence) => `<p style="margin:0 0 6px">${sentence}</p>`).join("\n")}
 </td></tr>
 </table>
 </td></tr></table>
@@ -116,13 +130,13 @@ ${[...whyOf(message).map(escaped), ...links].map((sentence) => `<p style="margin
 `.toWellFormed();
 }
 
-const moreText = (rest: number): string =>
-  `${rest} more ${rest === 1 ? "item is" : "items are"} not shown. The most urgent items are above.`;
+const moreText = (omittedLines: number): string =>
+  `${omittedLines} more ${omittedLines === 1 ? "item is" : "items are"} not shown. The most urgent items are above.`;
 
 const anchors = (urls: readonly string[]): string =>
   urls
     .slice(0, MAX_SENTENCES)
-    .map((url) => `<a href="${escaped(url)}">${escaped(url)}</a>`)
+    .map((url) => `<a href="${escapeHtml(url)}">${escapeHtml(url)}</a>`)
     .join(" ");
 
 /** Returns why the recipient gets the mail, for a limited number of rules. The last sentence says how to stop it. */
@@ -130,7 +144,7 @@ function whyOf({ why }: Message): string[] {
   const sentences = why
     .slice(0, -1)
     .slice(0, MAX_SENTENCES)
-    .map((sentence) => cut(sentence, MAX_FACT));
+    .map((sentence) => truncate(sentence, MAX_FACT));
   return [...sentences, ...why.slice(-1)];
 }
 
@@ -147,28 +161,28 @@ const htmlOwners = (owners: Grouped): string =>
 /** @param owner - Empty: the asset has no owner tag. Undefined: the item has no owner, such as a failed scan. */
 function ownerText(owner: string | undefined): string {
   if (owner === undefined) return "Other alerts";
-  return owner === "" ? "No owner" : `Owner: ${cut(owner, 256)}`;
+  return owner === "" ? "No owner" : `Owner: ${truncate(owner, 256)}`;
 }
 
 const htmlOwner = (owner: string | undefined): string =>
-  `<h2 style="margin:20px 0 0;font-size:16px;line-height:24px;border-top:1px solid #e5e7eb;padding-top:12px">${escaped(ownerText(owner))}</h2>`;
+  `<h2 style="margin:20px 0 0;font-size:16px;line-height:24px;border-top:1px solid #e5e7eb;padding-top:12px">${escapeHtml(ownerText(owner))}</h2>`;
 
 const PLACE_STYLE = "margin:12px 0 0;color:#4b5563";
 
 function htmlPlace(place: Place | undefined): string {
-  if (place?.directory !== undefined) return `<p style="${PLACE_STYLE}"><b>${escaped(place.directory)}</b></p>`;
+  if (place?.directory !== undefined) return `<p style="${PLACE_STYLE}"><b>${escapeHtml(place.directory)}</b></p>`;
   if (place?.vault === undefined) return "";
-  const name = `<b>${escaped(place.vault)}</b>`;
-  const vault = place.url === undefined ? name : `<a href="${escaped(place.url)}">${name}</a>`;
-  return `<p style="${PLACE_STYLE}">Vault ${vault}, subscription ${escaped(place.subscription ?? "unknown")}</p>`;
+  const name = `<b>${escapeHtml(place.vault)}</b>`;
+  const vault = place.url === undefined ? name : `<a href="${escapeHtml(place.url)}">${name}</a>`;
+  return `<p style="${PLACE_STYLE}">Vault ${vault}, subscription ${escapeHtml(place.subscription ?? "unknown")}</p>`;
 }
 
 function htmlLine(line: MessageLine): string {
   const { urgency, title, what, link } = line;
-  const facts = factsOf(line).map(([label, value]) => `${escaped(label)}: ${escaped(value)}`);
-  const name = `<b>${escaped(cut(title, MAX_FACT))}</b>`;
-  const linked = link ? `<a href="${escaped(link.url)}">${name}</a>` : name;
-  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${LABELS[urgency]}</b> ${linked} ${escaped(what)}<br>${facts.join(" · ")}</p>`;
+  const facts = factsOf(line).map(([label, value]) => `${escapeHtml(label)}: ${escapeHtml(value)}`);
+  const name = `<b>${escapeHtml(truncate(title, MAX_FACT))}</b>`;
+  const linked = link ? `<a href="${escapeHtml(link.url)}">${name}</a>` : name;
+  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${LABELS[urgency]}</b> ${linked} ${escapeHtml(what)}<br>${facts.join(" · ")}</p>`;
 }
 
 /** Returns the details that the headings above the line don't contain. */
@@ -177,16 +191,16 @@ const factsOf = ({ facts, place }: MessageLine): [string, string][] =>
     .filter(
       ([label]) => !(place && (label === "Owner" || (place.vault && (label === "Vault" || label === "Subscription")))),
     )
-    .map(([label, value]) => [label, cut(value, MAX_FACT)]);
+    .map(([label, value]) => [label, truncate(value, MAX_FACT)]);
 
-function textOf(message: Message, sections: string, rest: number): string {
+function textOf(message: Message, sections: string, omittedLines: number): string {
   const { intro, histories, pageUrl } = message;
   const links = histories.slice(0, MAX_SENTENCES).join(" ");
   return [
     oneLine(message.subject),
     intro,
     ...(sections === "" ? [] : [sections]),
-    ...(rest === 0 ? [] : [`${moreText(rest)} ${links}`.trim()]),
+    ...(omittedLines === 0 ? [] : [`${moreText(omittedLines)} ${links}`.trim()]),
     "--",
     [
       ...whyOf(message).map(oneLine),
@@ -223,7 +237,7 @@ function textPlace(place: Place | undefined): string {
 function textLine(line: MessageLine): string {
   const { urgency, title, what, link } = line;
   return [
-    `${LABELS[urgency].toUpperCase()}: ${oneLine(cut(title, MAX_FACT))} ${oneLine(what)}`,
+    `${LABELS[urgency].toUpperCase()}: ${oneLine(truncate(title, MAX_FACT))} ${oneLine(what)}`,
     `  ${factsOf(line)
       .map(([label, value]) => `${label}: ${oneLine(value)}`)
       .join(" · ")}`,
@@ -232,10 +246,10 @@ function textLine(line: MessageLine): string {
 }
 
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
-const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => ESCAPES[character]!);
+const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (character) => ESCAPES[character]!);
 
 /** Removes line breaks, so that a name can't start a line of its own in the plain text. */
 const oneLine = (text: string): string => text.replace(/[\r\n\u0085\u2028\u2029]+/g, " ");
 
-const cut = (text: string, most: number): string =>
-  (text.length > most ? `${text.slice(0, most - 1)}…` : text).toWellFormed();
+const truncate = (text: string, maxLength: number): string =>
+  (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();

@@ -5,16 +5,27 @@ import { opensIncidents, type RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { ResolvedItem } from "./tracked-alerts.ts";
 
+/**
+ * The channels of escalations. An escalation is the message about an alert that nobody acknowledged in time; it is sent to
+ * other recipients by mail, or through the channel of another rule.
+ */
+
 /** The channels of a rule's escalations. */
 export interface EscalationChannels {
-  /** Returns the rule whose channel sends the escalations: the named rule, or the rule itself if that one is deleted or disabled. */
+  /**
+   * Returns the rule whose channel sends the escalations: the named rule, or the rule itself if that one is deleted or
+   * disabled.
+   */
   channelOf(rule: RuleRecord): Promise<RuleRecord>;
   /** Returns the rule that opens incidents for escalated alerts, which needs their resolution. Undefined if there is none. */
   incidentsOf(rule: RuleRecord): Promise<RuleRecord | undefined>;
-  /** Returns the resolutions to send. A rule without resolution notifications sends only those that close an escalation's incident. */
-  resolutionsToSend(rule: RuleRecord, ended: ResolvedItem[]): Promise<ResolvedItem[]>;
+  /**
+   * Returns the resolutions to send. A rule without resolution notifications sends only those that close an escalation's
+   * incident.
+   */
+  resolutionsToSend(rule: RuleRecord, resolved: ResolvedItem[]): Promise<ResolvedItem[]>;
   /** Returns the resolutions of escalated alerts. Requests as in `NotificationLog.unnotified`. */
-  escalatedAmong(ruleId: string, ended: readonly ResolvedItem[]): Promise<ResolvedItem[]>;
+  escalatedAmong(ruleId: string, resolved: readonly ResolvedItem[]): Promise<ResolvedItem[]>;
 }
 
 /** Creates the lookup of the channels that send the escalations of a rule. */
@@ -24,9 +35,9 @@ export function createEscalationChannels(deps: {
 }): EscalationChannels {
   async function channelOf(rule: RuleRecord): Promise<RuleRecord> {
     const { recipients = [], ruleId } = rule.escalation ?? {};
-    const named = ruleId === undefined ? undefined : await deps.rules.find(ruleId);
-    // Deliveries of a disabled rule are cancelled, so another channel is used.
-    if (named?.enabled) return { ...withoutKeys(named), alertType: rule.alertType };
+    const channelRule = ruleId === undefined ? undefined : await deps.rules.find(ruleId);
+    // If that rule is disabled, its deliveries would be cancelled, so the rule's own channel is used.
+    if (channelRule?.enabled) return { ...withoutKeys(channelRule), alertType: rule.alertType };
     if (recipients.length === 0) return rule;
     return { ...rule, deliveryMethod: "email", recipients: [...recipients] };
   }
@@ -34,16 +45,17 @@ export function createEscalationChannels(deps: {
   async function incidentsOf(rule: RuleRecord): Promise<RuleRecord | undefined> {
     if (rule.escalation?.ruleId === undefined) return undefined;
     const channel = await channelOf(rule);
-    const closes = opensIncidents(channel.deliveryMethod) && channel.tellRecovery !== false;
-    return closes && channel.ruleId !== rule.ruleId ? channel : undefined;
+    const closesIncidents = opensIncidents(channel.deliveryMethod) && channel.tellRecovery !== false;
+    return closesIncidents && channel.ruleId !== rule.ruleId ? channel : undefined;
   }
 
-  async function escalatedAmong(ruleId: string, ended: readonly ResolvedItem[]): Promise<ResolvedItem[]> {
-    const escalations = ended.map(
+  async function escalatedAmong(ruleId: string, resolved: readonly ResolvedItem[]): Promise<ResolvedItem[]> {
+    // The items that an escalation of these alerts would have had. `afterDays` is not part of the key in the notification log.
+    const escalations = resolved.map(
       ({ id, of, since }): EscalatedItem => ({ kind: "escalated", id, of, since, afterDays: 0 }),
     );
-    const never = new Set(await deps.notifications.unnotified(ruleId, escalations));
-    return ended.filter((_, at) => !never.has(escalations[at]!));
+    const notEscalated = new Set(await deps.notifications.unnotified(ruleId, escalations));
+    return resolved.filter((_, index) => !notEscalated.has(escalations[index]!));
   }
 
   return {
@@ -51,9 +63,9 @@ export function createEscalationChannels(deps: {
     incidentsOf,
     escalatedAmong,
 
-    async resolutionsToSend(rule, ended) {
-      if (rule.tellRecovery !== false || ended.length === 0) return ended;
-      return (await incidentsOf(rule)) ? await escalatedAmong(rule.ruleId, ended) : [];
+    async resolutionsToSend(rule, resolved) {
+      if (rule.tellRecovery !== false || resolved.length === 0) return resolved;
+      return (await incidentsOf(rule)) ? await escalatedAmong(rule.ruleId, resolved) : [];
     },
   };
 }

@@ -20,21 +20,30 @@ import type { AlertRules } from "./rules.ts";
 import type { ResolvedItem, TrackedAlerts } from "./tracked-alerts.ts";
 import { readVaultSnapshot } from "./vault-changes.ts";
 
+/**
+ * The evaluation of alert rules. A timer runs it every 15 minutes, and a finished scan requests it. It finds the items that
+ * each rule must notify about and creates deliveries (messages) for them. Alerts about some items stay open (tracked) until
+ * they are resolved; follow-ups are reminders and escalations of open alerts.
+ */
+
 /** Maximum number of messages of one rule in one run. The next run continues. */
 const MAX_ROUNDS = 50;
-/** Interval at which an idle rule's state is written, so that the next evaluation reads a short range of expiry dates. */
+/**
+ * Interval at which the state of a rule without items is written, so that the next evaluation reads a short range of expiry
+ * dates.
+ */
 const REFRESH_MS = 6 * HOUR_MS;
 /** A delivery that is overdue by this time has lost its queue message. */
 const LOST_AFTER_MS = 30 * MINUTE_MS;
 
 /** The items that a rule would notify about now. */
 export interface Forecast {
-  /** Most urgent first, at most one message's worth. */
+  /** Most urgent first, at most as many as fit into one message. */
   items: Item[];
   more: boolean;
   /** Whether this is the rule's first evaluation, which reports all existing matches. */
   isFirst: boolean;
-  /** Lower-cased names of vaults whose assets are excluded. */
+  /** Lower-cased names of vaults whose assets are excluded: out of scope, or credentials that need a license. */
   hidden: readonly string[];
 }
 
@@ -49,7 +58,7 @@ export interface Evaluation {
   forecast(rule: RuleRecord): Promise<Forecast>;
 }
 
-/** Evaluates rules and creates deliveries. The writes for one rule, in this order:
+/** Creates the evaluation. It makes these writes for one rule, in this order:
  *
  * 1. The state row with the progress of the evaluation and the pending delivery. This is the commit: without it, nothing has
  *    happened; with it, the remaining steps will be completed.
@@ -57,8 +66,8 @@ export interface Evaluation {
  * 3. The delivery and its queue message.
  * 4. The state row without the pending delivery.
  *
- * If a run crashes after the commit, the next run completes the steps before it evaluates the rule again. All steps are idempotent.
- * Of two concurrent runs, only one can commit.
+ * If a run crashes after the commit, the next run completes the steps before it evaluates the rule again. All steps are
+ * idempotent. Of two concurrent runs, only one can commit.
  */
 export function createEvaluation(
   deps: Omit<ItemFinderDeps, "resolutionsToSend"> & {
@@ -86,23 +95,24 @@ export function createEvaluation(
     for await (const rows of tables.pages(RuleStates, { partitionKey: STATES }))
       for (const row of rows) states.set(row.rowKey, row);
 
-    const each = async <T>(items: Iterable<T>, work: (item: T) => Promise<void>) => {
+    const forEach = async <T>(items: Iterable<T>, work: (item: T) => Promise<void>) => {
       for (const item of items) {
         try {
           await work(item);
         } catch (error) {
-          // A failing rule must not stop the others. The run fails after all rules were tried.
+          // A failing rule must not stop the others. The run fails after all rules were evaluated. A conflict means that
+          // another run evaluates the rule, so it is no error.
           if (!isConflict(error)) failures.push(error);
         }
       }
     };
-    await each([...states.values()], async (state) => {
+    await forEach([...states.values()], async (state) => {
       if (state.pending) states.set(state.rowKey, await completeCommit(state));
     });
     const due = (await rules.all()).filter((rule) => isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now));
     if (due.length > 0) {
       const context = await contextOf(due, now, true);
-      await each(due, async (rule) => {
+      await forEach(due, async (rule) => {
         const state = states.get(rule.ruleId);
         if (!state?.pending) await evaluateRule(rule, state, context);
       });
@@ -115,11 +125,15 @@ export function createEvaluation(
     if (failures.length > 1) throw new AggregateError(failures, `${failures.length} rules could not be evaluated`);
   }
 
-  /** @param keep - Whether to store which vaults changed, so that the next run finds later changes. */
-  async function contextOf(due: readonly RuleRecord[], now: Date, keep: boolean): Promise<EvaluationContext> {
+  /**
+   * Reads the data that all rules of a run share.
+   *
+   * @param storeVersions - Whether to store which vaults changed, so that the next run finds later changes.
+   */
+  async function contextOf(due: readonly RuleRecord[], now: Date, storeVersions: boolean): Promise<EvaluationContext> {
     const [vaults, snoozes] = await Promise.all([
       due.some(({ alertType }) => isAboutExpiry(alertType))
-        ? readVaultSnapshot(tables, await deps.licensed(), keep)
+        ? readVaultSnapshot(tables, await deps.licensed(), storeVersions)
         : undefined,
       deps.snoozes.all(),
     ]);
@@ -127,6 +141,7 @@ export function createEvaluation(
     return { now, vaults, snoozes, violations: () => (violations ??= deps.violations!.readViolations()) };
   }
 
+  /** Notifies of the new items of a rule, in as many messages as needed, and then of its follow-ups. */
   async function evaluateRule(
     rule: RuleRecord,
     stored: Row<StateRecord> | undefined,
@@ -136,22 +151,25 @@ export function createEvaluation(
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
-      const found = await findItems(rule, before, row, context);
-      await applySilently(rule, found, now);
-      const follows = found.adopted.length > 0 || (isTracked(rule.alertType) && found.items.length > 0);
+      const foundItems = await findItems(rule, before, row, context);
+      await applySilently(rule, foundItems, now);
+      // `adopted` are failures that an earlier version reported. They become tracked alerts without a notification.
+      const opensTrackedAlert =
+        foundItems.adopted.length > 0 || (isTracked(rule.alertType) && foundItems.items.length > 0);
       const after: StateRecord = {
         ...before,
-        // The next round evaluates the same span again and finds the remaining items.
-        at: found.more ? before.at : now.toISOString(),
-        revision: found.more ? before.revision : (vaults?.revision ?? before.revision),
-        ...found.state,
-        followed: before.followed || follows || undefined,
-        followUpAt: earlier(before.followUpAt, followUpAfter(rule, [...found.items, ...found.adopted], now)),
+        // If not all items fit into this message, the next round evaluates the same time span again and finds the others. The
+        // revision counts changes of vaults. The next evaluation reads only vaults that changed after it.
+        at: foundItems.more ? before.at : now.toISOString(),
+        revision: foundItems.more ? before.revision : (vaults?.revision ?? before.revision),
+        ...foundItems.state,
+        followed: before.followed || opensTrackedAlert || undefined,
+        followUpAt: earlier(before.followUpAt, followUpAfter(rule, [...foundItems.items, ...foundItems.adopted], now)),
       };
-      if (found.items.length > 0) row = await notify(rule, row, after, found.items, now);
-      else if (found.more || row === undefined || isWorthWriting(rule, row, after))
+      if (foundItems.items.length > 0) row = await notify(rule, row, after, foundItems.items, now);
+      else if (foundItems.more || row === undefined || isWorthWriting(rule, row, after))
         row = await commit(rule, row, after);
-      if (found.more) continue;
+      if (foundItems.more) continue;
       if (row) await followUp(rule, row, context);
       return;
     }
@@ -162,12 +180,14 @@ export function createEvaluation(
   async function applySilently(rule: RuleRecord, { silentlyResolved, adopted }: FoundItems, now: Date): Promise<void> {
     await close(rule.ruleId, silentlyResolved);
     if (adopted.length > 0)
+      // Adds only rows of tracked alerts, which are in the table of the notification log, without a delivery (empty id).
       await notifications.add(rule.ruleId, "", [], trackedAlerts.operations("", now.toISOString(), adopted));
   }
 
-  async function close(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void> {
-    await trackedAlerts.close(ruleId, ended);
-    await acknowledgements.end(ruleId, ended);
+  /** Closes the tracked alerts of resolved items, and removes their acknowledgments. */
+  async function close(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void> {
+    await trackedAlerts.close(ruleId, resolved);
+    await acknowledgements.removeResolved(ruleId, resolved);
   }
 
   /** Sends reminders of persisting failures, and escalates alerts without acknowledgment. */
@@ -176,16 +196,22 @@ export function createEvaluation(
     if (stored.followUpAt === undefined || stored.followUpAt > now.toISOString()) return;
     const { stillFailing, escalated, nextAt } = await followUps(rule, context);
     let row = stored;
-    const first = stillFailing.slice(0, MAX_ITEMS);
-    if (first.length > 0) row = await notify(rule, row, withoutKeys(row), first, now);
-    const second = escalated.slice(0, MAX_ITEMS);
-    if (second.length > 0)
-      row = await notify(rule, row, withoutKeys(row), second, now, await escalationChannels.channelOf(rule));
+    const reminders = stillFailing.slice(0, MAX_ITEMS);
+    if (reminders.length > 0) row = await notify(rule, row, withoutKeys(row), reminders, now);
+    const escalations = escalated.slice(0, MAX_ITEMS);
+    if (escalations.length > 0)
+      row = await notify(rule, row, withoutKeys(row), escalations, now, await escalationChannels.channelOf(rule));
     // If one message could not contain all items, the next run continues.
-    const isComplete = first.length === stillFailing.length && second.length === escalated.length;
+    const isComplete = reminders.length === stillFailing.length && escalations.length === escalated.length;
     if (isComplete) await commit(rule, row, { ...withoutKeys(row), followUpAt: nextAt });
   }
 
+  /**
+   * Commits a delivery of items and completes it.
+   *
+   * @param after - The state of the rule after the delivery.
+   * @param channel - For an escalation: the rule whose channel sends it.
+   */
   async function notify(
     rule: RuleRecord,
     row: Row<StateRecord> | undefined,
@@ -196,6 +222,7 @@ export function createEvaluation(
   ): Promise<Row<StateRecord>> {
     const deliveryId = deliveryIdOf(rule.ruleId, now, items);
     const delivery = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
+    // Escalations are sent through another rule, which may have opened incidents for them. `secondStep` is that rule.
     const secondStep = !channel && items.some(isResolution) ? await escalationChannels.incidentsOf(rule) : undefined;
     const pending = {
       ...delivery,
@@ -207,6 +234,7 @@ export function createEvaluation(
     return await completeCommit(committed);
   }
 
+  /** Writes the state row. Fails with a conflict if another run wrote it since it was read. */
   const commit = (
     rule: RuleRecord,
     row: Row<StateRecord> | undefined,
@@ -216,27 +244,30 @@ export function createEvaluation(
       ? tables.replace(RuleStates, { ...value, partitionKey: STATES, rowKey: rule.ruleId, etag: row.etag })
       : tables.insert(RuleStates, STATES, rule.ruleId, value);
 
-  /** Completes the steps after a commit. */
+  /**
+   * Completes the steps after a commit: notification log, tracked alerts, delivery. `secondStep` is the rule that closes
+   * incidents of escalations.
+   */
   async function completeCommit(state: Row<StateRecord>): Promise<Row<StateRecord>> {
-    const { pending, pendingNews, ...rest } = state;
+    const { pending, pendingNews, ...completed } = state;
     if (!pending || !pendingNews) return state;
     const { deliveryId, createdAt, rule, channel, secondStep } = pending;
     const items = withCorruptRowErrors(RuleStates, state, "pendingNews", () =>
       unpackBytes(pendingNews, z.array(ItemSchema)),
     );
-    const ended = items.filter(isResolution);
+    const resolved = items.filter(isResolution);
     await notifications.add(rule.ruleId, deliveryId, items, trackedAlerts.operations(deliveryId, createdAt, items));
-    await close(rule.ruleId, ended);
+    await close(rule.ruleId, resolved);
     const escalatedFrom = { escalatedFrom: rule.ruleId };
-    const made = { deliveryId, createdAt, items: itemsFor(rule, items) };
-    if (made.items.length > 0)
-      await enqueue(channel ? newDelivery(channel, { ...made, ...escalatedFrom }) : newDelivery(rule, made));
-    const escalated = secondStep ? await escalationChannels.escalatedAmong(rule.ruleId, ended) : [];
+    const fields = { deliveryId, createdAt, items: itemsFor(rule, items) };
+    if (fields.items.length > 0)
+      await enqueue(channel ? newDelivery(channel, { ...fields, ...escalatedFrom }) : newDelivery(rule, fields));
+    const escalated = secondStep ? await escalationChannels.escalatedAmong(rule.ruleId, resolved) : [];
     if (secondStep && escalated.length > 0) {
       const id = deliveryIdOf(secondStep.ruleId, new Date(createdAt), escalated);
       await enqueue(newDelivery(secondStep, { deliveryId: id, createdAt, items: escalated, ...escalatedFrom }));
     }
-    return await tables.replace(RuleStates, rest);
+    return await tables.replace(RuleStates, completed);
   }
 
   async function enqueue(delivery: DeliveryRecord): Promise<void> {
@@ -261,13 +292,13 @@ export function createEvaluation(
 /** Returns a new delivery of a rule. */
 export function newDelivery(
   rule: RuleRecord,
-  made: Pick<DeliveryRecord, "deliveryId" | "createdAt" | "escalatedFrom"> & {
+  fields: Pick<DeliveryRecord, "deliveryId" | "createdAt" | "escalatedFrom"> & {
     items: readonly Item[];
     test?: boolean;
     requestedBy?: string;
   },
 ): DeliveryRecord {
-  const { deliveryId, createdAt, items, test = false, requestedBy = "system", escalatedFrom } = made;
+  const { deliveryId, createdAt, items, test = false, requestedBy = "system", escalatedFrom } = fields;
   return {
     deliveryId,
     ruleId: rule.ruleId,
@@ -291,33 +322,52 @@ export function newDelivery(
 
 const isResolution = (item: Item): item is ResolvedItem => item.kind === "renewed" || item.kind === "recovered";
 
-/** Excludes resolutions that only the escalation's rule needs. */
+/**
+ * Returns the items that the rule itself sends. A rule that sends no resolutions closes them only for its escalation's rule.
+ */
 const itemsFor = ({ tellRecovery }: RuleRecord, items: Item[]): Item[] =>
-  tellRecovery === false ? items.filter((one) => !isResolution(one)) : items;
+  tellRecovery === false ? items.filter((item) => !isResolution(item)) : items;
 
 const earlier = (a: string | undefined, b: string | undefined): string | undefined =>
   a === undefined || (b !== undefined && b < a) ? b : a;
 const later = (a: string, b: string): string => (a > b ? a : b);
 
+/** Returns the time of the last evaluation, or of the rule's activation if that is later. */
 const evaluatedAt = (rule: RuleRecord, state: StateRecord | undefined): Date =>
   new Date(later(state?.at ?? rule.activeSince, rule.activeSince));
 
-/** Returns where to resume: at the last evaluation, or at the rule's activation if later. A changed scope is evaluated as a whole. */
+/**
+ * Returns the state from which the evaluation resumes. If the rule's scope changed (its generation), everything is evaluated
+ * again, and follow-ups are due at once.
+ */
 function startOf(rule: RuleRecord, state: StateRecord | undefined): StateRecord {
   const at = evaluatedAt(rule, state).toISOString();
   if (!state) return { generation: rule.generation, at, revision: 0 };
   const { violationCursor, standingCursor, violationVaults, scansSeen, followed, followUpAt } = state;
-  const base = { at, violationCursor, standingCursor, followed };
+  const retained = { at, violationCursor, standingCursor, followed };
   if (state.generation === rule.generation)
-    return { ...base, generation: rule.generation, revision: state.revision, violationVaults, scansSeen, followUpAt };
-  return { ...base, generation: rule.generation, revision: 0, ...(followed ? { followUpAt: at } : {}) };
+    return {
+      ...retained,
+      generation: rule.generation,
+      revision: state.revision,
+      violationVaults,
+      scansSeen,
+      followUpAt,
+    };
+  return { ...retained, generation: rule.generation, revision: 0, ...(followed ? { followUpAt: at } : {}) };
 }
 
+/** Returns whether the state must be written although there are no items. */
 const isWorthWriting = (rule: RuleRecord, before: StateRecord, after: StateRecord): boolean =>
   rule.deliveryMode === "digest" ||
+  // As text, because `scansSeen` is an array.
   PROGRESS.some((member) => String(before[member]) !== String(after[member])) ||
   Date.parse(after.at) - Date.parse(before.at) >= REFRESH_MS;
-/** Members of the state, other than the time, that record the progress of an evaluation. */
+/**
+ * Members of the state, other than the time, that record the progress of an evaluation. `generation` and `revision` count
+ * changes of the rule and of vaults. The cursors are positions in the violations. `violationVaults` is the number of vaults
+ * with compliance results, and `scansSeen` has ids of evaluated scans. `followed`: the rule has ever opened a tracked alert.
+ */
 const PROGRESS = [
   "generation",
   "revision",

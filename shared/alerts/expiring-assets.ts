@@ -20,6 +20,8 @@ import { matchesFilters, type RuleRecord } from "./rule.ts";
 import { isSnoozed, type SnoozesOfRule } from "./snoozes.ts";
 import { countIn, type VaultSnapshot } from "./vault-changes.ts";
 
+/** Finds the assets that an alert rule about expiry must notify about. */
+
 /** Columns of an asset that a notification needs. */
 export const COLUMNS = [
   "type",
@@ -46,7 +48,7 @@ export interface Span {
   revision: number;
 }
 
-/** A range of rows to read. */
+/** A range of index rows to read: the assets of one type in a partition, by expiry. */
 interface Source {
   partitionKey: string;
   type: AssetType;
@@ -55,9 +57,10 @@ interface Source {
 
 /** Returns assets that a rule must notify about, most urgent first, at most `limit`.
  *
- * Reads only what can be new since the last evaluation: the ranges of the index by expiry that reached a threshold, and, for vaults
- * with changed assets, everything within the highest threshold. Reading too much is harmless, because the notification log removes
- * duplicates; reading too little would lose notifications. Disabled assets are excluded: enabling one is a change of its vault.
+ * Reads only what can be new since the last evaluation: the ranges of the index by expiry that reached a threshold, and, for
+ * vaults with changed assets, everything within the highest threshold. Reading too much is harmless, because the notification
+ * log removes duplicates; reading too little would lose notifications. Disabled assets are excluded: enabling one is a change
+ * of its vault.
  */
 export async function expiringItems(
   rule: RuleRecord,
@@ -69,35 +72,38 @@ export async function expiringItems(
   const { tables, notifications, ownerTag, suppressedSince } = deps;
   const thresholds = thresholdsOf(rule);
   const hidden = new Set(snapshot.hidden);
-  const found = new Map<string, AssetItem>();
+  const itemsById = new Map<string, AssetItem>();
   let more = false;
 
-  const take = async (candidates: readonly Candidate[]) => {
-    const shown = candidates.filter(({ vaultName }) => !hidden.has(vaultName.toLowerCase()));
-    const audible = shown.filter((asset) => !isSnoozed(deps, assetId(asset), asset, ownerTag));
-    const items = audible.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
+  /** Adds the items of a page of assets. Beyond twice the limit, removes the least urgent items, to limit memory. */
+  const addItems = async (candidates: readonly Candidate[]) => {
+    const monitored = candidates.filter(({ vaultName }) => !hidden.has(vaultName.toLowerCase()));
+    const notSnoozed = monitored.filter((asset) => !isSnoozed(deps, assetId(asset), asset, ownerTag));
+    const items = notSnoozed.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
     if (items.length === 0) return;
-    for (const one of await notifications.unnotifiedAssets(rule.ruleId, items)) found.set(one.id, one);
-    if (found.size <= 2 * limit) return;
+    for (const item of await notifications.unnotifiedAssets(rule.ruleId, items)) itemsById.set(item.id, item);
+    if (itemsById.size <= 2 * limit) return;
     more = true;
-    const least = [...found.values()].sort(byUrgency).slice(limit);
-    for (const { id } of least) found.delete(id);
+    const leastUrgent = [...itemsById.values()].sort(byUrgency).slice(limit);
+    for (const { id } of leastUrgent) itemsById.delete(id);
   };
 
-  // A filter snooze expired: evaluate again from its start, because matching assets were suppressed.
+  // A snooze with filters ended: evaluate again from its start, because matching assets were suppressed.
   const extended = suppressedSince && { ...span, from: new Date(Math.min(+suppressedSince, +span.from)), revision: 0 };
   for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, extended ?? span, snapshot)) {
     const bounds = expiryBounds(type, range.from, range.before, false);
-    for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS] })) await take(rows);
+    for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS] }))
+      await addItems(rows);
   }
-  // An asset's snooze expired: evaluate that asset.
-  for (const id of deps.awake) {
+  // The snooze of an asset ended: evaluate the asset.
+  for (const id of deps.recentlyEnded) {
+    // The id of an application's credential does not contain its type, so `placesOf` returns a place for each type.
     for (const { type, name, vaultName } of placesOf(id)) {
       const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
-      if (asset) await take([asset]);
+      if (asset) await addItems([asset]);
     }
   }
-  const items = [...found.values()].sort(byUrgency);
+  const items = [...itemsById.values()].sort(byUrgency);
   return { items: items.slice(0, limit), more: more || items.length > limit };
 }
 
@@ -112,10 +118,10 @@ export function itemsOf(
   const { type, name, vaultName, vaultId, subscriptionId, expiresOn, credential } = asset;
   if (!asset.enabled || expiresOn === undefined || !matchesFilters(rule.filters, asset, ownerTag)) return [];
   if (rule.alertType === "credentialExpiry" && !credential) return [];
-  const left = expiresOn * 1000 - now.getTime();
-  // Thresholds reached together cause one notification, for the lowest.
-  const crossed = thresholds.filter((days) => left <= days * DAY_MS);
-  if (crossed.length === 0) return [];
+  const remainingMs = expiresOn * 1000 - now.getTime();
+  // Several thresholds reached together cause one notification, for the lowest.
+  const reached = thresholds.filter((days) => remainingMs <= days * DAY_MS);
+  if (reached.length === 0) return [];
   const [owner] = ownersOf(asset, ownerTag);
   return [
     {
@@ -128,19 +134,30 @@ export function itemsOf(
       subscriptionId,
       ...(owner === undefined ? {} : { owner }),
       expiresOn,
-      threshold: Math.min(...crossed),
-      ...(credential === undefined ? {} : { credential: shownCredential(credential) }),
+      threshold: Math.min(...reached),
+      ...(credential === undefined ? {} : { credential: credentialOfItem(credential) }),
     },
   ];
 }
 
-/** Rules about credentials also report expired ones, because an expired credential breaks its application. */
+/**
+ * Returns the thresholds of a rule in days; 0 stands for expired assets. Rules about credentials also report expired ones,
+ * because an expired credential breaks its application.
+ */
 export const thresholdsOf = ({ alertType, thresholds }: Pick<RuleRecord, "alertType" | "thresholds">): number[] => {
   if (alertType === "expired") return [0];
   return alertType === "credentialExpiry" ? [...new Set([...thresholds, 0])] : thresholds;
 };
 
-const shownCredential = ({ tenantId, kind, tenantDomain, appId, applicationName, keyId, displayName }: Credential) => ({
+const credentialOfItem = ({
+  tenantId,
+  kind,
+  tenantDomain,
+  appId,
+  applicationName,
+  keyId,
+  displayName,
+}: Credential) => ({
   tenantId,
   ...(kind === undefined ? {} : { kind }),
   ...(tenantDomain === undefined ? {} : { tenantDomain }),
@@ -150,13 +167,17 @@ const shownCredential = ({ tenantId, kind, tenantDomain, appId, applicationName,
   ...(displayName === undefined ? {} : { displayName }),
 });
 
+/**
+ * Returns the ranges of rows to read for a rule. A holder is a source of credentials other than key vaults, such as Entra
+ * applications; its credentials are stored like the assets of a subscription.
+ */
 function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, snapshot: VaultSnapshot): Source[] {
   const { vault, subscription, type } = rule.filters;
   const types = type === undefined ? ASSET_TYPES : [type];
   const sources = rule.alertType === "credentialExpiry" ? HOLDER_SOURCES : rule.filters.source && [rule.filters.source];
   const vaults = snapshot.vaults.filter(
-    ({ name, subscriptionId, source: of }) =>
-      (sources === undefined || sources.some((source) => sourceOf({ source: of }) === source)) &&
+    ({ name, subscriptionId, source: vaultSource }) =>
+      (sources === undefined || sources.some((source) => sourceOf({ source: vaultSource }) === source)) &&
       (vault === undefined || name.toLowerCase() === vault.toLowerCase()) &&
       (subscription === undefined || subscriptionId.toLowerCase() === subscription.toLowerCase()),
   );
@@ -166,44 +187,54 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
     vault === undefined && subscription === undefined && holders?.length
       ? holders.map((source) => ({
           partitionKey: partitions.subscription(holderSubscription(source)),
-          vaults: vaults.filter(({ source: of }) => of === source),
+          vaults: vaults.filter(({ source: vaultSource }) => vaultSource === source),
         }))
       : [{ partitionKey: partitionOf(rule.filters), vaults }];
-  // An expiration rule ignores assets that expired before its last evaluation. Rules about `expired` report them.
+  // An expiration rule ignores assets that expired before its last evaluation. Rules about `expired` report them. `unset`:
+  // whether assets without an expiry are included.
   const window: ExpiryRange = {
     from: rule.alertType === "expiration" ? secondAfter(span.from, 0) : 0,
     before: secondAfter(span.to, Math.max(...thresholds)),
     unset: false,
   };
-  const inWindow = (one: (typeof vaults)[number], of: AssetType) => countIn(one, of, window);
+  const countInWindow = (changedVault: (typeof vaults)[number], assetType: AssetType) =>
+    countIn(changedVault, assetType, window);
 
   const changed = vaults
-    .filter((one) => snapshot.changedSince(one, span.revision))
-    .flatMap((one) => types.filter((of) => inWindow(one, of) > 0).map((of) => ({ vault: one, type: of })));
+    .filter((candidate) => snapshot.changedSince(candidate, span.revision))
+    .flatMap((candidate) =>
+      types
+        .filter((assetType) => countInWindow(candidate, assetType) > 0)
+        .map((assetType) => ({ vault: candidate, type: assetType })),
+    );
   const everything = partitionsWithAll.flatMap((part) =>
-    types.map((of) => ({
+    types.map((assetType) => ({
       partitionKey: part.partitionKey,
-      type: of,
-      count: sum(part.vaults, (one) => inWindow(one, of)),
+      type: assetType,
+      count: sum(part.vaults, (candidate) => countInWindow(candidate, assetType)),
     })),
   );
   const pages = sum(everything, ({ count }) => Math.ceil(count / PAGE_ROWS));
-  // The whole window includes the ranges that reached a threshold.
+  // If reading the whole window needs no more requests than the changed vaults, read it. It includes the reached thresholds.
   if (changed.length > 0 && changed.length >= pages) {
     return everything
       .filter(({ count }) => count > 0)
-      .map(({ partitionKey, type: of }) => ({ partitionKey, type: of, range: window }));
+      .map(({ partitionKey, type: assetType }) => ({ partitionKey, type: assetType, range: window }));
   }
   const reached = thresholds.flatMap((days) => {
     const range = { from: secondAfter(span.from, days), before: secondAfter(span.to, days), unset: false };
     return partitionsWithAll.flatMap((part) =>
       types
-        .filter((of) => part.vaults.some((one) => countIn(one, of, range) > 0))
-        .map((of) => ({ partitionKey: part.partitionKey, type: of, range })),
+        .filter((assetType) => part.vaults.some((candidate) => countIn(candidate, assetType, range) > 0))
+        .map((assetType) => ({ partitionKey: part.partitionKey, type: assetType, range })),
     );
   });
   return [
-    ...changed.map((one) => ({ partitionKey: partitions.vault(one.vault.name), type: one.type, range: window })),
+    ...changed.map(({ vault: changedVault, type: assetType }) => ({
+      partitionKey: partitions.vault(changedVault.name),
+      type: assetType,
+      range: window,
+    })),
     ...reached,
   ];
 }
@@ -214,6 +245,6 @@ export function partitionOf({ vault, subscription }: RuleRecord["filters"]): str
   return subscription === undefined ? partitions.all : partitions.subscription(subscription);
 }
 
-/** Returns the first whole second after `instant` plus `days`, unix seconds. */
+/** Returns the first whole second after `instant` plus `days`, in Unix seconds. */
 export const secondAfter = (instant: Date, days: number): number =>
   Math.floor((instant.getTime() + days * DAY_MS) / 1000) + 1;

@@ -17,10 +17,12 @@ import type { ResolvedItem, TrackedAlerts } from "./tracked-alerts.ts";
 import type { VaultSnapshot } from "./vault-changes.ts";
 import { type ViolationReading, type ViolationSource, violationItems } from "./violation-items.ts";
 
-/** Data that all rules of one run are evaluated with. */
+/** Finds the items that an alert rule must notify about, for the evaluation: new items, and resolutions of its open alerts. */
+
+/** Data that all rules of one run share. */
 export interface EvaluationContext {
   now: Date;
-  /** Defined if a rule is about expiry. */
+  /** Which vaults changed. Defined if one of the rules is about expiry. */
   vaults: VaultSnapshot | undefined;
   snoozes: Awaited<ReturnType<Snoozes["all"]>>;
   /** Read on first use. */
@@ -36,7 +38,7 @@ export interface FoundItems {
   state: Partial<StateRecord>;
   /** Resolved alerts that cause no notification. */
   silentlyResolved: Pick<ResolvedItem, "of" | "since">[];
-  /** Failures that an earlier version reported per scan. They are tracked from now on. */
+  /** Failures that an earlier version reported. They become tracked alerts without a notification. */
   adopted: ScanFailureItem[];
 }
 
@@ -57,56 +59,66 @@ export interface ItemFinderDeps {
 export function createItemFinder(deps: ItemFinderDeps) {
   const { tables, notifications, trackedAlerts } = deps;
 
-  /** @param before - Where the evaluation resumes.
+  /** Returns the items of a rule.
+   *
+   * @param progress - The state from which the evaluation resumes.
    * @param stored - The rule's state. Undefined before the first evaluation.
    */
   return async function findItems(
     rule: RuleRecord,
-    before: StateRecord,
+    progress: StateRecord,
     stored: StateRecord | undefined,
-    run: EvaluationContext,
+    context: EvaluationContext,
   ): Promise<FoundItems> {
-    const from = new Date(before.at);
+    const from = new Date(progress.at);
     switch (rule.alertType) {
       case "expiration":
       case "expired":
       case "credentialExpiry": {
-        const snoozed = deps.snoozes.split(run.snoozes, rule.ruleId, from, run.now);
-        const span = { from, to: run.now, revision: before.revision };
-        const about = { tables, notifications, ownerTag: deps.ownerTag, ...snoozed };
-        const opened = await expiringItems(rule, span, run.vaults!, about, MAX_ITEMS);
-        if (!before.followed || run.vaults!.revision <= before.revision || opened.more)
-          return withoutResolutions(opened);
-        const { own, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "asset");
-        return await withResolutions(rule, opened, await endedAssets(rule, own, span, run.vaults!, deps), others);
+        const snoozed = deps.snoozes.split(context.snoozes, rule.ruleId, from, context.now);
+        const span = { from, to: context.now, revision: progress.revision };
+        const findDeps = { tables, notifications, ownerTag: deps.ownerTag, ...snoozed };
+        const newItems = await expiringItems(rule, span, context.vaults!, findDeps, MAX_ITEMS);
+        // Alerts can be resolved only if the rule has ever opened one (`followed`) and a vault changed since the last
+        // evaluation.
+        if (!progress.followed || context.vaults!.revision <= progress.revision || newItems.more)
+          return withoutResolutions(newItems);
+        const { ofType, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "asset");
+        return await withResolutions(
+          rule,
+          newItems,
+          await endedAssets(rule, ofType, span, context.vaults!, deps),
+          others,
+        );
       }
       case "complianceViolation": {
         if (!deps.violations) return withoutResolutions({ items: [], more: false });
-        const about = { source: deps.violations, notifications, ownerTag: deps.ownerTag };
-        const opened = await violationItems(rule, before, about, MAX_ITEMS);
-        if (!before.followed || opened.more) return withoutResolutions(opened, opened.state);
-        const reading = await run.violations();
-        if (!mayHaveEnded(reading, from, before.violationVaults)) return withoutResolutions(opened, opened.state);
-        const { own, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "violation");
-        // Check all violations if none was checked since the rule changed.
-        const since = before.violationVaults === undefined ? new Date(0) : from;
-        const ended = await endedViolations(own, since, reading, tables);
-        const found = await withResolutions(rule, opened, ended, others, opened.state);
-        return found.more ? found : { ...found, state: { ...found.state, violationVaults: reading.vaults } };
+        const findDeps = { source: deps.violations, notifications, ownerTag: deps.ownerTag };
+        const newItems = await violationItems(rule, progress, findDeps, MAX_ITEMS);
+        if (!progress.followed || newItems.more) return withoutResolutions(newItems, newItems.state);
+        const reading = await context.violations();
+        if (!mayHaveEnded(reading, from, progress.violationVaults)) return withoutResolutions(newItems, newItems.state);
+        const { ofType, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "violation");
+        // All violations are checked if the rule's scope changed since the last check.
+        const since = progress.violationVaults === undefined ? new Date(0) : from;
+        const resolved = await endedViolations(ofType, since, reading, tables);
+        const result = await withResolutions(rule, newItems, resolved, others, newItems.state);
+        return result.more ? result : { ...result, state: { ...result.state, violationVaults: reading.vaults } };
       }
       case "scanFailure": {
-        const since = { from, scansSeen: before.scansSeen };
+        const since = { from, scansSeen: progress.scansSeen };
         const alerts = () => trackedAlerts.of(rule.ruleId);
-        const found = await scanFailures(rule, since, { tables, notifications, alerts }, MAX_ITEMS);
-        const state = { scansSeen: found.scansSeen };
+        const result = await scanFailures(rule, since, { tables, notifications, alerts }, MAX_ITEMS);
+        const state = { scansSeen: result.scansSeen };
         // Earlier versions reported each scan, so the current failures were already reported.
-        const isOfEarlier = stored?.generation === rule.generation && stored.scansSeen === undefined;
-        if (isOfEarlier) return { ...withoutResolutions({ items: [], more: found.more }, state), adopted: found.items };
-        return await withResolutions(rule, found, found.ended, found.others, state);
+        const isFirstByThisVersion = stored?.generation === rule.generation && stored.scansSeen === undefined;
+        if (isFirstByThisVersion)
+          return { ...withoutResolutions({ items: [], more: result.more }, state), adopted: result.items };
+        return await withResolutions(rule, result, result.ended, result.others, state);
       }
       case "serviceCredentialExpiry":
         return withoutResolutions(
-          await credentialItems(rule, run.now, { sources: deps.credentials, notifications }, MAX_ITEMS),
+          await credentialItems(rule, context.now, { sources: deps.credentials, notifications }, MAX_ITEMS),
         );
       case "breakGlass":
         if (!deps.audit) return withoutResolutions({ items: [], more: false });
@@ -123,24 +135,24 @@ export function createItemFinder(deps: ItemFinderDeps) {
     }
   };
 
-  /** Returns new items and resolved alerts, at most one message's worth.
+  /** Returns new items and resolved alerts, at most as many as fit into one message.
    *
    * @param others - Alerts from before the rule's type was changed. They are closed without a notification.
    */
   async function withResolutions(
     rule: RuleRecord,
-    opened: { items: Item[]; more: boolean },
-    ended: ResolvedItem[],
+    newItems: { items: Item[]; more: boolean },
+    resolved: ResolvedItem[],
     others: FoundItems["silentlyResolved"],
     state: Partial<StateRecord> = {},
   ): Promise<FoundItems> {
-    const toSend = await notifications.unnotified(rule.ruleId, await deps.resolutionsToSend(rule, ended));
-    // Includes resolutions that were already sent but whose row remained, or whose row was written late.
-    const silent = ended.filter((one) => !toSend.includes(one));
-    const remainingItems = Math.max(0, MAX_ITEMS - opened.items.length);
+    const toSend = await notifications.unnotified(rule.ruleId, await deps.resolutionsToSend(rule, resolved));
+    // Also resolutions that were already sent, but whose alert's row remained because of a crash or a late write.
+    const silent = resolved.filter((item) => !toSend.includes(item));
+    const remainingItems = Math.max(0, MAX_ITEMS - newItems.items.length);
     return {
-      items: [...opened.items, ...toSend.slice(0, remainingItems)],
-      more: opened.more || toSend.length > remainingItems,
+      items: [...newItems.items, ...toSend.slice(0, remainingItems)],
+      more: newItems.more || toSend.length > remainingItems,
       state,
       silentlyResolved: [...silent, ...others],
       adopted: [],
@@ -149,10 +161,10 @@ export function createItemFinder(deps: ItemFinderDeps) {
 }
 
 const withoutResolutions = (
-  opened: { items: Item[]; more: boolean },
+  newItems: { items: Item[]; more: boolean },
   state: Partial<StateRecord> = {},
 ): FoundItems => ({
-  ...opened,
+  ...newItems,
   state,
   silentlyResolved: [],
   adopted: [],

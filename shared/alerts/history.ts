@@ -20,6 +20,8 @@ import {
   LISTED_ITEMS,
 } from "./delivery.ts";
 
+/** The alert history: deliveries, and lists of them by rule and status. */
+
 /** A list entry of a delivery. One row per combination of filters: all, by status, by rule, by rule and status; and one row in
  * ascending order of time.
  */
@@ -34,6 +36,10 @@ export interface HistoryFilter {
   ruleId?: string | undefined;
 }
 
+/**
+ * Returns the key prefix of the list for a filter: `a|` all, `s|` by status, `r|` by rule, `b|` by both. The rest of a key is
+ * the delivery's id, inverted by `newestFirst`, so that later deliveries sort before earlier ones.
+ */
 const prefixOf = ({ status, ruleId }: HistoryFilter): string =>
   ruleId === undefined
     ? status === undefined
@@ -46,16 +52,19 @@ const prefixOf = ({ status, ruleId }: HistoryFilter): string =>
 /** The list in ascending order of time, for the oldest entry and for purging. */
 const OLDEST_FIRST = "o|";
 
+/** Returns the keys of all list entries of a delivery. */
 const keysOf = (ruleId: string, deliveryId: string, status: DeliveryStatus): string[] => [
   ...[{}, { status }, { ruleId }, { ruleId, status }].map((filter) => prefixOf(filter) + newestFirst(deliveryId)),
   OLDEST_FIRST + deliveryId,
 ];
 
-/** Returns the key after all deliveries that were created at this time or later. */
-const endOfInstant = (at: Date): string => keyEnd(newestFirst(encodeTime(Math.max(0, at.getTime())) + "0".repeat(16)));
+/** Returns the key after all deliveries that were created at this time or later. An id is its time and 16 random characters. */
+const endOfInstant = (time: Date): string =>
+  keyEnd(newestFirst(encodeTime(Math.max(0, time.getTime())) + "0".repeat(16)));
 /** Returns the first key of deliveries that were created before this time. */
-const startBefore = (at: Date): string => newestFirst(encodeTime(Math.max(0, at.getTime() - 1)) + "Z".repeat(16));
+const startBefore = (time: Date): string => newestFirst(encodeTime(Math.max(0, time.getTime() - 1)) + "Z".repeat(16));
 
+/** The position after a page. `filter` identifies the filters; `total` is the count that was made for the first page. */
 const Cursor = z.object({
   filter: z.string(),
   after: z.string().max(256),
@@ -72,10 +81,10 @@ const PURGE_PARALLEL = 8;
 
 /** Deliveries and their lists. */
 export interface History {
-  /** Updates the list entries of a delivery in one transaction. Idempotent: `pending` is the only status that changes.
+  /** Writes the list entries of a delivery in one transaction and removes those of its former status `pending`. Idempotent.
    */
-  show(delivery: DeliveryRecord): Promise<void>;
-  /** Adds a new delivery and its list entries. Does nothing if the delivery exists. */
+  updateLists(delivery: DeliveryRecord): Promise<void>;
+  /** Adds a new delivery and its list entries. If the delivery exists, only writes its list entries again. */
   record(delivery: DeliveryRecord): Promise<void>;
   /** Returns a delivery. Undefined for an unknown or invalid id. */
   get(deliveryId: string): Promise<Row<DeliveryRecord> | undefined>;
@@ -87,7 +96,7 @@ export interface History {
   /** Returns the number of deliveries per status since a time, without tests. Counts at most the newest 1,000. One request.
    */
   countsSince(since: Date): Promise<Record<DeliveryStatus, number>>;
-  /** Returns pending deliveries that are overdue since this time, because their queue message was lost. One request. */
+  /** Returns the ids of pending deliveries whose next step was due before this time: their queue message was probably lost. */
   overdue(before: Date): Promise<string[]>;
   /** Returns the store for the retention settings. */
   store(): HistoryStore;
@@ -105,23 +114,24 @@ export function createHistory(tables: Tables): History {
   };
 
   return {
-    async show(delivery) {
-      const { news: _, ...rest } = delivery;
-      const row: DeliverySummary = { ...rest, firstNews: itemsIn(delivery).slice(0, LISTED_ITEMS) };
+    async updateLists(delivery) {
+      // A list entry contains only the first of the delivery's items (`news`).
+      const { news: _, ...members } = delivery;
+      const row: DeliverySummary = { ...members, firstNews: itemsIn(delivery).slice(0, LISTED_ITEMS) };
       const { ruleId, deliveryId, status } = delivery;
-      const wanted = keysOf(ruleId, deliveryId, status).map((key) => put(HistoryRow, key, row));
+      const entries = keysOf(ruleId, deliveryId, status).map((key) => put(HistoryRow, key, row));
       const stale =
         status === "pending"
           ? []
           : keysOf(ruleId, deliveryId, "pending")
-              .filter((key) => !wanted.some(({ rowKey }) => rowKey === key))
+              .filter((key) => !entries.some(({ rowKey }) => rowKey === key))
               .map((key) => remove(HistoryRow, key));
       try {
-        await tables.transaction(HistoryRow.table, HISTORY, [...wanted, ...stale]);
+        await tables.transaction(HistoryRow.table, HISTORY, [...entries, ...stale]);
       } catch (error) {
         // An earlier attempt already removed the pending entries.
         if (!(error instanceof RowMissing)) throw error;
-        await tables.transaction(HistoryRow.table, HISTORY, wanted);
+        await tables.transaction(HistoryRow.table, HISTORY, entries);
       }
     },
 
@@ -130,11 +140,11 @@ export function createHistory(tables: Tables): History {
         await tables.insert(Deliveries, delivery.deliveryId, DELIVERY_ROW, delivery);
       } catch (error) {
         if (!(error instanceof RowExists)) throw error;
-        const now = await tables.get(Deliveries, delivery.deliveryId, DELIVERY_ROW);
-        if (now) await this.show(withoutKeys(now));
+        const existing = await tables.get(Deliveries, delivery.deliveryId, DELIVERY_ROW);
+        if (existing) await this.updateLists(withoutKeys(existing));
         return;
       }
-      await this.show(delivery);
+      await this.updateLists(delivery);
     },
 
     get: (deliveryId) =>
@@ -156,8 +166,9 @@ export function createHistory(tables: Tables): History {
       if (cursor === undefined) {
         const counted = await count(range, request.offset);
         total = counted.total;
-        after = counted.before;
-        if (!counted.reached) return { ...countOf(total), items: [], limit: request.limit, offset, nextCursor: null };
+        after = counted.beforeOffset;
+        if (!counted.reachesOffset)
+          return { ...countOf(total), items: [], limit: request.limit, offset, nextCursor: null };
       }
       const rows: (DeliverySummary & { rowKey: string })[] = [];
       const pageSize = Math.min(request.limit + 1, 1000);
@@ -199,11 +210,11 @@ export function createHistory(tables: Tables): History {
     },
 
     async overdue(before) {
-      const found: string[] = [];
+      const deliveryIds: string[] = [];
       const range = { ...rangeOf({ status: "pending" }), select: ["deliveryId" as const, "nextAt" as const] };
       for await (const rows of tables.pages(HistoryRow, range))
-        for (const row of rows) if (row.nextAt < before.toISOString()) found.push(row.deliveryId);
-      return found;
+        for (const row of rows) if (row.nextAt < before.toISOString()) deliveryIds.push(row.deliveryId);
+      return deliveryIds;
     },
 
     store() {
@@ -248,16 +259,16 @@ export function createHistory(tables: Tables): History {
     return rows.slice(0, limit);
   }
 
-  /** Returns the number of rows, null above the limit, and the key of the row before `offset`. */
+  /** Returns the number of rows (null above the largest exact total), and the key of the row before `offset`. */
   async function count(range: ReturnType<typeof rangeOf>, offset: number) {
-    let before: string | undefined;
+    let beforeOffset: string | undefined;
     let total = 0;
     for await (const page of tables.pages(HistoryRow, { ...range, select: [] })) {
-      if (total < offset) before = page[Math.min(offset - total, page.length) - 1]!.rowKey;
+      if (total < offset) beforeOffset = page[Math.min(offset - total, page.length) - 1]!.rowKey;
       total += page.length;
       if (total > MAX_COUNTED) break;
     }
-    return { total: total > MAX_COUNTED ? null : total, reached: total >= offset, before };
+    return { total: total > MAX_COUNTED ? null : total, reachesOffset: total >= offset, beforeOffset };
   }
 }
 

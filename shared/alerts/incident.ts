@@ -5,11 +5,12 @@ import { lineOf } from "./message.ts";
 
 /** An item as an incident for PagerDuty or ServiceNow. */
 export interface Incident {
-  /** Deduplication key: the same for the opening, every retry and the resolution of an alert. 40 characters; PagerDuty allows 255,
-   * ServiceNow 100.
+  /**
+   * Deduplication key: the same for the opening, every retry and the resolution of an alert. 40 characters; PagerDuty allows
+   * 255, ServiceNow 100.
    */
   key: string;
-  /** `open`: the alert is new or persists. `close`: the alert is resolved. */
+  /** `open`: the alert is new or continues. `close`: the alert is resolved. */
   action: "open" | "close";
   urgency: Urgency;
   /** One line. */
@@ -46,5 +47,6 @@ export function incidentOf(
   };
 }
 
+/** Returns the vault or the resource of an item. For other items, the service. */
 const sourceOf = (item: Item): string =>
   ("vaultName" in item && item.vaultName) || ("resourceId" in item && item.resourceId) || "credential-lifecycle";

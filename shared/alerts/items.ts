@@ -4,10 +4,13 @@ import { expiryKey } from "../inventory/asset-keys.ts";
 import { keyText } from "../platform/storage/keys.ts";
 import { SEVERITIES } from "./rule.ts";
 
+/** The items of alerts: what a notification is about, such as an expiring asset or the resolution of an earlier alert. */
+
+/** Urgencies of items, from the highest to the lowest. */
 export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
 export type Urgency = (typeof URGENCIES)[number];
 
-/** An asset that crossed a threshold, or expired (threshold 0). */
+/** An asset that reached a threshold before its expiry, or expired (threshold 0). */
 export const AssetItem = z.object({
   kind: z.literal("asset"),
   /** `<vault>.<type>.<name>` */
@@ -20,7 +23,7 @@ export const AssetItem = z.object({
   owner: z.string().optional(),
   /** Unix seconds. */
   expiresOn: z.int(),
-  /** Days: the lowest threshold it has crossed. */
+  /** The lowest threshold that was reached, in days before expiry. */
   threshold: z.int(),
   /** Time of the rule's first notification about this expiry, by a higher threshold, ISO 8601. */
   since: z.string().optional(),
@@ -39,6 +42,7 @@ export const AssetItem = z.object({
 });
 export type AssetItem = z.infer<typeof AssetItem>;
 
+/** A resource that fails a compliance check. */
 export const ViolationItem = z.object({
   kind: z.literal("violation"),
   id: z.string(),
@@ -55,6 +59,7 @@ export const ViolationItem = z.object({
 });
 export type ViolationItem = z.infer<typeof ViolationItem>;
 
+/** A discovery scan that did not complete. Only earlier versions created such items; the history still shows them. */
 export const ScanItem = z.object({
   kind: z.literal("scan"),
   /** The scan's id. */
@@ -79,7 +84,7 @@ export const CredentialItem = z.object({
   owner: z.string().optional(),
   /** Unix seconds. */
   expiresOn: z.int(),
-  /** Days: the lowest threshold it has crossed. */
+  /** The lowest threshold that was reached, in days before expiry. */
   threshold: z.int(),
 });
 export type CredentialItem = z.infer<typeof CredentialItem>;
@@ -121,8 +126,10 @@ export const AutomationItem = z.object({
 });
 export type AutomationItem = z.infer<typeof AutomationItem>;
 
-/** A vault or subscription that scans can't read, or a failure of scans as a whole. Rules notify when the failure starts, once a week
- * while it persists, and when it is resolved. (`ScanItem` is the format of earlier versions: one scan that did not complete.)
+/**
+ * A vault or subscription that scans can't read, or a failure of scans as a whole. Rules notify when the failure starts, once a
+ * week while it persists, and when it is resolved. (`ScanItem` is the format of earlier versions: one scan that did not
+ * complete.)
  */
 export const ScanFailureItem = z.object({
   kind: z.literal("scanFailure"),
@@ -166,8 +173,9 @@ export const RenewedItem = z.object({
 });
 export type RenewedItem = z.infer<typeof RenewedItem>;
 
-/** `mended`: the check passes, or the scan can read the resource. `removed`: the asset, vault or subscription was deleted. `disabled`:
- * the asset was disabled. `outOfScope`: the resource is no longer monitored.
+/**
+ * `mended`: the check passes, or the scan can read the resource. `removed`: the asset, vault or subscription was deleted.
+ * `disabled`: the asset was disabled. `outOfScope`: the resource is no longer monitored.
  */
 export const END_REASONS = ["mended", "removed", "disabled", "outOfScope"] as const;
 
@@ -221,8 +229,9 @@ export function trackedItemOf(item: Item): TrackedItem | undefined {
   return item.kind === "asset" || item.kind === "violation" || item.kind === "scanFailure" ? item : undefined;
 }
 
-/** Returns the key of an alert within its rule: the same for the item that opens the alert and for all later items about it. Keys of
- * one kind sort by vault or by id.
+/**
+ * Returns the key of an alert within its rule: the same for the item that opens the alert and for all later items about it.
+ * Keys of one kind sort by vault or by id.
  */
 export function alertKey(item: TrackedItem): string {
   switch (item.kind) {
@@ -238,14 +247,18 @@ export function alertKey(item: TrackedItem): string {
 /** Returns the key prefix of an asset's rows in the notification log. Keys sort like the index by expiry. */
 export const assetKeyPrefix = (item: Pick<AssetItem, "type" | "name" | "vaultName" | "expiresOn">): string =>
   `${expiryKey(item.type, item.expiresOn, item.name, item.vaultName)}!`;
-const days = (threshold: number): string => String(threshold).padStart(3, "0");
-export const thresholdOf = (markKey: string): number => Number(markKey.slice(markKey.lastIndexOf("!") + 1));
+const thresholdText = (threshold: number): string => String(threshold).padStart(3, "0");
+/** Returns the threshold in the row key of a notification about an asset. */
+export const thresholdOf = (rowKey: string): number => Number(rowKey.slice(rowKey.lastIndexOf("!") + 1));
 
-/** Returns the key in the notification log. A new expiry or a lower threshold is a new notification. */
+/**
+ * Returns the key in the notification log. A new expiry or a lower threshold is a new notification. The key of an asset begins
+ * like its key in the index by expiry (`e!`). The other prefixes name the kind of item; alerts have other keys, see `alertKey`.
+ */
 export function notificationKey(item: Item): string {
   switch (item.kind) {
     case "asset":
-      return assetKeyPrefix(item) + days(item.threshold);
+      return assetKeyPrefix(item) + thresholdText(item.threshold);
     case "violation":
       return `v!${keyText(item.id)}!${keyText(item.firstSeenAt)}`;
     case "scan":
@@ -260,7 +273,7 @@ export function notificationKey(item: Item): string {
     case "escalated":
       return escalationKey(item.of, item.since);
     case "credential":
-      return `c!${keyText(item.id)}!${item.expiresOn}!${days(item.threshold)}`;
+      return `c!${keyText(item.id)}!${item.expiresOn}!${thresholdText(item.threshold)}`;
     case "breakGlass":
       return `b!${item.id}`;
     case "automation":
@@ -268,7 +281,10 @@ export function notificationKey(item: Item): string {
   }
 }
 
-/** Returns the key that marks the resolution of an alert as sent. */
+/**
+ * Returns the key that marks the resolution of an alert as sent. `since`, the alert's start, distinguishes it from later
+ * alerts.
+ */
 export const endKey = (of: TrackedItem, since: string): string => `z!${alertKey(of)}!${keyText(since)}`;
 
 /** Prefix of keys that mark alerts as escalated. */
@@ -284,8 +300,9 @@ export function byUrgency(a: Item, b: Item): number {
   if (a.kind === "violation" && b.kind === "violation")
     return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || compare(a.id, b.id);
   if (a.kind === "automation" && b.kind === "automation") return compare(a.id, b.id);
-  // Everything, then subscriptions, then vaults, as their ids begin.
+  // By id: first failures of scans as a whole (`scan`), then of subscriptions (`subscription:…`), then of vaults (`vault:…`).
   if (a.kind === "scanFailure" && b.kind === "scanFailure") return compare(a.id, b.id);
+  // Items about an open alert (resolutions, reminders and escalations) sort like what they are about, after all other items.
   if ("of" in a && "of" in b) return byUrgency(a.of, b.of);
   if ("of" in a !== "of" in b) return "of" in a ? 1 : -1;
   if (a.kind === "credential" && b.kind === "credential") return a.expiresOn - b.expiresOn || compare(a.id, b.id);

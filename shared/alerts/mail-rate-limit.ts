@@ -3,6 +3,8 @@ import { entity } from "../platform/storage/entity.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 import { TABLE } from "./mailbox.ts";
 
+/** The rate limit of mails, which all instances share. */
+
 /** Maximum number of mails per minute and per hour. 0: no limit. */
 export interface MailRateLimits {
   perMinute: number;
@@ -10,7 +12,7 @@ export interface MailRateLimits {
 }
 
 /** Times of the mails in the last hour, unix milliseconds, oldest first. Stored in the partition of the mailboxes, so that the
- * transaction that starts a mail also counts it. One row for all instances, with times of the storage account's clock.
+ * transaction that starts a mail also counts it. One row for all instances, with times of their own clocks.
  */
 export const Pace = entity(TABLE, z.object({ sent: z.array(z.int()) }));
 export const PACE_ROW = "pace";
@@ -21,29 +23,30 @@ const windows = ({ perMinute, perHour }: MailRateLimits): [count: number, length
 export const isLimited = (limits: MailRateLimits): boolean => windows(limits).length > 0;
 
 /** Returns the earliest time at or after `now` at which one more mail can be sent, unix milliseconds. */
-export function freeAt(sent: readonly number[], now: number, limits: MailRateLimits): number {
+export function nextFreeTime(sent: readonly number[], now: number, limits: MailRateLimits): number {
   return windows(limits).reduce((free, [count, lengthMs]) => {
+    // The window has `count` mails until the oldest of the last `count` mails leaves it.
     const before = sent.at(-count);
     return before === undefined ? free : Math.max(free, before + lengthMs);
   }, now);
 }
 
 /** Returns the times with another mail, without times that no longer count. */
-export const withSent = (sent: readonly number[], at: number): number[] => [
-  ...sent.filter((one) => one > at - HOUR_MS),
-  // Keep the order if the clock is set back.
-  Math.max(at, sent.at(-1) ?? at),
+export const withSent = (sent: readonly number[], sentAt: number): number[] => [
+  ...sent.filter((earlier) => earlier > sentAt - HOUR_MS),
+  // The times stay in order if this instance's clock is behind that of the instance that sent the previous mail.
+  Math.max(sentAt, sent.at(-1) ?? sentAt),
 ];
 
 /** Returns when the next `count` mails can be sent, if no other mail is sent in between. */
 export function nextSlots(sent: readonly number[], now: number, limits: MailRateLimits, count: number): number[] {
   const slots: number[] = [];
-  let taken = [...sent];
-  let at = now;
+  let sentTimes = [...sent];
+  let time = now;
   for (let slot = 0; slot < count; slot++) {
-    at = freeAt(taken, at, limits);
-    slots.push(at);
-    taken = withSent(taken, at);
+    time = nextFreeTime(sentTimes, time, limits);
+    slots.push(time);
+    sentTimes = withSent(sentTimes, time);
   }
   return slots;
 }

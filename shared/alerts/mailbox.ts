@@ -5,6 +5,11 @@ import { entity, type Row } from "../platform/storage/entity.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { isFinal, Part } from "./delivery.ts";
 
+/**
+ * Mailboxes: rows that combine the alerts for one group of recipients into mails. A delivery (one message of a rule) has parts
+ * for groups of recipients; an entry of a mailbox refers to such a part.
+ */
+
 /** A part of a delivery that is sent with the next mail to its recipients. */
 const Entry = z.object({
   deliveryId: z.string(),
@@ -15,9 +20,10 @@ const Entry = z.object({
 });
 export type Entry = z.infer<typeof Entry>;
 
-/** The waiting entries for one group of recipients, and the mail in progress. All waiting entries, of any delivery, go into one mail;
- * starting a mail is one write of this row. An entry stays here until its part in the delivery has the outcome, so an unfinished part
- * without an entry was never added.
+/**
+ * The waiting entries for one group of recipients, and the mail in progress. All waiting entries, of any delivery, go into one
+ * mail; starting a mail is one write of this row. An entry stays here until its part in the delivery has the outcome, so an
+ * unfinished part without an entry was never added.
  */
 const MailboxRecord = z.object({
   recipients: z.array(z.string()),
@@ -30,7 +36,7 @@ const MailboxRecord = z.object({
 });
 export type MailboxRecord = z.infer<typeof MailboxRecord>;
 export type Mailbox = Row<MailboxRecord>;
-export type MailInHand = NonNullable<MailboxRecord["mail"]>;
+export type MailInProgress = NonNullable<MailboxRecord["mail"]>;
 
 /** One partition, so that one request reads all mailboxes and one transaction changes several. */
 export const TABLE = "AlertMailboxes";
@@ -38,8 +44,9 @@ export const Mailboxes = entity(TABLE, MailboxRecord);
 export const MAILBOXES = "mailboxes";
 export const MAILBOX_PREFIX = "m|";
 
-/** Returns the key of the mailbox of these recipients. An address as an owner has another mailbox than as a rule's recipient, because
- * mails to owners are limited.
+/**
+ * Returns the key of the mailbox of these recipients. An address as an owner has another mailbox than as a rule's recipient,
+ * because mails to owners are limited.
  *
  * @param alone - A unique text for a mail that must not be merged with others.
  */
@@ -49,24 +56,30 @@ export function mailboxKey(recipients: readonly string[], ofOwner: boolean, alon
   return MAILBOX_PREFIX + hash.digest("hex").slice(0, 40);
 }
 
-const sameEntry = (a: Entry, b: Entry): boolean => a.deliveryId === b.deliveryId && a.part === b.part;
-export const holds = ({ waiting, mail }: MailboxRecord, entry: Entry): boolean =>
-  [...waiting, ...(mail?.entries ?? [])].some((one) => sameEntry(one, entry));
+const isSameEntry = (a: Entry, b: Entry): boolean => a.deliveryId === b.deliveryId && a.part === b.part;
+export const containsEntry = ({ waiting, mail }: MailboxRecord, entry: Entry): boolean =>
+  [...waiting, ...(mail?.entries ?? [])].some((existing) => isSameEntry(existing, entry));
 
-/** Returns the next step of a mailbox. `settle`: the outcome of the mail in progress is known or can be requested. */
-export function nextStep(box: MailboxRecord, now: Date): "settle" | "send" | undefined {
+/**
+ * Returns the next step of a mailbox that is due. `complete`: the outcome of the mail in progress is known or can be requested
+ * from the provider. `send`: a mail can be sent, new or again. Undefined if nothing is due.
+ */
+export function nextStep(box: MailboxRecord, now: Date): "complete" | "send" | undefined {
   const { mail } = box;
   if (!mail) return box.waiting.length > 0 ? "send" : undefined;
-  if (isFinal(mail)) return "settle";
-  const at = now.toISOString();
-  if ((mail.notBefore ?? "") > at || (mail.status === "sending" && (mail.leasedUntil ?? "") > at)) return undefined;
-  return mail.status === "waiting" ? "send" : "settle";
+  if (isFinal(mail)) return "complete";
+  const nowText = now.toISOString();
+  if ((mail.notBefore ?? "") > nowText || (mail.status === "sending" && (mail.leasedUntil ?? "") > nowText))
+    return undefined;
+  return mail.status === "waiting" ? "send" : "complete";
 }
 
-/** Returns the mail in progress for adding a critical item: the mail is retried without waiting for the current delay. After a day,
- * the attempts are no longer reset, so that the mail fails eventually.
+/**
+ * Returns the mail in progress for adding a critical item: the mail is retried without waiting for the current delay. After a
+ * day, the attempts are no longer reset, so that the mail fails eventually.
  */
 export function withoutRetryDelay(mail: MailboxRecord["mail"], now: Date): MailboxRecord["mail"] {
+  // `sending` without a lease: the outcome of the last attempt is unknown and is requested from the provider later.
   const isPaused = mail?.status === "waiting" || (mail?.status === "sending" && mail.leasedUntil === undefined);
   if (!isPaused || mail.throttled) return mail;
   const [oldest] = mail.entries.map(({ deliveryId }) => deliveryId).sort();
@@ -75,11 +88,11 @@ export function withoutRetryDelay(mail: MailboxRecord["mail"], now: Date): Mailb
 }
 
 /** Returns all entries of the next mail. */
-export const toSend = ({ waiting, mail }: MailboxRecord): Entry[] => [...(mail?.entries ?? []), ...waiting];
+export const entriesToSend = ({ waiting, mail }: MailboxRecord): Entry[] => [...(mail?.entries ?? []), ...waiting];
 
 /**
- * Compares mailboxes by priority: most urgent first, then rule recipients before owners, because anyone who can edit tags can name any
- * number of owners, then the oldest.
+ * Compares mailboxes by priority: most urgent first, then rule recipients before owners, because anyone who can edit tags can
+ * name any number of owners, then the oldest.
  */
 export function byPriority(a: MailboxRecord, b: MailboxRecord): number {
   const [first, second] = [priorityOf(a), priorityOf(b)];
@@ -87,7 +100,7 @@ export function byPriority(a: MailboxRecord, b: MailboxRecord): number {
 }
 
 function priorityOf(box: MailboxRecord): string {
-  const entries = toSend(box);
+  const entries = entriesToSend(box);
   const urgency = Math.min(...entries.map((entry) => entry.urgency));
   const oldest = entries.map(({ deliveryId }) => deliveryId).sort()[0] ?? "";
   return `${urgency}|${box.ofOwner ? 1 : 0}|${oldest}|${box.recipients[0]}`;

@@ -9,9 +9,9 @@ import type { MailContent } from "./email.ts";
 import type { History } from "./history.ts";
 import { URGENCIES } from "./items.ts";
 import {
-  freeAt,
   isLimited,
   type MailRateLimits,
+  nextFreeTime,
   nextSlots,
   PACE_ROW,
   Pace,
@@ -20,18 +20,18 @@ import {
 } from "./mail-rate-limit.ts";
 import {
   byPriority,
+  containsEntry,
   type Entry,
-  holds,
+  entriesToSend,
   MAILBOX_PREFIX,
   MAILBOXES,
   type Mailbox,
   Mailboxes,
   type MailboxRecord,
-  type MailInHand,
+  type MailInProgress,
   mailboxKey,
   nextStep,
   sentLastDay,
-  toSend,
   withoutRetryDelay,
 } from "./mailbox.ts";
 import { type MessageSource, urgencyIn } from "./message.ts";
@@ -41,7 +41,7 @@ import type { AlertRules } from "./rules.ts";
 import type { MailDelivery } from "./send-mail.ts";
 
 /** Operations of one transaction. */
-const TRANSACTION = 100;
+const OPERATIONS_PER_TRANSACTION = 100;
 /** Minimum age of an empty mailbox before removal, because a worker may be about to add an entry. */
 const UNUSED_MS = 2 * DAY_MS;
 const CRITICAL = URGENCIES.indexOf("critical");
@@ -51,14 +51,19 @@ const TEST_URGENCY = CRITICAL;
 /** The content of a mailbox entry, and the current rule. */
 type EntryContent = MessageSource & { entry: Entry; rule: RuleRecord | undefined };
 
-/** When a mailbox's next mail can be sent, and how many mails are sent before. -1: an earlier mail of the mailbox is in progress. */
+/**
+ * When a mailbox's next mail can be sent, and how many mails are sent before. -1: an earlier mail of the mailbox is in
+ * progress.
+ */
 export interface SendSlot {
   at: Date;
   before: number;
 }
 
-/** The mailboxes of mail recipients. Entries for the same recipients are combined into one mail. Mails are sent by priority, within
- * the rate limits. All instances share the rows. Each step is one transaction, so any worker can continue after a crash of another.
+/**
+ * The mailboxes of mail recipients. Entries for the same recipients are combined into one mail. Mails are sent by priority,
+ * within the rate limits. All instances share the rows. Each step is one transaction, so any worker can continue after a crash
+ * of another.
  */
 export interface MailboxQueue {
   /** Adds the waiting parts of a delivery to their recipients' mailboxes. Idempotent and safe to call concurrently.
@@ -92,12 +97,12 @@ export function createMailboxes(deps: {
   /** Returns the content of a mail. */
   compose(sources: readonly MessageSource[]): Promise<MailContent>;
   /** Writes the outcome of a part into its delivery. Does nothing if the outcome is already known. */
-  report(entry: Entry, mail: Outcome & Pick<MailInHand, "attempts" | "looks">): Promise<void>;
+  report(entry: Entry, mail: Outcome & Pick<MailInProgress, "attempts" | "looks">): Promise<void>;
   clock: Clock;
   log: Logger;
 }): MailboxQueue {
   const { tables, history, mails, limits, clock, log } = deps;
-  const limited = isLimited(limits);
+  const hasRateLimit = isLimited(limits);
 
   async function readAll(): Promise<Mailbox[]> {
     const boxes: Mailbox[] = [];
@@ -106,14 +111,14 @@ export function createMailboxes(deps: {
     return boxes;
   }
 
-  const readPace = async () => (limited ? await tables.get(Pace, MAILBOXES, PACE_ROW) : undefined);
+  const readPace = async () => (hasRateLimit ? await tables.get(Pace, MAILBOXES, PACE_ROW) : undefined);
 
   const write = (box: Mailbox, change: Partial<MailboxRecord>): Promise<Mailbox> =>
     tables.replace(Mailboxes, { ...box, ...change });
 
   async function add(deliveryId: string): Promise<Map<number, string>> {
     return await repeatOnConflict(async () => {
-      // Read in this order: a part that was added, sent and removed meanwhile is then final when the delivery is read.
+      // The mailboxes are read first. So a part that is sent between the two reads is final when the delivery is read.
       const boxes = new Map((await readAll()).map((box) => [box.rowKey, box]));
       const row = await history.get(deliveryId);
       const all = row ? itemsIn(row) : [];
@@ -121,14 +126,17 @@ export function createMailboxes(deps: {
       const changed = new Map<string, MailboxRecord>();
       for (const [index, part] of (row?.parts ?? []).entries()) {
         if (isFinal(part) || (part.status !== "waiting" && !part.alone)) continue;
+        // A test, and a part whose mail an earlier version started, get a mailbox of their own.
         const alone = row!.test || part.alone ? `${deliveryId}/${index}` : "";
         const ofOwner = part.owner !== undefined;
         const key = mailboxKey(part.recipients, ofOwner, alone);
         const urgency = row!.test ? TEST_URGENCY : urgencyIn(itemsOf(part, all), new Date(row!.createdAt));
         const entry = { deliveryId, part: index, urgency };
-        const box = changed.get(key) ?? boxes.get(key) ?? empty(part.recipients, ofOwner);
+        const box = changed.get(key) ?? boxes.get(key) ?? emptyMailbox(part.recipients, ofOwner);
         added.set(index, key);
-        if (holds(box, entry)) continue;
+        if (containsEntry(box, entry)) continue;
+        // An earlier version, without mailboxes, started this part's mail. The mail gets a mailbox of its own, already in
+        // progress.
         if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
         else {
           const mail = urgency <= CRITICAL ? withoutRetryDelay(box.mail, clock.now()) : box.mail;
@@ -139,34 +147,41 @@ export function createMailboxes(deps: {
         const stored = boxes.get(key);
         return stored ? replace(Mailboxes, key, box, stored.etag) : insert(Mailboxes, key, box);
       });
-      for (let start = 0; start < operations.length; start += TRANSACTION)
-        await tables.transaction(Mailboxes.table, MAILBOXES, operations.slice(start, start + TRANSACTION));
+      for (let start = 0; start < operations.length; start += OPERATIONS_PER_TRANSACTION)
+        await tables.transaction(
+          Mailboxes.table,
+          MAILBOXES,
+          operations.slice(start, start + OPERATIONS_PER_TRANSACTION),
+        );
       return added;
     });
   }
 
   async function run(budgetMs: number): Promise<void> {
-    const end = performance.now() + budgetMs;
-    const passed = new Set<string>();
+    const deadline = performance.now() + budgetMs;
+    /** Mailboxes that are not processed again in this run, because they failed or notifications are turned off. */
+    const skipped = new Set<string>();
     const failures: unknown[] = [];
-    while (performance.now() < end) {
+    while (performance.now() < deadline) {
       const now = clock.now();
-      const boxes = (await readAll()).filter(({ rowKey }) => !passed.has(rowKey)).sort(byPriority);
+      const boxes = (await readAll()).filter(({ rowKey }) => !skipped.has(rowKey)).sort(byPriority);
       const step = (box: Mailbox) => nextStep(box, now);
-      const box = boxes.find((one) => step(one) === "settle") ?? boxes.find((one) => step(one) === "send");
+      const box =
+        boxes.find((candidate) => step(candidate) === "complete") ??
+        boxes.find((candidate) => step(candidate) === "send");
       if (!box) break;
       try {
-        if (step(box) === "settle") await settle(box);
+        if (step(box) === "complete") await complete(box);
         else {
           const outcome = await send(box, now);
           if (outcome === "rateLimited") break;
-          if (outcome === "turnedOff") passed.add(box.rowKey);
+          if (outcome === "turnedOff") skipped.add(box.rowKey);
         }
       } catch (error) {
         if (isConflict(error)) log.debug("Another worker is processing the mailbox", { mailbox: box.rowKey });
         else {
           // A failing mailbox must not stop the others.
-          passed.add(box.rowKey);
+          skipped.add(box.rowKey);
           failures.push(error);
         }
       }
@@ -176,88 +191,90 @@ export function createMailboxes(deps: {
 
   /** Returns the content of the next mail of a mailbox. */
   async function contentsOf(box: MailboxRecord): Promise<EntryContent[]> {
-    const found: EntryContent[] = [];
-    for (const entry of toSend(box)) {
+    const contents: EntryContent[] = [];
+    for (const entry of entriesToSend(box)) {
       const row = await history.get(entry.deliveryId);
       const part = row?.parts[entry.part];
       if (!row || !part || isFinal(part)) continue;
       const { news: _, ...delivery } = row;
       const rule = await deps.rules.find(row.ruleId);
       const { reason, owner } = part;
-      found.push({ delivery, items: itemsOf(part, itemsIn(row)), reason, owner, entry, rule });
+      contents.push({ delivery, items: itemsOf(part, itemsIn(row)), reason, owner, entry, rule });
     }
-    return found;
+    return contents;
   }
 
   /** Starts a mail, counted against the rate limit, and sends it. */
   async function send(box: Mailbox, now: Date): Promise<"sent" | "removed" | "rateLimited" | "turnedOff"> {
     const pace = await readPace();
-    const at = now.getTime();
-    if (freeAt(pace?.sent ?? [], at, limits) > at) return "rateLimited";
+    const nowMs = now.getTime();
+    if (nextFreeTime(pace?.sent ?? [], nowMs, limits) > nowMs) return "rateLimited";
     const contents = await contentsOf(box);
     const test = contents.some(({ delivery }) => delivery.test);
     if (!test && !(await deps.settings.values()).enableNotifications) return "turnedOff";
-    const gone = contents.filter(({ delivery, rule }) => !rule || (!rule.enabled && !delivery.test));
-    if (gone.length > 0 || contents.length < toSend(box).length) {
-      await removeEntries(box, contents, gone);
+    const cancelled = contents.filter(({ delivery, rule }) => !rule || (!rule.enabled && !delivery.test));
+    if (cancelled.length > 0 || contents.length < entriesToSend(box).length) {
+      await removeEntries(box, contents, cancelled);
       return "removed";
     }
 
     const entries = contents.map(({ entry }) => entry);
-    const before = box.mail;
-    const mail: MailInHand = {
-      ...before,
+    const previous = box.mail;
+    const mail: MailInProgress = {
+      ...previous,
       recipients: box.recipients,
-      operationId: before?.operationId ?? operationIdOf(entries[0]!.deliveryId, entries[0]!.part),
+      operationId: previous?.operationId ?? operationIdOf(entries[0]!.deliveryId, entries[0]!.part),
       entries,
       status: "sending",
-      attempts: (before?.attempts ?? 0) + 1,
-      looks: before?.looks ?? 0,
+      attempts: (previous?.attempts ?? 0) + 1,
+      looks: previous?.looks ?? 0,
       leasedUntil: new Date(now.getTime() + LEASE_MS).toISOString(),
     };
     const sent = sentLastDay(box, now);
-    if (box.ofOwner && before === undefined && sent.length >= deps.ownerMailsPerDay) {
+    if (box.ofOwner && previous === undefined && sent.length >= deps.ownerMailsPerDay) {
       const error = `${box.recipients[0]} already received ${sent.length} mails as an owner in 24 hours, the limit of OWNER_MAIL_PER_DAY.`;
       await finish(await write(box, { waiting: [], mail: { ...mail, status: "failed", error } }));
       return "sent";
     }
-    const claim = { ...box, waiting: [], mail, sent: box.ofOwner ? [...sent, at] : [] };
-    const operations: Operation[] = [replace(Mailboxes, box.rowKey, claim, box.etag)];
-    if (limited) {
-      const next = { sent: withSent(pace?.sent ?? [], at) };
+    const claimed = { ...box, waiting: [], mail, sent: box.ofOwner ? [...sent, nowMs] : [] };
+    const operations: Operation[] = [replace(Mailboxes, box.rowKey, claimed, box.etag)];
+    if (hasRateLimit) {
+      const next = { sent: withSent(pace?.sent ?? [], nowMs) };
       operations.push(pace ? replace(Pace, PACE_ROW, next, pace.etag) : insert(Pace, PACE_ROW, next));
     }
     const content = await deps.compose(contents);
     const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
-    await applyOutcome({ ...claim, etag: etags.get(box.rowKey)! }, await mails.send(mail, content, test));
+    await applyOutcome({ ...claimed, etag: etags.get(box.rowKey)! }, await mails.send(mail, content, test));
     return "sent";
   }
 
-  /** Removes entries whose delivery is gone or final, and cancels those whose rule was deleted or disabled. */
+  /** Removes entries whose delivery was deleted or is final, and cancels those whose rule was deleted or disabled. */
   async function removeEntries(
     box: Mailbox,
     contents: readonly { entry: Entry }[],
-    gone: readonly Pick<EntryContent, "entry" | "rule">[],
+    cancelled: readonly Pick<EntryContent, "entry" | "rule">[],
   ): Promise<void> {
-    for (const { entry, rule } of gone) {
+    for (const { entry, rule } of cancelled) {
       const error = rule ? "The rule was disabled before this was sent." : "The rule was deleted before this was sent.";
       await deps.report(entry, { status: "cancelled", error, attempts: box.mail?.attempts ?? 0, looks: 0 });
     }
     const remaining = new Set(
-      contents.filter((one) => !gone.some(({ entry }) => entry === one.entry)).map((one) => one.entry),
+      contents
+        .filter((content) => !cancelled.some(({ entry }) => entry === content.entry))
+        .map((content) => content.entry),
     );
-    const { mail, ...rest } = box;
+    const { mail, ...withoutMail } = box;
     const entries = mail?.entries.filter((entry) => remaining.has(entry)) ?? [];
     const waiting = box.waiting.filter((entry) => remaining.has(entry));
-    await write({ ...rest, waiting, ...(mail && entries.length > 0 && { mail: { ...mail, entries } }) }, {});
+    await write({ ...withoutMail, waiting, ...(mail && entries.length > 0 && { mail: { ...mail, entries } }) }, {});
   }
 
   /** Completes a mail in progress. Requests the outcome from the provider if it is unknown. */
-  async function settle(box: Mailbox): Promise<void> {
+  async function complete(box: Mailbox): Promise<void> {
     const mail = box.mail!;
     if (isFinal(mail)) return await finish(box);
     if (mail.status === "accepted") return await applyOutcome(box, await mails.requestStatus(mail));
-    const outcome = await mails.settle(mail);
+    const outcome = await mails.findOutcome(mail);
     // The provider does not know the mail, so it can be sent.
     await applyOutcome(box, outcome ?? { status: "waiting" });
   }
@@ -269,7 +286,7 @@ export function createMailboxes(deps: {
     for (const entry of next.mail!.entries) await deps.report(entry, next.mail!);
   }
 
-  /** Writes the outcome to the deliveries before removing the mail, so that entries without a mailbox are final. */
+  /** Writes the outcome to the deliveries and then removes the mail, so that the parts of removed entries are final. */
   async function finish({ mail, ...box }: Mailbox): Promise<void> {
     for (const entry of mail!.entries) await deps.report(entry, mail!);
     await write(box, {});
@@ -284,14 +301,15 @@ export function createMailboxes(deps: {
       const now = clock.now();
       const boxes = await readAll();
       const waiting = boxes.filter((box) => nextStep(box, now) === "send").sort(byPriority);
-      const reserved = boxes.flatMap(({ rowKey, mail, waiting: behind }): [string, SendSlot][] => {
+      // Mailboxes whose entries wait for the mail in progress, until the later of its next attempt and the end of its lease.
+      const reserved = boxes.flatMap(({ rowKey, mail, waiting: entries }): [string, SendSlot][] => {
         const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!;
-        return behind.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
+        return entries.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
       });
       if (waiting.length === 0) return new Map(reserved);
       const slots = nextSlots((await readPace())?.sent ?? [], now.getTime(), limits, waiting.length);
       const slotOf = (before: number): SendSlot => ({ at: new Date(slots[before]!), before });
-      return new Map([...reserved, ...waiting.map(({ rowKey }, at): [string, SendSlot] => [rowKey, slotOf(at)])]);
+      return new Map([...reserved, ...waiting.map(({ rowKey }, index): [string, SendSlot] => [rowKey, slotOf(index)])]);
     },
 
     async cleanUp() {
@@ -311,7 +329,7 @@ export function createMailboxes(deps: {
   };
 }
 
-const empty = (recipients: readonly string[], ofOwner: boolean): MailboxRecord => ({
+const emptyMailbox = (recipients: readonly string[], ofOwner: boolean): MailboxRecord => ({
   recipients: [...recipients],
   ofOwner,
   waiting: [],

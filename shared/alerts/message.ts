@@ -21,6 +21,8 @@ import { URGENCIES } from "./items.ts";
 import { historyLink, type Links, pageLink, subscriptionText } from "./links.ts";
 import type { AlertType } from "./rule.ts";
 
+/** The content of alert messages, independent of their channel. Each item becomes a line. */
+
 /** One line of a message: the item, its state, details, and a link. */
 export interface MessageLine {
   urgency: Urgency;
@@ -135,13 +137,13 @@ const NO_LINKS: Links = {
 };
 
 /** Returns the highest urgency of the items, as an index into `URGENCIES`. */
-export const urgencyIn = (items: readonly Item[], at: Date): number =>
+export const urgencyIn = (items: readonly Item[], createdAt: Date): number =>
   items.reduce(
-    (most, item) => Math.min(most, URGENCIES.indexOf(lineOf(item, at, NO_LINKS).urgency)),
+    (highest, item) => Math.min(highest, URGENCIES.indexOf(lineOf(item, createdAt, NO_LINKS).urgency)),
     URGENCIES.length - 1,
   );
 
-/** Returns the owner and location of an asset or violation. Undefined for other items. */
+/** Returns the owner and location of an asset or violation, also for later items about it. Undefined for other items. */
 function placeOf(item: Item, links: Links): Place | undefined {
   const subject = "of" in item ? item.of : item;
   if (subject.kind !== "asset" && subject.kind !== "violation") return undefined;
@@ -157,7 +159,7 @@ function placeOf(item: Item, links: Links): Place | undefined {
   };
 }
 
-/** @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…` */
+/** Returns the name of a directory. @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…` */
 function directoryText(id: string, credential: AssetItem["credential"]): string {
   const [source, tenantId = ""] = id.split(".");
   const tenant = credential?.tenantDomain ?? credential?.tenantId ?? tenantId;
@@ -173,6 +175,7 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   unexpectedReader: "assets were read by unexpected identities",
 };
 
+/** Returns the subject of a message with items of one alert type. */
 function headline(alertType: AlertType, items: readonly Item[], lines: readonly MessageLine[]): string {
   const first = items[0];
   const line = lines[0];
@@ -216,17 +219,17 @@ function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: num
   return `${count} new ${count === 1 ? "item" : "items"}${since}.`;
 }
 
-/** Returns the line of a message for an item. */
-export function lineOf(item: Item, at: Date, links: Links): MessageLine {
+/** Returns the line of an item. Times such as "in 6 days" are relative to `createdAt`, the creation of the delivery. */
+export function lineOf(item: Item, createdAt: Date, links: Links): MessageLine {
   switch (item.kind) {
     case "asset":
-      return assetLine(item, at, links);
+      return assetLine(item, createdAt, links);
     case "violation":
       return violationLine(item, links);
     case "scan":
       return scanLine(item, links);
     case "credential":
-      return credentialLine(item, at);
+      return credentialLine(item, createdAt);
     case "breakGlass":
       return breakGlassLine(item);
     case "automation":
@@ -235,24 +238,24 @@ export function lineOf(item: Item, at: Date, links: Links): MessageLine {
       return scanFailureLine(item, links);
     case "renewed":
     case "recovered":
-      return resolvedLine(item, lineOf(item.of, at, links));
+      return resolvedLine(item, lineOf(item.of, createdAt, links));
     case "stillFailing":
     case "escalated":
-      return persistingLine(item, lineOf(item.of, at, links));
+      return persistingLine(item, lineOf(item.of, createdAt, links));
   }
 }
 
 const TYPE_NAMES = { secret: "Secret", key: "Key", certificate: "Certificate" } as const;
 const CREDENTIAL_NAMES = { secret: "Client secret", key: "Key", certificate: "Certificate" } as const;
 
-function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
-  const left = item.expiresOn * 1000 - at.getTime();
-  const on = dateText(new Date(item.expiresOn * 1000));
+function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine {
+  const remainingMs = item.expiresOn * 1000 - createdAt.getTime();
+  const expiryText = dateText(new Date(item.expiresOn * 1000));
   const { credential } = item;
   return {
-    urgency: urgencyOf(left),
+    urgency: urgencyOf(remainingMs),
     title: credential ? titleOfCredential(credential) : `${item.vaultName}/${item.name}`,
-    what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
+    what: remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`,
     facts: [
       ["Type", credential ? credentialType(item.type, credential.kind) : TYPE_NAMES[item.type]],
       ...(
@@ -263,7 +266,7 @@ function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
         ] as const
       ).flatMap(([label, value]): [string, string][] => (value === undefined ? [] : [[label, value]])),
       ...(credential ? [] : ([["Subscription", subscriptionText(links, item.subscriptionId)]] as [string, string][])),
-      [left < 0 ? "Expired" : "Expires", on],
+      [remainingMs < 0 ? "Expired" : "Expires", expiryText],
       ["Owner", item.owner ?? "none"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
@@ -279,11 +282,11 @@ const credentialType = (type: AssetItem["type"], kind: CredentialKind = "applica
   return kind === "identityProvider" ? "Identity provider" : `${CREDENTIAL_NAMES[type]} of an application`;
 };
 
-/** @param left - Milliseconds until it expires. */
-function urgencyOf(left: number): Urgency {
-  if (left < 0) return "expired";
-  if (left <= CRITICAL_DAYS * DAY_MS) return "critical";
-  return left <= WARNING_DAYS * DAY_MS ? "warning" : "notice";
+/** Returns the urgency of an item that expires. @param remainingMs - Milliseconds until the expiry. */
+function urgencyOf(remainingMs: number): Urgency {
+  if (remainingMs < 0) return "expired";
+  if (remainingMs <= CRITICAL_DAYS * DAY_MS) return "critical";
+  return remainingMs <= WARNING_DAYS * DAY_MS ? "warning" : "notice";
 }
 
 const SEVERITY_URGENCY = { critical: "expired", high: "critical", medium: "warning", low: "notice" } as const;
@@ -348,17 +351,18 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
     ["Found", dateText(new Date(item.at))],
     ["Scan", scanId],
   ];
-  const wider =
+  const resourceText =
     subscriptionId === undefined ? "Discovery scans" : `Subscription ${subscriptionText(links, subscriptionId)}`;
   return {
     urgency: vaultName === undefined ? "critical" : "warning",
-    title: vaultName ?? wider,
+    title: vaultName ?? resourceText,
     what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
     facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
     ...(base && { link: { text: "View scan results", url: `${base}/api/assets/discovery/scan/${scanId}/results` } }),
   };
 }
 
+/** How an alert was resolved, by the reason and the kind of item, as the predicate of the line. */
 const END_TEXTS = {
   mended: { asset: "is resolved", violation: "is resolved", scanFailure: "can be read again" },
   removed: { asset: "was deleted", violation: "was deleted", scanFailure: "was deleted" },
@@ -438,12 +442,12 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
   };
 }
 
-function credentialLine(item: CredentialItem, at: Date): MessageLine {
-  const left = item.expiresOn * 1000 - at.getTime();
+function credentialLine(item: CredentialItem, createdAt: Date): MessageLine {
+  const remainingMs = item.expiresOn * 1000 - createdAt.getTime();
   return {
-    urgency: urgencyOf(left),
+    urgency: urgencyOf(remainingMs),
     title: `${item.what} “${item.name}”`,
-    what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
+    what: remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`,
     facts: [
       ["Expires", dateText(new Date(item.expiresOn * 1000))],
       ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
@@ -472,6 +476,7 @@ const MONTHS = [
 
 const dayCount = (days: number): string => (days === 1 ? "1 day" : `${days} days`);
 
+/** Returns a time until the expiry as text, rounded down: `in 6 days`. */
 function within(milliseconds: number): string {
   const days = Math.floor(milliseconds / DAY_MS);
   if (days >= 1) return `in ${dayCount(days)}`;
@@ -479,6 +484,7 @@ function within(milliseconds: number): string {
   return hours >= 1 ? `in ${hours} ${hours === 1 ? "hour" : "hours"}` : "within the hour";
 }
 
+/** Returns a time since the expiry as text, rounded down: `2 days ago`. */
 function ago(milliseconds: number): string {
   const days = Math.floor(milliseconds / DAY_MS);
   if (days >= 1) return `${dayCount(days)} ago`;

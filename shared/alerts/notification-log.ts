@@ -5,26 +5,31 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { type Operation, put, type Tables } from "../platform/storage/tables.ts";
 import { type AssetItem, assetKeyPrefix, automationKey, type Item, notificationKey, thresholdOf } from "./items.ts";
 
-/** A partition per rule, a row per notification. A row is only ever added, so writing one twice does no harm. */
+/**
+ * The notification log: for each rule the items it has notified of, so that no notification is sent twice. It has a partition
+ * per rule and a row per notification. Evaluation only adds rows, so adding a row twice is harmless.
+ */
 export const NotificationRows = entity("AlertTold", z.object({ deliveryId: z.string() }));
 
 /** Up to this many keys are read individually. For more, a range is read. */
-const SINGLE_LOOK_UPS = 10;
+const MAX_SINGLE_READS = 10;
 
 /** The notifications of each rule, so that none is sent twice. */
 export interface NotificationLog {
-  /** Returns the assets without a row for this or a lower threshold, with `since` if there is a row for a higher one. The assets must
-   * be of one type and in index order.
+  /**
+   * Returns the assets without a row for this or a lower threshold, with `since` if there is a row for a higher one. The assets
+   * must be of one type and in index order.
    */
   unnotifiedAssets(ruleId: string, items: readonly AssetItem[]): Promise<AssetItem[]>;
-  /** Returns the items without a row, without duplicates. Up to ten items: one request each. More: one request per 1,000 rows between the
-   * first and the last key.
+  /**
+   * Returns the items without a row, without duplicates. Up to ten items: one request each. More: one request per 1,000 rows
+   * between the first and the last key.
    */
   unnotified<T extends Item>(ruleId: string, items: readonly T[]): Promise<T[]>;
   /** Like `unnotified`, for ids in sort order: one request per 1,000 rows between the first and the last. */
   unnotifiedAutomation<T extends { id: string }>(ruleId: string, items: readonly T[]): Promise<T[]>;
-  /** Adds the rows of a delivery's items, and writes `beside` in the same partition. */
-  add(ruleId: string, deliveryId: string, items: readonly Item[], beside: readonly Operation[]): Promise<void>;
+  /** Adds the rows of a delivery's items, together with other operations in the rule's partition. */
+  add(ruleId: string, deliveryId: string, items: readonly Item[], otherOperations: readonly Operation[]): Promise<void>;
 }
 
 /** Creates the log of sent notifications, which prevents that a notification is sent twice. */
@@ -32,29 +37,33 @@ export function createNotificationLog(tables: Tables): NotificationLog {
   /** The lowest notified threshold of each asset, and the time of its first notification. */
   type Notified = Map<string, { threshold: number; since: number }>;
 
-  async function thresholdsIn(ruleId: string, from: string, before: string, into: Notified): Promise<void> {
+  /** Reads the rows of assets in a range of keys, and adds them to `into` by the key of the asset. */
+  async function readThresholds(ruleId: string, from: string, before: string, into: Notified): Promise<void> {
     for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before })) {
       for (const { rowKey, deliveryId } of rows) {
         const asset = rowKey.slice(0, rowKey.lastIndexOf("!") + 1);
-        const known = into.get(asset) ?? { threshold: Number.POSITIVE_INFINITY, since: Number.POSITIVE_INFINITY };
-        const threshold = Math.min(known.threshold, thresholdOf(rowKey));
-        into.set(asset, { threshold, since: Math.min(known.since, decodeTime(deliveryId)) });
+        const previous = into.get(asset) ?? { threshold: Number.POSITIVE_INFINITY, since: Number.POSITIVE_INFINITY };
+        const threshold = Math.min(previous.threshold, thresholdOf(rowKey));
+        // A delivery's id is a ULID, which contains the time of the notification.
+        into.set(asset, { threshold, since: Math.min(previous.since, decodeTime(deliveryId)) });
       }
     }
   }
 
+  /** Returns all existing keys between the lowest and the highest of the given ones. */
   async function keysBetween(ruleId: string, keys: readonly string[]): Promise<Set<string>> {
     const sorted = keys.toSorted();
-    const known = new Set<string>();
+    const existing = new Set<string>();
     const [first, last] = [sorted[0], sorted.at(-1)];
-    if (first === undefined || last === undefined) return known;
+    if (first === undefined || last === undefined) return existing;
     const range = { partitionKey: ruleId, from: first, before: keyEnd(last), select: [] as const };
-    for await (const rows of tables.pages(NotificationRows, range)) for (const row of rows) known.add(row.rowKey);
-    return known;
+    for await (const rows of tables.pages(NotificationRows, range)) for (const row of rows) existing.add(row.rowKey);
+    return existing;
   }
 
-  async function keysAmong(ruleId: string, keys: readonly string[]): Promise<Set<string>> {
-    if (keys.length > SINGLE_LOOK_UPS) return await keysBetween(ruleId, keys);
+  /** Returns the existing keys, at least those among the given ones. */
+  async function existingKeys(ruleId: string, keys: readonly string[]): Promise<Set<string>> {
+    if (keys.length > MAX_SINGLE_READS) return await keysBetween(ruleId, keys);
     const rows = await Promise.all(keys.map((key) => tables.get(NotificationRows, ruleId, key)));
     return new Set(rows.flatMap((row) => (row ? [row.rowKey] : [])));
   }
@@ -62,32 +71,32 @@ export function createNotificationLog(tables: Tables): NotificationLog {
   return {
     async unnotifiedAssets(ruleId, items) {
       const notified: Notified = new Map();
-      const marks = items.map(assetKeyPrefix);
-      if (items.length <= SINGLE_LOOK_UPS) {
-        await Promise.all(marks.map((mark) => thresholdsIn(ruleId, mark, keyEnd(mark), notified)));
-      } else await thresholdsIn(ruleId, marks[0]!, keyEnd(marks.at(-1)!), notified);
-      return items.flatMap((one, index) => {
-        const known = notified.get(marks[index]!);
-        if (!known) return [one];
-        return one.threshold < known.threshold ? [{ ...one, since: new Date(known.since).toISOString() }] : [];
+      const prefixes = items.map(assetKeyPrefix);
+      if (items.length <= MAX_SINGLE_READS) {
+        await Promise.all(prefixes.map((prefix) => readThresholds(ruleId, prefix, keyEnd(prefix), notified)));
+      } else await readThresholds(ruleId, prefixes[0]!, keyEnd(prefixes.at(-1)!), notified);
+      return items.flatMap((item, index) => {
+        const previous = notified.get(prefixes[index]!);
+        if (!previous) return [item];
+        return item.threshold < previous.threshold ? [{ ...item, since: new Date(previous.since).toISOString() }] : [];
       });
     },
 
     async unnotified(ruleId, items) {
-      const each = new Map(items.map((one) => [notificationKey(one), one]));
-      const known = await keysAmong(ruleId, [...each.keys()]);
-      return [...each].filter(([key]) => !known.has(key)).map(([, one]) => one);
+      const byKey = new Map(items.map((item) => [notificationKey(item), item]));
+      const existing = await existingKeys(ruleId, [...byKey.keys()]);
+      return [...byKey].filter(([key]) => !existing.has(key)).map(([, item]) => item);
     },
 
     async unnotifiedAutomation(ruleId, items) {
       const keys = items.map(({ id }) => automationKey(id));
-      const known = await keysBetween(ruleId, keys);
-      return items.filter((_, index) => !known.has(keys[index]!));
+      const existing = await keysBetween(ruleId, keys);
+      return items.filter((_, index) => !existing.has(keys[index]!));
     },
 
-    async add(ruleId, deliveryId, items, beside) {
-      const marks = items.map((one) => put(NotificationRows, notificationKey(one), { deliveryId }));
-      await tables.write(NotificationRows.table, ruleId, [...marks, ...beside]);
+    async add(ruleId, deliveryId, items, otherOperations) {
+      const rows = items.map((item) => put(NotificationRows, notificationKey(item), { deliveryId }));
+      await tables.write(NotificationRows.table, ruleId, [...rows, ...otherOperations]);
     },
   };
 }

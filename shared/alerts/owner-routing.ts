@@ -3,19 +3,28 @@ import { type Item, trackedItemOf } from "./items.ts";
 import type { Resolved } from "./owners.ts";
 import type { RuleRecord } from "./rule.ts";
 
+/**
+ * Splits the items of a mail delivery between the owners of the assets and the rule's recipients. A tag of an asset names its
+ * owner.
+ */
+
 /** Maximum size of the parts for owners and their replacements in a delivery's row, in characters. */
 const MAX_OWNERS_CHARACTERS = 400_000;
 
-/** Returns the owner tag of an item. Undefined for items without an owner. */
+/**
+ * Returns the owner tag of an item: `{ owner: undefined }` if its asset has no such tag. Returns undefined for items that never
+ * go to an owner.
+ */
 function ownerOf(item: Item): { owner: string | undefined } | undefined {
-  // The owner did not react, so an escalation goes to the escalation's recipients.
+  // An escalation goes to the escalation's recipients, because the owner did not acknowledge the alert.
   if (item.kind === "escalated") return undefined;
-  const about = trackedItemOf(item) ?? item;
-  return about.kind === "asset" || about.kind === "violation" ? { owner: about.owner } : undefined;
+  const subject = trackedItemOf(item) ?? item;
+  return subject.kind === "asset" || subject.kind === "violation" ? { owner: subject.owner } : undefined;
 }
 
-/** Returns the parts of a mail delivery: one per owner with an address, and one with the other items for the rule's recipients, with
- * the reason.
+/**
+ * Returns the parts of a mail delivery: one per owner with an address, and one with the other items for the rule's recipients,
+ * with the reason.
  *
  * @param resolve - Undefined: all items go to the rule's recipients.
  */
@@ -25,31 +34,32 @@ export function partsByOwner(
   resolve: ((owner: string | undefined) => Resolved) | undefined,
 ): Part[] {
   if (!resolve) return mailParts(rule.recipients, {});
-  const owned = new Map<string, { owner: string; items: number[] }>();
-  const rest: number[] = [];
+  const byAddress = new Map<string, { owner: string; items: number[] }>();
+  const withoutOwner: number[] = [];
   const { recipients } = rule;
-  const each = 1500 + JSON.stringify(recipients).length + 16 * recipients.length;
+  // Approximate number of characters that an owner adds: a part, and a part for the rule's recipients in case the mail fails.
+  const charactersPerOwner = 1500 + JSON.stringify(recipients).length + 16 * recipients.length;
   const reasons = new Map<string, number>();
   for (const [index, item] of items.entries()) {
-    const named = ownerOf(item);
-    const resolved = named && resolve(named.owner);
-    const isFull = (owned.size + 1) * each > MAX_OWNERS_CHARACTERS;
-    if (resolved && "address" in resolved && (!isFull || owned.has(resolved.address))) {
-      const of = owned.get(resolved.address) ?? { owner: named!.owner!, items: [] };
-      of.items.push(index);
-      owned.set(resolved.address, of);
+    const owner = ownerOf(item);
+    const resolved = owner && resolve(owner.owner);
+    const isFull = (byAddress.size + 1) * charactersPerOwner > MAX_OWNERS_CHARACTERS;
+    if (resolved && "address" in resolved && (!isFull || byAddress.has(resolved.address))) {
+      const ownerPart = byAddress.get(resolved.address) ?? { owner: owner!.owner!, items: [] };
+      ownerPart.items.push(index);
+      byAddress.set(resolved.address, ownerPart);
     } else {
-      rest.push(index);
+      withoutOwner.push(index);
       const why =
         resolved && ("reason" in resolved ? resolved.reason : "one message can be sent to only so many owners");
       if (why) reasons.set(why, (reasons.get(why) ?? 0) + 1);
     }
   }
-  const parts = [...owned].flatMap(([address, of]) => mailParts([address], of));
-  if (rest.length === 0) return parts;
+  const parts = [...byAddress].flatMap(([address, ownerPart]) => mailParts([address], ownerPart));
+  if (withoutOwner.length === 0) return parts;
   const reason = [...reasons].map(([why, count]) => `${count} because ${why}`).join(", ");
-  const all = parts.length === 0 ? {} : { items: rest };
-  return [...parts, ...mailParts(rule.recipients, { ...all, ...(reason && { reason }) })];
+  const itemsMember = parts.length === 0 ? {} : { items: withoutOwner };
+  return [...parts, ...mailParts(rule.recipients, { ...itemsMember, ...(reason && { reason }) })];
 }
 
 /** Returns parts that send the items of a failed owner mail to the rule's recipients. */

@@ -9,6 +9,8 @@ import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
+/** The owner table, which maps the values of owner tags to mail addresses, and the resolution of tags. Tags are not trusted. */
+
 /** Maximum number of entries, because one row stores the whole table. */
 export const MAX_OWNERS = 2000;
 /** Maximum number of characters: a row stores 1 MiB, two bytes per character. */
@@ -79,14 +81,14 @@ export function createOwners(deps: {
     table: async () => tableOf(await read()),
 
     async replace(owners, caller, ifMatch) {
-      const wanted = recordOf(owners, clock.now(), caller.actor);
+      const record = recordOf(owners, clock.now(), caller.actor);
       const first = await read();
       requireMatch(first?.etag ?? EMPTY_ETAG, ifMatch, "The table of owners");
       const event = {
         type: "alertOwners.changed",
         caller,
         target: { type: "alertOwners", id: OWNERS },
-        details: changeOf(first?.addresses ?? {}, wanted.addresses),
+        details: changeOf(first?.addresses ?? {}, record.addresses),
       };
       return await audited(audit, event, () =>
         repeatOnConflict(async (attempt) => {
@@ -94,8 +96,8 @@ export function createOwners(deps: {
           requireMatch(row?.etag ?? EMPTY_ETAG, ifMatch, "The table of owners");
           return tableOf(
             row
-              ? await tables.replace(OwnersRow, { ...row, ...wanted })
-              : await tables.insert(OwnersRow, OWNERS, OWNERS_ROW, wanted),
+              ? await tables.replace(OwnersRow, { ...row, ...record })
+              : await tables.insert(OwnersRow, OWNERS, OWNERS_ROW, record),
           );
         }),
       );
@@ -109,16 +111,18 @@ export function createOwners(deps: {
   };
 }
 
+/** A plain ASCII mail address without quotes or comments: `ann.lee@mail.acme.example`. */
 const ADDRESS = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+$/;
 /** RFC 5321, section 4.5.3.1: 254 characters between the brackets of a path. */
 const MAX_ADDRESS = 254;
 
-/** Resolves an owner tag to an address. Anyone who can edit tags controls the value, so it is accepted only as a complete ASCII address
- * in a configured domain, or as an exact match in the table (case-insensitive for A to Z).
+/**
+ * Resolves an owner tag to an address. Anyone who can edit tags controls the value, so it is accepted only as a complete ASCII
+ * address in a configured domain, or as an exact match in the table (case-insensitive for A to Z).
  */
 function resolve(owner: string | undefined, addresses: Record<string, string>, domains: readonly string[]): Resolved {
   if (owner === undefined || owner === "") return { reason: "the owner tag is missing" };
-  const key = lowerCased(owner);
+  const key = toAsciiLowerCase(owner);
   if (Object.hasOwn(addresses, key)) return { address: addresses[key]! };
   if (domains.length === 0) return { reason: "the owner is not in the owner table" };
   if (owner.length <= MAX_ADDRESS && ADDRESS.test(owner) && domains.includes(key.slice(key.indexOf("@") + 1)))
@@ -126,13 +130,13 @@ function resolve(owner: string | undefined, addresses: Record<string, string>, d
   return { reason: "the owner is neither an address in ALERT_OWNER_DOMAINS nor in the owner table" };
 }
 
-/** Lowers A to Z only: some other letters have ASCII letters, or lookalikes of them, as their lower case. */
-const lowerCased = (text: string): string => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+/** Converts A to Z only. The lower case of some other letters is an ASCII letter (the Kelvin sign becomes k). */
+const toAsciiLowerCase = (text: string): string => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
 function recordOf(owners: readonly OwnerAddress[], now: Date, actor: string): OwnersRecord {
   const [addresses, names]: Record<string, string>[] = [{}, {}];
   for (const [index, { owner, address }] of owners.entries()) {
-    const key = lowerCased(owner);
+    const key = toAsciiLowerCase(owner);
     if (Object.hasOwn(addresses!, key)) throw invalidBody(`owners.${index}.owner`, "is a duplicate");
     addresses![key] = address;
     names![key] = owner;
@@ -156,12 +160,12 @@ function changeOf(before: Record<string, string>, after: Record<string, string>)
   const added = Object.keys(after).filter((owner) => !Object.hasOwn(before, owner));
   const removed = Object.keys(before).filter((owner) => !Object.hasOwn(after, owner));
   const changed = Object.keys(after).filter((owner) => Object.hasOwn(before, owner) && before[owner] !== after[owner]);
-  const shown = (owners: readonly string[]) =>
+  const changeEntries = (owners: readonly string[]) =>
     owners.slice(0, MAX_NAMED).map((owner) => ({ owner, before: before[owner] ?? null, after: after[owner] ?? null }));
   return {
     added: added.length,
     changed: changed.length,
     removed: removed.length,
-    entries: shown([...added, ...changed, ...removed]),
+    entries: changeEntries([...added, ...changed, ...removed]),
   };
 }

@@ -12,17 +12,22 @@ import { pagerDutyEvent } from "./pagerduty.ts";
 import type { Attempts, Outcome } from "./retry-schedule.ts";
 import { opensIncidents, type RuleRecord, type WebhookSecret } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
-import { openServiceNow, Unexpected } from "./servicenow.ts";
+import { openServiceNow, UnexpectedResponse } from "./servicenow.ts";
 import { slackOf } from "./slack.ts";
 import { teamsOf } from "./teams.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 import { cloudEventOf, signatureHeaders } from "./webhook.ts";
 
+/** Posts deliveries of alerts to webhooks, chat services (Teams, Slack) and incident services (PagerDuty, ServiceNow). */
+
 /** Milliseconds in which a worker starts incidents. Including the last requests, this stays below the lease of a part. */
 const INCIDENTS_MS = 60 * SECOND_MS;
-/** Maximum number of incidents per step. */
-const INCIDENTS = 50;
-/** After this many rejected items, the rest of a part is not sent, because the receiver probably rejects all, for example for an unknown key. */
+/** Maximum number of incidents per step, after which another step continues. */
+const MAX_INCIDENTS_PER_STEP = 50;
+/**
+ * After this many rejected items, the rest of a part is not sent, because the receiver probably rejects all, for example for an
+ * unknown key.
+ */
 const MAX_REFUSED = 10;
 
 /** Delivery by HTTP: webhooks, Teams, Slack, PagerDuty and ServiceNow. */
@@ -43,36 +48,39 @@ export function createWebhookDelivery(deps: {
   const { rules, outgoing, clock } = deps;
   const { after, retry } = deps.attempts;
 
+  /** Returns the headers and the body of a delivery to a webhook or a chat service. */
   async function requestOf(row: DeliveryRecord, secret: WebhookSecret) {
     const links = await deps.links();
     const items = itemsIn(row);
-    const always = { "user-agent": "credential-lifecycle" };
+    const commonHeaders = { "user-agent": "credential-lifecycle" };
     if (row.deliveryMethod === "webhook") {
       const body = JSON.stringify(cloudEventOf(row, items, links));
       const signature = signatureHeaders(secret, row.deliveryId, body, clock.now());
-      return { headers: { ...always, "content-type": "application/cloudevents+json", ...signature }, body };
+      return { headers: { ...commonHeaders, "content-type": "application/cloudevents+json", ...signature }, body };
     }
     const message = messageOf([{ delivery: row, items }], links);
     const card = row.deliveryMethod === "slack" ? slackOf(message) : teamsOf(message);
-    return { headers: { ...always, "content-type": "application/json" }, body: JSON.stringify(card) };
+    return { headers: { ...commonHeaders, "content-type": "application/json" }, body: JSON.stringify(card) };
   }
 
   /** Opens and closes the incidents of a part's items one by one, continuing where an earlier attempt stopped. */
   async function postIncidents(row: DeliveryRecord, part: Part, secret: WebhookSecret): Promise<Outcome> {
     const items = itemsIn(row);
     const links = await deps.links();
-    const end = performance.now() + INCIDENTS_MS;
+    const deadline = performance.now() + INCIDENTS_MS;
+    /** Index of the first item that no earlier attempt posted. */
     const from = part.posted ?? 0;
+    /** Number of items that the receiver accepted or permanently rejected. */
     let posted = from;
     let { refused = 0, refusal } = part;
-    let last: OutgoingAnswer | undefined;
-    const shown = (answer: OutgoingAnswer | undefined): Partial<Part> => ({
+    let lastResponse: OutgoingAnswer | undefined;
+    const progress = (answer: OutgoingAnswer | undefined): Partial<Part> => ({
       posted,
       ...(refusal !== undefined && { refused, refusal }),
-      ...(answer && { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } }),
+      ...(answer && { answer: { status: answer.status, body: withoutSecrets(textOf(answer.body), secret) } }),
     });
-    // An attempt with progress resets the retry count.
-    const again = (error: string, more: Partial<Part>, seconds?: number): Outcome => {
+    // If this attempt opened or closed an incident, the count of attempts starts again.
+    const retryLater = (error: string, more: Partial<Part>, seconds?: number): Outcome => {
       const attempts = posted > from ? 1 : part.attempts;
       return retry({ ...part, attempts }, row.test, error, { ...more, attempts }, seconds);
     };
@@ -85,48 +93,51 @@ export function createWebhookDelivery(deps: {
           ? serviceNow.apply(incident)
           : postEvent(outgoing, secret.url, pagerDutyEvent(incident, credentials.routingKey ?? "", row));
       while (posted < items.length) {
-        if (posted - from >= INCIDENTS || performance.now() > end) {
-          return { ...shown(undefined), status: "waiting", attempts: part.attempts - 1, notBefore: after(1) };
+        if (posted - from >= MAX_INCIDENTS_PER_STEP || performance.now() > deadline) {
+          // The attempt was successful so far, so it does not count.
+          return { ...progress(undefined), status: "waiting", attempts: part.attempts - 1, notBefore: after(1) };
         }
         try {
-          last = await apply(incidentOf(row, items[posted]!, links));
+          lastResponse = await apply(incidentOf(row, items[posted]!, links));
         } catch (error) {
-          if (!(error instanceof Unexpected) || !isPermanentRejection(error.answer)) throw error;
+          if (!(error instanceof UnexpectedResponse) || !isPermanentRejection(error.answer)) throw error;
           // Permanently rejected. The other items are still sent.
           refused++;
           refusal ??= error.message;
-          last = error.answer;
+          lastResponse = error.answer;
           if (refused === MAX_REFUSED && items.length > MAX_REFUSED) {
             const error = `${refusal} The remaining items were not sent after ${refused} rejections.`;
-            return { ...shown(last), status: "failed", error };
+            return { ...progress(lastResponse), status: "failed", error };
           }
         }
         posted++;
       }
-      for (const item of await resolvedMeanwhile(row, items))
-        last = await apply({ ...incidentOf(row, item, links), action: "close" });
-      if (refusal === undefined) return { ...shown(last), status: "delivered" };
+      for (const item of await alreadyResolved(row, items))
+        lastResponse = await apply({ ...incidentOf(row, item, links), action: "close" });
+      if (refusal === undefined) return { ...progress(lastResponse), status: "delivered" };
       const count = items.length === 1 ? "" : ` The receiver rejected ${refused} of ${items.length} items.`;
-      return { ...shown(last), status: "failed", error: `${refusal}${count}` };
+      return { ...progress(lastResponse), status: "failed", error: `${refusal}${count}` };
     } catch (error) {
       if (error instanceof Unreachable) {
-        if (error.permanent) return { ...shown(undefined), status: "failed", error: error.message };
-        return again(error.message, { ...shown(undefined), ...(error.sent && { mayBeRepeated: true }) });
+        if (error.permanent) return { ...progress(undefined), status: "failed", error: error.message };
+        return retryLater(error.message, { ...progress(undefined), ...(error.sent && { mayBeRepeated: true }) });
       }
-      if (!(error instanceof Unexpected)) throw error;
-      if (isPermanentRejection(error.answer)) return { ...shown(error.answer), status: "failed", error: error.message };
-      return again(error.message, shown(error.answer), retryAfterSeconds(error.answer));
+      if (!(error instanceof UnexpectedResponse)) throw error;
+      if (isPermanentRejection(error.answer))
+        return { ...progress(error.answer), status: "failed", error: error.message };
+      return retryLater(error.message, progress(error.answer), retryAfterSeconds(error.answer));
     }
   }
 
-  /** Returns opened items whose alerts are already resolved, because the delivery of the resolution can be faster than this one. An
-   * alert's row is removed before its resolution is sent. One request.
+  /**
+   * Returns opened items whose alerts are already resolved, because the delivery of the resolution can be faster than this one.
+   * An alert's row is removed before its resolution is sent. One request.
    */
-  async function resolvedMeanwhile(row: DeliveryRecord, items: readonly Item[]): Promise<Item[]> {
-    const opened = items.filter(({ kind }) => kind !== "renewed" && kind !== "recovered");
-    if (row.test || !opened.some(trackedItemOf)) return [];
+  async function alreadyResolved(row: DeliveryRecord, items: readonly Item[]): Promise<Item[]> {
+    const openedItems = items.filter(({ kind }) => kind !== "renewed" && kind !== "recovered");
+    if (row.test || !openedItems.some(trackedItemOf)) return [];
     const open = await deps.trackedAlerts.of(row.escalatedFrom ?? row.ruleId);
-    return opened.filter((item) => {
+    return openedItems.filter((item) => {
       const tracked = trackedItemOf(item);
       return tracked !== undefined && !open.has(alertKey(tracked));
     });
@@ -154,21 +165,23 @@ export function createWebhookDelivery(deps: {
         if (error.permanent) return { status: "failed", error: error.message };
         return retry(part, row.test, error.message, error.sent ? { mayBeRepeated: true } : {});
       }
-      const shown = { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } };
-      if (answer.status >= 200 && answer.status < 300) return { ...shown, status: "delivered" };
+      const responseMembers = { answer: { status: answer.status, body: withoutSecrets(textOf(answer.body), secret) } };
+      if (answer.status >= 200 && answer.status < 300) return { ...responseMembers, status: "delivered" };
       const error = `The receiver returned ${answer.status}.${answer.status >= 300 && answer.status < 400 ? " Redirects are not followed." : ""}`;
       // https://github.com/standard-webhooks/standard-webhooks: 410 means that the receiver no longer accepts webhooks.
-      if (answer.status === 410) return { ...shown, status: "failed", error };
-      return retry(part, row.test, error, shown, retryAfterSeconds(answer));
+      if (answer.status === 410) return { ...responseMembers, status: "failed", error };
+      return retry(part, row.test, error, responseMembers, retryAfterSeconds(answer));
     },
   };
 }
 
-/** https://developer.pagerduty.com/docs/send-alert-event: 202 for accepted events. @throws {Unexpected}; {Unreachable} */
+/**
+ * https://developer.pagerduty.com/docs/send-alert-event: 202 for accepted events. @throws {UnexpectedResponse}; {Unreachable}
+ */
 async function postEvent(outgoing: Outgoing, url: string, event: object): Promise<OutgoingAnswer> {
   const headers = { "content-type": "application/json", "user-agent": "credential-lifecycle" };
   const answer = await outgoing.send(url, { method: "POST", headers, body: JSON.stringify(event) });
-  if (answer.status !== 202) throw new Unexpected(answer, `PagerDuty returned ${answer.status}.`);
+  if (answer.status !== 202) throw new UnexpectedResponse(answer, `PagerDuty returned ${answer.status}.`);
   return answer;
 }
 
@@ -185,11 +198,13 @@ function retryAfterSeconds({ headers }: OutgoingAnswer): number | undefined {
   return value !== undefined && /^\d{1,6}$/.test(value) ? Number(value) : undefined;
 }
 
-/** Minimum length of a URL part that is treated as a credential. */
+/** Maximum length of a response in the history. */
+const MAX_SHOWN_CHARACTERS = 1000;
+/** Minimum length of a URL part that is treated as a credential. Shorter parts, such as `api`, would redact ordinary words. */
 const SECRET_LENGTH = 6;
 
 /** Returns a response without the webhook's URL and keys, which the receiver may have echoed. */
-export function scrubbed(text: string, { url, keys, credentials = {} }: WebhookSecret): string {
+export function withoutSecrets(text: string, { url, keys, credentials = {} }: WebhookSecret): string {
   const { pathname, search, searchParams } = new URL(url);
   const parts = [...pathname.split("/"), ...searchParams.values()];
   const secrets = [
@@ -197,7 +212,7 @@ export function scrubbed(text: string, { url, keys, credentials = {} }: WebhookS
     pathname + search,
     search,
     ...parts,
-    ...parts.map(decoded),
+    ...parts.map(percentDecoded),
     ...keys.map(({ key }) => key),
     ...Object.values(credentials),
     // The value of the basic authentication header.
@@ -205,12 +220,12 @@ export function scrubbed(text: string, { url, keys, credentials = {} }: WebhookS
   ]
     .filter((secret) => secret.length >= SECRET_LENGTH)
     .sort((a, b) => b.length - a.length);
-  let shown = text;
-  for (const secret of secrets) shown = shown.replaceAll(secret, "[redacted]");
-  return shown.slice(0, 1000).toWellFormed();
+  let result = text;
+  for (const secret of secrets) result = result.replaceAll(secret, "[redacted]");
+  return result.slice(0, MAX_SHOWN_CHARACTERS).toWellFormed();
 }
 
-function decoded(part: string): string {
+function percentDecoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -10,6 +10,8 @@ import type { AssetItem } from "./items.ts";
 import { isAboutExpiry, type RuleRecord } from "./rule.ts";
 import { isSnoozed, type Snoozes } from "./snoozes.ts";
 
+/** Previews an alert rule: the notifications that it would send now, and the next one. */
+
 /** Evaluation interval of rules without a digest. */
 export const EVALUATION_MS = 15 * MINUTE_MS;
 /** Page size and number of pages that are read to find the next asset to reach a threshold. */
@@ -42,14 +44,15 @@ export function createPreview(deps: {
     return { ...forecast, evaluatedAt: evaluatedAt(rule, now), next };
   };
 
+  /** Returns the next asset to reach a threshold. Undefined if the rule is not about expiry or none was found. */
   async function nextAsset(rule: RuleRecord, now: Date, hidden: ReadonlySet<string>): Promise<Preview["next"]> {
     if (!isAboutExpiry(rule.alertType)) return undefined;
     const snoozed = deps.snoozes.split(await deps.snoozes.all(), rule.ruleId, now, now);
     const types = rule.filters.type === undefined ? ASSET_TYPES : [rule.filters.type];
-    const found = await Promise.all(
+    const candidates = await Promise.all(
       thresholdsOf(rule).flatMap((days) => types.map((type) => firstAfter(rule, type, days, now, snoozed, hidden))),
     );
-    return found.flat().sort((a, b) => (a.at < b.at ? -1 : 1))[0];
+    return candidates.flat().sort((a, b) => (a.at < b.at ? -1 : 1))[0];
   }
 
   /** Returns the first asset of a type to reach a threshold after now, searched in at most 1,000 rows. */
@@ -74,9 +77,9 @@ export function createPreview(deps: {
       for (const asset of rows) {
         if (hidden.has(asset.vaultName.toLowerCase())) continue;
         if (asset.expiresOn === undefined || isSnoozed(snoozed, assetId(asset), asset, deps.ownerTag)) continue;
-        const at = new Date(asset.expiresOn * 1000 - days * DAY_MS);
-        const [item] = itemsOf(asset, [days], at, rule, deps.ownerTag);
-        if (item) return [{ item, at: at.toISOString() }];
+        const reachedAt = new Date(asset.expiresOn * 1000 - days * DAY_MS);
+        const [item] = itemsOf(asset, [days], reachedAt, rule, deps.ownerTag);
+        if (item) return [{ item, at: reachedAt.toISOString() }];
       }
       if (++pages === MAX_PAGES) break;
     }

@@ -1,6 +1,7 @@
 /**
- * Deliveries in progress to one receiver on an instance. The host handles 16 to 24 messages of a queue at once (host.json:
- * batchSize, newBatchThreshold), so a receiver that uses its whole time limit leaves most of them to the others.
+ * Maximum number of deliveries in progress to one receiver on an instance. The host handles 16 to 24 messages of a queue at
+ * once (host.json: batchSize, newBatchThreshold), so a receiver that uses its whole time limit leaves most of them to the
+ * others.
  */
 const PER_RECEIVER = 4;
 
@@ -10,7 +11,7 @@ export interface ReceiverSlots {
    * Takes a slot of a receiver.
    *
    * @param receiver - Host and port of its address.
-   * @returns A function that gives the slot back; undefined while all slots of the receiver are in use.
+   * @returns A function that releases the slot. Undefined while all slots of the receiver are in use.
    */
   take(receiver: string): (() => void) | undefined;
 }
@@ -24,9 +25,9 @@ export function createReceiverSlots(): ReceiverSlots {
       if (count >= PER_RECEIVER) return undefined;
       inUse.set(receiver, count + 1);
       return () => {
-        const left = inUse.get(receiver)! - 1;
-        if (left === 0) inUse.delete(receiver);
-        else inUse.set(receiver, left);
+        const remaining = inUse.get(receiver)! - 1;
+        if (remaining === 0) inUse.delete(receiver);
+        else inUse.set(receiver, remaining);
       };
     },
   };

@@ -4,15 +4,19 @@ import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
 type NoticeText = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
-/** Events of Key Vault references that don't resolve: new references, and references that resolved before. */
+/**
+ * Creates the source of events about Key Vault references (of App Service settings, for example) that no longer or never
+ * resolved. A reference is an edge of the dependency graph, from the app to the secret. Its current state is read only before
+ * an event without a notification is sent; without one, the reference is gone or resolves, and there is no notice.
+ */
 export function createReferenceNotices(references: Pick<References, "unresolved">): AutomationSource {
   return {
     async *notices(type, from) {
       if (type !== "referenceUnresolved") return;
       for await (const page of references.unresolved(from)) {
-        yield page.map(({ unresolved: { id, at }, currentEdge: still }): PendingNotice => {
+        yield page.map(({ unresolved: { id, at }, currentEdge }): PendingNotice => {
           const notice = async () => {
-            const edge = await still();
+            const edge = await currentEdge();
             return edge && textOf(edge);
           };
           return { id: `reference.${id}`, at, notice };
@@ -23,10 +27,10 @@ export function createReferenceNotices(references: Pick<References, "unresolved"
 }
 
 function textOf({ resource, vaultName, name, evidence, state }: EdgeRecord): NoticeText {
-  const place = name === undefined ? vaultName : `${vaultName}/${name}`;
+  const secretText = name === undefined ? vaultName : `${vaultName}/${name}`;
   return {
     vaultName,
-    title: `${resource.name} to ${place}`,
+    title: `${resource.name} to ${secretText}`,
     urgency: "critical",
     what: "is a Key Vault reference that does not resolve",
     why: `${evidence} of ${resource.name} (${resource.kind}): ${state?.status ?? "unresolved"}.`,

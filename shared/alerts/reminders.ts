@@ -19,10 +19,17 @@ import { matchesRule } from "./scan-failures.ts";
 import { isSnoozed, type Snoozes } from "./snoozes.ts";
 import type { TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
 
+/**
+ * Follow-ups of alerts that stay open after their notification: reminders of failures, and escalations. An escalation is the
+ * message to other recipients about an alert that nobody acknowledged in time.
+ */
+
 /** Interval between reminders of a persisting failure. */
 export const REMINDER_MS = 7 * DAY_MS;
-/** Delay before the next check of an alert that can't be escalated now, because it is snoozed or exempt. */
-const LATER_MS = DAY_MS;
+/**
+ * Delay before the next check of an alert that is due but can't be escalated, because it is snoozed, exempt or acknowledged.
+ */
+const RECHECK_MS = DAY_MS;
 const PARALLEL = 8;
 
 /** Reminders and escalations of a rule's open alerts. */
@@ -44,46 +51,53 @@ export function createFollowUps(deps: {
 }) {
   const { tables, trackedAlerts, notifications } = deps;
 
-  /** Checks all open alerts of the rule: one request per 1,000, and one per alert to escalate. */
+  /**
+   * Finds the follow-ups of a rule's open alerts that are due. Costs one request per 1,000 alerts, and one per alert to
+   * escalate.
+   */
   return async function followUps(rule: RuleRecord, run: EvaluationContext): Promise<FollowUps> {
     const now = run.now.getTime();
-    const alerts = [...(await trackedAlerts.of(rule.ruleId)).values()].filter(({ item }) => isOf(rule, item));
-    const instants: number[] = [];
-    const dueOf = (instant: number): boolean => {
-      if (instant > now) instants.push(instant);
-      return instant <= now;
+    const alerts = [...(await trackedAlerts.of(rule.ruleId)).values()].filter(({ item }) => matchesType(rule, item));
+    /** Times of later follow-ups. */
+    const laterTimes: number[] = [];
+    /** Returns whether a follow-up is due. If not, records its time. */
+    const isDueAt = (time: number): boolean => {
+      if (time > now) laterTimes.push(time);
+      return time <= now;
     };
+    // `toldAt` is the time of the last notification of an alert, and `times` the number of its notifications.
     const stillFailing = alerts.flatMap(({ item: of, since, toldAt, times }): StillFailingItem[] => {
-      if (of.kind !== "scanFailure" || !matchesRule(rule, of) || !dueOf(Date.parse(toldAt) + REMINDER_MS)) return [];
-      instants.push(now + REMINDER_MS);
+      if (of.kind !== "scanFailure" || !matchesRule(rule, of) || !isDueAt(Date.parse(toldAt) + REMINDER_MS)) return [];
+      laterTimes.push(now + REMINDER_MS);
       return [{ kind: "stillFailing", id: of.id, of, since, times }];
     });
-    const escalated = await findEscalations(rule, alerts, run, dueOf);
-    if (escalated.later) instants.push(now + LATER_MS);
-    const next = instants.length === 0 ? undefined : new Date(Math.min(...instants)).toISOString();
-    return { stillFailing, escalated: escalated.items, nextAt: next };
+    const escalated = await findEscalations(rule, alerts, run, isDueAt);
+    if (escalated.mustRecheck) laterTimes.push(now + RECHECK_MS);
+    const nextAt = laterTimes.length === 0 ? undefined : new Date(Math.min(...laterTimes)).toISOString();
+    return { stillFailing, escalated: escalated.items, nextAt };
   };
 
+  /** Finds the alerts to escalate. `mustRecheck`: some alerts are due but can't be escalated now. */
   async function findEscalations(
     rule: RuleRecord,
     alerts: readonly TrackedAlert[],
     run: EvaluationContext,
-    dueOf: (instant: number) => boolean,
-  ): Promise<{ items: EscalatedItem[]; later: boolean }> {
+    isDueAt: (time: number) => boolean,
+  ): Promise<{ items: EscalatedItem[]; mustRecheck: boolean }> {
     const { escalation } = rule;
-    if (!escalation) return { items: [], later: false };
+    if (!escalation) return { items: [], mustRecheck: false };
     const { afterDays } = escalation;
     const acknowledged = await deps.acknowledgements.of(rule.ruleId);
     const due = alerts.filter(
       ({ item, since }) =>
-        acknowledged.get(alertKey(item))?.since !== since && dueOf(Date.parse(since) + afterDays * DAY_MS),
+        acknowledged.get(alertKey(item))?.since !== since && isDueAt(Date.parse(since) + afterDays * DAY_MS),
     );
     const items = due.map(
       ({ item: of, since }): EscalatedItem => ({ kind: "escalated", id: of.id, of, since, afterDays }),
     );
     const candidates = await notifications.unnotified(rule.ruleId, items);
     const violations = candidates.flatMap(({ of }) => (of.kind === "violation" ? [of] : []));
-    const existing = violations.length > 0 ? await (await run.violations()).standing(violations) : new Map();
+    const existing = violations.length > 0 ? await (await run.violations()).findExisting(violations) : new Map();
     const snoozed = deps.snoozes.split(run.snoozes, rule.ruleId, run.now, run.now);
     const canEscalate = await pMap(
       candidates,
@@ -91,35 +105,35 @@ export function createFollowUps(deps: {
         if (of.kind === "violation") return existing.get(of.id)?.exempted === false;
         if (of.kind === "scanFailure") return matchesRule(rule, of);
         if (run.vaults?.hidden.includes(of.vaultName.toLowerCase())) return false;
-        const place = [partitions.vault(of.vaultName), nameKey(of.type, of.name, of.vaultName)] as const;
-        const asset: AssetRecord | undefined = await tables.get(Assets, ...place);
+        const key = [partitions.vault(of.vaultName), nameKey(of.type, of.name, of.vaultName)] as const;
+        const asset: AssetRecord | undefined = await tables.get(Assets, ...key);
         if (!asset?.enabled || asset.expiresOn !== of.expiresOn) return false;
         return matchesFilters(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, of.id, asset, deps.ownerTag);
       },
       { concurrency: PARALLEL },
     );
-    // An acknowledgment can be removed later.
+    // The acknowledgment of an alert can be removed, after which the alert is escalated.
     const isAcknowledged = alerts.some(({ item, since }) => acknowledged.get(alertKey(item))?.since === since);
     return {
-      items: candidates.filter((_, at) => canEscalate[at]),
-      later: isAcknowledged || canEscalate.includes(false),
+      items: candidates.filter((_, index) => canEscalate[index]),
+      mustRecheck: isAcknowledged || canEscalate.includes(false),
     };
   }
 }
 
 /** Returns whether an alert matches the rule's type, which may have changed since. */
-const isOf = ({ alertType }: RuleRecord, { kind }: TrackedItem): boolean =>
+const matchesType = ({ alertType }: RuleRecord, { kind }: TrackedItem): boolean =>
   kind === "asset"
     ? isAboutExpiry(alertType)
     : kind === (alertType === "complianceViolation" ? "violation" : alertType);
 
 /** Returns when new items need a reminder or an escalation. Undefined if never. */
 export function followUpAfter(rule: RuleRecord, items: readonly Item[], now: Date): string | undefined {
-  const tracked = items.filter((one) => trackedItemOf(one) === one || one.kind === "stillFailing");
+  const tracked = items.filter((item) => trackedItemOf(item) === item || item.kind === "stillFailing");
   if (tracked.length === 0) return undefined;
-  const instants = [
+  const delays = [
     ...(rule.escalation ? [rule.escalation.afterDays * DAY_MS] : []),
-    ...(tracked.some((one) => trackedItemOf(one)?.kind === "scanFailure") ? [REMINDER_MS] : []),
+    ...(tracked.some((item) => trackedItemOf(item)?.kind === "scanFailure") ? [REMINDER_MS] : []),
   ];
-  return instants.length === 0 ? undefined : new Date(now.getTime() + Math.min(...instants)).toISOString();
+  return delays.length === 0 ? undefined : new Date(now.getTime() + Math.min(...delays)).toISOString();
 }

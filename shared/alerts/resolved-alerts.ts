@@ -12,47 +12,50 @@ import type { ResolvedItem, TrackedAlert } from "./tracked-alerts.ts";
 import type { VaultSnapshot } from "./vault-changes.ts";
 import type { ViolationReading } from "./violation-items.ts";
 
-/** Alerts of one kind. */
-type Of<T> = Omit<TrackedAlert, "item"> & { item: T };
+/** Finds open alerts whose cause no longer exists. */
+
+/** An open alert about one kind of item. */
+type AlertOf<T> = Omit<TrackedAlert, "item"> & { item: T };
 
 /** Splits alerts into those of one kind and the others, which are left from before the rule's type was changed. */
 export function ofKind<K extends TrackedAlert["item"]["kind"]>(alerts: Iterable<TrackedAlert>, kind: K) {
-  const own: Of<Extract<TrackedAlert["item"], { kind: K }>>[] = [];
+  const ofType: AlertOf<Extract<TrackedAlert["item"], { kind: K }>>[] = [];
   const others: Pick<ResolvedItem, "of" | "since">[] = [];
-  for (const one of alerts) {
-    if (one.item.kind === kind) own.push(one as (typeof own)[number]);
-    else others.push({ of: one.item, since: one.since });
+  for (const alert of alerts) {
+    if (alert.item.kind === kind) ofType.push(alert as (typeof ofType)[number]);
+    else others.push({ of: alert.item, since: alert.since });
   }
-  return { own, others };
+  return { ofType, others };
 }
 
 /** Up to this many assets of one vault and type are read individually. For more, all assets of the vault are read. */
-const SINGLE_LOOK_UPS = 20;
+const MAX_SINGLE_READS = 20;
 const PARALLEL = 8;
 /** Maximum delay from the time of a compliance evaluation until its rows are written. */
 const LATE_MS = 10 * MINUTE_MS;
 
-/** Returns resolved alerts about assets in vaults that changed since the revision: the asset was renewed beyond the rule's thresholds,
- * disabled or deleted, or its vault is no longer monitored.
+/**
+ * Returns resolved alerts about assets in vaults that changed since the revision: the asset was renewed beyond the rule's
+ * thresholds, disabled or deleted, or its vault is no longer monitored.
  */
 export async function endedAssets(
   rule: RuleRecord,
-  alerts: readonly Of<AssetItem>[],
+  alerts: readonly AlertOf<AssetItem>[],
   span: { to: Date; revision: number },
   snapshot: VaultSnapshot,
   deps: { tables: Tables; ownerTag: string },
 ): Promise<ResolvedItem[]> {
   const vaults = new Map(snapshot.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
   const hidden = new Set(snapshot.hidden);
-  const maybe = alerts.filter(({ item }) => {
+  const candidates = alerts.filter(({ item }) => {
     const name = item.vaultName.toLowerCase();
     const vault = vaults.get(name);
     // Without a license, alerts about application credentials stay unchanged.
     const isUnlicensed = item.credential !== undefined && hidden.has(name);
     return !isUnlicensed && (vault === undefined || snapshot.changedSince(vault, span.revision));
   });
-  const groups = Map.groupBy(maybe, ({ item }) => `${item.vaultName.toLowerCase()}!${item.type}`);
-  const found = await pMap(
+  const groups = Map.groupBy(candidates, ({ item }) => `${item.vaultName.toLowerCase()}!${item.type}`);
+  const resolved = await pMap(
     groups.values(),
     async (group): Promise<ResolvedItem[]> => {
       const assets = await assetsOf(group, deps.tables);
@@ -61,14 +64,17 @@ export async function endedAssets(
         const asset = assets.get(of.name.toLowerCase());
         if (!asset) return [{ kind: "recovered", id: of.id, of, since, reason: "removed" }];
         if (hidden.has(name)) return [{ kind: "recovered", id: of.id, of, since, reason: "outOfScope" }];
-        // The vault is about to leave or to return to the scope.
+        // The vault's row does not exist (yet): the vault is being removed or added.
         if (!vaults.has(name)) return [];
         if (!asset.enabled) return [{ kind: "recovered", id: of.id, of, since, reason: "disabled" }];
         const { expiresOn, version } = asset;
         if (expiresOn === of.expiresOn) return [];
-        const left = expiresOn === undefined ? Number.POSITIVE_INFINITY : expiresOn * 1000 - span.to.getTime();
+        const remainingMs = expiresOn === undefined ? Number.POSITIVE_INFINITY : expiresOn * 1000 - span.to.getTime();
         // Still within a threshold: a new alert for the same asset replaces this one, if the asset still matches the rule.
-        if (left <= Math.max(...thresholdsOf(rule)) * DAY_MS && matchesFilters(rule.filters, asset, deps.ownerTag))
+        if (
+          remainingMs <= Math.max(...thresholdsOf(rule)) * DAY_MS &&
+          matchesFilters(rule.filters, asset, deps.ownerTag)
+        )
           return [];
         return [
           {
@@ -84,42 +90,42 @@ export async function endedAssets(
     },
     { concurrency: PARALLEL },
   );
-  return found.flat();
+  return resolved.flat();
 }
 
 /** Returns the assets of alerts of one vault and type, by name in lower case. */
-async function assetsOf(group: readonly Of<AssetItem>[], tables: Tables): Promise<Map<string, AssetRecord>> {
+async function assetsOf(group: readonly AlertOf<AssetItem>[], tables: Tables): Promise<Map<string, AssetRecord>> {
   const { vaultName, type } = group[0]!.item;
-  const found = new Map<string, AssetRecord>();
+  const assets = new Map<string, AssetRecord>();
   const partitionKey = partitions.vault(vaultName);
-  if (group.length > SINGLE_LOOK_UPS) {
+  if (group.length > MAX_SINGLE_READS) {
     const range = { partitionKey, from: namePrefix(type), before: keyEnd(namePrefix(type)) };
     for await (const rows of tables.pages(Assets, range))
-      for (const row of rows) found.set(row.name.toLowerCase(), row);
-    return found;
+      for (const row of rows) assets.set(row.name.toLowerCase(), row);
+    return assets;
   }
   const rows = await Promise.all(
     group.map(({ item }) => tables.get(Assets, partitionKey, nameKey(type, item.name, vaultName))),
   );
-  for (const row of rows) if (row) found.set(row.name.toLowerCase(), row);
-  return found;
+  for (const row of rows) if (row) assets.set(row.name.toLowerCase(), row);
+  return assets;
 }
 
 /** Returns resolved alerts about violations in vaults whose results changed since a time or were removed. */
 export async function endedViolations(
-  alerts: readonly Of<ViolationItem>[],
+  alerts: readonly AlertOf<ViolationItem>[],
   since: Date,
   reading: ViolationReading,
   tables: Tables,
 ): Promise<ResolvedItem[]> {
-  const at = new Date(since.getTime() - LATE_MS).toISOString();
-  const maybe = alerts.filter(({ item }) => reading.changedSince(item.vaultName, at));
-  const unresolved = await reading.standing(maybe.map(({ item }) => item));
+  const changedSince = new Date(since.getTime() - LATE_MS).toISOString();
+  const candidates = alerts.filter(({ item }) => reading.changedSince(item.vaultName, changedSince));
+  const unresolved = await reading.findExisting(candidates.map(({ item }) => item));
   return await pMap(
-    maybe.filter(({ item }) => !unresolved.has(item.id)),
+    candidates.filter(({ item }) => !unresolved.has(item.id)),
     async ({ item: of, since: alertedSince }): Promise<ResolvedItem> => {
-      const gone = (await resourceExists(of, tables)) ? undefined : ("removed" as const);
-      const reason = gone ?? (reading.has(of.vaultName) ? "mended" : "outOfScope");
+      const exists = await resourceExists(of, tables);
+      const reason = !exists ? "removed" : reading.has(of.vaultName) ? "mended" : "outOfScope";
       return { kind: "recovered", id: of.id, of, since: alertedSince, reason };
     },
     { concurrency: PARALLEL },
@@ -128,9 +134,9 @@ export async function endedViolations(
 
 /** Returns whether the violation's resource is in the inventory. */
 async function resourceExists(of: ViolationItem, tables: Tables): Promise<boolean> {
-  const place = placesOf(of.resourceId).find(({ type }) => type === of.resourceType);
-  if (!place) return (await tables.get(Vaults, VAULTS, vaultKey(of.vaultName))) !== undefined;
-  const { vaultName, type, name } = place;
+  const asset = placesOf(of.resourceId).find(({ type }) => type === of.resourceType);
+  if (!asset) return (await tables.get(Vaults, VAULTS, vaultKey(of.vaultName))) !== undefined;
+  const { vaultName, type, name } = asset;
   return (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
 }
 

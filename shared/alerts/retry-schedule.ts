@@ -9,7 +9,7 @@ export const BACK_OFF_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000];
 /** Maximum Retry-After in seconds that is respected. A longer one is capped. */
 export const MAX_RETRY_AFTER_SECONDS = 3600;
 
-/** Lease of an attempt, longer than any attempt takes. Other workers wait until the lease expires. */
+/** Lease of an attempt, longer than any attempt takes. Other workers leave the part alone until the lease expires. */
 export const LEASE_MS = 2 * MINUTE_MS;
 
 /** The changes that an attempt makes to a part. */
@@ -17,10 +17,11 @@ export type Outcome = Partial<Part> & Pick<Part, "status">;
 
 /** The schedule of retries. */
 export interface Attempts {
-  /** Returns the time in this many seconds, ISO 8601. */
+  /** Returns the time that many seconds from now, ISO 8601. */
   after(seconds: number): string;
-  /** Returns the outcome of a failed attempt: a retry later, or a final failure after the last attempt. A test has one attempt, because
-   * a user waits for its result.
+  /**
+   * Returns the outcome of a failed attempt: a retry later, or a final failure after the last attempt. A test has one attempt,
+   * because a user waits for its result.
    *
    * @param more - Further changes to the part.
    * @param seconds - The receiver's Retry-After.
@@ -34,6 +35,7 @@ export function createAttempts({ clock, randomness }: { clock: Clock; randomness
   return {
     after,
     retry(part, test, error, more = {}, seconds = 0) {
+      // `attemptsBefore`: the attempts before a critical item restarted the schedule.
       const pause = BACK_OFF_SECONDS[part.attempts - (part.attemptsBefore ?? 0) - 1];
       if (test || pause === undefined) return { ...more, status: "failed", error };
       const jittered = Math.ceil(pause * (1 + randomness.number() / 5));

@@ -8,49 +8,66 @@ import type { PolicyAttention, PolicyRecord } from "../rotation/policy.ts";
 import { placeOf } from "../rotation/publications.ts";
 import { isOver, isVaultSecret, type RotationRecord, titleOf } from "../rotation/rotation.ts";
 import type { Rotations } from "../rotation/rotations.ts";
-import { EVENTS } from "../rotation/rows.ts";
+import { EVENTS_PREFIX } from "../rotation/rows.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
+
+/**
+ * The events of rotations about which alert rules notify. A rotation replaces a client secret of an application, or a secret of
+ * a vault, and writes the new value to the places that store it: vault secrets.
+ *
+ * A new place stores the old secret, but neither has a user confirmed it nor has an earlier rotation written it, so the
+ * rotation does not write it. The rotation's record lists it in `notUpdated` with the reason `newPlace`, and the event has
+ * `leftOut`.
+ */
 
 /** Rules notify this long before a rotation is due, so that users know before it starts automatically. */
 const LEAD_MS = DAY_MS;
 
 type NoticeText = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
-/** Events of rotations. Texts contain vault secret names and key ids, never values. */
+/**
+ * Creates the source of rotation events. The texts contain names of vault secrets and ids of keys, not values. The id of an
+ * event begins with its kind (`end.`, `newPlace.`, `wait.`, `due.`, `policy.`). `notice` reads the current state and creates
+ * the text, only for events without a notification; it returns undefined if the event no longer applies.
+ */
 export function createRotationNotices(deps: {
   tables: Tables;
   clock: Clock;
   log: Logger;
   settings: Pick<Settings, "values">;
   licensed: () => Promise<boolean>;
-  policies: Pick<RotationPolicies, "of">;
+  policies: Pick<RotationPolicies, "getMany">;
   rotations: Pick<Rotations, "get" | "events" | "history" | "unfinishedOf">;
 }): AutomationSource {
   const { tables, clock, rotations } = deps;
 
-  const eventsFrom = (from: Date) => rotations.events(EVENTS + encodeTime(Math.max(0, from.getTime())));
+  const eventsFrom = (from: Date) => rotations.events(EVENTS_PREFIX + encodeTime(Math.max(0, from.getTime())));
 
-  async function* ended(from: Date, wanted: (status: RotationRecord["status"]) => boolean) {
+  /**
+   * Yields notices of rotations that ended or need attention, with one of the matching statuses. `after` is the row key of an
+   * event.
+   */
+  async function* endedRotations(from: Date, matches: (status: RotationRecord["status"]) => boolean) {
     for await (const events of eventsFrom(from)) {
       yield events
-        .filter(({ status, leftOut }) => !leftOut && wanted(status))
-        .map(({ rotationId, status, at, after }): PendingNotice => {
+        .filter(({ status, leftOut: hasNewPlace }) => !hasNewPlace && matches(status))
+        .map(({ rotationId, status, at, after: eventKey }): PendingNotice => {
           const notice = async () => {
             const record = await rotations.get(rotationId).catch(ignoreMissing);
-            // No notice if a user continued the rotation since.
+            // No notice if a user has continued the rotation.
             return record?.status === status ? resultOf(record) : undefined;
           };
-          return { id: `end.${after.slice(EVENTS.length)}`, at, notice };
+          return { id: `end.${eventKey.slice(EVENTS_PREFIX.length)}`, at, notice };
         });
     }
   }
 
-  /** Returns notices of rotations that skip a newly found copy of the old secret. */
-  async function* leftOut(from: Date): AsyncGenerator<PendingNotice[]> {
+  /** Yields notices of rotations in progress that do not write a new place. */
+  async function* rotationsWithNewPlaces(from: Date): AsyncGenerator<PendingNotice[]> {
     for await (const events of eventsFrom(from)) {
       yield events
-        .filter((event) => event.leftOut)
+        .filter(({ leftOut: hasNewPlace }) => hasNewPlace)
         .map(({ rotationId, at }): PendingNotice => {
           const notice = async () => {
             const record = await rotations.get(rotationId).catch(ignoreMissing);
@@ -61,15 +78,15 @@ export function createRotationNotices(deps: {
     }
   }
 
-  /** Rotations that wait for a user: to delete the old secret, or to confirm its removal. */
-  async function* waiting(): AsyncGenerator<PendingNotice[]> {
+  /** Yields notices of rotations that wait until a user confirms the deletion of the old secret. */
+  async function* waitingRotations(): AsyncGenerator<PendingNotice[]> {
     let cursor: string | undefined;
     do {
       const request = { limit: 1000, offset: 0, cursor };
       const page = await rotations.history({ status: "overlapping" }, request).catch(ignoreMissing);
       if (page === undefined) return;
-      const found = page.items.filter(({ needsConfirmation }) => needsConfirmation);
-      yield found.map(({ rotationId }): PendingNotice => {
+      const unconfirmed = page.items.filter(({ needsConfirmation }) => needsConfirmation);
+      yield unconfirmed.map(({ rotationId }): PendingNotice => {
         const notice = async () => {
           const record = await rotations.get(rotationId).catch(ignoreMissing);
           return record?.status === "overlapping" && record.needsConfirmation ? waitingTextOf(record) : undefined;
@@ -80,8 +97,8 @@ export function createRotationNotices(deps: {
     } while (cursor !== undefined);
   }
 
-  /** Secrets that expire within `rotationTriggerDays` plus a day. */
-  async function* due(): AsyncGenerator<PendingNotice[]> {
+  /** Yields notices of client secrets that expire within `rotationTriggerDays` plus a day. */
+  async function* dueRotations(): AsyncGenerator<PendingNotice[]> {
     if (!(await deps.licensed())) return;
     const now = clock.now();
     const { rotationTriggerDays } = await deps.settings.values();
@@ -92,7 +109,7 @@ export function createRotationNotices(deps: {
         .map((secret): PendingNotice => {
           const { appId, keyId, expiresOn } = secret;
           const notice = async () => {
-            const policy = (await deps.policies.of([appId])).get(appId.toLowerCase());
+            const policy = (await deps.policies.getMany([appId])).get(appId.toLowerCase());
             const runningId = await rotations.unfinishedOf(appId);
             return dueText(secret, nextStepOf(policy, runningId, secret, rotationTriggerDays));
           };
@@ -101,8 +118,8 @@ export function createRotationNotices(deps: {
     }
   }
 
-  /** Automatic policies that can't be applied currently. */
-  async function* policies(): AsyncGenerator<PendingNotice[]> {
+  /** Yields notices of automatic policies that can't be applied currently. */
+  async function* failingPolicies(): AsyncGenerator<PendingNotice[]> {
     if (!(await deps.licensed())) return;
     for await (const rows of allPolicies(tables, deps.log)) {
       yield rows.flatMap((policy): PendingNotice[] => {
@@ -117,37 +134,38 @@ export function createRotationNotices(deps: {
   return {
     async *notices(type, from) {
       if (type === "rotationDue") {
-        yield* due();
-        yield* waiting();
+        yield* dueRotations();
+        yield* waitingRotations();
       }
-      if (type === "rotationDone") yield* ended(from, (status) => status === "completed");
+      if (type === "rotationDone") yield* endedRotations(from, (status) => status === "completed");
       if (type === "rotationFailed") {
-        yield* ended(from, (status) => status !== "completed" && status !== "cancelled");
-        yield* leftOut(from);
-        yield* policies();
+        yield* endedRotations(from, (status) => status !== "completed" && status !== "cancelled");
+        yield* rotationsWithNewPlaces(from);
+        yield* failingPolicies();
       }
     },
   };
 }
 
 /** Codes of failures after which the old secret no longer exists. */
-const GONE = new Set(["oldSecretGone", "applicationGone"]);
+const OLD_SECRET_DELETED = new Set(["oldSecretGone", "applicationGone"]);
 
+/** Describes the end of a rotation, or that it needs attention. */
 function resultOf(record: RotationRecord): NoticeText {
   const { appId, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
-  const ofVault = isVaultSecret(record);
-  const about = { appId, title: titleOf(record), rotationId, urgency: "critical" } as const;
+  const isOfVault = isVaultSecret(record);
+  const base = { appId, title: titleOf(record), rotationId, urgency: "critical" } as const;
   const written = listOf(record.publications.filter(({ state }) => state === "written").map(placeOf));
   if (status === "completed") {
     const until = record.newExpiresAt?.slice(0, 10);
-    const removed = `${newKeyId} was added, written to ${written}, and ${oldKeyId} was deleted${record.finish?.force ? `, forced by ${record.finish.by}` : ""}.`;
+    const replacement = `${newKeyId} was added, written to ${written}, and ${oldKeyId} was deleted${record.finish?.force ? `, forced by ${record.finish.by}` : ""}.`;
     return {
-      ...about,
+      ...base,
       urgency: "notice",
-      what: ofVault ? "has a new value" : "has a new client secret",
+      what: isOfVault ? "has a new value" : "has a new client secret",
       why: "",
-      done: ofVault ? `A new version was written to ${written}.` : removed,
-      safe: ofVault
+      done: isOfVault ? `A new version was written to ${written}.` : replacement,
+      safe: isOfVault
         ? `The new version expires on ${until}. Earlier versions are still in the vault.`
         : `${record.finish?.force ? "" : "Sign-in with the new secret works. "}It expires on ${until ?? "the date shown in Entra"}.`,
       next: "No action is needed, unless an unknown consumer used the old value.",
@@ -155,7 +173,7 @@ function resultOf(record: RotationRecord): NoticeText {
   }
   if (status === "needsAttention" && attention) {
     return {
-      ...about,
+      ...base,
       what: "has a rotation that needs attention",
       why: attention.message,
       done: attention.done,
@@ -163,26 +181,32 @@ function resultOf(record: RotationRecord): NoticeText {
       next: attention.next,
     };
   }
-  const restored = record.publications.filter(({ state }) => state === "restored").map(placeOf);
-  const back = restored.length > 0 ? ` The previous values of ${listOf(restored)} were restored.` : "";
-  const left = record.attempts.some(({ state }) => state === "left");
-  const made = left ? record.notes.at(-1)! : ofVault ? "" : "The new secret of this rotation was deleted.";
+  const restoredPlaces = record.publications.filter(({ state }) => state === "restored").map(placeOf);
+  const restoredText =
+    restoredPlaces.length > 0 ? ` The previous values of ${listOf(restoredPlaces)} were restored.` : "";
+  // `left`: the rotation did not delete the new secret that it had added, and its last note says why.
+  const hasRemainingSecret = record.attempts.some(({ state }) => state === "left");
+  const newSecretText = hasRemainingSecret
+    ? record.notes.at(-1)!
+    : isOfVault
+      ? ""
+      : "The new secret of this rotation was deleted.";
   return {
-    ...about,
+    ...base,
     what: status === "rolledBack" ? "was not rotated: the rotation was rolled back" : "was not rotated",
     why: failure?.message ?? "",
-    done: `${made}${back}`.trim() || "No value was written.",
+    done: `${newSecretText}${restoredText}`.trim() || "No value was written.",
     safe:
-      failure !== undefined && GONE.has(failure.code)
+      failure !== undefined && OLD_SECRET_DELETED.has(failure.code)
         ? "Nothing else was deleted."
-        : ofVault
+        : isOfVault
           ? "No version was deleted from the vault."
           : `The old secret ${oldKeyId} was not deleted and works until it expires.`,
     next: `${failure?.remedy ?? "See the steps of the rotation."} Then start another rotation.`,
   };
 }
 
-/** Returns undefined when a person has confirmed all new places. */
+/** Describes the new places that a rotation does not write. Undefined if a user has confirmed all of them. */
 function newPlacesTextOf(record: RotationRecord): NoticeText | undefined {
   const { appId, rotationId, oldKeyId, notUpdated } = record;
   const places = notUpdated.filter(({ reason }) => reason === "newPlace").map(placeOf);
@@ -192,20 +216,20 @@ function newPlacesTextOf(record: RotationRecord): NoticeText | undefined {
     rotationId,
     title: titleOf(record),
     urgency: "critical",
-    what: "has a rotation that does not write a new place",
-    why: `${places.join(", ")} ${places.length === 1 ? "holds the old secret, is" : "hold the old secret, are"} new to this service, and ${places.length === 1 ? "was" : "were"} not written.`,
+    what: "has a rotation that does not write a new place of the secret",
+    why: `${places.join(", ")} ${places.length === 1 ? "stores" : "store"} the old secret. No user confirmed ${places.length === 1 ? "this place" : "these places"}, so the rotation does not write the new secret there.`,
     done: "The other places get the new secret.",
-    safe: `The old secret ${oldKeyId} works, and is not removed automatically while a place that was not written holds it.`,
+    safe: `The old secret ${oldKeyId} works. It is not deleted automatically while a place that was not written stores it.`,
     next: "Find out who wrote the secret there. If the place belongs to the application, confirm its match: the rotation then also writes it. If not, the secret is compromised: remove the copy, or finish the rotation with force.",
   };
 }
 
 function waitingTextOf(record: RotationRecord): NoticeText {
   const { appId, rotationId, oldKeyId, newKeyId, reasons } = record;
-  const about = { appId, rotationId, title: titleOf(record), urgency: "warning", why: reasons.join(" ") } as const;
+  const base = { appId, rotationId, title: titleOf(record), urgency: "warning", why: reasons.join(" ") } as const;
   if (isVaultSecret(record)) {
     return {
-      ...about,
+      ...base,
       what: "has a new value that some consumers may not use yet",
       done: "The new version was written.",
       safe: "The previous version is still in the vault and can be read.",
@@ -213,7 +237,7 @@ function waitingTextOf(record: RotationRecord): NoticeText {
     };
   }
   return {
-    ...about,
+    ...base,
     what: "has an old client secret that waits for deletion",
     done: `The new secret ${newKeyId} was added and is in use.`,
     safe: `Both secrets work. The old secret ${oldKeyId} is not deleted automatically.`,

@@ -11,7 +11,6 @@ import { DAY_MS } from "../platform/time.ts";
 import {
   type DeliveryMethod,
   opensIncidents,
-  posts,
   RULES,
   type RuleCredentials,
   type RuleRecord,
@@ -21,9 +20,15 @@ import {
   ruleSecretKey,
   SECRET_PREFIX,
   secretName,
+  usesWebhook,
   WebhookSecret,
 } from "./rule.ts";
 import { SIGNING_KEY_BYTES, signingKeyOf } from "./webhook.ts";
+
+/**
+ * The secrets of alert rules: the URL, signing keys and credentials of a rule that posts to a webhook, chat or incident
+ * service. They are stored in the service's own key vault.
+ */
 
 /** How long messages are also signed with the previous key, so that receivers can switch. */
 const KEY_OVERLAP_MS = DAY_MS;
@@ -40,21 +45,22 @@ const SECRET_CONTENT_TYPE = "application/vnd.credential-lifecycle.webhook+json";
 const PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue";
 
 /** The members of a rule's secret in a request. Undefined members stay unchanged. */
-export interface GivenSecret {
+export interface SecretInput {
   url: string | undefined;
   credentials: RuleCredentials | undefined;
 }
 
 /** The result of writing a rule's secret. */
-export interface KeptSecret {
+export interface WrittenSecret {
   /** The rule with the secret's host and version. */
   rule: RuleRecord;
   /** A new signing key, which is returned once. */
   webhookSecret?: string;
 }
 
-/** The secrets of rules with a webhook, in the service's own key vault. A table row records that a rule's secret may exist. The row is
- * written before the secret and removed after it, so that no secret is orphaned.
+/**
+ * The secrets of rules with a webhook, in the service's own key vault. A table row records that a rule's secret may exist. The
+ * row is written before the secret and removed after it, so that no secret is orphaned.
  */
 export interface RuleSecrets {
   /** @throws {Problem} conflict if the service has no key vault of its own. */
@@ -63,19 +69,19 @@ export interface RuleSecrets {
   read(rule: RuleRecord): Promise<WebhookSecret | undefined>;
   /** Writes the secret of a rule if it changes.
    *
-   * @throws {Problem} invalidRequest without a URL, without the credentials that the method needs, and if stored credentials would be
-   * sent to a new URL; unavailable if the key vault fails. The rule is then unchanged.
+   * @throws {Problem} invalidRequest without a URL, without the credentials that the method needs, and if stored credentials
+   *   would be sent to a new URL; unavailable if the key vault fails. The rule is then unchanged.
    */
-  keep(rule: RuleRecord, given: GivenSecret): Promise<KeptSecret>;
-  /** Writes a new signing key. Previous keys stay valid for a day. @throws {Problem} as `keep`. */
-  rotate(rule: RuleRecord, now: Date): Promise<Required<KeptSecret>>;
+  writeIfChanged(rule: RuleRecord, given: SecretInput): Promise<WrittenSecret>;
+  /** Writes a new signing key. Previous keys stay valid for a day. @throws {Problem} as `writeIfChanged`. */
+  rotate(rule: RuleRecord, now: Date): Promise<Required<WrittenSecret>>;
   /** Returns operations for the transaction that adds a rule. They fail if the rule's secret was cleaned up meanwhile. */
-  stillKept(rule: RuleRecord): Operation[];
+  requireStored(rule: RuleRecord): Operation[];
   /** Returns operations for the transaction that deletes a rule. They mark its secret for removal. */
-  toRemove(rule: RuleRecord): Promise<Operation[]>;
+  markForRemoval(rule: RuleRecord): Promise<Operation[]>;
   /** Removes the secret of a deleted rule. After a failure, `cleanUp` removes it later. */
   remove(ruleId: string, caller: Caller): Promise<void>;
-  /** Removes secrets without a rule for a day. @throws the first failure, after all secrets were tried. */
+  /** Removes secrets that have had no rule for a day. @throws the first failure, after all secrets were tried. */
   cleanUp(caller: Caller): Promise<void>;
 }
 
@@ -107,7 +113,7 @@ export function createRuleSecrets(deps: {
   }
 
   /** Runs a key vault operation before the rule is written. If it fails, the rule is unchanged. */
-  async function beforeRule<T>(work: () => Promise<T>): Promise<T> {
+  async function beforeRuleWrite<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
@@ -143,22 +149,22 @@ export function createRuleSecrets(deps: {
     requireVault: () => void vault(),
     read,
 
-    async keep(rule, given) {
+    async writeIfChanged(rule, given) {
       const { deliveryMethod } = rule;
-      if (!posts(deliveryMethod) && given.url === undefined) return { rule };
-      return await beforeRule(async () => {
+      if (!usesWebhook(deliveryMethod) && given.url === undefined) return { rule };
+      return await beforeRuleWrite(async () => {
         const stored = await read(rule);
-        // A secret for another kind of receiver is never sent to this kind.
-        const before = stored && kindOf(stored) === kindOfMethod(deliveryMethod) ? stored : undefined;
-        const standard = deliveryMethod === "pagerDuty" ? PAGERDUTY_URL : undefined;
-        const url = given.url ?? before?.url ?? standard;
+        // The stored secret is not used if it belongs to another kind of receiver, so that it is not sent to this one.
+        const previous = stored && kindOf(stored) === kindOfMethod(deliveryMethod) ? stored : undefined;
+        const defaultUrl = deliveryMethod === "pagerDuty" ? PAGERDUTY_URL : undefined;
+        const url = given.url ?? previous?.url ?? defaultUrl;
         if (url === undefined) {
           throw invalidBody("webhookUrl", `is required for the delivery method ${deliveryMethod}`);
         }
-        const credentials = credentialsOf(rule, given, before);
+        const credentials = credentialsOf(rule, given, previous);
         const keys = stored?.keys ?? [];
         const needsKey = deliveryMethod === "webhook" && keys.length === 0;
-        if (before && given.url === undefined && given.credentials === undefined && !needsKey) return { rule };
+        if (previous && given.url === undefined && given.credentials === undefined && !needsKey) return { rule };
         const secret = { url, keys, ...(credentials && { credentials }) };
         if (!needsKey) return { rule: await write(rule, secret) };
         const webhookSecret = newKey();
@@ -167,35 +173,35 @@ export function createRuleSecrets(deps: {
     },
 
     async rotate(rule, now) {
-      return await beforeRule(async () => {
+      return await beforeRuleWrite(async () => {
         const secret = await read(rule);
         if (!secret) {
           throw new Problem("conflict", "The rule's webhookUrl is missing from the key vault. Set webhookUrl again.");
         }
         const webhookSecret = newKey();
         const until = new Date(now.getTime() + KEY_OVERLAP_MS).toISOString();
-        // If the response of an earlier rotation was lost, no receiver has that key. The receiver's current key must therefore
-        // stay valid.
-        const others = secret.keys
-          .map(({ key, until: ends = until }) => ({ key, until: ends }))
-          .filter((one) => one.until > now.toISOString());
-        if (others.length >= MAX_KEYS) {
+        // All keys that are still valid remain; the current key, which has no end yet, gets one. If the response of an earlier
+        // rotation was lost, the receiver still has the key from before that rotation.
+        const validKeys = secret.keys
+          .map(({ key, until: validUntil = until }) => ({ key, until: validUntil }))
+          .filter((candidate) => candidate.until > now.toISOString());
+        if (validKeys.length >= MAX_KEYS) {
           throw new Problem(
             "conflict",
-            `The rule already has ${others.length} valid signing keys. Try again in a day.`,
+            `The rule already has ${validKeys.length} valid signing keys. Try again in a day.`,
           );
         }
         return {
-          rule: await write(rule, { ...secret, keys: [{ key: webhookSecret }, ...others] }),
+          rule: await write(rule, { ...secret, keys: [{ key: webhookSecret }, ...validKeys] }),
           webhookSecret,
         };
       });
     },
 
-    stillKept: ({ ruleId, webhookVersion }) =>
+    requireStored: ({ ruleId, webhookVersion }) =>
       webhookVersion === undefined ? [] : [merge(RuleSecretRows, ruleSecretKey(ruleId), { ruleId })],
 
-    async toRemove({ ruleId, webhookVersion }) {
+    async markForRemoval({ ruleId, webhookVersion }) {
       const key = ruleSecretKey(ruleId);
       if (webhookVersion === undefined && !(await tables.get(RuleSecretRows, RULES, key))) return [];
       return [put(RuleSecretRows, key, rowOf(ruleId))];
@@ -229,21 +235,21 @@ export function createRuleSecrets(deps: {
 /** Returns the credentials of a rule. @throws {Problem} if its delivery method needs others. */
 function credentialsOf(
   { deliveryMethod }: RuleRecord,
-  given: GivenSecret,
-  before: WebhookSecret | undefined,
+  given: SecretInput,
+  previous: WebhookSecret | undefined,
 ): RuleCredentials | undefined {
   if (!opensIncidents(deliveryMethod)) {
     if (given.credentials)
       throw invalidBody("credentials", `is not supported for the delivery method ${deliveryMethod}`);
     return undefined;
   }
-  const moved = given.url !== undefined && before !== undefined && given.url !== before.url;
-  if (moved && given.credentials === undefined)
+  const isNewUrl = given.url !== undefined && previous !== undefined && given.url !== previous.url;
+  if (isNewUrl && given.credentials === undefined)
     throw invalidBody(
       "credentials",
       "must be given again with a new webhookUrl, because stored credentials are never sent to a new URL",
     );
-  const credentials = given.credentials ?? before?.credentials ?? {};
+  const credentials = given.credentials ?? previous?.credentials ?? {};
   const { routingKey, username, password, clientId, clientSecret } = credentials;
   if (deliveryMethod === "pagerDuty") {
     if (routingKey === undefined)
@@ -265,6 +271,7 @@ function credentialsOf(
   };
 }
 
+/** Returns the kind of receiver of a delivery method, and of a stored secret. */
 const kindOfMethod = (method: DeliveryMethod) => (opensIncidents(method) ? method : "message");
 const kindOf = ({ credentials }: WebhookSecret) =>
   credentials === undefined ? "message" : credentials.routingKey === undefined ? "serviceNow" : "pagerDuty";

@@ -2,21 +2,26 @@ import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { RuleRecord } from "./rule.ts";
 
-/** The evaluation progress of a rule, and its pending delivery. Both are in one row, so that they change together. All rows are in one
- * partition, which one request reads.
+/**
+ * The evaluation progress of a rule, and its pending delivery. Both are in one row, so that they change together. All rows are
+ * in one partition, which one request reads.
  */
 const StateRecord = z.object({
-  /** The evaluated generation of the rule. */
+  /** The evaluated generation of the rule, which counts the changes of its scope. */
   generation: z.int(),
+  /** Time up to which the rule is evaluated, ISO 8601. */
   at: z.string(),
-  /** The evaluated revision of the vault snapshot. */
+  /** The evaluated revision of the vault snapshot, which counts the evaluations that found changed vaults. */
   revision: z.int(),
+  /** Cursor after the last evaluated violation. */
   violationCursor: z.string().optional(),
   /** Cursor of the first evaluation of violations, while it is in progress. */
   standingCursor: z.string().optional(),
-  /** Number of vaults with compliance results. */
+  /** Number of vaults with compliance results at the last check for resolved violations. */
   violationVaults: z.int().optional(),
-  /** Evaluated scans that the next evaluation may read again. Undefined: none, or written by a version that reported each scan. */
+  /**
+   * Evaluated scans that the next evaluation may read again. Undefined: none, or written by a version that reported each scan.
+   */
   scansSeen: z.array(z.string()).optional(),
   /** Whether the rule has ever opened a tracked alert. */
   followed: z.boolean().optional(),
@@ -35,6 +40,7 @@ const StateRecord = z.object({
       secondStep: RuleRecord.optional(),
     })
     .optional(),
+  /** The items of the pending delivery, packed. */
   pendingNews: z.instanceof(Uint8Array).optional(),
 });
 export type StateRecord = z.infer<typeof StateRecord>;

@@ -4,6 +4,11 @@ import { ownersOf } from "../inventory/holder.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyText } from "../platform/storage/keys.ts";
 
+/**
+ * The stored record of an alert rule, its filters and its secret. A rule notifies about items of one type, such as expiring
+ * assets.
+ */
+
 export const ALERT_TYPES = [
   "expiration",
   "expired",
@@ -151,7 +156,8 @@ export interface ChangedRule {
   webhookSecret?: string;
 }
 
-export const posts = (method: DeliveryMethod): boolean => method !== "email";
+/** Returns whether a method posts to a URL, instead of sending mails. */
+export const usesWebhook = (method: DeliveryMethod): boolean => method !== "email";
 /** Returns whether a method opens an incident per item and closes it when the alert is resolved. */
 export const opensIncidents = (method: DeliveryMethod): boolean => method === "pagerDuty" || method === "serviceNow";
 
@@ -171,7 +177,7 @@ export type RuleCredentials = z.infer<typeof RuleCredentials>;
 /** The secret of a rule with a webhook, in the service's key vault. */
 export const WebhookSecret = z.object({
   url: z.string(),
-  /** Signing keys, newest first. Messages are signed with each key until its `until`. */
+  /** Signing keys, newest first. Messages are signed with each key until its `until`. The newest key has none. */
   keys: z.array(z.object({ key: z.string(), until: z.string().optional() })),
   credentials: RuleCredentials.optional(),
 });
@@ -180,11 +186,13 @@ export const secretName = (ruleId: string): string => `alert-rule-${ruleId.toLow
 
 /** Returns name and value of a tag filter. The value is undefined if only the name must match. */
 export function tagOf(text: string): { name: string; value: string | undefined } {
-  const at = text.indexOf("=");
-  return at < 1 ? { name: text, value: undefined } : { name: text.slice(0, at), value: text.slice(at + 1) };
+  const separator = text.indexOf("=");
+  return separator < 1
+    ? { name: text, value: undefined }
+    : { name: text.slice(0, separator), value: text.slice(separator + 1) };
 }
 
-/** The subject of filters. An undefined member matches no filter on it. */
+/** What filters are compared with: an asset, a violation or another item. An undefined member matches no filter on it. */
 export interface Subject {
   vaultName?: string | undefined;
   type?: string | undefined;
@@ -206,9 +214,9 @@ export function matchesFilters(filters: RuleFilters, subject: Subject, ownerTag:
   if (source !== undefined && sourceOf(subject) !== source) return false;
   if (owner !== undefined && !ownersOf(subject, ownerTag).includes(owner)) return false;
   if (tag !== undefined) {
-    const wanted = tagOf(tag);
-    const value = tagValue(wanted.name);
-    if (value === undefined || (wanted.value !== undefined && value !== wanted.value)) return false;
+    const required = tagOf(tag);
+    const value = tagValue(required.name);
+    if (value === undefined || (required.value !== undefined && value !== required.value)) return false;
   }
   if (severity !== undefined && subject.severity !== undefined) {
     if (SEVERITIES.indexOf(subject.severity) > SEVERITIES.indexOf(severity)) return false;

@@ -17,7 +17,6 @@ import type { NewRule, RuleChange } from "./api.ts";
 import {
   type ChangedRule,
   NEW_RULE_DEFAULTS,
-  posts,
   RULE_PREFIX,
   RULES,
   RuleNames,
@@ -25,10 +24,11 @@ import {
   Rules,
   ruleKey,
   ruleNameKey,
+  usesWebhook,
   type WebhookSecret,
 } from "./rule.ts";
 import { scopeOf, withChange } from "./rule-change.ts";
-import { createRuleSecrets, type KeptSecret } from "./rule-secrets.ts";
+import { createRuleSecrets, type WrittenSecret } from "./rule-secrets.ts";
 
 /** Alert rules: the only module that writes them and their secrets. Every change is recorded in the audit log. */
 export interface AlertRules {
@@ -54,7 +54,9 @@ export interface AlertRules {
    * @throws {Problem} notFound; preconditionFailed; otherwise as `create`.
    */
   change(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined): Promise<ChangedRule>;
-  /** Creates a signing key. Previous keys stay valid for a day. @throws {Problem} conflict if the method does not sign messages. */
+  /**
+   * Creates a signing key. Previous keys stay valid for a day. @throws {Problem} conflict if the method does not sign messages.
+   */
   rotateSecret(ruleId: string, caller: Caller, ifMatch: string | undefined): Promise<ChangedRule>;
   /** Deletes a rule. Its history stays; pending deliveries are cancelled. @throws {Problem} notFound; preconditionFailed. */
   remove(ruleId: string, caller: Caller, ifMatch: string | undefined): Promise<void>;
@@ -85,18 +87,18 @@ export function createRules(deps: {
     return rule;
   }
 
-  /** @throws {Problem} notFound; preconditionFailed. */
-  async function matching(ruleId: string, ifMatch: string | undefined): Promise<Row<RuleRecord>> {
+  /** Returns a rule if its ETag matches. @throws {Problem} notFound; preconditionFailed. */
+  async function getIfMatch(ruleId: string, ifMatch: string | undefined): Promise<Row<RuleRecord>> {
     const rule = await get(ruleId);
     requireMatch(rule.etag, ifMatch, RULE);
     return rule;
   }
 
   async function all(): Promise<Row<RuleRecord>[]> {
-    const found: Row<RuleRecord>[] = [];
+    const rules: Row<RuleRecord>[] = [];
     const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX) };
-    for await (const rows of tables.pages(Rules, range)) found.push(...rows);
-    return found;
+    for await (const rows of tables.pages(Rules, range)) rules.push(...rows);
+    return rules;
   }
 
   function checkUrl(url: string | undefined): void {
@@ -109,8 +111,8 @@ export function createRules(deps: {
   /** Returns a new rule. @throws {Problem} if it is invalid. */
   async function planned(given: NewRule, caller: Caller): Promise<RuleRecord> {
     const now = clock.now();
-    const at = now.toISOString();
-    const blank: RuleRecord = {
+    const nowText = now.toISOString();
+    const emptyRule: RuleRecord = {
       ruleId: randomness.ulid(now),
       name: given.name,
       alertType: given.alertType,
@@ -119,42 +121,46 @@ export function createRules(deps: {
       ...NEW_RULE_DEFAULTS,
       recipients: [],
       generation: 1,
-      activeSince: at,
-      createdAt: at,
+      activeSince: nowText,
+      createdAt: nowText,
       createdBy: caller.actor,
-      updatedAt: at,
+      updatedAt: nowText,
       updatedBy: caller.actor,
     };
-    const wanted = withChange(blank, given, (await deps.settings.values()).defaultThresholdDays);
-    await checkEscalation(wanted);
-    return wanted;
+    const newRule = withChange(emptyRule, given, (await deps.settings.values()).defaultThresholdDays);
+    await checkEscalation(newRule);
+    return newRule;
   }
 
   /** Returns a rule before and after a change. */
   async function withPlannedChange(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined) {
-    const row = await matching(ruleId, ifMatch);
+    const row = await getIfMatch(ruleId, ifMatch);
     const before: RuleRecord = withoutKeys(row);
     const now = clock.now().toISOString();
-    const wanted: RuleRecord = {
+    const newRule: RuleRecord = {
       ...withChange(before, given, (await deps.settings.values()).defaultThresholdDays),
       updatedAt: now,
       updatedBy: caller.actor,
     };
-    const enabled = wanted.enabled && !before.enabled;
-    if (enabled) wanted.activeSince = now;
-    if (enabled || scopeOf(wanted) !== scopeOf(before)) wanted.generation = before.generation + 1;
-    return { before, wanted, etag: row.etag };
+    const isActivated = newRule.enabled && !before.enabled;
+    if (isActivated) newRule.activeSince = now;
+    if (isActivated || scopeOf(newRule) !== scopeOf(before)) newRule.generation = before.generation + 1;
+    return { before, newRule, etag: row.etag };
   }
 
-  async function checkEscalation({ ruleId: own, escalation }: RuleRecord): Promise<void> {
-    const other = escalation?.ruleId;
-    if (other === undefined) return;
-    if (other === own) throw invalidBody("escalation.ruleId", "must be another rule");
-    if (!(await find(other))) throw invalidBody("escalation.ruleId", "is not an alert rule");
+  /** @throws {Problem} if the rule whose channel sends the escalations is this rule or does not exist. */
+  async function checkEscalation({ ruleId, escalation }: RuleRecord): Promise<void> {
+    const channelRuleId = escalation?.ruleId;
+    if (channelRuleId === undefined) return;
+    if (channelRuleId === ruleId) throw invalidBody("escalation.ruleId", "must be another rule");
+    if (!(await find(channelRuleId))) throw invalidBody("escalation.ruleId", "is not an alert rule");
   }
 
-  /** The first operation must be the rule's. */
-  async function write({ rule, webhookSecret }: KeptSecret, operations: Operation[]) {
+  /**
+   * Writes a rule with its name and the row of its secret in one transaction. @throws {Problem} alreadyExists for a duplicate
+   * name.
+   */
+  async function write({ rule, webhookSecret }: WrittenSecret, operations: Operation[]) {
     try {
       const etags = await tables.transaction(Rules.table, RULES, operations);
       const row = {
@@ -181,70 +187,81 @@ export function createRules(deps: {
     planned,
 
     async plannedChange(ruleId, given, caller) {
-      const { wanted } = await withPlannedChange(ruleId, given, caller, undefined);
-      if (given.escalation) await checkEscalation(wanted);
-      return wanted;
+      const { newRule } = await withPlannedChange(ruleId, given, caller, undefined);
+      if (given.escalation) await checkEscalation(newRule);
+      return newRule;
     },
 
     async create(given, caller) {
-      const wanted = await planned(given, caller);
+      const newRule = await planned(given, caller);
       checkUrl(given.webhookUrl);
-      if (posts(wanted.deliveryMethod) && wanted.deliveryMethod !== "pagerDuty" && given.webhookUrl === undefined) {
-        throw invalidBody("webhookUrl", `is required for ${wanted.deliveryMethod}`);
+      // PagerDuty has a default URL.
+      if (
+        usesWebhook(newRule.deliveryMethod) &&
+        newRule.deliveryMethod !== "pagerDuty" &&
+        given.webhookUrl === undefined
+      ) {
+        throw invalidBody("webhookUrl", `is required for ${newRule.deliveryMethod}`);
       }
-      if (await tables.get(RuleNames, RULES, ruleNameKey(wanted.name))) throw nameTaken(wanted.name);
-      const event = { type: "alertRule.created", caller, target: targetOf(wanted), after: wanted };
+      if (await tables.get(RuleNames, RULES, ruleNameKey(newRule.name))) throw nameTaken(newRule.name);
+      const event = { type: "alertRule.created", caller, target: targetOf(newRule), after: newRule };
       return await audited(audit, event, async () => {
-        const withSecrets = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
+        const withSecrets = await secrets.writeIfChanged(newRule, {
+          url: given.webhookUrl,
+          credentials: given.credentials,
+        });
         return await write(withSecrets, [
-          insert(Rules, ruleKey(wanted.ruleId), withSecrets.rule),
-          insert(RuleNames, ruleNameKey(wanted.name), { ruleId: wanted.ruleId }),
-          ...secrets.stillKept(withSecrets.rule),
+          insert(Rules, ruleKey(newRule.ruleId), withSecrets.rule),
+          insert(RuleNames, ruleNameKey(newRule.name), { ruleId: newRule.ruleId }),
+          ...secrets.requireStored(withSecrets.rule),
         ]);
       });
     },
 
     async change(ruleId, given, caller, ifMatch) {
-      const replanned = () => withPlannedChange(ruleId, given, caller, ifMatch);
-      const first = await replanned();
+      const planChange = () => withPlannedChange(ruleId, given, caller, ifMatch);
+      const first = await planChange();
       checkUrl(given.webhookUrl);
-      if (given.escalation) await checkEscalation(first.wanted);
+      if (given.escalation) await checkEscalation(first.newRule);
       const target = targetOf(first.before);
-      const event = { type: "alertRule.changed", caller, target, before: first.before, after: first.wanted };
+      const event = { type: "alertRule.changed", caller, target, before: first.before, after: first.newRule };
       const effect = async (attempt: number) => {
-        const { before, wanted, etag } = attempt === 1 ? first : await replanned();
-        const withSecrets = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
+        const { before, newRule, etag } = attempt === 1 ? first : await planChange();
+        const withSecrets = await secrets.writeIfChanged(newRule, {
+          url: given.webhookUrl,
+          credentials: given.credentials,
+        });
         const operations: Operation[] = [replace(Rules, ruleKey(ruleId), withSecrets.rule, etag)];
-        if (ruleNameKey(wanted.name) !== ruleNameKey(before.name)) {
+        if (ruleNameKey(newRule.name) !== ruleNameKey(before.name)) {
           operations.push(remove(RuleNames, ruleNameKey(before.name)));
-          operations.push(insert(RuleNames, ruleNameKey(wanted.name), { ruleId }));
+          operations.push(insert(RuleNames, ruleNameKey(newRule.name), { ruleId }));
         }
-        return { before, wanted, written: await write(withSecrets, operations) };
+        return { before, newRule, written: await write(withSecrets, operations) };
       };
       const { written } = await audited(
         audit,
         event,
         () => repeatOnConflict(effect),
-        ({ before, wanted }) => ({ before, after: wanted }),
+        ({ before, newRule }) => ({ before, after: newRule }),
       );
       return written;
     },
 
     async rotateSecret(ruleId, caller, ifMatch) {
-      const signed = async () => {
-        const row = await matching(ruleId, ifMatch);
+      const getSigningRule = async () => {
+        const row = await getIfMatch(ruleId, ifMatch);
         if (row.deliveryMethod === "webhook") return row;
         throw new Problem(
           "conflict",
           `Only webhooks are signed. The delivery method of this rule is ${row.deliveryMethod}.`,
         );
       };
-      const first = await signed();
+      const first = await getSigningRule();
       const now = clock.now();
       const event = { type: "alertRule.secretRotated", caller, target: targetOf(first) };
       return await audited(audit, event, () =>
         repeatOnConflict(async (attempt) => {
-          const row = attempt === 1 ? first : await signed();
+          const row = attempt === 1 ? first : await getSigningRule();
           const changed = { ...withoutKeys(row), updatedAt: now.toISOString(), updatedBy: caller.actor };
           const withSecrets = await secrets.rotate(changed, now);
           return await write(withSecrets, [replace(Rules, ruleKey(ruleId), withSecrets.rule, row.etag)]);
@@ -253,29 +270,29 @@ export function createRules(deps: {
     },
 
     async remove(ruleId, caller, ifMatch) {
-      const first = await matching(ruleId, ifMatch);
+      const first = await getIfMatch(ruleId, ifMatch);
       const event = { type: "alertRule.deleted", caller, target: targetOf(first), before: withoutKeys(first) };
-      const secretOfFirst = await secrets.toRemove(first);
+      const firstSecretRemoval = await secrets.markForRemoval(first);
       const effect = async (attempt: number) => {
         const row = attempt === 1 ? first : await find(ruleId);
         // Ids are never reused, so a missing rule was deleted by another request or by an earlier attempt of this one.
-        if (!row) return { before: withoutKeys(first), secretToRemove: secretOfFirst };
+        if (!row) return { before: withoutKeys(first), secretRemoval: firstSecretRemoval };
         requireMatch(row.etag, ifMatch, RULE);
-        const secretToRemove = attempt === 1 ? secretOfFirst : await secrets.toRemove(row);
+        const secretRemoval = attempt === 1 ? firstSecretRemoval : await secrets.markForRemoval(row);
         await tables.transaction(Rules.table, RULES, [
           remove(Rules, ruleKey(ruleId), row.etag),
           remove(RuleNames, ruleNameKey(row.name)),
-          ...secretToRemove,
+          ...secretRemoval,
         ]);
-        return { before: withoutKeys(row), secretToRemove };
+        return { before: withoutKeys(row), secretRemoval };
       };
-      const { secretToRemove } = await audited(
+      const { secretRemoval } = await audited(
         audit,
         event,
         () => repeatOnConflict(effect),
         ({ before }) => ({ before }),
       );
-      if (secretToRemove.length > 0) await secrets.remove(ruleId, caller);
+      if (secretRemoval.length > 0) await secrets.remove(ruleId, caller);
     },
   };
 }
@@ -284,5 +301,5 @@ const RULE = "The alert rule";
 
 const targetOf = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });
 
-const nameTaken = (taken: string) =>
-  new Problem("alreadyExists", `An alert rule named ${taken} already exists. Choose another name.`);
+const nameTaken = (name: string) =>
+  new Problem("alreadyExists", `An alert rule named ${name} already exists. Choose another name.`);

@@ -18,9 +18,11 @@ export interface MailDelivery {
   send(mail: Part, content: MailContent, test: boolean): Promise<Outcome>;
   /** Requests the status of an accepted mail. */
   requestStatus(mail: Part): Promise<Outcome>;
-  /** Returns the outcome of an attempt without a response. Undefined if the provider does not know the mail, so that it can be sent.
+  /**
+   * Returns the outcome of an attempt without a response. Undefined if the provider does not know the mail, so that it can be
+   * sent.
    */
-  settle(mail: Part): Promise<Outcome | undefined>;
+  findOutcome(mail: Part): Promise<Outcome | undefined>;
 }
 
 /** Creates the client that sends one mail and tracks it at the provider, so that no mail is sent twice. */
@@ -47,6 +49,8 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
     async send(part, content, test) {
       if (!mail) return retry(part, test, NO_MAIL.reason);
       const answer = await mail.send({ operationId: part.operationId!, to: part.recipients, ...content });
+      // `unavailable`: the provider rejected the service's credentials, so nothing was sent. `unknown`: there was no usable
+      // response, so the mail may have been sent.
       switch (answer.kind) {
         case "throttled": {
           // Throttling is not a failure of this delivery, so the attempt does not count.
@@ -68,6 +72,7 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
     async requestStatus(part) {
       const answer = mail ? await mail.outcome(part.operationId!) : NO_MAIL;
       if (answer.kind === "succeeded" || answer.kind === "failed") return outcomeOf(part, answer);
+      // `looks` counts the status requests.
       const looks = part.looks + 1;
       const seconds = STATUS_DELAY_SECONDS[looks];
       if (seconds === undefined) {
@@ -77,19 +82,19 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
           error: "The mail provider accepted the mail but did not report its delivery in time.",
         };
       }
-      const asked = answer.kind === "throttled" ? answer.retryAfterSeconds : 0;
-      return { status: "accepted", looks, notBefore: after(Math.max(seconds, asked)) };
+      const retryAfterSeconds = answer.kind === "throttled" ? answer.retryAfterSeconds : 0;
+      return { status: "accepted", looks, notBefore: after(Math.max(seconds, retryAfterSeconds)) };
     },
 
-    async settle(part) {
+    async findOutcome(part) {
       const answer = mail ? await mail.outcome(part.operationId!) : NO_MAIL;
       if (answer.kind === "notFound") return undefined;
       if (answer.kind === "succeeded" || answer.kind === "failed" || answer.kind === "accepted")
         return outcomeOf(part, answer);
       const looks = part.looks + 1;
-      const pause = STATUS_DELAY_SECONDS[looks];
+      const seconds = STATUS_DELAY_SECONDS[looks];
       const reason = "reason" in answer ? answer.reason : "The mail provider throttles requests.";
-      if (pause === undefined) {
+      if (seconds === undefined) {
         return {
           status: "failed",
           looks,
@@ -97,8 +102,8 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
         };
       }
       const throttled = answer.kind === "throttled";
-      const asked = throttled ? answer.retryAfterSeconds : 0;
-      const notBefore = after(Math.max(pause, asked));
+      const retryAfterSeconds = throttled ? answer.retryAfterSeconds : 0;
+      const notBefore = after(Math.max(seconds, retryAfterSeconds));
       return { status: "sending", looks, error: reason, notBefore, ...(throttled && { throttled }) };
     },
   };

@@ -3,6 +3,8 @@ import { byUrgency, type CredentialItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
+/** Finds credentials of the service itself that expire, such as API tokens of users, for alert rules. */
+
 /** Notification thresholds in days before expiry, descending. */
 export const SERVICE_CREDENTIAL_DAYS = [30, 14, 3] as const;
 
@@ -15,7 +17,9 @@ export interface ServiceCredential {
   name: string;
   /** The user it belongs to, if any. */
   owner?: string;
-  /** ISO 8601. Thresholds before this time don't apply, so that a token for one week causes no notification when it is created. */
+  /**
+   * ISO 8601. Thresholds before this time don't apply, so that a token for one week causes no notification when it is created.
+   */
   createdAt: string;
   expiresAt: string;
 }
@@ -35,10 +39,10 @@ export async function credentialItems(
 ): Promise<{ items: CredentialItem[]; more: boolean }> {
   const items: CredentialItem[] = [];
   for (const source of deps.sources) {
-    for await (const one of source.expiring(new Date(now.getTime() + SERVICE_CREDENTIAL_DAYS[0] * DAY_MS))) {
-      const threshold = crossedBy(one, now);
+    for await (const credential of source.expiring(new Date(now.getTime() + SERVICE_CREDENTIAL_DAYS[0] * DAY_MS))) {
+      const threshold = reachedThreshold(credential, now);
       if (threshold === undefined) continue;
-      const { id, what, name, owner, expiresAt } = one;
+      const { id, what, name, owner, expiresAt } = credential;
       const expiresOn = Math.floor(Date.parse(expiresAt) / 1000);
       items.push({ kind: "credential", id, what, name, ...(owner !== undefined && { owner }), expiresOn, threshold });
     }
@@ -48,10 +52,10 @@ export async function credentialItems(
 }
 
 /** Returns the lowest threshold that the credential reached since its creation. */
-function crossedBy({ createdAt, expiresAt }: ServiceCredential, now: Date): number | undefined {
-  const crossed = SERVICE_CREDENTIAL_DAYS.filter((days) => {
-    const at = Date.parse(expiresAt) - days * DAY_MS;
-    return at > Date.parse(createdAt) && at <= now.getTime();
+function reachedThreshold({ createdAt, expiresAt }: ServiceCredential, now: Date): number | undefined {
+  const reached = SERVICE_CREDENTIAL_DAYS.filter((days) => {
+    const reachedAt = Date.parse(expiresAt) - days * DAY_MS;
+    return reachedAt > Date.parse(createdAt) && reachedAt <= now.getTime();
   });
-  return crossed.at(-1);
+  return reached.at(-1);
 }

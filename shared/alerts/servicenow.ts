@@ -10,11 +10,11 @@ import type { RuleCredentials } from "./rule.ts";
  * Incidents are found by their correlation id, so that a repeated request creates no duplicate.
  */
 
-/** Default maximum length of a short description. */
-const MAX_SHORT = 160;
+/** Default maximum lengths of a short description and of a description, in characters. */
+const MAX_SHORT_DESCRIPTION = 160;
 const MAX_DESCRIPTION = 4000;
 
-/** 1 is the highest. The instance derives the priority from both. */
+/** ServiceNow's values, 1 is the highest. The instance derives the priority from both. */
 const IMPACTS: Record<Urgency, { urgency: string; impact: string }> = {
   expired: { urgency: "1", impact: "2" },
   critical: { urgency: "2", impact: "2" },
@@ -26,29 +26,29 @@ const IMPACTS: Record<Urgency, { urgency: string; impact: string }> = {
 const RESOLVED = "6";
 const FINAL_STATES = "6,7,8";
 
-/** Limits the fields of a response, because only its beginning is read. */
-const SHORT = "sysparm_fields=sys_id";
+/** Limits the fields of a response to the id, because only the first 4 KiB of a response are read. */
+const ONLY_ID = "sysparm_fields=sys_id";
 
-const Found = z.object({ result: z.array(z.object({ sys_id: z.string().regex(/^[0-9a-f]{32}$/i) })) });
+const SearchResponse = z.object({ result: z.array(z.object({ sys_id: z.string().regex(/^[0-9a-f]{32}$/i) })) });
 const Token = z.object({ access_token: z.string().min(1) });
 
-/** A response that ends the attempt. */
-export class Unexpected extends Error {
+/** Thrown for a response that is not a success. The attempt ends. */
+export class UnexpectedResponse extends Error {
   readonly answer: OutgoingAnswer;
   constructor(answer: OutgoingAnswer, message: string) {
     super(message);
-    this.name = "Unexpected";
+    this.name = "UnexpectedResponse";
     this.answer = answer;
   }
 }
 
 /** An authenticated connection to an instance. */
 export interface ServiceNow {
-  /** Creates, updates or resolves an incident. Idempotent. @throws {Unexpected}; {Unreachable} */
+  /** Creates, updates or resolves an incident. Idempotent. @throws {UnexpectedResponse}; {Unreachable} */
   apply(incident: Incident): Promise<OutgoingAnswer>;
 }
 
-/** @throws {Unexpected} if the sign-in fails; {Unreachable} */
+/** Signs in to an instance. @throws {UnexpectedResponse} if the sign-in fails; {Unreachable} */
 export async function openServiceNow(
   outgoing: Outgoing,
   instance: string,
@@ -65,7 +65,7 @@ export async function openServiceNow(
       headers: body ? { ...headers, "content-type": "application/json" } : headers,
       ...(body && { body: JSON.stringify(body) }),
     });
-    if (answer.status !== expected) throw new Unexpected(answer, `ServiceNow returned ${answer.status}.`);
+    if (answer.status !== expected) throw new UnexpectedResponse(answer, `ServiceNow returned ${answer.status}.`);
     return answer;
   }
 
@@ -73,29 +73,34 @@ export async function openServiceNow(
     async apply(incident) {
       const query = `correlation_id=${incident.key}^stateNOT IN${FINAL_STATES}^ORDERBYDESCsys_created_on`;
       const search = new URLSearchParams({ sysparm_query: query, sysparm_fields: "sys_id", sysparm_limit: "1" });
-      const found = await call("GET", `${table}?${search}`, 200);
-      const parsed = Found.safeParse(jsonOf(found));
+      const searchResponse = await call("GET", `${table}?${search}`, 200);
+      const parsed = SearchResponse.safeParse(jsonOf(searchResponse));
       if (!parsed.success)
-        throw new Unexpected(found, "The response is not from ServiceNow's Table API. Check the instance URL.");
+        throw new UnexpectedResponse(
+          searchResponse,
+          "The response is not from ServiceNow's Table API. Check the instance URL.",
+        );
       const id = parsed.data.result[0]?.sys_id;
       if (incident.action === "close") {
-        // The incident was already closed, or never opened.
-        return id === undefined ? found : await call("PATCH", `${table}/${id}?${SHORT}`, 200, resolutionOf(incident));
+        // Without a match, the incident is already closed or was never opened.
+        return id === undefined
+          ? searchResponse
+          : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, resolutionOf(incident));
       }
       const body = bodyOf(incident);
       return id === undefined
-        ? await call("POST", `${table}?${SHORT}`, 201, {
+        ? await call("POST", `${table}?${ONLY_ID}`, 201, {
             ...body,
             correlation_id: incident.key,
             correlation_display: "Credential lifecycle",
           })
-        : await call("PATCH", `${table}/${id}?${SHORT}`, 200, body);
+        : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, body);
     },
   };
 }
 
 const bodyOf = ({ summary, facts, links, urgency }: Incident) => ({
-  short_description: summary.slice(0, MAX_SHORT).toWellFormed(),
+  short_description: summary.slice(0, MAX_SHORT_DESCRIPTION).toWellFormed(),
   description: [
     ...facts.map(([label, value]) => `${label}: ${value}`),
     ...links.map(({ text, url }) => `${text}: ${url}`),
@@ -130,10 +135,10 @@ async function authorizationOf(outgoing: Outgoing, base: string, credentials: Ru
     body: form.toString(),
   });
   const token = answer.status === 200 ? Token.safeParse(jsonOf(answer)) : undefined;
-  // Drop the body, which could contain a token in an unknown format.
-  const unseen = { ...answer, body: Buffer.alloc(0) };
+  // The error does not contain the body, which could contain a token in an unknown format.
+  const withoutBody = { ...answer, body: Buffer.alloc(0) };
   if (!token?.success)
-    throw new Unexpected(unseen, `The sign-in to ServiceNow failed: ${answer.status} without a token.`);
+    throw new UnexpectedResponse(withoutBody, `The sign-in to ServiceNow failed: ${answer.status} without a token.`);
   return `Bearer ${token.data.access_token}`;
 }
 

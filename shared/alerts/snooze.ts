@@ -14,6 +14,7 @@ export const SnoozeFilters = z
   });
 export type SnoozeFilters = z.infer<typeof SnoozeFilters>;
 
+/** A stored snooze, which suppresses notifications about one asset, or about all assets that match filters, until a time. */
 export const SnoozeRecord = z.object({
   /** Undefined for all rules, which only a snooze with filters can have. */
   ruleId: z.string().optional(),
@@ -34,7 +35,9 @@ export const SnoozeRows = entity("AlertSnoozes", SnoozeRecord);
 export const SNOOZES = "snoozes";
 type Named = Pick<SnoozeRecord, "ruleId" | "assetId" | "snoozeId">;
 
-/** No asset id or rule id contains `!`. */
+/**
+ * Returns the row key of a snooze. `!` stands for all rules, or precedes the id of a snooze with filters; ids don't contain it.
+ */
 export const snoozeKey = ({ ruleId = "!", assetId: asset = "", snoozeId: id }: Named): string =>
   id === undefined ? `${ruleId}|${asset}` : `${ruleId}|!${id}`;
 export const snoozeIdOf = ({ ruleId = "", assetId: asset = "", snoozeId: id }: Named): string =>

@@ -25,9 +25,9 @@ export interface SnoozesOfRule {
   snoozed: ReadonlySet<string>;
   /** Filters of active snoozes. */
   filters: readonly SnoozeFilters[];
-  /** Ids of assets whose snooze expired. */
-  awake: readonly string[];
-  /** Start of the earliest filter snooze that expired since the last evaluation. Undefined if none did. */
+  /** Ids of assets whose snooze ended since the last evaluation, and which are evaluated again. */
+  recentlyEnded: readonly string[];
+  /** Start of the earliest snooze with filters that ended since the last evaluation. Undefined if none did. */
   suppressedSince: Date | undefined;
 }
 
@@ -37,7 +37,7 @@ export const isSnoozed = (
   id: string,
   asset: Subject,
   ownerTag: string,
-): boolean => snoozed.has(id) || filters.some((one) => matchesFilters(one, asset, ownerTag));
+): boolean => snoozed.has(id) || filters.some((filter) => matchesFilters(filter, asset, ownerTag));
 
 /** A new snooze: one asset for a rule, or filters for a rule or all rules. */
 export interface NewSnoozeRequest {
@@ -48,21 +48,25 @@ export interface NewSnoozeRequest {
   until: Date;
 }
 
-/** While a snooze is active, its rule sends no notifications about the snoozed assets, except that an alert is resolved. When the
- * snooze ends, the rule notifies of the lowest threshold that each asset reached meanwhile.
+/**
+ * While a snooze is active, its rule sends no notifications about the snoozed assets, except that an alert is resolved. When
+ * the snooze ends, the rule notifies of the lowest threshold that each asset reached meanwhile.
  */
 export interface Snoozes {
   /** Returns active snoozes and those that expired in the last 30 days. One request per 1,000. */
   all(): Promise<Row<SnoozeRecord>[]>;
   /** Returns the active snoozes of a rule at `to`, and the snoozes that ended since `from`. */
   split(snoozes: readonly SnoozeRecord[], ruleId: string, from: Date, to: Date): SnoozesOfRule;
-  /** Returns a page of active snoozes; with `ended`, also of those that expired in the last 30 days. Sorted by rule and asset. */
+  /**
+   * Returns a page of active snoozes; with `ended`, also of those that expired in the last 30 days. Sorted by rule and asset.
+   */
   list(
     filter: { ruleId?: string | undefined; ended?: boolean | undefined },
     request: PageRequest,
   ): Promise<Page<SnoozeRecord>>;
-  /** @throws {Problem} notFound for an unknown rule or asset; invalidRequest for an unsupported rule, an invalid end, or a request without
-   * either an asset or filters; alreadyExists if the asset is already snoozed.
+  /**
+   * @throws {Problem} notFound for an unknown rule or asset; invalidRequest for an unsupported rule, an invalid end, or a
+   *   request without either an asset or filters; alreadyExists if the asset is already snoozed.
    */
   create(request: NewSnoozeRequest, caller: Caller): Promise<SnoozeRecord>;
   /** Ends a snooze now. @throws {Problem} notFound if there is no active snooze with this id. */
@@ -82,13 +86,13 @@ export function createSnoozes(deps: {
   const { tables, rules, audit, clock } = deps;
 
   async function all(): Promise<Row<SnoozeRecord>[]> {
-    const found: Row<SnoozeRecord>[] = [];
-    for await (const rows of tables.pages(SnoozeRows, { partitionKey: SNOOZES })) found.push(...rows);
-    return found;
+    const snoozes: Row<SnoozeRecord>[] = [];
+    for await (const rows of tables.pages(SnoozeRows, { partitionKey: SNOOZES })) snoozes.push(...rows);
+    return snoozes;
   }
 
   /** Returns rule, asset and filters of a request. @throws {Problem} if they are invalid. */
-  async function aboutOf(request: NewSnoozeRequest): Promise<Pick<SnoozeRecord, "ruleId" | "assetId" | "filters">> {
+  async function subjectOf(request: NewSnoozeRequest): Promise<Pick<SnoozeRecord, "ruleId" | "assetId" | "filters">> {
     const { ruleId, filters } = request;
     if (filters) {
       if (request.assetId !== undefined) throw invalidBody("assetId", "can't be combined with filters");
@@ -98,24 +102,25 @@ export function createSnoozes(deps: {
     }
     if (request.assetId === undefined) throw invalidBody("assetId", "is required without filters");
     if (ruleId === undefined) throw invalidBody("ruleId", "is required without filters");
-    const [rule, ...found] = await Promise.all([
+    const [rule, ...assets] = await Promise.all([
       rules.get(ruleId),
       ...placesOf(request.assetId).map(({ vaultName, type, name }) =>
         tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName)),
       ),
     ]);
-    const asset = found.find((one) => one !== undefined);
+    const asset = assets.find((candidate) => candidate !== undefined);
     if (!asset) throw notFound(`The asset ${request.assetId.slice(0, 300)}`);
     requireExpiry(rule);
     return { ruleId, assetId: assetId(asset) };
   }
 
+  /** Finds a snooze by its id: a ULID for a snooze with filters, else `<rule>.<asset>`. */
   async function find(id: string): Promise<Row<SnoozeRecord> | undefined> {
     if (isUlid(id)) return (await all()).find(({ snoozeId }) => snoozeId === id);
-    const at = id.indexOf(".");
-    const place = { ruleId: id.slice(0, at), assetId: id.slice(at + 1).toLowerCase() };
-    if (!isUlid(place.ruleId) || !/^[a-z0-9._-]{1,300}$/.test(place.assetId)) return undefined;
-    const key = snoozeKey(place);
+    const dot = id.indexOf(".");
+    const named = { ruleId: id.slice(0, dot), assetId: id.slice(dot + 1).toLowerCase() };
+    if (!isUlid(named.ruleId) || !/^[a-z0-9._-]{1,300}$/.test(named.assetId)) return undefined;
+    const key = snoozeKey(named);
     return await tables.get(SnoozeRows, SNOOZES, key);
   }
 
@@ -123,26 +128,27 @@ export function createSnoozes(deps: {
     all,
 
     split(snoozes, ruleId, from, to) {
-      const own = snoozes.filter((one) => one.ruleId === undefined || one.ruleId === ruleId);
+      const ofRule = snoozes.filter((snooze) => snooze.ruleId === undefined || snooze.ruleId === ruleId);
       const since = new Date(from.getTime() - OVERLAP_MS).toISOString();
-      const lasting = own.filter(({ until }) => until > to.toISOString());
-      const ended = own.filter(({ until }) => until > since && until <= to.toISOString());
+      const active = ofRule.filter(({ until }) => until > to.toISOString());
+      const ended = ofRule.filter(({ until }) => until > since && until <= to.toISOString());
       const starts = ended.flatMap(({ filters, createdAt }) => (filters ? [Date.parse(createdAt)] : []));
       return {
-        snoozed: new Set(lasting.flatMap((one) => one.assetId ?? [])),
-        filters: lasting.flatMap((one) => one.filters ?? []),
-        awake: ended.flatMap((one) => one.assetId ?? []),
+        snoozed: new Set(active.flatMap(({ assetId }) => assetId ?? [])),
+        filters: active.flatMap(({ filters }) => filters ?? []),
+        recentlyEnded: ended.flatMap(({ assetId }) => assetId ?? []),
         suppressedSince: starts.length === 0 ? undefined : new Date(Math.min(...starts)),
       };
     },
 
     async list({ ruleId, ended = false }, request) {
       const now = clock.now().toISOString();
-      const shown = (await all()).filter(
-        (one) =>
-          (ended || one.until > now) && (ruleId === undefined || one.ruleId === undefined || one.ruleId === ruleId),
+      const matching = (await all()).filter(
+        (snooze) =>
+          (ended || snooze.until > now) &&
+          (ruleId === undefined || snooze.ruleId === undefined || snooze.ruleId === ruleId),
       );
-      return pageOfAll(shown, request, snoozeKey);
+      return pageOfAll(matching, request, snoozeKey);
     },
 
     async create(request, caller) {
@@ -150,10 +156,10 @@ export function createSnoozes(deps: {
       if (request.until <= now || request.until.getTime() > now.getTime() + 366 * DAY_MS) {
         throw invalidBody("until", "must be in the future, at most one year ahead");
       }
-      const about = await aboutOf(request);
+      const subject = await subjectOf(request);
       const snooze: SnoozeRecord = {
-        ...about,
-        ...(about.filters ? { snoozeId: deps.randomness.ulid(now) } : {}),
+        ...subject,
+        ...(subject.filters ? { snoozeId: deps.randomness.ulid(now) } : {}),
         reason: request.reason,
         until: request.until.toISOString(),
         createdAt: now.toISOString(),
@@ -161,11 +167,11 @@ export function createSnoozes(deps: {
       };
       const event = { type: "alertSnooze.created", caller, target: targetOf(snooze), after: snooze };
       await audited(audit, event, () =>
-        tables.modify(SnoozeRows, SNOOZES, snoozeKey(snooze), (known) => {
-          if (known && known.until > now.toISOString()) {
+        tables.modify(SnoozeRows, SNOOZES, snoozeKey(snooze), (existing) => {
+          if (existing && existing.until > now.toISOString()) {
             throw new Problem(
               "alreadyExists",
-              `The asset is already snoozed until ${known.until}. Delete that snooze first.`,
+              `The asset is already snoozed until ${existing.until}. Delete that snooze first.`,
             );
           }
           return snooze;
@@ -176,11 +182,11 @@ export function createSnoozes(deps: {
 
     async end(id, caller) {
       const now = clock.now().toISOString();
-      const known = await find(id);
-      if (!known || known.until <= now) throw notFound(`The snooze ${id.slice(0, 300)}`);
-      const event = { type: "alertSnooze.deleted", caller, target: targetOf(known), before: withoutKeys(known) };
+      const snooze = await find(id);
+      if (!snooze || snooze.until <= now) throw notFound(`The snooze ${id.slice(0, 300)}`);
+      const event = { type: "alertSnooze.deleted", caller, target: targetOf(snooze), before: withoutKeys(snooze) };
       await audited(audit, event, () =>
-        tables.modify(SnoozeRows, SNOOZES, known.rowKey, (row) => row && { ...withoutKeys(row), until: now }),
+        tables.modify(SnoozeRows, SNOOZES, snooze.rowKey, (row) => row && { ...withoutKeys(row), until: now }),
       );
     },
 

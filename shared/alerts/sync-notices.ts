@@ -5,7 +5,10 @@ import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
 type NoticeText = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
-/** Events of sync: records that started to fail, and targets that were changed outside of this service. */
+/**
+ * Creates the source of sync events: sync records that started to fail, and drift (targets that were changed outside of this
+ * service). A sync record copies a vault secret to a target in another store.
+ */
 export function createSyncNotices(sync: Pick<Sync, "get" | "entriesSince">): AutomationSource {
   /** Returns the record if it is still in the state that the entry reports. */
   async function recordIfCurrent({ recordId, kind }: SyncEntry): Promise<SyncRecord | undefined> {
@@ -13,7 +16,7 @@ export function createSyncNotices(sync: Pick<Sync, "get" | "entriesSince">): Aut
       const record = await sync.get(recordId);
       return record.enabled && record.state === (kind === "failed" ? "failing" : "drifted") ? record : undefined;
     } catch (error) {
-      // The record was deleted. Without a license, this is the error for the last one.
+      // The record was deleted. Without a license, `sync.get` throws `licenseRequired` for an unknown record.
       if (error instanceof Error && "code" in error && (error.code === "notFound" || error.code === "licenseRequired"))
         return undefined;
       throw error;
@@ -56,7 +59,7 @@ function textOf({ recordId, kind, source, target, failure }: SyncEntry, record: 
       next,
     };
   }
-  const last = record.lastSyncedAt;
+  const { lastSyncedAt } = record;
   return {
     recordId,
     title,
@@ -64,7 +67,9 @@ function textOf({ recordId, kind, source, target, failure }: SyncEntry, record: 
     what: "failed to sync",
     why: failure?.message ?? "",
     done: "The target was not updated.",
-    safe: last ? `The target was last written on ${last.slice(0, 16)}Z.` : "The target was never written.",
+    safe: lastSyncedAt
+      ? `The target was last written on ${lastSyncedAt.slice(0, 16)}Z.`
+      : "The target was never written.",
     next: failure?.remedy ?? "See the history of the sync record.",
   };
 }

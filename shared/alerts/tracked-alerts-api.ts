@@ -57,9 +57,9 @@ export const Acknowledged = z
   })
   .meta({ id: "AlertsAcknowledged" });
 const SHOWN_ACKNOWLEDGEMENTS = 100;
-export const acknowledgedView = (made: readonly AcknowledgementRecord[]): z.infer<typeof Acknowledged> => ({
-  acknowledged: made.length,
-  items: made.slice(0, SHOWN_ACKNOWLEDGEMENTS).map(acknowledgementView),
+export const acknowledgedView = (created: readonly AcknowledgementRecord[]): z.infer<typeof Acknowledged> => ({
+  acknowledged: created.length,
+  items: created.slice(0, SHOWN_ACKNOWLEDGEMENTS).map(acknowledgementView),
 });
 
 export const OpenAlertEntry = z

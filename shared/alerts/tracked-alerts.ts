@@ -4,8 +4,9 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { alertKey, type Item, type RecoveredItem, type RenewedItem, TrackedItem, trackedItemOf } from "./items.ts";
 
-/** An open alert of a rule, stored in the table of the notification log. Alerts of earlier versions have no such row, so their
- * resolution is not sent.
+/**
+ * A tracked alert: an open alert of a rule about an item that will be resolved, such as an expiring asset. It is stored in the
+ * table of the notification log. Alerts of earlier versions have no such row, so their resolution is not sent.
  */
 export const TrackedAlert = z.object({
   /** The delivery of the last notification. Empty for alerts of earlier versions. */
@@ -21,6 +22,7 @@ export const TrackedAlert = z.object({
 export type TrackedAlert = z.infer<typeof TrackedAlert>;
 export const TrackedRows = entity("AlertTold", TrackedAlert);
 
+/** Prefix of the row keys of tracked (open) alerts, which no row of a notification has. */
 const PREFIX = "o!";
 export const trackedKey = (item: TrackedItem): string => PREFIX + alertKey(item);
 
@@ -33,42 +35,45 @@ export interface TrackedAlerts {
   of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>>;
   /** Returns the writes that track the alerts of a delivery. */
   operations(deliveryId: string, at: string, items: readonly Item[]): Operation[];
-  /** Removes resolved alerts, except those that were opened again. One request per 1,000 of the rule's alerts, and the removals. */
+  /**
+   * Removes resolved alerts, except those that were opened again. One request per 1,000 of the rule's alerts, and the removals.
+   */
   close(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
 }
 
 /** Creates the store of open alerts. */
 export function createTrackedAlerts(tables: Tables): TrackedAlerts {
   async function of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>> {
-    const found = new Map<string, Row<TrackedAlert>>();
+    const alerts = new Map<string, Row<TrackedAlert>>();
     const range = { partitionKey: ruleId, from: PREFIX, before: keyEnd(PREFIX) };
     for await (const rows of tables.pages(TrackedRows, range))
-      for (const row of rows) found.set(row.rowKey.slice(PREFIX.length), row);
-    return found;
+      for (const row of rows) alerts.set(row.rowKey.slice(PREFIX.length), row);
+    return alerts;
   }
 
   return {
     of,
 
     operations(deliveryId, at, items) {
-      return items.flatMap((one): Operation[] => {
-        const item = trackedItemOf(one);
-        if (!item || one.kind === "escalated" || one.kind === "renewed" || one.kind === "recovered") return [];
-        const again = one.kind === "stillFailing";
-        const since = again ? one.since : ((item.kind === "asset" ? item.since : undefined) ?? at);
-        const row = { deliveryId, since, toldAt: at, times: again ? one.times + 1 : 1, item };
+      return items.flatMap((sent): Operation[] => {
+        const item = trackedItemOf(sent);
+        if (!item || sent.kind === "escalated" || sent.kind === "renewed" || sent.kind === "recovered") return [];
+        const isReminder = sent.kind === "stillFailing";
+        // An asset's item has `since` if the rule already notified about this expiry, by a higher threshold.
+        const since = isReminder ? sent.since : ((item.kind === "asset" ? item.since : undefined) ?? at);
+        const row = { deliveryId, since, toldAt: at, times: isReminder ? sent.times + 1 : 1, item };
         return [put(TrackedRows, trackedKey(item), row)];
       });
     },
 
-    async close(ruleId, ended) {
-      if (ended.length === 0) return;
-      const known = await of(ruleId);
-      const gone = ended.flatMap((one): Operation[] => {
-        const row = known.get(alertKey(one.of));
-        return row && row.since === one.since ? [remove(TrackedRows, row.rowKey, row.etag)] : [];
+    async close(ruleId, resolved) {
+      if (resolved.length === 0) return;
+      const alerts = await of(ruleId);
+      const removals = resolved.flatMap((item): Operation[] => {
+        const row = alerts.get(alertKey(item.of));
+        return row && row.since === item.since ? [remove(TrackedRows, row.rowKey, row.etag)] : [];
       });
-      await tables.write(TrackedRows.table, ruleId, gone);
+      await tables.write(TrackedRows.table, ruleId, removals);
     },
   };
 }

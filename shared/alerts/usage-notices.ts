@@ -2,14 +2,17 @@ import { unexpectedReaderId } from "../dependencies/logs/unexpected-readers.ts";
 import type { Usage } from "../dependencies/logs/usage.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
-/** Events of unexpected reads in logs, once per reader and asset. */
+/**
+ * Creates the source of events about reads by unexpected identities, found in the vaults' logs: one per reader and asset.
+ * `notice` creates the text of an event; rules call it only for events that they have not notified of.
+ */
 export function createUsageNotices(usage: Pick<Usage, "unexpected">): AutomationSource {
   return {
     async *notices(type, from) {
       if (type !== "unexpectedReader") return;
       for await (const page of usage.unexpected(from)) {
-        yield page.map((found): PendingNotice => {
-          const { at, vaultName, name, reader, operations } = found;
+        yield page.map((unexpectedRead): PendingNotice => {
+          const { at, vaultName, name, reader, operations } = unexpectedRead;
           const notice = async () =>
             ({
               vaultName,
@@ -21,7 +24,7 @@ export function createUsageNotices(usage: Pick<Usage, "unexpected">): Automation
               safe: "",
               next: `Find out who ${reader} is. If the read was not authorized, rotate the secret and remove the access to ${vaultName}.`,
             }) as const;
-          return { id: `reader.${unexpectedReaderId(found)}`, at, notice };
+          return { id: `reader.${unexpectedReaderId(unexpectedRead)}`, at, notice };
         });
       }
     },

@@ -10,10 +10,17 @@ import { entity, type Row } from "../platform/storage/entity.ts";
 import { pack, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
+/**
+ * Finds the vaults whose assets changed since the last evaluation of an alert rule, so that the evaluation reads only these.
+ * Each evaluation compares a content hash of every vault with the stored one. The revision counts the evaluations that found a
+ * change.
+ */
+
+/** The hash of each vault's content and the revision at which it was first seen, by lower-case name. */
 const Versions = z.record(z.string(), z.tuple([z.string(), z.int()]));
 type Versions = z.infer<typeof Versions>;
 
-/** The last known content hash of each vault, and the revision at which it was first seen. */
+/** The stored versions, packed. */
 const VaultVersionsRow = z.object({ revision: z.int(), versions: z.instanceof(Uint8Array) });
 const VaultVersions = entity("AlertStates", VaultVersionsRow);
 const VERSIONS = "vaultVersions";
@@ -33,21 +40,27 @@ const SUMMARY = [
 export interface VaultSnapshot {
   revision: number;
   vaults: readonly SummaryVault[];
-  /** Lower-cased names of vaults whose assets cause no notifications: vaults out of scope, and application credentials without a PRO
-   * license.
+  /**
+   * Lower-cased names of vaults whose assets cause no notifications: vaults out of scope, and application credentials without a
+   * PRO license.
    */
   hidden: readonly string[];
   /** Returns whether a vault's assets changed after a revision, or the vault is newer. */
   changedSince(vault: SummaryVault, revision: number): boolean;
 }
 
-/** Reads the rows of all vaults, 1,000 per request, and determines which vaults changed. A scan writes a vault's row last, with a hash
- * of its assets, so a new hash means that the whole change can be read. The hashes are stored before any rule is evaluated. A vault
- * that was deleted or left the scope is dropped, so that its return counts as a change.
+/**
+ * Reads the rows of all vaults, 1,000 per request, and determines which vaults changed. A scan writes a vault's row last, with
+ * a hash of its assets, so a new hash means that the whole change can be read. The hashes are stored before any rule is
+ * evaluated. A vault that was deleted or left the scope is dropped, so that its return counts as a change.
  *
- * @param keep - False: don't store the hashes.
+ * @param storeVersions - False: the hashes are not stored, for a preview.
  */
-export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep = true): Promise<VaultSnapshot> {
+export async function readVaultSnapshot(
+  tables: Tables,
+  licensed: boolean,
+  storeVersions = true,
+): Promise<VaultSnapshot> {
   const vaults: SummaryVault[] = [];
   const hidden: string[] = [];
   const range = { ...nameRange(VAULTS), select: [...SUMMARY] };
@@ -62,25 +75,26 @@ export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep 
   }
 
   let versions: Versions = {};
-  const updated = (known: Row<z.infer<typeof VaultVersionsRow>> | undefined) => {
-    const before = known ? unpack(VaultVersions, known, "versions", Versions) : {};
-    const revision = (known?.revision ?? 0) + 1;
+  /** Returns the row with the current versions. Undefined if no vault changed: `modify` then returns the stored row. */
+  const updated = (stored: Row<z.infer<typeof VaultVersionsRow>> | undefined) => {
+    const before = stored ? unpack(VaultVersions, stored, "versions", Versions) : {};
+    const revision = (stored?.revision ?? 0) + 1;
     versions = {};
     let changed = Object.keys(before).length !== vaults.length;
     for (const vault of vaults) {
       const hash = hashOf(vault);
       const name = vault.name.toLowerCase();
-      const same = before[name]?.[0] === hash ? before[name] : undefined;
-      versions[name] = same ?? [hash, revision];
-      changed ||= !same;
+      const unchanged = before[name]?.[0] === hash ? before[name] : undefined;
+      versions[name] = unchanged ?? [hash, revision];
+      changed ||= !unchanged;
     }
     return changed ? { revision, versions: pack(versions) } : undefined;
   };
   const readOnly = async () => {
-    const known = await tables.get(VaultVersions, VERSIONS, VERSIONS);
-    return updated(known) ?? known;
+    const stored = await tables.get(VaultVersions, VERSIONS, VERSIONS);
+    return updated(stored) ?? stored;
   };
-  const row = keep ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, updated) : await readOnly();
+  const row = storeVersions ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, updated) : await readOnly();
   return {
     revision: row?.revision ?? 0,
     vaults,
@@ -93,6 +107,7 @@ export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep 
 export const countIn = (vault: SummaryVault, type: AssetType, range: ExpiryRange): number =>
   countExpiries(expiriesOf(vault, type), range);
 
+/** Returns a hash of a vault's content. It is shortened to 66 bits, because one row stores the hashes of all vaults. */
 const hashOf = ({ contents, subscriptionId }: SummaryVault): string =>
   createHash("sha256")
     .update(JSON.stringify([contents.certificate, contents.key, contents.secret, subscriptionId.toLowerCase()]))

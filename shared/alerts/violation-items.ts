@@ -3,6 +3,8 @@ import type { ViolationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { matchesFilters, type RuleRecord, type Subject } from "./rule.ts";
 
+/** Finds the compliance violations that an alert rule must notify about. */
+
 /** A violation from the compliance module. */
 export interface NewViolation extends Omit<ViolationItem, "kind" | "owner"> {
   tags?: Record<string, string> | undefined;
@@ -10,8 +12,9 @@ export interface NewViolation extends Omit<ViolationItem, "kind" | "owner"> {
 
 /** The compliance module as a source of violations. */
 export interface ViolationSource {
-  /** Returns all violations that were found after the cursor, oldest first. Some may be returned repeatedly. Without a cursor: none,
-   * and a cursor for the current time.
+  /**
+   * Returns all violations that were found after the cursor, oldest first. Some may be returned repeatedly. Without a cursor:
+   * none, and a cursor for the current time.
    */
   newViolations(
     cursor: string | undefined,
@@ -37,7 +40,7 @@ export interface ViolationReading {
   /** Returns whether a vault's results changed since a time or were removed. */
   changedSince(vaultName: string, at: string): boolean;
   /** Returns the violations that still exist, by id, and whether they are exempt. */
-  standing(
+  findExisting(
     violations: readonly Pick<ViolationItem, "id" | "checkId" | "resourceId" | "resourceType" | "vaultName">[],
   ): Promise<Map<string, { exempted: boolean }>>;
 }
@@ -53,12 +56,13 @@ export interface ViolationProgress {
   standingCursor?: string | undefined;
 }
 
-/** Returns violations that match the rule and have no notification yet. The first evaluation reports the current violations, later
- * ones report new violations, including those found during the first evaluation.
+/**
+ * Returns violations that match the rule and have no notification yet. The first evaluation reports the current violations,
+ * later ones report new violations, including those found during the first evaluation.
  */
 export async function violationItems(
   rule: RuleRecord,
-  place: ViolationProgress,
+  progress: ViolationProgress,
   deps: { source: ViolationSource; notifications: NotificationLog; ownerTag: string },
   limit: number,
 ): Promise<{ items: ViolationItem[]; more: boolean; state: ViolationProgress }> {
@@ -67,13 +71,13 @@ export async function violationItems(
     deps.notifications.unnotified(
       rule.ruleId,
       violations
-        .filter((one) => matchesFilters(rule.filters, subjectOf(one), deps.ownerTag))
-        .map((one) => itemOf(one, deps.ownerTag)),
+        .filter((violation) => matchesFilters(rule.filters, subjectOf(violation), deps.ownerTag))
+        .map((violation) => itemOf(violation, deps.ownerTag)),
     );
-  if (place.violationCursor === undefined || place.standingCursor !== undefined) {
-    const violationCursor = place.violationCursor ?? (await source.newViolations(undefined, limit)).cursor;
+  if (progress.violationCursor === undefined || progress.standingCursor !== undefined) {
+    const violationCursor = progress.violationCursor ?? (await source.newViolations(undefined, limit)).cursor;
     const items: ViolationItem[] = [];
-    let standingCursor = place.standingCursor;
+    let standingCursor = progress.standingCursor;
     // Read further pages until the message is full, because the rule may match few violations per page.
     for (let pages = 0; pages < MAX_PAGES && items.length < limit; pages++) {
       const page = await source.currentViolations(standingCursor, limit - items.length);
@@ -83,16 +87,16 @@ export async function violationItems(
     }
     return { items, more: standingCursor !== undefined, state: { violationCursor, standingCursor } };
   }
-  const found = await source.newViolations(place.violationCursor, limit);
+  const result = await source.newViolations(progress.violationCursor, limit);
   // Violations that were found while the rule was disabled are ignored. Their time has a precision of one second.
   const activeSince = Math.floor(Date.parse(rule.activeSince) / SECOND_MS) * SECOND_MS;
-  const recent = found.violations.filter(({ firstSeenAt }) => Date.parse(firstSeenAt) >= activeSince);
-  return { items: await unnotified(recent), more: found.more, state: { violationCursor: found.cursor } };
+  const recent = result.violations.filter(({ firstSeenAt }) => Date.parse(firstSeenAt) >= activeSince);
+  return { items: await unnotified(recent), more: result.more, state: { violationCursor: result.cursor } };
 }
 
-function itemOf({ tags, ...one }: NewViolation, ownerTag: string): ViolationItem {
+function itemOf({ tags, ...violation }: NewViolation, ownerTag: string): ViolationItem {
   const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag] : undefined;
-  return { kind: "violation", ...one, ...(owner === undefined ? {} : { owner }) };
+  return { kind: "violation", ...violation, ...(owner === undefined ? {} : { owner }) };
 }
 
 const subjectOf = ({ vaultName, resourceType, subscriptionId, tags, severity }: NewViolation): Subject => ({

@@ -8,6 +8,8 @@ import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
 import type { WebhookSecret } from "./rule.ts";
 
+/** The content and the signature of webhooks: CloudEvents with the headers of Standard Webhooks. */
+
 /** CloudEvents types. They are part of the public contract with receivers. */
 const EVENT_TYPES = {
   expiration: "lifecycle.alert.expiration",
@@ -52,12 +54,13 @@ export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: read
       deliveryMode: delivery.deliveryMode,
       test: delivery.test,
       total: items.length,
-      items: items.map((one) => itemOf(one, links)),
+      items: items.map((item) => itemOf(item, links)),
       historyUrl: base ? `${base}/alerts/history/${delivery.deliveryId}` : null,
     },
   };
 }
 
+/** Returns an item as receivers get it. Its members are part of the public contract. */
 function itemOf(item: Item, links: Links): object {
   switch (item.kind) {
     case "asset": {
@@ -78,13 +81,18 @@ function itemOf(item: Item, links: Links): object {
       };
     }
     case "violation": {
-      const { kind: _, vaultId, owner, ...rest } = item;
-      const place = isCredentialId(item.resourceId) ? { vaultName: null, subscriptionId: null } : {};
-      return { ...rest, ...place, owner: owner ?? null, portalUrl: vaultId ? vaultLink(links, vaultId, "") : null };
+      const { kind: _, vaultId, owner, ...members } = item;
+      const location = isCredentialId(item.resourceId) ? { vaultName: null, subscriptionId: null } : {};
+      return {
+        ...members,
+        ...location,
+        owner: owner ?? null,
+        portalUrl: vaultId ? vaultLink(links, vaultId, "") : null,
+      };
     }
     case "scan": {
-      const { kind: _, id, message, ...rest } = item;
-      return { scanId: id, ...rest, message: message ?? null };
+      const { kind: _, id, message, ...members } = item;
+      return { scanId: id, ...members, message: message ?? null };
     }
     case "credential": {
       const { id, what, name, owner, expiresOn, threshold } = item;
@@ -92,17 +100,17 @@ function itemOf(item: Item, links: Links): object {
       return { id, what, name, owner: owner ?? null, expiresOn: expires, thresholdDays: threshold };
     }
     case "breakGlass": {
-      const { kind: _, id, address, ...rest } = item;
-      return { entryId: id, ...rest, address: address ?? null };
+      const { kind: _, id, address, ...members } = item;
+      return { entryId: id, ...members, address: address ?? null };
     }
     case "automation": {
-      const { kind: _, urgency: __, appId, rotationId, recordId, ...rest } = item;
-      return { ...rest, appId: appId ?? null, rotationId: rotationId ?? null, recordId: recordId ?? null };
+      const { kind: _, urgency: __, appId, rotationId, recordId, ...members } = item;
+      return { ...members, appId: appId ?? null, rotationId: rotationId ?? null, recordId: recordId ?? null };
     }
     case "scanFailure": {
-      const { kind: _, subscriptionId, vaultName, list, ...rest } = item;
-      const place = { subscriptionId: subscriptionId ?? null, vaultName: vaultName ?? null, list: list ?? null };
-      return { ...rest, ...place };
+      const { kind: _, subscriptionId, vaultName, list, ...members } = item;
+      const location = { subscriptionId: subscriptionId ?? null, vaultName: vaultName ?? null, list: list ?? null };
+      return { ...members, ...location };
     }
     case "renewed": {
       const { kind, of, since, expiresOn, version } = item;
@@ -122,6 +130,7 @@ function itemOf(item: Item, links: Links): object {
 export const SIGNING_KEY_BYTES = 32;
 const KEY_PREFIX = "whsec_";
 
+/** Returns a signing key as text, in the format of Standard Webhooks. */
 export const signingKeyOf = (bytes: Uint8Array): string => KEY_PREFIX + Buffer.from(bytes).toString("base64");
 
 /** Returns the signature headers. Receivers verify the sender with them and detect duplicates: `webhook-id` is the same for every

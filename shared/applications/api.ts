@@ -8,7 +8,7 @@ import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./a
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";
 
-/** Schemas and views of applications and their discovery in the API. */
+// Schemas of Entra applications and their discovery in the API, and conversions of stored data to them.
 
 const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 const toInstant = (seconds: number | undefined): string | null =>
@@ -35,6 +35,7 @@ export const DiscoveryRun = z
   })
   .meta({ id: "ApplicationDiscovery" });
 
+/** Converts a discovery run to the form in API responses. */
 export function runView(run: RunRecord): z.infer<typeof DiscoveryRun> {
   const { runId, mode, status, requestedBy, createdAt, finishedAt, apps, credentials, expiring, failures } = run;
   return {
@@ -110,6 +111,7 @@ export const Application = z
   })
   .meta({ id: "Application" });
 
+/** Converts an application to the form in API responses. */
 export function applicationView(found: FoundApplication, moment: Moment): z.infer<typeof Application> {
   const { app, reasons, policy, tenantId, lastSeenAt } = found;
   return {
@@ -130,6 +132,8 @@ export function applicationView(found: FoundApplication, moment: Moment): z.infe
     reasons,
     policy,
     firstSeenAt: app.firstSeenAt,
+    // The later of both times: an application that was found since the last complete listing was last seen when it was first
+    // seen.
     lastSeenAt: lastSeenAt === undefined ? null : [lastSeenAt, app.firstSeenAt].sort()[1]!,
   };
 }
@@ -141,10 +145,10 @@ function credentialView(
   moment: Moment,
 ): z.infer<typeof Credential> {
   const { keyId, kind, of, displayName, hint, thumbprint, startsOn, expiresOn } = credential;
-  const place = { vaultName: holderName(tenantId, bucketOf(appId)), type: kind, name: credentialName(appId, keyId) };
+  const assetKey = { vaultName: holderName(tenantId, bucketOf(appId)), type: kind, name: credentialName(appId, keyId) };
   return {
     keyId,
-    assetId: assetId(place),
+    assetId: assetId(assetKey),
     kind,
     of,
     displayName: displayName ?? null,

@@ -5,7 +5,8 @@ import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../platform/storage/keys.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
 
-/** Stored Entra applications with their credentials, as Microsoft Graph lists them. Times are whole unix seconds. */
+// Rows of the table Applications: Entra applications with their credentials, as Microsoft Graph lists them, and the state of
+// their discovery. Numeric times (`…On`) are in Unix seconds.
 
 export const Owner = z.object({
   id: z.string(),
@@ -18,9 +19,10 @@ export type Owner = z.infer<typeof Owner>;
 export const ApplicationCredential = z.object({
   keyId: z.string(),
   kind: z.enum(["secret", "certificate"]),
-  /** Whether it belongs to the application, or to its service principal in this tenant. */
+  /** Whether the credential belongs to the application or to its service principal in this tenant. */
   of: z.enum(["application", "servicePrincipal"]),
   displayName: z.string().optional(),
+  /** For secrets: the first characters of the value. */
   hint: z.string().optional(),
   /** For certificates: SHA-1, upper-case hexadecimal. */
   thumbprint: z.string().optional(),
@@ -56,11 +58,11 @@ export const ApplicationRecord = z.object({
   displayName: z.string(),
   signInAudience: z.string().optional(),
   createdOn: z.int().optional(),
-  /** Undefined if no list contained them. At most 20. */
+  /** Owners, at most 20. Undefined if no list contained them. */
   owners: z.array(Owner).optional(),
-  /** By key ID. */
+  /** Credentials, sorted by key ID. */
   credentials: z.array(ApplicationCredential),
-  /** Whether it has federated credentials. Absent if no list contained that. */
+  /** Whether the application has federated credentials. Absent if this is not known. */
   federated: z.boolean().optional(),
   details: Details.optional(),
   firstSeenAt: z.string(),
@@ -68,8 +70,9 @@ export const ApplicationRecord = z.object({
 export type ApplicationRecord = z.infer<typeof ApplicationRecord>;
 
 /**
- * All applications are in one partition, so that the rows of one change in one transaction: the application by client ID and by
- * name, and its object ID.
+ * All applications are in one partition, so that the three rows of an application change in one transaction: by client ID
+ * (`a!`), by name (`n!`), and by object ID (`o!`). The partition also has the buckets (`b!`), their fences (`f!`) and the state
+ * (`s!`).
  */
 export const TABLE = "Applications";
 export const APPS = "apps";
@@ -87,6 +90,7 @@ export const idKey = (appId: string): string => `${BY_ID}${appId}`;
 export const nameKey = ({ displayName, appId }: Pick<ApplicationRecord, "displayName" | "appId">): string =>
   `${BY_NAME}${keyText(displayName.toLowerCase().slice(0, 120)).replaceAll(" ", '"')}!${appId}`;
 export const objectKey = (objectId: string): string => `o!${objectId}`;
+/** Returns the range of a bucket's applications. A bucket is the first digit of the client ID, so it is a key prefix. */
 export const bucketRange = (bucket: string) => ({
   partitionKey: APPS,
   from: idKey(bucket),
@@ -94,11 +98,12 @@ export const bucketRange = (bucket: string) => ({
 });
 export const byNameRange = { partitionKey: APPS, from: BY_NAME, before: keyEnd(BY_NAME) };
 
-/** A bucket: a sixteenth of the applications, by the first digit of the client ID. A discovery compares buckets first. */
+/** A bucket: a sixteenth of the applications, by the first digit of the client ID. A discovery compares the hash of a
+ * bucket first, and reads its applications only if the hash differs. */
 export const Buckets = entity(
   TABLE,
   z.object({
-    /** Hash over all its applications, without details. */
+    /** Hash of all applications of the bucket, without their details. */
     contents: z.string(),
     apps: z.int(),
     credentials: z.int(),
@@ -107,14 +112,15 @@ export const Buckets = entity(
 const BUCKET = "b!";
 export const bucketKey = (bucket: string): string => `${BUCKET}${bucket}`;
 export const bucketsRange = { partitionKey: APPS, from: BUCKET, before: keyEnd(BUCKET) };
+/** A fence is a row whose ETag is part of each write, so that writes of an earlier worker fail. */
 export const fenceKey = (bucket: string): string => `f!${bucket}`;
 
 /** State of the discoveries, besides the applications. */
 export const StateRecord = z.object({
   tenantId: z.string(),
-  /** Delta link for the next reading of changes. Opaque, some KiB. */
+  /** Delta link: the URL at which Graph returns what changed since the last reading. Opaque, some KiB. */
   deltaLink: z.string().optional(),
-  /** When all applications, and all service principals, were last listed completely. */
+  /** Times when all applications, and all service principals, were last listed completely. */
   applicationsAt: z.string().optional(),
   servicePrincipalsAt: z.string().optional(),
   /** Object ID and application permissions of the service's identity, from its last token. */
@@ -131,12 +137,12 @@ export const RunRecord = DiscoveryRunFields.extend({
   apps: z.int().optional(),
   credentials: z.int().optional(),
   expiring: z.int().optional(),
-  /** The decided end of the run, present until all of its end is written. */
+  /** Outcome of the run, from the decision until the end of the run is completely written. */
   ending: z
     .object({
       status: z.enum(["completed", "partial", "failed"]),
       finishedAt: z.string(),
-      /** ID of its audit entry. */
+      /** ID of the audit entry of the run's end. */
       entryId: z.string(),
       apps: z.int(),
       credentials: z.int(),
@@ -153,13 +159,13 @@ export const RUNS = "runs";
 
 /** Returns the credentials of an application or service principal in stored form, by key ID. */
 export function credentialsOf({ kind: of, passwords, keys }: GraphApplication): ApplicationCredential[] {
-  const found = new Map<string, ApplicationCredential>();
-  for (const { keyId, ...rest } of passwords) found.set(keyId, { keyId, kind: "secret", of, ...rest });
+  const byId = new Map<string, ApplicationCredential>();
+  for (const { keyId, ...rest } of passwords) byId.set(keyId, { keyId, kind: "secret", of, ...rest });
   for (const { keyId, type: _, ...rest } of keys) {
     // A certificate with its private key is in both lists, under one ID or two.
-    found.set(keyId, { keyId, kind: "certificate", of, ...rest });
+    byId.set(keyId, { keyId, kind: "certificate", of, ...rest });
   }
-  return [...found.values()].sort(byKeyId);
+  return [...byId.values()].sort(byKeyId);
 }
 
 export const byKeyId = (a: ApplicationCredential, b: ApplicationCredential): number => (a.keyId < b.keyId ? -1 : 1);

@@ -41,7 +41,9 @@ import {
 } from "./query.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
+/** Name of the queue. */
 export const QUEUE = "applications-discover";
+/** A message of the queue: starts a scheduled run, or continues the run that it names. */
 export const DiscoverMessage = z.object({
   /** Absent for a scheduled run that has not started. */
   runId: z.string().optional(),
@@ -49,41 +51,51 @@ export const DiscoverMessage = z.object({
 });
 export type DiscoverMessage = z.infer<typeof DiscoverMessage>;
 
-/** Longest time that a request waits for its run to end. */
+/** Time that a request waits for its run to end. */
 const WAIT_MS = 20 * SECOND_MS;
 /** Delay of the message that completes a run if the request's process crashes. */
 const MESSAGE_DELAY_SECONDS = 30;
-const LONGEST_BUSY_SECONDS = 60;
-/** How long data of a single application is cached. */
-const DETAILS_MS = DAY_MS;
-/** Longest time between two complete listings. After a failed listing, the next reading of changes does one. */
-const FULL_AFTER_MS = 25 * HOUR_MS;
+/** Maximum delay of a message that is requeued because another worker has the run or writes the same rows. */
+const MAX_REQUEUE_SECONDS = 60;
+/** Time for which details of a single application are cached. */
+const DETAILS_CACHE_MS = DAY_MS;
+/** Age of the last complete listing after which a run of changes lists all applications instead. */
+const MAX_LISTING_AGE_MS = 25 * HOUR_MS;
 
-/** Discovers, lists and finds the tenant's applications with their credentials. */
+/**
+ * Discovers, lists and returns the Entra applications of the service's own tenant, with their credentials. The endpoints under
+ * /api/automation/rotation, a timer and a queue call it.
+ */
 export interface ApplicationsService {
   /**
-   * Reads all applications. Returns the run once it is over, or after 20 seconds. If one is in progress, returns that one.
+   * Starts a discovery of all applications. Returns the run when it ends or after 20 seconds. If a run is in progress, returns
+   * that run.
    *
    * @throws {Problem} conflict while only changes are being read.
    */
   discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
-  /** @throws {Problem} notFound */
+  /** Returns a discovery run. @throws {Problem} notFound */
   run(runId: string): Promise<RunRecord>;
   /** Handles one message of the queue. */
   handle(message: DiscoverMessage, caller: Caller): Promise<void>;
   /** Ends the run of a message that failed five times as failed. */
   failed(message: DiscoverMessage, caller: Caller): Promise<void>;
-  /** Lists applications by name. At most one request per 1,000 applications read, and three. */
+  /** Lists applications by name. Costs at most three requests, and one for each 1,000 applications read. */
   list(filter: ApplicationFilter, request: PageRequest): Promise<Page<FoundApplication>>;
   /**
-   * Returns one application by client ID. Reads its federated credentials and policies unless that was done within a day. If
-   * reading fails, returns the stored ones.
+   * Returns one application by client ID. Reads its federated credentials and policies from Graph if the stored ones are older
+   * than a day. If that fails, returns the stored ones.
    *
    * @throws {Problem} notFound
    */
   get(appId: string): Promise<FoundApplication>;
-  /** Returns why none of an application's secrets can be rotated, from its current description in Graph. One request. */
+  /**
+   * Returns the reasons why no secret of an application can be rotated. Costs one request.
+   *
+   * @param app - The application as just read
+   */
   reasonsAgainst(app: GraphApplication): Promise<Reason[]>;
+  /** Returns the time and settings by which the status of credentials is computed. */
   moment(): Promise<Moment>;
 }
 
@@ -93,10 +105,11 @@ export function createApplications(
     queues: Queues;
     /** Returns whether a PRO license is present. Without one, no run starts. */
     licensed: () => Promise<boolean>;
+    /** Returns the rotation policies of applications. Default: none. */
     policiesOf?: PoliciesOf;
     clock: Clock;
     log: Logger;
-    /** Milliseconds a request waits for its run; for tests. */
+    /** Milliseconds that a request waits for its run. Tests set it. */
     waitMs?: number;
   },
 ): ApplicationsService {
@@ -104,28 +117,29 @@ export function createApplications(
   const { policiesOf = async () => new Map(), waitMs = WAIT_MS } = deps;
   const runs = createDiscoveryRuns({ runs: Runs, partitionKey: RUNS }, deps);
 
-  /** Works on a run until it ends or another worker or message continues it. */
-  async function work(runId: string): Promise<void> {
-    let held: Awaited<ReturnType<typeof runs.lease>>;
+  /** Works on a run until it ends, or until another worker or message continues it. */
+  async function continueRun(runId: string): Promise<void> {
+    let leasedRun: Awaited<ReturnType<typeof runs.lease>>;
     try {
-      held = await runs.lease(runId);
-      if (!held) return;
-      await discover(held, deps);
-      if (held.run.mode === "full") await runs.removeOld();
+      leasedRun = await runs.lease(runId);
+      if (!leasedRun) return;
+      await discover(leasedRun, deps);
+      if (leasedRun.run.mode === "full") await runs.removeOld();
     } catch (error) {
-      await held?.release();
+      await leasedRun?.release();
       throw error;
     }
   }
 
-  async function begin(mode: RunRecord["mode"], trigger: RunRecord["trigger"], caller: Caller): Promise<RunRecord> {
+  async function startRun(mode: RunRecord["mode"], trigger: RunRecord["trigger"], caller: Caller): Promise<RunRecord> {
     const event = { type: "applications.discoveryRequested", caller, details: { mode, trigger } };
     return await audited(
       audit,
       event,
       async () => {
         const { run } = await runs.start({ mode, trigger }, caller);
-        // The message of a run in progress may be lost. A duplicate does no harm.
+        // Sends the message even if a run was already in progress, whose own message may be lost. A duplicate message is
+        // harmless.
         const delaySeconds = trigger === "api" ? MESSAGE_DELAY_SECONDS : 0;
         await queues.send(QUEUE, { runId: run.runId }, { delaySeconds });
         return run;
@@ -134,18 +148,18 @@ export function createApplications(
     );
   }
 
-  async function beginScheduled(mode: RunRecord["mode"], caller: Caller): Promise<void> {
-    if (!(await deps.licensed())) return await skip(mode, caller);
+  async function startScheduledRun(mode: RunRecord["mode"], caller: Caller): Promise<void> {
+    if (!(await deps.licensed())) return await skipRun(mode, caller);
     const state = await tables.get(States, APPS, STATE_KEY);
     const listedAt = state?.applicationsAt;
-    const overdue = listedAt === undefined || clock.now().getTime() - Date.parse(listedAt) > FULL_AFTER_MS;
-    const run = await begin(overdue || state?.deltaLink === undefined ? "full" : mode, "schedule", caller);
-    log.info("Applications will be discovered", { runId: run.runId, mode: run.mode });
+    const isListingTooOld = listedAt === undefined || clock.now().getTime() - Date.parse(listedAt) > MAX_LISTING_AGE_MS;
+    const run = await startRun(isListingTooOld || state?.deltaLink === undefined ? "full" : mode, "schedule", caller);
+    log.info("A discovery of applications starts", { runId: run.runId, mode: run.mode });
   }
 
-  async function skip(mode: RunRecord["mode"], caller: Caller): Promise<void> {
+  async function skipRun(mode: RunRecord["mode"], caller: Caller): Promise<void> {
     log.info("Application discovery skipped: no PRO license", { mode });
-    // Report it at most once a day.
+    // Only full runs are recorded, which are scheduled once a day.
     if (mode !== "full") return;
     const details = { mode, reason: "licenseRequired" };
     await audit.append({ type: "applications.discovered", caller, outcome: "refused", details });
@@ -153,8 +167,9 @@ export function createApplications(
 
   async function withDetails(app: Row<ApplicationRecord>): Promise<ApplicationRecord> {
     const readAt = app.details?.readAt;
-    const fresh = readAt !== undefined && Math.abs(clock.now().getTime() - Date.parse(readAt)) < DETAILS_MS;
-    if (fresh || app.kind === "servicePrincipal") return withoutKeys(app);
+    const isCached = readAt !== undefined && Math.abs(clock.now().getTime() - Date.parse(readAt)) < DETAILS_CACHE_MS;
+    // A service principal here belongs to an application of another tenant, whose details can't be read in this one.
+    if (isCached || app.kind === "servicePrincipal") return withoutKeys(app);
     let details: Details;
     try {
       const policy = await graph.passwordPolicy(app.objectId);
@@ -166,13 +181,14 @@ export function createApplications(
         ...(policy === "unknown" ? {} : { policy }),
       };
     } catch (error) {
-      // If Graph fails now, the stored data is returned.
+      // If Graph fails, the stored data is returned.
       if (!(error instanceof CloudFailure)) throw error;
       log.warn("An application's details could not be read", { appId: app.appId, code: error.code });
       return withoutKeys(app);
     }
     try {
-      // Only a cache: if a discovery writes the application at the same time, the data is read again another day.
+      // If a discovery writes the application at the same time, the details are not stored, and the next request reads them
+      // again.
       await tables.transaction(TABLE, APPS, [
         merge(Applications, idKey(app.appId), { details }, app.etag),
         merge(Applications, nameKey(app), { details }),
@@ -188,22 +204,23 @@ export function createApplications(
     run: (runId) => runs.get(runId),
 
     async discover(caller) {
-      const under = await runs.active();
-      if (under?.mode === "changes") {
-        const detail = `The discovery ${under.runId} is reading what changed. Repeat the request in a minute.`;
-        throw new Problem("conflict", detail, { members: { runId: under.runId } });
+      const activeRun = await runs.active();
+      if (activeRun?.mode === "changes") {
+        const detail = `The discovery ${activeRun.runId} is reading changes. Repeat the request in a minute.`;
+        throw new Problem("conflict", detail, { members: { runId: activeRun.runId } });
       }
-      const { runId } = under ?? (await begin("full", "api", caller));
-      await waitForRun(work(runId), { runId, late: AbortSignal.timeout(waitMs), log });
-      return { run: await runs.get(runId), isNew: under === undefined };
+      const { runId } = activeRun ?? (await startRun("full", "api", caller));
+      await waitForRun(continueRun(runId), { runId, late: AbortSignal.timeout(waitMs), log });
+      return { run: await runs.get(runId), isNew: activeRun === undefined };
     },
 
     async handle({ runId, mode = "full" }, caller) {
-      if (runId === undefined) return await beginScheduled(mode, caller);
+      if (runId === undefined) return await startScheduledRun(mode, caller);
       try {
-        await work(runId);
+        await continueRun(runId);
       } catch (error) {
-        // Another worker has the run or writes the same rows. Throwing would count as a failed delivery.
+        // Another worker has the run or writes the same rows. The message is sent again, because throwing would count as a
+        // failed delivery.
         const waitMs =
           error instanceof RunBusy || error instanceof VaultBusy
             ? error.waitMs
@@ -211,18 +228,18 @@ export function createApplications(
               ? SECOND_MS
               : undefined;
         if (waitMs === undefined) throw error;
-        const delaySeconds = Math.min(LONGEST_BUSY_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS)));
+        const delaySeconds = Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS)));
         await queues.send(QUEUE, { runId }, { delaySeconds });
       }
     },
 
     async failed({ runId, mode = "full" }, caller) {
-      log.error("A discovery of applications failed for good", { runId, mode });
+      log.error("A message of an application discovery failed in all deliveries", { runId, mode });
       const failure = {
         list: "applications",
         code: "internal",
-        message: "The applications could not be written, in five tries.",
-        remedy: "Look at GET /system/failed-messages and at the log; the next scheduled discovery tries it again.",
+        message: "The applications could not be written in five attempts.",
+        remedy: "See GET /system/failed-messages and the log. The next scheduled discovery retries it.",
         at: clock.now().toISOString(),
       };
       const run = runId === undefined ? undefined : await runs.fail(runId, failure);
@@ -251,8 +268,8 @@ export function createApplications(
         tables.get(States, APPS, STATE_KEY),
       ]);
       if (!row) throw notFound(`The application ${appId.slice(0, 64)}`);
-      const [app, policies, at] = await Promise.all([withDetails(row), policiesOf([id]), moment()]);
-      return foundApplication(app, state, policies, at);
+      const [app, policies, statusTime] = await Promise.all([withDetails(row), policiesOf([id]), moment()]);
+      return foundApplication(app, state, policies, statusTime);
     },
   };
 }

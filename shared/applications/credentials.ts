@@ -4,11 +4,14 @@ import { type HolderContent, type HolderWriting, writeHolder } from "../inventor
 import type { Owner } from "./application.ts";
 import type { ReadApplication } from "./read-graph.ts";
 
-/** Applications have no keys. */
+// Converts the credentials of applications to assets of the inventory, and writes them there.
+
+/** The asset types of applications' credentials. */
 export const APPLICATION_TYPES = ["certificate", "secret"] as const;
 
 /**
- * Updates the credentials of one bucket's applications in the inventory.
+ * Writes the credentials of one bucket (a sixteenth of the applications) to the inventory. `seenAt` is the time of the last
+ * complete listing. `owner` identifies the worker that writes, not an owner of an application.
  *
  * @throws {VaultBusy} while another worker writes them.
  */
@@ -29,7 +32,11 @@ export async function writeCredentials(
   await writeHolder({ ...holder, types: APPLICATION_TYPES, assets }, deps);
 }
 
-/** Returns an application's credentials as assets of the holder `name`. */
+/**
+ * Returns an application's credentials as assets.
+ *
+ * @param holder.name - The holder: the part of the inventory that contains them
+ */
 export function assetsOfApplication(
   app: ReadApplication,
   {
@@ -46,9 +53,10 @@ export function assetsOfApplication(
     now: string;
   },
 ): AssetRecord[] {
-  const secretsUntil = ends(app.credentials.filter(({ kind }) => kind === "secret"));
-  // Token-signing certificates do not authenticate the app.
-  const certificatesUntil = ends(
+  // Each credential's asset contains the expiry times of all of its application's credentials.
+  const secretsUntil = sortedExpiries(app.credentials.filter(({ kind }) => kind === "secret"));
+  // Token-signing certificates do not authenticate the application, so they don't count here.
+  const certificatesUntil = sortedExpiries(
     app.credentials.filter(({ kind, of, usage }) => kind === "certificate" && of === "application" && usage !== "Sign"),
   );
   return app.credentials.map(({ keyId, kind, of, displayName, hint, thumbprint, startsOn, expiresOn }) => {
@@ -73,24 +81,24 @@ export function assetsOfApplication(
         of,
         ...(displayName === undefined ? {} : { displayName }),
         ...(hint === undefined ? {} : { hint }),
-        ...(app.owners === undefined ? {} : { owners: people(app.owners) }),
+        ...(app.owners === undefined ? {} : { owners: namesOfPeople(app.owners) }),
         secretsUntil,
         certificatesUntil,
         ...(app.federated === undefined ? {} : { federated: app.federated }),
       },
-      // There is no list entry, so changes are detected by the content.
+      // Graph returns no modification date, so changes are detected from the content.
       listing: source,
     };
     return { ...asset, firstSeenAt: now, content: contentOf(asset) };
   });
 }
 
-/** Returns when each of them expires, sorted; null for never. */
-const ends = (credentials: ReadApplication["credentials"]): (number | null)[] =>
+/** Returns the expiry times of credentials in Unix seconds, sorted. Null for a credential that does not expire. */
+const sortedExpiries = (credentials: ReadApplication["credentials"]): (number | null)[] =>
   credentials
     .map(({ expiresOn }) => expiresOn ?? null)
     .sort((a, b) => (a ?? Number.POSITIVE_INFINITY) - (b ?? Number.POSITIVE_INFINITY));
 
-/** A service principal that owns an application, such as the service's own, is not a person. */
-const people = (owners: readonly Owner[]): string[] =>
+/** Returns the sign-in names of owners who are people. Owners without one are service principals, such as the service's own. */
+const namesOfPeople = (owners: readonly Owner[]): string[] =>
   owners.flatMap(({ userPrincipalName }) => userPrincipalName ?? []).sort();

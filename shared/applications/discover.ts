@@ -28,12 +28,20 @@ import {
   States,
 } from "./application.ts";
 import { writeCredentials } from "./credentials.ts";
-import { type Listing, merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read-graph.ts";
-import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write-bucket.ts";
+import {
+  joinApplication,
+  type Listing,
+  type ReadApplication,
+  readAll,
+  readChanges,
+  startOfChanges,
+} from "./read-graph.ts";
+import { appIdOf, contentsOf, readBucket, writeApplications, writeBucketRow } from "./write-bucket.ts";
 
-/** Longest time to read everything from Graph: below the longest duration of one invocation (host.json). */
-const READING_MS = 8 * MINUTE_MS;
-const BUCKETS_AT_ONCE = 4;
+/** Time limit for reading all lists from Graph, below the maximum duration of an invocation (host.json). */
+const READING_TIMEOUT_MS = 8 * MINUTE_MS;
+/** Maximum number of buckets that are written concurrently. */
+const MAX_CONCURRENT_BUCKETS = 4;
 
 /** The functions of the Graph client that discovery needs. */
 export type DirectoryReader = Pick<
@@ -45,7 +53,7 @@ export type DirectoryReader = Pick<
   | "owners"
   | "federatedCredentials"
   | "passwordPolicy"
-  | "rights"
+  | "grantedPermissions"
 >;
 
 export interface DiscoverDeps extends HolderDiscoveryDeps {
@@ -54,102 +62,108 @@ export interface DiscoverDeps extends HolderDiscoveryDeps {
   tenantId: () => Promise<string>;
 }
 
-/** The wanted content of a bucket. */
-interface Wanted {
-  /** True if everything was read, so that the stored applications are not needed. */
+/** The content that a bucket must have after the run. */
+interface BucketContent {
+  /** The content, if all lists were read, so that the stored applications are not needed. */
   complete?: ReadonlyMap<string, ReadApplication> | undefined;
-  of(standing: ReadonlyMap<string, ApplicationRecord>): ReadonlyMap<string, ReadApplication>;
+  /** Computes the content from the stored applications and what was read. */
+  basedOn(stored: ReadonlyMap<string, ApplicationRecord>): ReadonlyMap<string, ReadApplication>;
 }
 
-/** The result of a reading. */
+/** The result of reading Graph. */
 interface Reading {
-  wanted: ReadonlyMap<string, Wanted>;
+  /** New content of buckets. Buckets that are absent stay unchanged. */
+  contents: ReadonlyMap<string, BucketContent>;
   state: StateRecord;
   failures: RunRecord["failures"];
 }
 
 /**
- * Reads the tenant's applications and updates rows and inventory, bucket by bucket: the applications, then their credentials in
- * the inventory, and last the bucket's own row. If a worker crashes, the bucket's row is older than its writes, and the next
- * worker repeats them. A failure of Graph is the run's outcome. Other errors are thrown, so that the queue redelivers the
- * message.
+ * Executes a discovery run: reads the tenant's applications from Microsoft Graph and writes them bucket by bucket (a bucket is
+ * a sixteenth of the applications). The applications are written first, then their credentials in the inventory, and last the
+ * bucket's own row with a hash of its content. If a worker crashes in between, the hash is that of the old content, so the next
+ * worker repeats the writes. A failure of Graph becomes the run's outcome. Other errors are thrown, so that the queue
+ * redelivers the message.
  */
-export async function discover(held: LeasedRun<RunRecord>, deps: DiscoverDeps): Promise<void> {
+export async function discover(leasedRun: LeasedRun<RunRecord>, deps: DiscoverDeps): Promise<void> {
   const { tables, clock, log } = deps;
-  const { run } = held;
-  if (run.ending) return await complete(held, run.ending, deps);
+  const { run } = leasedRun;
+  // An earlier worker has decided the outcome and crashed before the end of the run was written.
+  if (run.ending) return await finishRun(leasedRun, run.ending, deps);
   const now = clock.now().toISOString();
-  const before = await tables.get(States, APPS, STATE_KEY);
-  const reading = await read(held, before && withoutKeys(before), now, deps);
-  // Reading takes a while, so another worker may have taken the run over.
-  await held.confirm();
+  const storedState = await tables.get(States, APPS, STATE_KEY);
+  const reading = await readDirectory(leasedRun, storedState && withoutKeys(storedState), now, deps);
+  // Reading can take minutes, so another worker may have taken the run over.
+  await leasedRun.confirm();
 
-  const known = new Map<string, string>();
+  const storedHashes = new Map<string, string>();
+  // The row key is `b!` and the bucket.
   for await (const rows of tables.pages(Buckets, { ...bucketsRange, select: ["contents"] }))
-    for (const { rowKey, contents } of rows) known.set(rowKey.slice(2), contents);
+    for (const { rowKey, contents } of rows) storedHashes.set(rowKey.slice(2), contents);
   const changed = { added: 0, updated: 0, removed: 0 };
   await pMap(
-    reading.wanted,
-    async ([bucket, wanted]) => {
-      const done = await writeBucket(bucket, wanted, known.get(bucket), { held, reading, now, deps });
-      changed.added += done.added;
-      changed.updated += done.updated;
-      changed.removed += done.removed;
+    reading.contents,
+    async ([bucket, content]) => {
+      const changes = await writeBucket(bucket, content, storedHashes.get(bucket), { leasedRun, reading, now, deps });
+      changed.added += changes.added;
+      changed.updated += changes.updated;
+      changed.removed += changes.removed;
     },
-    { concurrency: BUCKETS_AT_ONCE },
+    { concurrency: MAX_CONCURRENT_BUCKETS },
   );
-  await held.confirm();
+  await leasedRun.confirm();
   if (reading.state.tenantId !== "") await tables.put(States, APPS, STATE_KEY, reading.state);
 
   const failed = reading.failures.length > 0;
   const ending: NonNullable<RunRecord["ending"]> = {
-    status: failed ? (reading.wanted.size > 0 ? "partial" : "failed") : "completed",
+    status: failed ? (reading.contents.size > 0 ? "partial" : "failed") : "completed",
     finishedAt: clock.now().toISOString(),
     entryId: deps.randomness.ulid(clock.now()),
     ...changed,
     ...(await totals(deps)),
   };
-  await held.change({ failures: reading.failures, ending });
-  log.info("Applications were discovered", { runId: run.runId, mode: held.run.mode, ...ending });
-  await complete(held, ending, deps);
+  await leasedRun.change({ failures: reading.failures, ending });
+  log.info("Applications were discovered", { runId: run.runId, mode: leasedRun.run.mode, ...ending });
+  await finishRun(leasedRun, ending, deps);
 }
 
-async function read(
-  held: LeasedRun<RunRecord>,
+async function readDirectory(
+  leasedRun: LeasedRun<RunRecord>,
   before: StateRecord | undefined,
   now: string,
   deps: DiscoverDeps,
 ): Promise<Reading> {
   const { graph } = deps;
-  const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
+  const signal = AbortSignal.any([leasedRun.signal, AbortSignal.timeout(READING_TIMEOUT_MS)]);
   const failures: RunRecord["failures"] = [];
   const fail = (list: string, { code, message, remedy }: CloudFailure) =>
     failures.push({ list, code, message, remedy, at: now });
   let state: StateRecord;
   try {
-    state = { ...before, tenantId: (await deps.tenantId()).toLowerCase(), rights: await graph.rights() };
+    state = { ...before, tenantId: (await deps.tenantId()).toLowerCase(), rights: await graph.grantedPermissions() };
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
     fail("applications", error);
-    return { wanted: new Map(), state: before ?? { tenantId: "" }, failures };
+    return { contents: new Map(), state: before ?? { tenantId: "" }, failures };
   }
-  if (held.run.mode === "changes" && state.deltaLink !== undefined) {
+  if (leasedRun.run.mode === "changes" && state.deltaLink !== undefined) {
     try {
       const changes = await readChanges(graph, state.deltaLink, signal);
-      const wanted = await wantedOfChanges(changes.applications, signal, deps);
-      return { wanted, state: { ...state, deltaLink: changes.deltaLink }, failures };
+      const contents = await contentsFromChanges(changes.applications, signal, deps);
+      return { contents, state: { ...state, deltaLink: changes.deltaLink }, failures };
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       if (!isLinkLost(error)) {
         fail("changes", error);
-        return { wanted: new Map(), state, failures };
+        return { contents: new Map(), state, failures };
       }
       deps.log.warn("Application changes are not available; listing all applications", { code: error.code });
       delete state.deltaLink;
     }
   }
-  if (held.run.mode === "changes") await held.change({ mode: "full" });
-  // Requested before the lists are read, so that changes during the listing are returned by the next reading of changes.
+  if (leasedRun.run.mode === "changes") await leasedRun.change({ mode: "full" });
+  // The delta link is requested before the lists are read, so that the next run of changes returns what changes during the
+  // listing.
   const deltaLink = state.deltaLink ?? (await startOfChanges(graph, signal));
   const listing = await readAll(graph, signal);
   const { applications, servicePrincipals } = listing;
@@ -157,66 +171,82 @@ async function read(
   else state = { ...state, ...(deltaLink === undefined ? {} : { deltaLink }), applicationsAt: now };
   if (servicePrincipals instanceof CloudFailure) fail("servicePrincipals", servicePrincipals);
   else state = { ...state, servicePrincipalsAt: now };
-  return { wanted: wantedOfLists(listing, state, now), state, failures };
+  return { contents: contentsFromLists(listing, state, now), state, failures };
 }
 
-/** An expired delta link, or a missing permission for changes, is no failure: everything can be listed instead. */
+/**
+ * Returns true if changes can't be read because the delta link expired or a permission is missing. Then all applications are
+ * listed.
+ */
 const isLinkLost = ({ code }: CloudFailure): boolean =>
   code === "resyncRequired" || code === "accessDenied" || code === "foreignHost";
 
-function wantedOfLists(
+function contentsFromLists(
   { applications, servicePrincipals, federated }: Listing,
   { servicePrincipalsAt }: StateRecord,
   now: string,
-): Map<string, Wanted> {
+): Map<string, BucketContent> {
   if (applications instanceof CloudFailure && servicePrincipals instanceof CloudFailure) return new Map();
   const byBucket = <T extends { appId: string }>(all: readonly T[] | CloudFailure) => {
     if (all instanceof CloudFailure) return undefined;
     const buckets = new Map(BUCKETS.map((bucket) => [bucket, new Map<string, T>()]));
-    for (const one of all) buckets.get(bucketOf(one.appId))?.set(one.appId, one);
+    for (const item of all) buckets.get(bucketOf(item.appId))?.set(item.appId, item);
     return buckets;
   };
-  const listed = byBucket(applications);
-  const principals = byBucket(servicePrincipals);
-  const unseen =
+  const applicationsByBucket = byBucket(applications);
+  const principalsByBucket = byBucket(servicePrincipals);
+  // Service principals that could not be listed keep their stored credentials for a week.
+  const areStoredPrincipalsTooOld =
     servicePrincipalsAt === undefined || Date.parse(now) - Date.parse(servicePrincipalsAt) > UNSEEN_AFTER_MS;
   return new Map(
-    BUCKETS.map((bucket): [string, Wanted] => {
-      const [apps, own] = [listed?.get(bucket), principals?.get(bucket)];
-      const of = (standing: ReadonlyMap<string, ApplicationRecord>) => {
-        const wanted = new Map<string, ReadApplication>();
-        const ids = new Set([...(apps?.keys() ?? []), ...(own?.keys() ?? []), ...standing.keys()]);
+    BUCKETS.map((bucket): [string, BucketContent] => {
+      const [bucketApplications, bucketPrincipals] = [
+        applicationsByBucket?.get(bucket),
+        principalsByBucket?.get(bucket),
+      ];
+      const basedOn = (stored: ReadonlyMap<string, ApplicationRecord>) => {
+        const content = new Map<string, ReadApplication>();
+        const ids = new Set([
+          ...(bucketApplications?.keys() ?? []),
+          ...(bucketPrincipals?.keys() ?? []),
+          ...stored.keys(),
+        ]);
         for (const appId of ids) {
-          const known = standing.get(appId);
-          const principal = own?.get(appId);
-          const application = apps ? apps.get(appId) : known && asListed(known, "application");
-          const one = merged(
+          const storedApplication = stored.get(appId);
+          const principal = bucketPrincipals?.get(appId);
+          const application = bucketApplications
+            ? bucketApplications.get(appId)
+            : storedApplication && asListed(storedApplication, "application");
+          const joined = joinApplication(
             application,
-            own
+            bucketPrincipals
               ? principal && { ...principal, credentials: credentialsOf(principal) }
-              : known && !unseen
-                ? asPrincipal(known)
+              : storedApplication && !areStoredPrincipalsTooOld
+                ? asPrincipal(storedApplication)
                 : undefined,
             {
-              owners: known?.owners,
-              federated: application && federated ? federated.has(application.objectId) : known?.federated,
+              owners: storedApplication?.owners,
+              federated: application && federated ? federated.has(application.objectId) : storedApplication?.federated,
             },
           );
-          if (one) wanted.set(appId, one);
+          if (joined) content.set(appId, joined);
         }
-        return wanted;
+        return content;
       };
-      return [bucket, { of, ...(apps && own && federated ? { complete: of(new Map()) } : {}) }];
+      return [
+        bucket,
+        { basedOn, ...(bucketApplications && bucketPrincipals && federated ? { complete: basedOn(new Map()) } : {}) },
+      ];
     }),
   );
 }
 
-/** Returns the wanted content of the buckets with changed applications. Other applications stay. */
-async function wantedOfChanges(
+/** Returns the new content of the buckets with changed applications. Their other applications stay unchanged. */
+async function contentsFromChanges(
   changes: ReadonlyMap<string, GraphApplication | undefined>,
   signal: AbortSignal,
   { tables, graph }: DiscoverDeps,
-): Promise<Map<string, Wanted>> {
+): Promise<Map<string, BucketContent>> {
   const byBucket = new Map<string, Map<string, GraphApplication | undefined>>();
   for (const [objectId, app] of changes) {
     const appId = app?.appId ?? (await appIdOf(tables, objectId));
@@ -224,42 +254,46 @@ async function wantedOfChanges(
     const bucket = bucketOf(appId);
     byBucket.set(bucket, (byBucket.get(bucket) ?? new Map()).set(appId, app));
   }
-  const wanted = new Map<string, Wanted>();
+  const contents = new Map<string, BucketContent>();
   for (const [bucket, changed] of byBucket) {
     const owners = new Map<string, ApplicationRecord["owners"]>();
-    // A list of changes does not contain owners. They are read once if unknown.
+    // Graph's list of changes does not contain owners, so the owners of new applications are read.
     for (const [appId, app] of changed) {
       if (!app || app.owners || (await tables.get(Applications, APPS, idKey(appId)))?.owners) continue;
       owners.set(appId, await graph.owners(app.objectId, signal));
     }
-    wanted.set(bucket, {
-      of(known) {
-        const all = new Map<string, ReadApplication>([...known].map(([appId, app]) => [appId, asRead(app)]));
+    contents.set(bucket, {
+      basedOn(stored) {
+        const content = new Map<string, ReadApplication>([...stored].map(([appId, app]) => [appId, asRead(app)]));
         for (const [appId, app] of changed) {
-          const before = known.get(appId);
-          const one =
+          const storedApp = stored.get(appId);
+          const joined =
             app &&
-            merged(app, before && asPrincipal(before), {
-              owners: before?.owners ?? owners.get(appId),
-              federated: before?.federated,
+            joinApplication(app, storedApp && asPrincipal(storedApp), {
+              owners: storedApp?.owners ?? owners.get(appId),
+              federated: storedApp?.federated,
             });
-          if (one) all.set(appId, one);
-          else all.delete(appId);
+          if (joined) content.set(appId, joined);
+          else content.delete(appId);
         }
-        return all;
+        return content;
       },
     });
   }
-  return wanted;
+  return contents;
 }
 
+/** Returns a stored application in the form in which it was read. */
 const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationRecord): ReadApplication => app;
 
-/** Returns the stored application in Graph's form. Undefined if it belongs to another tenant. */
+/**
+ * Returns the stored application in Graph's form, without the credentials of its service principal. Undefined if the
+ * application belongs to another tenant.
+ */
 function asListed(app: ApplicationRecord, kind: "application"): GraphApplication | undefined {
   if (app.kind !== kind) return undefined;
   const { objectId, appId, displayName, signInAudience, createdOn, owners, credentials } = app;
-  const own = credentials.filter(({ of }) => of === kind);
+  const ownCredentials = credentials.filter(({ of }) => of === kind);
   return {
     kind,
     objectId,
@@ -268,52 +302,65 @@ function asListed(app: ApplicationRecord, kind: "application"): GraphApplication
     ...(signInAudience === undefined ? {} : { signInAudience }),
     ...(createdOn === undefined ? {} : { createdOn }),
     ...(owners === undefined ? {} : { owners }),
-    passwords: own.filter((one) => one.kind === "secret").map(({ kind: _, of: __, ...rest }) => rest),
-    keys: own
-      .filter((one) => one.kind === "certificate")
+    passwords: ownCredentials
+      .filter((credential) => credential.kind === "secret")
+      .map(({ kind: _, of: __, ...rest }) => rest),
+    keys: ownCredentials
+      .filter((credential) => credential.kind === "certificate")
+      // Graph's type of the certificate is not stored. `credentialsOf` ignores it.
       .map(({ kind: _, of: __, usage = "", ...rest }) => ({ ...rest, usage, type: "" })),
   };
 }
 
 /** Returns the stored service principal of the application. Undefined if it has no credentials. */
 function asPrincipal({ objectId, appId, displayName, credentials }: ApplicationRecord) {
-  const own = credentials.filter(({ of }) => of === "servicePrincipal");
-  return own.length === 0 ? undefined : { objectId, appId, displayName, credentials: own };
+  const principalCredentials = credentials.filter(({ of }) => of === "servicePrincipal");
+  return principalCredentials.length === 0
+    ? undefined
+    : { objectId, appId, displayName, credentials: principalCredentials };
 }
 
 async function writeBucket(
   bucket: string,
-  wanted: Wanted,
-  contents: string | undefined,
-  { held, reading, now, deps }: { held: LeasedRun<RunRecord>; reading: Reading; now: string; deps: DiscoverDeps },
+  content: BucketContent,
+  storedHash: string | undefined,
+  {
+    leasedRun,
+    reading,
+    now,
+    deps,
+  }: { leasedRun: LeasedRun<RunRecord>; reading: Reading; now: string; deps: DiscoverDeps },
 ) {
   const { tables } = deps;
   const { tenantId, applicationsAt } = reading.state;
-  const credentials = (apps: ReadonlyMap<string, ReadApplication>) =>
+  const writeBucketCredentials = (apps: ReadonlyMap<string, ReadApplication>) =>
     writeCredentials(
-      { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, owner: held.worker },
-      { ...deps.inventory, confirm: held.confirm },
+      { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, owner: leasedRun.worker },
+      { ...deps.inventory, confirm: leasedRun.confirm },
     );
-  const { complete: all } = wanted;
-  // Late requests of a crashed worker may still arrive. A worker that takes over its run takes the fences too.
-  const first = held.run.attempts === 1;
-  if (first && all && (contents === contentsOf(all) || (contents === undefined && all.size === 0))) {
-    await credentials(all);
+  const { complete } = content;
+  // A second worker of the run always writes, and first takes the bucket's fence (a row that names the only worker who may
+  // write): requests of the crashed worker may still arrive at storage.
+  const isFirstWorker = leasedRun.run.attempts === 1;
+  const isUnchanged =
+    complete && (storedHash === contentsOf(complete) || (storedHash === undefined && complete.size === 0));
+  if (isFirstWorker && complete && isUnchanged) {
+    await writeBucketCredentials(complete);
     return { added: 0, updated: 0, removed: 0 };
   }
-  const fence = tables.fence(AppFences, APPS, fenceKey(bucket), { owner: held.worker, etag: undefined });
+  const fence = tables.fence(AppFences, APPS, fenceKey(bucket), { owner: leasedRun.worker, etag: undefined });
   await fence.take();
-  // From here on, requests of earlier workers fail, and those of this worker too if it lost the run before.
-  await held.confirm();
-  const standing = await readBucket(tables, bucket);
-  const apps = wanted.of(standing);
-  const changes = await writeApplications(fence, standing, apps, now);
-  await credentials(apps);
-  await endBucket(fence, bucket, apps);
+  // From here on, writes of earlier workers fail. `confirm` throws if another worker has taken the run over from this one.
+  await leasedRun.confirm();
+  const stored = await readBucket(tables, bucket);
+  const apps = content.basedOn(stored);
+  const changes = await writeApplications(fence, stored, apps, now);
+  await writeBucketCredentials(apps);
+  await writeBucketRow(fence, bucket, apps);
   return changes;
 }
 
-/** Returns the total numbers. Two requests. */
+/** Returns the total numbers of applications and credentials. Costs two requests. */
 async function totals({
   tables,
   moment,
@@ -325,8 +372,8 @@ async function totals({
       sums.credentials += row.credentials;
     }
   }
-  const at = await moment();
-  const ranges = [rangeOf("critical", at), rangeOf("warning", at)];
+  const statusTime = await moment();
+  const ranges = [rangeOf("critical", statusTime), rangeOf("warning", statusTime)];
   const prefix = vaultInSubscriptionKey(holderSubscription("entra"), "");
   const holders = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
   for await (const rows of tables.pages(Vaults, holders))
@@ -337,15 +384,15 @@ async function totals({
 }
 
 /** Records the run's end in the audit log and ends the run. */
-async function complete(
-  held: LeasedRun<RunRecord>,
+async function finishRun(
+  leasedRun: LeasedRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
 ): Promise<void> {
-  const { runId, mode, requestId, failures, attempts } = held.run;
+  const { runId, mode, requestId, failures, attempts } = leasedRun.run;
   const { entryId, finishedAt, status, ...counts } = ending;
   const { apps, credentials, expiring, added, updated, removed } = counts;
-  const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
+  const storeEntryId = (id: string) => leasedRun.change({ ending: { ...ending, entryId: id } });
   await recordRunEnd(
     deps.audit,
     {
@@ -356,9 +403,10 @@ async function complete(
       target: { type: "applicationDiscovery", id: runId },
       details: { mode, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
     },
-    { ...deps, keep },
+    { ...deps, keep: storeEntryId },
   );
-  // The counts do not include writes of an earlier attempt.
+  // Requests an evaluation of alerts. The counts do not include writes of an earlier worker, so a second worker always requests
+  // it.
   if (mode === "full" || attempts > 1 || added + updated + removed > 0) await deps.ended();
-  await held.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
+  await leasedRun.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
 }

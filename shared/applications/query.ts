@@ -17,33 +17,37 @@ import {
 } from "./application.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
+// Lists stored applications by name, with filters.
+
 export interface ApplicationFilter {
-  /** With a credential of this status. */
+  /** Only applications with a credential of this status. */
   status?: Status | undefined;
   /** Part of the display name or of the client ID, ignoring case. */
   search?: string | undefined;
+  /** ID or a name of an owner, ignoring case. */
   owner?: string | undefined;
   rotatable?: boolean | undefined;
-  /** With a credential that expires before this time. */
+  /** Only applications with a credential that expires before this time. */
   expiresBefore?: Date | undefined;
 }
 
-/** An application with data of other rows. */
+/** An application with data from other rows. */
 export interface FoundApplication {
   app: ApplicationRecord;
   reasons: Reason[];
-  /** Policy of the module rotation. Null if none is set. */
+  /** Rotation policy of the application. Null if none is set. */
   policy: Record<string, unknown> | null;
   tenantId: string;
-  /** When all applications were last listed completely. */
+  /** Time when all applications were last listed completely. */
   lastSeenAt: string | undefined;
 }
 
-/** Returns the policies of these applications by client ID, as far as there are any. */
+/** Returns the rotation policies of applications by client ID. Applications without a policy are absent. */
 export type PoliciesOf = (appIds: readonly string[]) => Promise<ReadonlyMap<string, Record<string, unknown>>>;
 
 /**
- * Lists applications by name. One request per 1,000 applications read, and one each for the state, the number and the policies.
+ * Lists applications by name. Costs one request for each 1,000 applications read, and one each for the discovery's state, the
+ * total and the policies.
  */
 export async function listApplications(
   filter: ApplicationFilter,
@@ -64,6 +68,7 @@ export async function listApplications(
   return { ...page, items };
 }
 
+/** Combines an application with its policy and the reasons that prevent its rotation. */
 export const foundApplication = (
   app: ApplicationRecord,
   state: StateRecord | undefined,
@@ -84,34 +89,34 @@ async function numberOfApplications(tables: Tables): Promise<number> {
   return count;
 }
 
-/** Returns undefined if no filter is given. */
+/** Returns a function that tests an application against the filter. Undefined if the filter is empty. */
 function matcher(
   { status, search, owner, rotatable, expiresBefore }: ApplicationFilter,
   rights: StateRecord["rights"],
   moment: Moment,
 ): ((app: ApplicationRecord) => boolean) | undefined {
-  const tests: ((app: ApplicationRecord) => boolean)[] = [];
+  const conditions: ((app: ApplicationRecord) => boolean)[] = [];
   if (status !== undefined)
-    tests.push(({ credentials }) => credentials.some(({ expiresOn }) => statusOf(expiresOn, moment) === status));
+    conditions.push(({ credentials }) => credentials.some(({ expiresOn }) => statusOf(expiresOn, moment) === status));
   if (expiresBefore !== undefined) {
-    const before = expiresBefore.getTime();
-    tests.push(({ credentials }) =>
-      credentials.some(({ expiresOn }) => expiresOn !== undefined && expiresOn * 1000 < before),
+    const expiresBeforeMs = expiresBefore.getTime();
+    conditions.push(({ credentials }) =>
+      credentials.some(({ expiresOn }) => expiresOn !== undefined && expiresOn * 1000 < expiresBeforeMs),
     );
   }
   if (search !== undefined) {
     const text = search.toLowerCase();
-    tests.push(({ displayName, appId }) => displayName.toLowerCase().includes(text) || appId.includes(text));
+    conditions.push(({ displayName, appId }) => displayName.toLowerCase().includes(text) || appId.includes(text));
   }
   if (owner !== undefined) {
-    const wanted = owner.toLowerCase();
-    tests.push(({ owners = [] }) =>
+    const ownerName = owner.toLowerCase();
+    conditions.push(({ owners = [] }) =>
       owners.some(({ id, displayName, userPrincipalName, mail }) =>
-        [id, displayName, userPrincipalName, mail].some((name) => name?.toLowerCase() === wanted),
+        [id, displayName, userPrincipalName, mail].some((name) => name?.toLowerCase() === ownerName),
       ),
     );
   }
   if (rotatable !== undefined)
-    tests.push((app) => (reasonsAgainst(app, rights, moment.now).length === 0) === rotatable);
-  return tests.length === 0 ? undefined : (app) => tests.every((test) => test(app));
+    conditions.push((app) => (reasonsAgainst(app, rights, moment.now).length === 0) === rotatable);
+  return conditions.length === 0 ? undefined : (app) => conditions.every((test) => test(app));
 }

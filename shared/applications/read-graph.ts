@@ -2,10 +2,12 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
 import { type ApplicationRecord, byKeyId, credentialsOf } from "./application.ts";
 
-/** An application as it was read. The stored row adds when it was first seen. */
+// Reads applications and service principals from Microsoft Graph and joins them.
+
+/** An application as read from Graph. The stored row adds the time when it was first seen, and details. */
 export type ReadApplication = Omit<ApplicationRecord, "firstSeenAt" | "details">;
 
-/** Everything that Graph lists. A list that could not be read completely is a failure without data. */
+/** The result of listing all applications. A list that could not be read completely is a failure without data. */
 export interface Listing {
   applications: GraphApplication[] | CloudFailure;
   servicePrincipals: GraphApplication[] | CloudFailure;
@@ -13,15 +15,15 @@ export interface Listing {
   federated: ReadonlySet<string> | undefined;
 }
 
-/** Reads both lists one after the other, because Graph counts them together for throttling. One request per page. */
+/** Reads the three lists one after the other, because Graph counts them together for throttling. One request per page. */
 export async function readAll(
   graph: Pick<Graph, "applications" | "servicePrincipals" | "federatedApplications">,
   signal: AbortSignal,
 ): Promise<Listing> {
-  const applications = await listed(graph.applications(signal));
-  // The second list is requested even if the first failed. Some failures affect both, but one that depends on time may be over.
-  const servicePrincipals = await listed(graph.servicePrincipals(signal));
-  const federated = await listed(graph.federatedApplications(signal));
+  const applications = await readAllPages(graph.applications(signal));
+  // The second list is requested even if the first failed, because the failure may be temporary.
+  const servicePrincipals = await readAllPages(graph.servicePrincipals(signal));
+  const federated = await readAllPages(graph.federatedApplications(signal));
   return {
     applications,
     servicePrincipals,
@@ -30,36 +32,38 @@ export async function readAll(
   };
 }
 
-async function listed<T>(pages: AsyncGenerator<T[]>): Promise<T[] | CloudFailure> {
-  const all: T[] = [];
+async function readAllPages<T>(pages: AsyncGenerator<T[]>): Promise<T[] | CloudFailure> {
+  const items: T[] = [];
   try {
-    for await (const page of pages) all.push(...page);
+    for await (const page of pages) items.push(...page);
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
     return error;
   }
-  return all;
+  return items;
 }
 
-/** Changes since a delta link: by object ID the newest state, or undefined if it was deleted. */
+/** Changes since a delta link. */
 export interface Changes {
+  /** The newest state of each changed application by object ID. Undefined if the application was deleted. */
   applications: Map<string, GraphApplication | undefined>;
+  /** The delta link for the next reading. */
   deltaLink: string;
 }
 
-/** @throws {CloudFailure} */
+/** Reads the changes since a delta link. @throws {CloudFailure} */
 export async function readChanges(graph: Pick<Graph, "changes">, link: string, signal: AbortSignal): Promise<Changes> {
   const applications = new Map<string, GraphApplication | undefined>();
   let deltaLink = link;
   for await (const page of graph.changes(link, signal)) {
-    for (const one of page.changed) applications.set(one.objectId, one);
+    for (const application of page.changed) applications.set(application.objectId, application);
     for (const objectId of page.removed) applications.set(objectId, undefined);
     deltaLink = page.deltaLink ?? deltaLink;
   }
   return { applications, deltaLink };
 }
 
-/** The next delta link. Undefined if the identity may not read changes. */
+/** Returns a delta link for changes from now. Undefined if the identity has no permission to read changes. */
 export async function startOfChanges(graph: Pick<Graph, "changes">, signal: AbortSignal): Promise<string | undefined> {
   try {
     let link: string | undefined;
@@ -76,7 +80,7 @@ export async function startOfChanges(graph: Pick<Graph, "changes">, signal: Abor
  *
  * @param known - The stored application, for data that this reading does not contain.
  */
-export function merged(
+export function joinApplication(
   application: GraphApplication | undefined,
   servicePrincipal:
     | (Pick<GraphApplication, "objectId" | "appId" | "displayName"> & {
@@ -85,21 +89,21 @@ export function merged(
     | undefined,
   known: Pick<ApplicationRecord, "federated" | "owners">,
 ): ReadApplication | undefined {
-  const main = application ?? servicePrincipal;
-  if (!main) return undefined;
-  const own = application ? credentialsOf(application) : [];
-  const keyIds = new Set(own.map(({ keyId }) => keyId));
-  const beside = servicePrincipal?.credentials.filter(({ keyId }) => !keyIds.has(keyId)) ?? [];
+  const primary = application ?? servicePrincipal;
+  if (!primary) return undefined;
+  const ownCredentials = application ? credentialsOf(application) : [];
+  const keyIds = new Set(ownCredentials.map(({ keyId }) => keyId));
+  const principalCredentials = servicePrincipal?.credentials.filter(({ keyId }) => !keyIds.has(keyId)) ?? [];
   const owners = application?.owners ?? known.owners;
   return {
-    appId: main.appId,
-    objectId: main.objectId,
+    appId: primary.appId,
+    objectId: primary.objectId,
     kind: application ? "application" : "servicePrincipal",
-    displayName: main.displayName,
+    displayName: primary.displayName,
     ...(application?.signInAudience === undefined ? {} : { signInAudience: application.signInAudience }),
     ...(application?.createdOn === undefined ? {} : { createdOn: application.createdOn }),
     ...(owners === undefined ? {} : { owners: [...owners].sort((a, b) => (a.id < b.id ? -1 : 1)) }),
     ...(known.federated === undefined ? {} : { federated: known.federated }),
-    credentials: [...own, ...beside].sort(byKeyId),
+    credentials: [...ownCredentials, ...principalCredentials].sort(byKeyId),
   };
 }

@@ -12,10 +12,11 @@ export const REASONS = [
 ] as const;
 export type ReasonCode = (typeof REASONS)[number];
 
-/** Maximum number of client secrets by sign-in audience. Applications for personal accounts have a lower one. */
-const TWO_SECRETS = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
-export const mostSecrets = ({ signInAudience }: Pick<ApplicationRecord, "signInAudience">): number =>
-  TWO_SECRETS.has(signInAudience ?? "") ? 2 : Number.POSITIVE_INFINITY;
+/** Sign-in audiences with personal accounts, whose applications can have at most two client secrets. */
+const TWO_SECRET_AUDIENCES = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
+/** Returns the maximum number of client secrets of an application. */
+export const maxSecrets = ({ signInAudience }: Pick<ApplicationRecord, "signInAudience">): number =>
+  TWO_SECRET_AUDIENCES.has(signInAudience ?? "") ? 2 : Number.POSITIVE_INFINITY;
 
 /** Application permissions that allow adding a secret: https://learn.microsoft.com/graph/api/application-addpassword */
 const WRITE_ANY = ["Application.ReadWrite.All", "Directory.ReadWrite.All"];
@@ -23,17 +24,17 @@ const WRITE_OWNED = "Application.ReadWrite.OwnedBy";
 
 const MESSAGES: Record<ReasonCode, string> = {
   servicePrincipal:
-    "Its credentials are a service principal's. The application is another tenant's, or signs tokens with them: they are rotated where they are made.",
-  noSecret: "It has no client secret.",
+    "The credentials belong to a service principal: the application belongs to another tenant or signs tokens with them. Rotate them where they were created.",
+  noSecret: "The application has no client secret.",
   notPermitted:
-    "The service's identity may not add secrets. Grant it the application permission Application.ReadWrite.OwnedBy of Microsoft Graph and make it an owner of the application.",
+    "The service's identity has no permission to add secrets. Grant it the application permission Application.ReadWrite.OwnedBy of Microsoft Graph and make it an owner of the application.",
   notOwner:
-    "The service's identity has Application.ReadWrite.OwnedBy and is no owner of the application. Add its service principal as an owner.",
+    "The service's identity has Application.ReadWrite.OwnedBy but is not an owner of the application. Add its service principal as an owner.",
   noRoomForSecret:
-    "Applications for personal accounts can hold two client secrets, and this one has two valid ones. Remove the unused one.",
+    "Applications for personal accounts can have at most two client secrets, and this application has two valid ones. Remove the unused one.",
   expiredSecretInTheWay:
-    "Applications with personal accounts hold at most two client secrets, and it has two, an expired one among them. Rotate with removeExpired: true, or remove that.",
-  forbiddenByPolicy: "A policy of the tenant allows it no new client secrets.",
+    "Applications for personal accounts can have at most two client secrets, and this application has two, one of them expired. Rotate with removeExpired: true, or remove the expired one.",
+  forbiddenByPolicy: "A policy of the tenant forbids new client secrets for the application.",
 };
 
 export interface Reason {
@@ -58,7 +59,7 @@ export function reasonsAgainst(
   else {
     if (secrets.length === 0) codes.push("noSecret");
     if (rights) codes.push(...missingRight(app.owners, rights));
-    if (secrets.length >= mostSecrets(app)) {
+    if (secrets.length >= maxSecrets(app)) {
       const expired = secrets.some(({ expiresOn }) => expiresOn !== undefined && expiresOn * 1000 < now);
       codes.push(expired ? "expiredSecretInTheWay" : "noRoomForSecret");
     }
@@ -71,10 +72,10 @@ function missingRight(owners: ApplicationRecord["owners"], rights: NonNullable<S
   const { permissions, objectId } = rights;
   if (WRITE_ANY.some((permission) => permissions.includes(permission))) return [];
   if (!permissions.includes(WRITE_OWNED)) return ["notPermitted"];
-  // If the owners are unknown, or so many that a list may be incomplete, there is no reason.
-  if (owners === undefined || owners.length >= MOST_LISTED_OWNERS) return [];
+  // If the owners are unknown, or so many that Graph's list may be incomplete, the service may be an owner.
+  if (owners === undefined || owners.length >= MAX_LISTED_OWNERS) return [];
   return owners.some(({ id }) => id === objectId?.toLowerCase()) ? [] : ["notOwner"];
 }
 
-/** Graph expands at most this many. */
-const MOST_LISTED_OWNERS = 20;
+/** Maximum number of owners that Graph returns with an application. */
+const MAX_LISTED_OWNERS = 20;

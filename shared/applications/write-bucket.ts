@@ -15,39 +15,51 @@ import {
 } from "./application.ts";
 import type { ReadApplication } from "./read-graph.ts";
 
+// Reads and writes the rows of one bucket: the applications whose client ID starts with one hexadecimal digit. Writes use the
+// bucket's fence, a row that names the only worker who may write, so that late requests of a crashed worker fail.
+
 /**
- * Applications whose rows change in one transaction, each with at most five operations, plus the fence. All rows of an
- * application change together, so that a crash never leaves part of them.
+ * Number of applications that are written in one transaction of at most 100 operations: the fence, and at most five for each
+ * application (its three new rows, and two old rows if its name and object ID changed). All rows of an application are in the
+ * same transaction, so that a crash does not leave only some of them.
  */
 const APPS_PER_TRANSACTION = 19;
-/** Maximum text size of a transaction's rows: an application may have a thousand credentials. */
+/** Maximum size of a transaction's rows in characters of JSON: an application may have a thousand credentials. */
 const TEXT_PER_TRANSACTION = 1_000_000;
 
-/** Hash of an application's data in a fixed order of members. */
+/** Returns a hash of an application's data. */
 export function hashOfApplication(app: ReadApplication): string {
   const { appId, objectId, kind, displayName, signInAudience, createdOn, owners, credentials, federated } = app;
   return fingerprint([
     [appId, objectId, kind, displayName, signInAudience ?? null, createdOn ?? null, federated ?? null],
-    owners?.map((one) => [one.id, one.displayName ?? null, one.userPrincipalName ?? null, one.mail ?? null]) ?? null,
-    credentials.map((one) => [
-      [one.keyId, one.kind, one.of, one.displayName ?? null, one.hint ?? null, one.thumbprint ?? null],
-      [one.usage ?? null, one.startsOn ?? null, one.expiresOn ?? null],
+    owners?.map((owner) => [
+      owner.id,
+      owner.displayName ?? null,
+      owner.userPrincipalName ?? null,
+      owner.mail ?? null,
+    ]) ?? null,
+    credentials.map(({ keyId, kind, of, displayName, hint, thumbprint, usage, startsOn, expiresOn }) => [
+      [keyId, kind, of, displayName ?? null, hint ?? null, thumbprint ?? null],
+      [usage ?? null, startsOn ?? null, expiresOn ?? null],
     ]),
   ]);
 }
 
-/** Hash over a bucket. If it is equal, no row of the bucket's applications is read or written. */
+/**
+ * Returns a hash of a bucket's applications. If it equals the stored hash, a run reads and writes no row of the bucket's
+ * applications.
+ */
 export const contentsOf = (apps: ReadonlyMap<string, ReadApplication>): string =>
   fingerprint([...apps.values()].map((app) => [app.appId, hashOfApplication(app)]).sort(byFirst));
 
 const byFirst = (a: string[], b: string[]): number => (a[0]! < b[0]! ? -1 : 1);
 
-/** Returns a bucket's stored applications. One request per 1,000. */
+/** Returns a bucket's stored applications by client ID. Costs one request for each 1,000. */
 export async function readBucket(tables: Tables, bucket: string): Promise<Map<string, ApplicationRecord>> {
-  const standing = new Map<string, ApplicationRecord>();
+  const stored = new Map<string, ApplicationRecord>();
   for await (const rows of tables.pages(Applications, bucketRange(bucket)))
-    for (const row of rows) standing.set(row.appId, withoutKeys(row));
-  return standing;
+    for (const row of rows) stored.set(row.appId, withoutKeys(row));
+  return stored;
 }
 
 /** Numbers of changes in a bucket. */
@@ -58,21 +70,21 @@ export interface BucketChanges {
 }
 
 /**
- * Writes the differences under the bucket's fence. The bucket's own row is written later, after the credentials in the
- * inventory.
+ * Writes the applications of a bucket that differ from the stored ones. The bucket's own row is written later, after the
+ * credentials in the inventory.
  */
 export async function writeApplications(
   fence: Fence,
-  standing: ReadonlyMap<string, ApplicationRecord>,
-  wanted: ReadonlyMap<string, ReadApplication>,
+  stored: ReadonlyMap<string, ApplicationRecord>,
+  content: ReadonlyMap<string, ReadApplication>,
   now: string,
 ): Promise<BucketChanges> {
   const changes: BucketChanges = { added: 0, updated: 0, removed: 0 };
-  let group: Operation[] = [];
-  let [apps, text] = [0, 0];
-  const flush = async () => {
-    if (group.length > 0) await fence.write(group);
-    [group, apps, text] = [[], 0, 0];
+  let operations: Operation[] = [];
+  let [appCount, textLength] = [0, 0];
+  const writeOperations = async () => {
+    if (operations.length > 0) await fence.write(operations);
+    [operations, appCount, textLength] = [[], 0, 0];
   };
   const change = async (before: ApplicationRecord | undefined, after: ReadApplication | undefined) => {
     if (before && after && hashOfApplication(before) === hashOfApplication(after)) return;
@@ -80,18 +92,23 @@ export async function writeApplications(
     else if (after) changes.updated++;
     else changes.removed++;
     const length = after ? JSON.stringify(after).length : 0;
-    if (apps === APPS_PER_TRANSACTION || text + length > TEXT_PER_TRANSACTION) await flush();
-    group.push(...rowsOf(before, after, now));
-    apps++;
-    text += length;
+    if (appCount === APPS_PER_TRANSACTION || textLength + length > TEXT_PER_TRANSACTION) await writeOperations();
+    operations.push(...operationsFor(before, after, now));
+    appCount++;
+    textLength += length;
   };
-  for (const [appId, before] of standing) await change(before, wanted.get(appId));
-  for (const [appId, after] of wanted) if (!standing.has(appId)) await change(undefined, after);
-  await flush();
+  for (const [appId, before] of stored) await change(before, content.get(appId));
+  for (const [appId, after] of content) if (!stored.has(appId)) await change(undefined, after);
+  await writeOperations();
   return changes;
 }
 
-function rowsOf(before: ApplicationRecord | undefined, after: ReadApplication | undefined, now: string): Operation[] {
+/** Returns the operations that change an application's rows: by client ID, by name and by object ID. */
+function operationsFor(
+  before: ApplicationRecord | undefined,
+  after: ReadApplication | undefined,
+  now: string,
+): Operation[] {
   const operations: Operation[] = [];
   if (before && (!after || nameKey(before) !== nameKey(after))) operations.push(remove(Applications, nameKey(before)));
   if (before && before.objectId !== after?.objectId) operations.push(remove(ObjectIds, objectKey(before.objectId)));
@@ -111,8 +128,8 @@ function rowsOf(before: ApplicationRecord | undefined, after: ReadApplication | 
   ];
 }
 
-/** Writes the bucket's row under the fence, after which the next run finds nothing to write. */
-export async function endBucket(
+/** Writes the bucket's own row with the hash, after which the next run finds the bucket unchanged. */
+export async function writeBucketRow(
   fence: Fence,
   bucket: string,
   apps: ReadonlyMap<string, ReadApplication>,
@@ -121,7 +138,7 @@ export async function endBucket(
   await fence.write([put(Buckets, bucketKey(bucket), { contents: contentsOf(apps), apps: apps.size, credentials })]);
 }
 
-/** Returns the client IDs of known applications with these object IDs. One request each. */
+/** Returns the client ID of the stored application with this object ID. Costs one request. */
 export async function appIdOf(tables: Tables, objectId: string): Promise<string | undefined> {
   return (await tables.get(ObjectIds, APPS, objectKey(objectId)))?.appId;
 }

@@ -44,7 +44,7 @@ type Filters = { start_date?: Date | undefined; end_date?: Date | undefined; eve
 /** @throws {Problem} invalidRequest if the period ends before it starts. */
 export function auditQuery({ start_date: start, end_date: end, event_type: eventType, actor }: Filters): AuditQuery {
   if (start && end && start > end) {
-    throw new Problem("invalidRequest", "The period ends before it begins. Swap start_date and end_date.", {
+    throw new Problem("invalidRequest", "The period ends before it starts. Exchange start_date and end_date.", {
       errors: [{ path: "query.end_date", message: "is before start_date" }],
     });
   }
@@ -71,6 +71,7 @@ export const AuditExport = z
   })
   .meta({ id: "AuditExport", description: "Includes the data that the offline command needs to verify the entries." });
 
+/** A text member, to which each use adds its description. */
 const text = z.string();
 
 export const LateEntries = z
@@ -87,7 +88,7 @@ export const LateEntries = z
           })
           .meta({ id: "AuditLateEntry" }),
       )
-      .meta({ description: "Findings, up to 100." }),
+      .meta({ description: "The first late entries, up to 100." }),
   })
   .meta({
     id: "AuditLateEntries",
@@ -138,9 +139,10 @@ export const Verification = z
       description:
         "Start of the log, as signed in the digests or stored in the key vault. Null when nothing is sealed.",
     }),
-    unsealedFrom: text
-      .nullable()
-      .meta({ description: "Time from which entries are not sealed yet and therefore not verified." }),
+    unsealedFrom: text.nullable().meta({
+      description:
+        "Time from which entries are not sealed yet and therefore not verified. Null if there are no entries.",
+    }),
     purges: z
       .array(PurgeRecord)
       .meta({ description: "Entries that were removed by retention, and who started the removal." }),

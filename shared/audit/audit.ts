@@ -19,7 +19,10 @@ import { createWriter } from "./write/writer.ts";
 export type { AuditEvent } from "./event.ts";
 
 /**
- * The audit log. Members of `before`, `after` and `details` whose names are those of secrets are stored as `[redacted]`. Each
+ * The audit log, which records who did what in the service. A timer seals it: for each interval of ten minutes, sealing signs a
+ * digest (hash) of the entries, and verification detects later changes.
+ *
+ * Members of `before`, `after` and `details` whose names are those of secrets are stored as `[redacted]`. Each
  * of the three holds at most 16,384 characters of JSON.
  */
 export interface Audit extends AuditRecorder {
@@ -29,18 +32,22 @@ export interface Audit extends AuditRecorder {
    */
   refused(event: AuditEvent): Promise<void>;
   /**
-   * Lists entries. @param reader - The reading is recorded for this caller before the page is returned. Omitted: the reading is
-   * not recorded.
+   * Lists entries.
+   *
+   * @param reader - The caller for whom the reading is recorded in the log, before the page is returned. If omitted, the
+   *   reading is not recorded.
    * @throws {Problem} invalidCursor
    */
   list(query: AuditQuery, request: PageRequest, reader?: Caller): Promise<AuditPage>;
   /**
-   * Exports entries. @param reader - The export is recorded for this caller: its intent before the first part, its outcome with
-   * the last part.
+   * Exports entries.
+   *
+   * @param reader - The caller for whom the export is recorded in the log: its intent before the first part, its outcome with
+   *   the last part.
    * @throws {Problem} invalidCursor; invalidRequest for a PDF over its limit.
    */
   export(request: ExportRequest, reader?: Caller): Promise<ExportPart>;
-  /** Seals the intervals that are due. A timer calls it. */
+  /** Seals the intervals that are over. A timer calls it. */
   seal(): Promise<Sealing>;
   /** @throws {Problem} invalidCursor */
   verify(request: VerifyRequest, reader?: Caller): Promise<Verification>;
@@ -66,7 +73,7 @@ export interface AuditDependencies {
 export function createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont }: AuditDependencies): Audit {
   const trust = createTrust(tables, config.AUDIT_SIGNING_KEYS);
   const { append, refused, reading } = createWriter({ tables, clock, randomness, trust });
-  const stored = { tables, clock, trust, anchor };
+  const readingDeps = { tables, clock, trust, anchor };
   const minimumRetentionDays = config.AUDIT_MINIMUM_RETENTION_DAYS;
 
   return {
@@ -78,19 +85,19 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     },
     async export(request, reader) {
       const { exportPart } = await import("./export/export.ts");
-      const exporting = { ...stored, unicodeFont };
-      const make = (exportId: string) => exportPart(exporting, request, exportId);
+      const exportDeps = { ...readingDeps, unicodeFont };
+      const createPart = (exportId: string) => exportPart(exportDeps, request, exportId);
       return reader
-        ? await recordExport({ append, reading }, request, reader, make)
-        : await make(randomness.ulid(clock.now()));
+        ? await recordExport({ append, reading }, request, reader, createPart)
+        : await createPart(randomness.ulid(clock.now()));
     },
-    seal: createSealer({ ...stored, log, enter: refused }),
+    seal: createSealer({ ...readingDeps, log, recordEvent: refused }),
     async verify(request, reader) {
       if (reader) await reading(readingEvent("audit.verified", reader, request));
-      return await verifySealed(stored, request);
+      return await verifySealed(readingDeps, request);
     },
     purge: (retentionDays, caller) =>
       purgeSealed({ tables, clock, trust, append, minimumRetentionDays }, retentionDays, caller),
-    statistics: () => statistics(stored),
+    statistics: () => statistics(readingDeps),
   };
 }

@@ -17,15 +17,16 @@ const MAX_TARGET_CHARACTERS = 1024;
 export const AuditEntry = z
   .object({
     id: z.string().regex(ULID).meta({ description: "A ULID." }),
-    occurredAt: z.string().meta({ description: "The instant it was entered." }),
+    occurredAt: z.string().meta({ description: "Time under which the entry is listed, ISO 8601." }),
     happenedAt: z.string().optional().meta({
       description:
-        "When it happened, where the log was closed for that time already; occurredAt is then the next instant that was not. Before its interval is over, only a stranger with access to storage closes it.",
+        "Time of the event, if the log was already closed for that time. occurredAt is then the start of the first interval that was open. Absent otherwise.",
     }),
     eventType: z.string().meta({ example: "settings.changed" }).meta({ description: "Type of the event." }),
-    outcome: z
-      .enum(["success", "failure", "refused", "intent"])
-      .meta({ description: "intent: entered before an outside effect; its outcome follows under the same requestId." }),
+    outcome: z.enum(["success", "failure", "refused", "intent"]).meta({
+      description:
+        "`intent` is recorded before an action. The outcome of the action follows in another entry with the same requestId.",
+    }),
     actor: z.string().meta({
       description: "The username; `anonymous`; `system` for timers and queues. An unknown username is only a hash.",
     }),
@@ -45,22 +46,24 @@ export const AuditEntry = z
       .int()
       .min(1)
       .meta({ description: "Number of occurrences. Repeated rejections within a minute are one entry." }),
-    lastOccurredAt: z.string().optional().meta({ description: "The last repeat, where count is above 1." }),
+    lastOccurredAt: z.string().optional().meta({ description: "Time of the last occurrence. Absent if count is 1." }),
   })
   .meta({ id: "AuditEntry" });
 export type AuditEntry = z.infer<typeof AuditEntry>;
 
 /**
- * Creates the entry of an event. @param happenedAt - Milliseconds since 1970, if the event happened before the time of the
- * entry.
+ * Creates the entry of an event.
+ *
+ * @param occurredAtMs - The time under which the entry is listed, in milliseconds since 1970.
+ * @param happenedAtMs - The time of the event, if it is earlier than `occurredAtMs`.
  * @throws TypeError for an event type that is not like `thing.happened`: a programming error.
  */
-export function entryOf(event: AuditEvent, id: string, at: number, happenedAt?: number): AuditEntry {
+export function entryOf(event: AuditEvent, id: string, occurredAtMs: number, happenedAtMs?: number): AuditEntry {
   if (!EVENT_TYPE.test(event.type)) throw new TypeError(`${event.type} is not an event type like thing.happened.`);
   return {
     id,
-    occurredAt: new Date(at).toISOString(),
-    ...(happenedAt === undefined ? {} : { happenedAt: new Date(happenedAt).toISOString() }),
+    occurredAt: new Date(occurredAtMs).toISOString(),
+    ...(happenedAtMs === undefined ? {} : { happenedAt: new Date(happenedAtMs).toISOString() }),
     eventType: event.type,
     outcome: event.outcome,
     actor: event.caller.actor.slice(0, MAX_ACTOR_CHARACTERS).toWellFormed(),
@@ -69,25 +72,26 @@ export function entryOf(event: AuditEvent, id: string, at: number, happenedAt?: 
     ...(event.target === undefined
       ? {}
       : { target: { type: event.target.type, id: event.target.id.slice(0, MAX_TARGET_CHARACTERS) } }),
-    ...(event.before === undefined ? {} : { before: detail(event.before) }),
-    ...(event.after === undefined ? {} : { after: detail(event.after) }),
-    ...(event.details === undefined ? {} : { details: detail(event.details) }),
+    ...(event.before === undefined ? {} : { before: storedDetail(event.before) }),
+    ...(event.after === undefined ? {} : { after: storedDetail(event.after) }),
+    ...(event.details === undefined ? {} : { details: storedDetail(event.details) }),
     count: 1,
   };
 }
 
-function detail(value: unknown): unknown {
-  const shown = redact(value);
-  const characters = canonicalJson(shown).length;
-  return characters > MAX_DETAIL_CHARACTERS ? { omitted: `${characters} characters of JSON` } : shown;
+/** Returns the redacted value, or a note with its length if it is too long. */
+function storedDetail(value: unknown): unknown {
+  const redacted = redact(value);
+  const characters = canonicalJson(redacted).length;
+  return characters > MAX_DETAIL_CHARACTERS ? { omitted: `${characters} characters of JSON` } : redacted;
 }
 
 /** Returns the stored text of an entry. The entry's hash is the SHA-256 of this text. */
 export const entryText = (entry: AuditEntry): string => canonicalJson(entry);
 
 /**
- * Parses the text of a row, which anyone may have written, with its members in the order of the schema. Undefined if the text
- * is not an entry.
+ * Parses the text of a row. Anyone with access to storage may have written the row, so the result is undefined if the text is
+ * not an entry. The members are in the order of the schema.
  */
 export function readEntry(text: string | undefined): AuditEntry | undefined {
   if (text === undefined) return undefined;

@@ -7,7 +7,7 @@ import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 export const INTERVAL_MINUTES = 10;
 export const INTERVAL_MS = INTERVAL_MINUTES * MINUTE_MS;
 
-/** Delay between the end of an interval and its closing, so that the clocks of two instances may differ by seconds. */
+/** Delay between the end of an interval and its sealing, so that the clocks of two instances may differ by seconds. */
 export const SEAL_DELAY_MS = MINUTE_MS;
 
 /** The start of an interval, in milliseconds since 1970, which identifies it. */
@@ -21,6 +21,7 @@ export const intervalName = (interval: Interval): string => `${new Date(interval
 /** Parses an interval's name. NaN if the name is invalid. */
 export const intervalFrom = (name: string): Interval => Date.parse(name);
 
+/** Returns whether a text is the name of an interval: `2026-11-21T10:40Z`, with a multiple of ten minutes. */
 export const isIntervalName = (name: string): boolean =>
   /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}Z$/.test(name) && intervalFrom(name) % INTERVAL_MS === 0;
 
@@ -30,21 +31,21 @@ export const dayOf = (interval: Interval): string => intervalName(interval).slic
 /** The time of day at which an interval starts: `10:40`. */
 export const timeOf = (interval: Interval): string => intervalName(interval).slice(11, 16);
 
-/** Yields the intervals of `from <= interval < to`, day by day, at most `atMost` at a time. */
+/** Yields the intervals of `from <= interval < to` in batches. A batch has at most `atMost` intervals, all of one day. */
 export function* intervalsByDay(
   from: Interval,
   to: Interval,
   atMost = Number.POSITIVE_INFINITY,
 ): Generator<Interval[]> {
-  let together: Interval[] = [];
+  let batch: Interval[] = [];
   for (let interval = from; interval < to; interval += INTERVAL_MS) {
-    if (together.length === atMost || (together.length > 0 && interval % DAY_MS === 0)) {
-      yield together;
-      together = [];
+    if (batch.length === atMost || (batch.length > 0 && interval % DAY_MS === 0)) {
+      yield batch;
+      batch = [];
     }
-    together.push(interval);
+    batch.push(interval);
   }
-  if (together.length > 0) yield together;
+  if (batch.length > 0) yield batch;
 }
 
 /** The interval is sealed, so no entry can be added to it. */

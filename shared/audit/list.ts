@@ -9,13 +9,15 @@ import { type IndexedRow, readIndexed } from "./read-indexed.ts";
 import { readRows } from "./read-rows.ts";
 import { type EntryFilter, INDEX_PARTITION, IndexRow, indexPrefix, indexRange } from "./rows.ts";
 
-/** A query of entries in `start <= instant < end`. Each member narrows it; without members it matches all entries. */
+/** Lists of the audit log, in pages. The index has the order of the entries for each combination of filters. */
+
+/** A query of entries in `start <= occurredAt < end`. Each member narrows it; without members it matches all entries. */
 export interface AuditQuery extends EntryFilter {
   start?: Date | undefined;
   end?: Date | undefined;
 }
 
-/** The position after a page, with the count of the first page: later pages don't count again. */
+/** The position after a page. `total` is the count that was made for the first page: later pages don't count again. */
 const Cursor = z.object({
   query: z.string(),
   after: z.string(),
@@ -27,12 +29,12 @@ const Cursor = z.object({
 export const queryName = ({ start, end, actor, eventType }: AuditQuery): string =>
   sha256(canonicalJson([start, end, actor?.toLowerCase(), eventType])).slice(0, 16);
 
-/** @throws {Problem} invalidCursor */
-export function refuseOtherQuery(name: string, query: AuditQuery): void {
+/** Checks that a cursor belongs to a query. @throws {Problem} invalidCursor */
+export function rejectOtherQuery(name: string, query: AuditQuery): void {
   if (name === queryName(query)) return;
   throw new Problem(
     "invalidCursor",
-    "This cursor belongs to other filters. Send it with those, or start without one.",
+    "This cursor belongs to other filters. Send it with those filters, or send no cursor to start from the beginning.",
     {
       errors: [{ path: "query.cursor", message: "belongs to other filters" }],
     },
@@ -59,7 +61,8 @@ export async function listEntries(tables: Tables, query: AuditQuery, request: Pa
     ...indexRange(prefix, query.start?.getTime(), query.end?.getTime()),
   };
 
-  async function read(after: string | undefined) {
+  /** Reads the index rows of a page, after the row key `after`. */
+  async function readPage(after: string | undefined) {
     const rows: IndexedRow[] = [];
     const pageSize = Math.min(request.limit + 1, 1000);
     for await (const page of readRows(tables, IndexRow, {
@@ -74,53 +77,53 @@ export async function listEntries(tables: Tables, query: AuditQuery, request: Pa
   }
 
   /**
-   * Counts the entries after `after`, starting from `counted`, up to one more than the largest exact total. Also finds the row
-   * at `offset`.
+   * Counts the entries after the row key `after`, in addition to `counted` entries before it. Stops when the total exceeds the
+   * largest exact total. Also finds the row directly before the requested offset (`beforeOffset`), after which the page starts.
    */
   async function count(after: string | undefined, counted: number) {
-    let before: string | undefined;
+    let beforeOffset: string | undefined;
     let total = counted;
     const pages = tables.pages(IndexRow, { ...range, ...(after !== undefined && { after }), select: [] });
     for await (const page of pages) {
-      if (total < request.offset) before = page[Math.min(request.offset - total, page.length) - 1]!.rowKey;
+      // If the offset is beyond this page, this is the page's last row, which the next page replaces.
+      if (total < request.offset) beforeOffset = page[Math.min(request.offset - total, page.length) - 1]!.rowKey;
       total += page.length;
       if (total > MAX_COUNTED) break;
     }
-    return { total: total > MAX_COUNTED ? null : total, reached: total >= request.offset, before };
+    return { total: total > MAX_COUNTED ? null : total, reachesOffset: total >= request.offset, beforeOffset };
   }
 
-  async function answer(
-    found: Awaited<ReturnType<typeof read>>,
+  /** Returns the response for the index rows of a page. */
+  async function responseOf(
+    page: Awaited<ReturnType<typeof readPage>>,
     offset: number,
     total: number | null,
   ): Promise<AuditPage> {
-    const last = found.rows.at(-1);
-    const state = { query: queryName(query), after: last?.rowKey ?? "", offset: offset + found.rows.length, total };
-    const { items, findings } = await readIndexed(tables, found.rows);
+    const lastRow = page.rows.at(-1);
+    const state = { query: queryName(query), after: lastRow?.rowKey ?? "", offset: offset + page.rows.length, total };
+    const { items, findings } = await readIndexed(tables, page.rows);
     return {
       items,
       total,
       ...(total === null && { totalAtLeast: MAX_COUNTED }),
       limit: request.limit,
       offset,
-      nextCursor: found.more ? encodeCursor(state satisfies z.infer<typeof Cursor>) : null,
+      nextCursor: page.more ? encodeCursor(state satisfies z.infer<typeof Cursor>) : null,
       ...(findings.length > 0 && { findings }),
     };
   }
 
   if (request.cursor !== undefined) {
     const cursor = decodeCursor(Cursor, request.cursor);
-    refuseOtherQuery(cursor.query, query);
-    return await answer(await read(cursor.after), cursor.offset, cursor.total);
+    rejectOtherQuery(cursor.query, query);
+    return await responseOf(await readPage(cursor.after), cursor.offset, cursor.total);
   }
   if (request.offset === 0) {
-    const found = await read(undefined);
-    const { total } = found.more
-      ? await count(found.rows.at(-1)!.rowKey, found.rows.length)
-      : { total: found.rows.length };
-    return await answer(found, 0, total);
+    const page = await readPage(undefined);
+    const { total } = page.more ? await count(page.rows.at(-1)!.rowKey, page.rows.length) : { total: page.rows.length };
+    return await responseOf(page, 0, total);
   }
-  const { total, reached, before } = await count(undefined, 0);
-  const found = reached ? await read(before) : { rows: [], more: false };
-  return await answer(found, request.offset, total);
+  const { total, reachesOffset, beforeOffset } = await count(undefined, 0);
+  const page = reachesOffset ? await readPage(beforeOffset) : { rows: [], more: false };
+  return await responseOf(page, request.offset, total);
 }

@@ -7,94 +7,104 @@ import { intervalName, intervalOf } from "./interval.ts";
 import { type FoundRow, readRow, readRows } from "./read-rows.ts";
 import { EntryRow, entriesPartition, entryKey, indexKeys, instantOf } from "./rows.ts";
 
+/**
+ * Reads the entries that index rows name. An index row names an entry by its id; the primary row of the entry has the content.
+ * Anyone with access to storage may have changed either.
+ */
+
 /** If at least this many entries of a day are needed, one page of the day is read before single rows. */
 const MIN_ENTRIES_FOR_PAGE = 10;
 const ROWS_AT_ONCE = 16;
 
-/** A row of the index. It names an entry. */
+/** A row of the index. It names an entry by `value.id`, or by the text in `value.entry` that an earlier version wrote. */
 export interface IndexedRow {
   rowKey: string;
+  /** The part of the row key after the prefix of the filter: the entry's time and the random part of its id, inverted. */
   position: string;
   value: FoundRow<{ id?: string | undefined; entry?: string | undefined }>["value"];
 }
 
-/** The place of the entry that an index row names. */
-interface Place {
-  indexed: IndexedRow;
-  at: number;
+/** The keys of the primary row that an index row names, and the time of the entry in milliseconds since 1970. */
+interface PrimaryRow {
+  timeMs: number;
   partitionKey: string;
   key: string;
 }
 
 /**
- * Returns the primary entries that index rows name, and the state of rows without an entry. Costs one request per day with at
- * least ten of the entries, for up to 1,000 entries of the day, and one request for each entry not found in this way.
+ * Returns the entries that index rows name, and findings for index rows without a matching entry. Costs one request per day
+ * with at least ten of the entries (one page of 1,000 rows), and one request for each entry that such a page does not contain.
  */
 export async function readIndexed(
   tables: Tables,
   rows: readonly IndexedRow[],
 ): Promise<{ items: AuditEntry[]; findings: Finding[] }> {
-  const places = rows.map(placeOf);
-  const texts = await textsOf(
+  const primaries = rows.map(primaryRowOf);
+  const texts = await readTexts(
     tables,
-    places.filter((place) => place !== undefined),
+    primaries.filter((primary) => primary !== undefined),
   );
   const items: AuditEntry[] = [];
   const findings: Finding[] = [];
-  for (const [index, place] of places.entries()) {
+  for (const [index, primary] of primaries.entries()) {
     const { rowKey, position } = rows[index]!;
-    const entry = place && readEntry(texts.get(place));
+    const entry = primary && readEntry(texts.get(primary));
     if (entry && indexKeys(entry).includes(rowKey)) items.push(entry);
-    else findings.push(finding(place, position, place !== undefined && texts.has(place)));
+    else findings.push(findingOf(primary, position, primary !== undefined && texts.has(primary)));
   }
   return { items, findings };
 }
 
-function placeOf(indexed: IndexedRow): Place | undefined {
-  const at = instantOf(indexed.position);
+function primaryRowOf(indexed: IndexedRow): PrimaryRow | undefined {
+  const timeMs = instantOf(indexed.position);
   const id = indexed.value?.id ?? readEntry(indexed.value?.entry)?.id;
-  if (!Number.isFinite(at) || id === undefined || !isUlid(id)) return undefined;
-  const interval = intervalOf(at);
-  return { indexed, at, partitionKey: entriesPartition(interval), key: entryKey(interval, id) };
+  if (!Number.isFinite(timeMs) || id === undefined || !isUlid(id)) return undefined;
+  const interval = intervalOf(timeMs);
+  return { timeMs, partitionKey: entriesPartition(interval), key: entryKey(interval, id) };
 }
 
-async function textsOf(tables: Tables, places: Place[]): Promise<Map<Place, string | undefined>> {
-  const texts = new Map<Place, string | undefined>();
-  const byDay = Map.groupBy(places, ({ partitionKey }) => partitionKey);
-  for (const [partitionKey, ofDay] of byDay) {
-    if (ofDay.length < MIN_ENTRIES_FOR_PAGE) continue;
-    const byKey = new Map(ofDay.map((place) => [place.key, place]));
+async function readTexts(tables: Tables, primaries: PrimaryRow[]): Promise<Map<PrimaryRow, string | undefined>> {
+  const texts = new Map<PrimaryRow, string | undefined>();
+  const byDay = Map.groupBy(primaries, ({ partitionKey }) => partitionKey);
+  for (const [partitionKey, dayRows] of byDay) {
+    if (dayRows.length < MIN_ENTRIES_FOR_PAGE) continue;
+    const byKey = new Map(dayRows.map((primary) => [primary.key, primary]));
     const keys = [...byKey.keys()].sort();
     const range = { partitionKey, from: keys[0]!, before: `${keys.at(-1)!}~` };
     for await (const page of readRows(tables, EntryRow, range)) {
       for (const { rowKey, value } of page) {
-        const place = byKey.get(rowKey);
-        if (place) texts.set(place, value?.entry);
+        const primary = byKey.get(rowKey);
+        if (primary) texts.set(primary, value?.entry);
       }
       break;
     }
   }
   await pMap(
-    places.filter((place) => !texts.has(place)),
-    async (place) => {
-      const row = await readRow(tables, EntryRow, place.partitionKey, place.key);
-      if (row) texts.set(place, row.value?.entry);
+    primaries.filter((primary) => !texts.has(primary)),
+    async (primary) => {
+      const row = await readRow(tables, EntryRow, primary.partitionKey, primary.key);
+      if (row) texts.set(primary, row.value?.entry);
     },
     { concurrency: ROWS_AT_ONCE },
   );
   return texts;
 }
 
-function finding(place: Place | undefined, position: string, stands: boolean): Finding {
-  const interval = place && { interval: intervalName(intervalOf(place.at)) };
-  if (stands) {
+/** Length of the part of a primary row's key before the entry's id: `10:40|`. */
+const ID_START = 6;
+
+/** Returns the finding for an index row without a matching entry. `exists`: the primary row exists. */
+function findingOf(primary: PrimaryRow | undefined, position: string, exists: boolean): Finding {
+  const interval = primary && { interval: intervalName(intervalOf(primary.timeMs)) };
+  if (exists) {
     const detail = "The entry that the list names here can't be read, or is a different one.";
-    return { kind: "entryChanged", ...interval, entryId: place!.key.slice(6), detail };
+    return { kind: "entryChanged", ...interval, entryId: primary!.key.slice(ID_START), detail };
   }
   return {
     kind: "indexEntryInserted",
     ...interval,
-    entryId: place?.key.slice(6) ?? newestFirst(position),
+    // A position is the entry's time and the random part of its id, with inverted digits.
+    entryId: primary?.key.slice(ID_START) ?? newestFirst(position),
     detail: "The list names an entry that is not in the log.",
   };
 }

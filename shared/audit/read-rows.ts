@@ -1,7 +1,12 @@
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
-/** A stored row, which anyone with the account's key may have written. */
+/**
+ * Reads rows of the audit log without failing for rows that don't match their schema: anyone with the storage account's key may
+ * have written such rows, and they must not stop the log.
+ */
+
+/** A stored row, valid or not. */
 export interface FoundRow<T> {
   rowKey: string;
   /** Undefined if the row does not match the schema of its kind. */
@@ -9,8 +14,7 @@ export interface FoundRow<T> {
 }
 
 /**
- * Yields the pages of a range. An invalid row comes without a value and does not fail the page. With `select` only those
- * members are read.
+ * Yields the pages of a range. An invalid row has no value. With `select`, only these members are read.
  */
 export async function* readRows<T>(
   tables: Tables,

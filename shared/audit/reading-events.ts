@@ -1,11 +1,11 @@
 import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem } from "../platform/http/problem.ts";
 import type { AuditEvent } from "./event.ts";
-import type { ExportRequest, MadePart } from "./export/export.ts";
+import type { CreatedPart, ExportRequest } from "./export/export.ts";
 import type { AuditQuery } from "./list.ts";
 import type { Writer } from "./write/writer.ts";
 
-/** Audit entries about reading the audit log itself. */
+/** Creates the audit entries about reading the audit log itself: lists, verifications and exports. */
 
 /** Formats a filter as the target of an entry. */
 function filterText({ start, end, actor, eventType }: AuditQuery): string {
@@ -31,21 +31,23 @@ export const readingEvent = (
 });
 
 /**
- * Makes one part of an export. Records the intent before the first part and the outcome with the last part, both under the
- * request id of the first part. If the last part is requested again, the outcome's count increases.
+ * Creates one part of an export and records the export in the log: the intent before the first part and the outcome with the
+ * last part, both under the request id of the first part. If the last part is requested again, the outcome's count increases.
+ *
+ * @param createPart - Creates the part. Its argument is the id of the export, if this is the first part.
  */
 export async function recordExport(
   { append, reading }: Pick<Writer, "append" | "reading">,
   { format, query, cursor }: ExportRequest,
   reader: Caller,
-  make: (exportId: string) => Promise<MadePart>,
-): Promise<MadePart> {
+  createPart: (exportId: string) => Promise<CreatedPart>,
+): Promise<CreatedPart> {
   const filter = filterText(query);
   const event = { type: "audit.exported", caller: reader, target: { type: "audit", id: reader.requestId } };
   if (cursor === undefined) await append({ ...event, outcome: "intent", details: { format, filter } });
-  let made: MadePart;
+  let part: CreatedPart;
   try {
-    made = await make(reader.requestId);
+    part = await createPart(reader.requestId);
   } catch (error) {
     const refused = error instanceof Problem;
     // A rejected cursor in a later part does not end the export.
@@ -55,8 +57,8 @@ export async function recordExport(
     }
     throw error;
   }
-  if (made.nextCursor !== null) return made;
-  const { exportId, part: parts, entries } = made;
+  if (part.nextCursor !== null) return part;
+  const { exportId, part: parts, entries } = part;
   await reading({
     ...event,
     caller: { ...reader, requestId: exportId },
@@ -64,5 +66,5 @@ export async function recordExport(
     outcome: "success",
     details: { format, filter, parts, ...(entries !== undefined && { entries }) },
   });
-  return made;
+  return part;
 }

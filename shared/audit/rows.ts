@@ -7,15 +7,17 @@ import type { AuditEntry } from "./entry.ts";
 import { dayOf, type Interval, timeOf } from "./interval.ts";
 
 /**
- * The primary rows of the log: one partition per day, with one row per entry under its interval and id (`10:40|01J…`), so
- * oldest first, and the two marks of each interval. An entry is stored as the canonical text that is hashed, so any change is
- * detected.
+ * The rows of the audit log in three tables: entries, index and digests.
+ *
+ * `AuditEntries` has one partition per day. Each entry has a row under its ten-minute interval and its id (`10:40|01J…`), so
+ * the rows are in the order of time. Each interval also has two marks, rows that say whether entries can be added to it. An
+ * entry is stored as the canonical text that is hashed, so that any change is detected.
  */
 export const EntryRow = entity("AuditEntries", z.object({ entry: z.string() }));
 export const Mark = entity("AuditEntries", z.object({}));
 /**
- * A birth mark of a closed interval, with a signed statement that it is closed. An earlier version closed intervals without a
- * statement.
+ * The born mark of a closed interval, with a signed statement that the interval is closed. Intervals that an earlier version
+ * closed have no statement.
  */
 export const ClosedMark = entity("AuditEntries", z.object({ closed: z.string() }));
 
@@ -23,13 +25,13 @@ export const entriesPartition = (interval: Interval): string => dayOf(interval);
 export const entryKey = (interval: Interval, id: string): string => `${timeOf(interval)}|${id}`;
 
 /**
- * The open mark exists while entries can be added to the interval. The transaction of every entry touches it; sealing deletes
- * it for good.
+ * Returns the row key of the open mark. The mark exists while entries can be added to the interval: the transaction of every
+ * entry requires it, and sealing deletes it.
  */
 export const openMark = (interval: Interval): string => `${OPEN}${timeOf(interval)}`;
 /**
- * The birth mark stays, so that an interval is created only once. The first entry inserts it, or sealing does for an interval
- * without entries.
+ * Returns the row key of the born mark, which stays until the interval is purged, so that the interval is created only once.
+ * The first entry of the interval inserts it. For an interval without entries, sealing does.
  */
 export const bornMark = (interval: Interval): string => `${BORN}${timeOf(interval)}`;
 const OPEN = "~open|";
@@ -38,6 +40,7 @@ const BORN = "~born|";
 export const MARKS = { from: BORN, before: `${OPEN}~` };
 /** Sorts after every digest's row key. */
 export const DIGESTS_END = "~";
+/** Matches the row keys of marks: `~open|10:40`. */
 export const isMark = (rowKey: string): boolean => /^~(born|open)\|\d\d:\d0$/.test(rowKey);
 
 /**
@@ -47,17 +50,23 @@ export const isMark = (rowKey: string): boolean => /^~(born|open)\|\d\d:\d0$/.te
 export const IndexRow = entity("AuditIndex", z.object({ id: z.string().optional(), entry: z.string().optional() }));
 export const INDEX_PARTITION = "entries";
 
-/** Signed statements (compact JWS): the digests by interval. An earlier version stored the newest digest again under `HEAD`. */
+/**
+ * The digests by interval: signed statements (compact JWS) about the entries of an interval. An earlier version stored the
+ * newest digest a second time under `HEAD`.
+ */
 export const DigestRow = entity("AuditDigests", z.object({ digest: z.string() }));
 export const DIGESTS_PARTITION = "digests";
 export const HEAD = "~head";
-/** The interval of the first entry, where sealing starts. Ignored once there is a digest. */
+/** The row that names the interval of the first entry, where sealing starts. It is ignored once there is a digest. */
 export const FirstRow = entity("AuditDigests", z.object({ interval: z.string() }));
 export const FIRST_PARTITION = "first";
 /** The ids and hashes of the entries with which an interval was sealed. Row key: `<interval>|<part>`. */
 export const ManifestRow = entity("AuditDigests", z.object({ hashes: z.instanceof(Uint8Array) }));
 export const MANIFESTS_PARTITION = "manifests";
-/** Purge records, by the end of their range; and older public keys that a newer key vouches for. */
+/**
+ * Signed records: purges, by the end of the purged range; and older public keys, by the newer key that vouches for them and
+ * their own name (`k2|k1`).
+ */
 export const RecordRow = entity("AuditDigests", z.object({ record: z.string() }));
 export const PURGES_PARTITION = "purges";
 export const KEYS_PARTITION = "keys";
@@ -67,13 +76,17 @@ export interface EntryFilter {
   eventType?: string | undefined;
 }
 
-/** Every entry has four rows in the index, so that each combination of filters is one range of row keys. */
+/**
+ * Returns the prefix of the index rows for a combination of filters. Every entry has four index rows, so that each combination
+ * is one range of row keys.
+ */
 export function indexPrefix({ actor, eventType }: EntryFilter): string {
   if (actor !== undefined && eventType !== undefined) return `both|${actorKey(actor)}|${eventType}|`;
   if (actor !== undefined) return `actor|${actorKey(actor)}|`;
   return eventType === undefined ? "all|" : `type|${eventType}|`;
 }
 
+/** Returns the keys of the four index rows of an entry: without a filter, by actor, by event type, and by both. */
 export const indexKeys = ({ id, occurredAt, actor, eventType }: AuditEntry): string[] =>
   [{}, { actor }, { eventType }, { actor, eventType }].map(
     (filter) => indexPrefix(filter) + position(id, Date.parse(occurredAt)),
@@ -83,9 +96,10 @@ export const indexKeys = ({ id, occurredAt, actor, eventType }: AuditEntry): str
 const actorKey = (actor: string): string => keyText(actor.toLowerCase());
 
 /** Returns the position of an entry in the index: by time, newest first, then by the random part of its id. */
-export const position = (id: string, at: number): string => newestFirst(encodeTime(at) + id.slice(10));
+export const position = (id: string, occurredAtMs: number): string =>
+  newestFirst(encodeTime(occurredAtMs) + id.slice(10));
 
-/** The time with which a position begins, in milliseconds. NaN if the position is invalid. */
+/** Returns the time of a position in milliseconds since 1970. NaN if the position is invalid. */
 export function instantOf(position: string): number {
   try {
     return decodeTime(newestFirst(position));
@@ -102,5 +116,5 @@ export function indexRange(prefix: string, start?: number, end?: number): { from
   };
 }
 
-/** A ULID stores a time from 1970 on in 48 bits. */
-const timeText = (at: number): string => encodeTime(Math.min(Math.max(at, 0), 2 ** 48 - 1));
+/** Encodes a time like a ULID, in 48 bits. Times before 1970 become 1970. */
+const timeText = (timeMs: number): string => encodeTime(Math.min(Math.max(timeMs, 0), 2 ** 48 - 1));

@@ -32,6 +32,8 @@ const PARALLEL = 4;
 /**
  * Yields all rows among the entries of `from <= interval < to`, by pages in the order of time and id. Includes rows that the
  * service did not write, under the interval into which they sort. Costs one request per 250 rows, and at least one per day.
+ *
+ * @param after - The last row that was already read. Its day continues after it.
  */
 export async function* storedEntries(
   tables: Tables,
@@ -55,24 +57,26 @@ async function* dayPages(
   tables: Tables,
   day: number,
   range: { from: Interval; to: Interval },
-  walked: { interval: Interval; rowKey: string } | undefined,
+  lastRead: { interval: Interval; rowKey: string } | undefined,
 ): AsyncGenerator<StoredEntry[]> {
   const partitionKey = entriesPartition(day);
   const bounds = {
     ...(range.from > day ? { from: entryKey(range.from, "") } : {}),
     ...(range.to < day + DAY_MS ? { before: entryKey(range.to, "") } : {}),
   };
-  const after = walked && dayOf(walked.interval) === partitionKey ? { after: walked.rowKey } : {};
+  const after = lastRead && dayOf(lastRead.interval) === partitionKey ? { after: lastRead.rowKey } : {};
   for await (const page of readRows(tables, EntryRow, { partitionKey, ...bounds, ...after, pageSize: PAGE_SIZE })) {
     yield page.filter(({ rowKey }) => !isMark(rowKey)).map(({ rowKey, value }) => stored(day, rowKey, value?.entry));
   }
 }
 
+/** Returns a row of a day. The row key of an entry is the start of its interval and its id: `10:40|01J…`. */
 function stored(day: number, rowKey: string, text: string | undefined): StoredEntry {
   const [time, id] = [rowKey.slice(0, 5), rowKey.slice(6)];
   const interval = Date.parse(`${new Date(day).toISOString().slice(0, 10)}T${time}Z`);
   if (rowKey[5] === "|" && interval % INTERVAL_MS === 0 && timeOf(interval) === time)
     return { interval, rowKey, id, text };
+  // The service did not write this key. Finds the last interval of the day that starts before the key.
   let sortedInto = day;
   while (sortedInto + INTERVAL_MS < day + DAY_MS && entryKey(sortedInto + INTERVAL_MS, "") <= rowKey) {
     sortedInto += INTERVAL_MS;
@@ -85,7 +89,7 @@ export interface ByInterval<T> {
   of(interval: Interval): AsyncGenerator<T>;
 }
 
-/** Each interval must be requested once, in order. */
+/** Creates the splitter of a stream. Each interval must be requested once, in order, because the stream is read only once. */
 export function byInterval<T extends { interval: Interval }>(pages: AsyncIterable<T[]>): ByInterval<T> {
   const iterator = (async function* () {
     for await (const page of pages) yield* page;

@@ -3,9 +3,10 @@ import { entityTag } from "../platform/http/conditional-requests.ts";
 import { singleLine } from "../platform/http/single-line.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { CHECKS, type TestResult } from "./connection-test.ts";
-import { Counts, type FoundTenant, nextDiscoveryAt, type RunRecord, TENANT_TYPES } from "./tenant.ts";
+import { Counts, nextDiscoveryAt, type RegisteredTenant, type RunRecord, TENANT_TYPES } from "./tenant.ts";
 
-/** Schemas of B2C tenants in the API. */
+// Schemas of B2C tenants in the API. The endpoints validate requests with them and generate the API description from them. A
+// "B2C tenant" is a registered tenant of Azure AD B2C or of Microsoft Entra External ID.
 
 const instant = z.iso.datetime();
 const guid = z.guid("must be a GUID").transform((id) => id.toLowerCase());
@@ -17,9 +18,10 @@ export const runParams = tenantParams.extend({
   run_id: z.string().meta({ description: "ID of the discovery run." }),
 });
 
+/** Matches a domain name with at least two labels, for example contoso.onmicrosoft.com. */
 const DOMAIN = /^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])$/;
 
-const members = {
+const registrationMembers = {
   tenantDomain: z
     .string()
     .max(253)
@@ -49,16 +51,16 @@ const members = {
 export const NewTenant = z
   .strictObject({
     tenantId: guid.meta({ description: "ID of the tenant, a GUID." }),
-    ...members,
-    clientSecretExpiresOn: members.clientSecretExpiresOn.optional(),
-    autoDiscover: members.autoDiscover.default(true),
-    discoveryIntervalHours: members.discoveryIntervalHours.default(24),
+    ...registrationMembers,
+    clientSecretExpiresOn: registrationMembers.clientSecretExpiresOn.optional(),
+    autoDiscover: registrationMembers.autoDiscover.default(true),
+    discoveryIntervalHours: registrationMembers.discoveryIntervalHours.default(24),
   })
   .meta({ id: "NewB2cTenant" });
 export type NewTenant = z.output<typeof NewTenant>;
 
 export const TenantChange = z
-  .strictObject({ tenantId: guid, ...members })
+  .strictObject({ tenantId: guid, ...registrationMembers })
   .partial()
   .meta({
     id: "B2cTenantChange",
@@ -67,6 +69,7 @@ export const TenantChange = z
   });
 export type TenantChange = z.output<typeof TenantChange>;
 
+/** States of a tenant. `new`: not discovered yet. `failing`: the last discovery could not read anything. */
 export const STATES = ["new", "discovering", "discovered", "partial", "failing"] as const;
 
 const CountsView = Counts.meta({
@@ -89,7 +92,7 @@ export const TenantView = z
     displayName: z.string(),
     clientId: z.string(),
     clientSecretExpiresOn: instant.nullable().meta({
-      description: "Display name from the registration, or else from the last discovery. Null when unknown.",
+      description: "Expiry date from the registration, or else from the last discovery. Null when unknown.",
     }),
     autoDiscover: z.boolean().meta({ description: "Whether credentials are discovered on a schedule." }),
     discoveryIntervalHours: z.int(),
@@ -118,16 +121,18 @@ export const TenantView = z
 
 const STATE_OF = { completed: "discovered", partial: "partial", failed: "failing" } as const;
 
-export function tenantView(found: FoundTenant): z.infer<typeof TenantView> {
+/** Converts a tenant to the form in API responses. */
+export function tenantView(found: RegisteredTenant): z.infer<typeof TenantView> {
   const { row, status } = found;
   const { runId, ended, failures = [], secretEnds } = status;
-  const known = secretEnds?.of === row.clientSecret.id ? secretEnds.at : undefined;
+  // The tenant's date applies only if the registration still uses the secret for which it was found.
+  const expiryFromTenant = secretEnds?.of === row.clientSecret.id ? secretEnds.at : undefined;
   return {
     tenantId: row.tenantId,
     tenantDomain: row.tenantDomain,
     displayName: row.displayName,
     clientId: row.clientId,
-    clientSecretExpiresOn: row.clientSecretExpiresOn ?? known ?? null,
+    clientSecretExpiresOn: row.clientSecretExpiresOn ?? expiryFromTenant ?? null,
     autoDiscover: row.autoDiscover,
     discoveryIntervalHours: row.discoveryIntervalHours,
     tenantType: status.tenantType ?? null,
@@ -166,6 +171,7 @@ export const TenantRun = z
   })
   .meta({ id: "B2cDiscovery" });
 
+/** Converts a discovery run to the form in API responses. */
 export function runView(run: RunRecord): z.infer<typeof TenantRun> {
   const { runId, tenantId, status, requestedBy, createdAt, finishedAt, counts, failures } = run;
   return {
@@ -215,6 +221,7 @@ export const TenantTest = z
   })
   .meta({ id: "B2cTenantTest" });
 
+/** Converts the result of a connection test to the form in API responses. */
 export const testView = (result: TestResult): z.infer<typeof TenantTest> => ({
   ok: result.checks.every(({ outcome }) => outcome === "ok" || outcome === "notApplicable"),
   tenantType: result.tenantType ?? null,

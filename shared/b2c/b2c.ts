@@ -26,10 +26,10 @@ import { createRegistry, THE_TENANT, tenantTarget } from "./registry.ts";
 import { createRemoval } from "./removal.ts";
 import {
   B2C_SECRETS,
-  type FoundTenant,
   LICENCE_NOTICE,
   Notices,
   nextDiscoveryAt,
+  type RegisteredTenant,
   type RunRecord,
   runsOf,
   secretUse,
@@ -39,7 +39,7 @@ import { ownTenant, secretMissing } from "./tenant-problems.ts";
 
 /** Name of the queue. */
 export const QUEUE = "b2c-tenants";
-/** A message of the queue. Without `run`: discover the tenant if it is due, or finish its removal. */
+/** A message of the queue. Without `runId`: discover the tenant if its discovery is due, or finish its removal. */
 export const TenantMessage = z.object({ tenantId: z.string(), runId: z.string().optional() });
 export type TenantMessage = z.infer<typeof TenantMessage>;
 
@@ -47,13 +47,15 @@ export type TenantMessage = z.infer<typeof TenantMessage>;
 const WAIT_MS = 20 * SECOND_MS;
 /** Delay of the message that completes the work if the process of the request crashes. */
 const MESSAGE_DELAY_SECONDS = 30;
-const LONGEST_BUSY_SECONDS = 60;
-/** Time limit of a connection test. Steps that are not done by then are reported as not done. */
-const TEST_MS = 30 * SECOND_MS;
+/** Maximum delay of a message that is requeued because another worker has the run or writes the same rows. */
+const MAX_REQUEUE_SECONDS = 60;
+/** Time limit of a connection test. Requests that have not ended by then fail. */
+const TEST_TIMEOUT_MS = 30 * SECOND_MS;
 
 /** A client secret of a registration, for alerts. Times are ISO 8601. */
 interface TenantCredential {
   id: string;
+  /** Kind of the credential, as alerts show it. */
   what: string;
   name: string;
   createdAt: string;
@@ -61,21 +63,24 @@ interface TenantCredential {
 }
 
 /**
- * The registry of tenants (Azure AD B2C and external tenants), and the discovery of their credentials. Without a PRO license
- * nothing new starts, but existing tenants can be read and deleted.
+ * B2C tenants: other tenants (Azure AD B2C or Entra External ID) that administrators register, and the discovery of their
+ * credentials. The endpoints under /b2c, a timer and a queue call it. Without a PRO license no discovery starts, but existing
+ * tenants can be read and deleted.
  */
 export interface B2c {
   /** Registers a tenant. @throws {Problem} alreadyExists, conflict, unavailable */
-  register(given: NewTenant, caller: Caller): Promise<FoundTenant>;
+  register(given: NewTenant, caller: Caller): Promise<RegisteredTenant>;
   /** Lists tenants by display name. @throws {Problem} invalidCursor; licenseRequired if there is no tenant and no license */
-  list(request: PageRequest): Promise<Page<FoundTenant>>;
+  list(request: PageRequest): Promise<Page<RegisteredTenant>>;
   /**
+   * Returns a tenant with its discovery status.
+   *
    * @throws {Problem} notFound; conflict if the row was tampered with; licenseRequired if there is no such tenant and no
    * license
    */
-  get(tenantId: string): Promise<FoundTenant>;
-  /** @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
-  change(tenantId: string, given: TenantChange, ifMatch: string | undefined, caller: Caller): Promise<FoundTenant>;
+  get(tenantId: string): Promise<RegisteredTenant>;
+  /** Changes a registration. @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
+  change(tenantId: string, given: TenantChange, ifMatch: string | undefined, caller: Caller): Promise<RegisteredTenant>;
   /** Removes a tenant with its assets and its secret. @throws {Problem} as `get`; preconditionFailed */
   remove(tenantId: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
   /** Tests everything that a discovery reads, with the saved secret. @throws {Problem} notFound, conflict */
@@ -87,13 +92,13 @@ export interface B2c {
    * @throws {Problem} notFound, conflict
    */
   discover(tenantId: string, caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
-  /** @throws {Problem} notFound */
+  /** Returns a discovery run. @throws {Problem} notFound */
   run(tenantId: string, runId: string): Promise<RunRecord>;
-  /** Enqueues the discovery of all tenants that are due. */
+  /** Enqueues the discovery of all tenants that are due, and the rest of interrupted removals. A timer calls it. */
   tick(): Promise<void>;
   /** Handles a message of the queue. */
   handle(message: TenantMessage, caller: Caller): Promise<void>;
-  /** Handles a message that failed for good: its run fails. */
+  /** Handles a message whose last delivery failed: its run ends as failed. */
   failed(message: TenantMessage, caller: Caller): Promise<void>;
   /** Returns the client secrets of registrations that expire by a time. */
   expiring(by: Date): AsyncGenerator<TenantCredential>;
@@ -111,8 +116,10 @@ export function createB2c(deps: {
   /** The service's own tenant. */
   ownTenantId: () => Promise<string>;
   inventory: Omit<HolderWriting, "confirm"> & { writer: Pick<InventoryWriter, "forget"> };
+  /** Returns the current time and the thresholds that decide whether a credential expires soon. */
   moment: () => Promise<Moment>;
   licensed: () => Promise<boolean>;
+  /** Called after each discovery, which may have changed assets. */
   ended: () => Promise<void>;
   clock: Clock;
   randomness: Randomness;
@@ -122,14 +129,14 @@ export function createB2c(deps: {
 }): B2c {
   const { tables, queues, audit, clock, log, licensed } = deps;
   const secrets = createStoredSecrets(B2C_SECRETS, deps);
-  const isOwn = async (tenantId: string) => tenantId === (await deps.ownTenantId()).toLowerCase();
-  const registry = createRegistry({ ...deps, secrets, isOwn });
+  const isOwnTenant = async (tenantId: string) => tenantId === (await deps.ownTenantId()).toLowerCase();
+  const registry = createRegistry({ ...deps, secrets, isOwnTenant });
   const removal = createRemoval({ ...deps, registry, secrets });
   const runs = (tenantId: string) => createDiscoveryRuns(runsOf(tenantId), deps);
 
   const send = (message: TenantMessage, delaySeconds: number) => queues.send(QUEUE, message, { delaySeconds });
 
-  async function begin(tenantId: string, trigger: RunRecord["trigger"], caller: Caller): Promise<RunRecord> {
+  async function startRun(tenantId: string, trigger: RunRecord["trigger"], caller: Caller): Promise<RunRecord> {
     const event = {
       type: "b2cTenant.discoveryRequested",
       caller,
@@ -141,7 +148,8 @@ export function createB2c(deps: {
       event,
       async () => {
         const { run } = await runs(tenantId).start({ trigger, tenantId }, caller);
-        // If a run is in progress, its message may be lost. A duplicate message is harmless.
+        // Sends the message even if a run was already in progress, whose own message may be lost. A duplicate message is
+        // harmless.
         await send({ tenantId, runId: run.runId }, trigger === "api" ? MESSAGE_DELAY_SECONDS : 0);
         return run;
       },
@@ -150,26 +158,26 @@ export function createB2c(deps: {
   }
 
   /** Works on a run until it ends, or until another worker or message continues it. */
-  async function work(tenantId: string, runId: string): Promise<void> {
+  async function continueRun(tenantId: string, runId: string): Promise<void> {
     const row = await registry.find(tenantId);
     if (!row) {
-      await giveUp({ tenantId, runId }, "removed", "The tenant was removed.", "Nothing to do.");
+      await failRun({ tenantId, runId }, "removed", "The tenant was removed.", "Nothing to do.");
       return;
     }
-    const own = runs(tenantId);
-    let held: Awaited<ReturnType<typeof own.lease>>;
+    const tenantRuns = runs(tenantId);
+    let leasedRun: Awaited<ReturnType<typeof tenantRuns.lease>>;
     try {
-      held = await own.lease(runId);
-      if (!held) return;
-      await discoverTenant(held, row, { ...deps, secrets, isOwn });
-      await own.removeOld();
+      leasedRun = await tenantRuns.lease(runId);
+      if (!leasedRun) return;
+      await discoverTenant(leasedRun, row, { ...deps, secrets, isOwnTenant });
+      await tenantRuns.removeOld();
     } catch (error) {
-      await held?.release();
+      await leasedRun?.release();
       throw error;
     }
   }
 
-  async function giveUp(
+  async function failRun(
     { tenantId, runId }: { tenantId: string; runId: string },
     code: string,
     message: string,
@@ -177,21 +185,28 @@ export function createB2c(deps: {
   ): Promise<void> {
     const failure: ListFailure = { list: "signIn", code, message, remedy, at: clock.now().toISOString() };
     const run = await runs(tenantId).fail(runId, failure);
+    // The status of a removed tenant is deleted with it.
     if (!run || code === "removed") return;
-    await changeStatus(run, deps, ({ runId: _, ...known }) => ({ ...known, ended: "failed", failures: run.failures }));
+    await changeStatus(run, deps, ({ runId: _, ...status }) => ({
+      ...status,
+      ended: "failed",
+      failures: run.failures,
+    }));
   }
 
-  const isDue = (found: FoundTenant): boolean => {
-    const next = nextDiscoveryAt(found);
+  const isDue = (tenant: RegisteredTenant): boolean => {
+    const next = nextDiscoveryAt(tenant);
     return next !== undefined && next <= clock.now().toISOString();
   };
 
-  /** Handles a message without a run. Checks the state again, because a message can arrive twice. */
-  async function takeUp(tenantId: string, caller: Caller): Promise<void> {
-    const { row } = await registry.look(tenantId);
+  /**
+   * Handles a message without a run: finishes a removal, or starts a discovery if it is due. A message can be delivered twice.
+   */
+  async function discoverIfDue(tenantId: string, caller: Caller): Promise<void> {
+    const { row } = await registry.readRow(tenantId);
     if (row?.removing) return await removal.finish(tenantId);
     if (!row || !(await licensed())) return;
-    if (isDue(await registry.get(tenantId))) await begin(row.tenantId, "schedule", caller);
+    if (isDue(await registry.get(tenantId))) await startRun(row.tenantId, "schedule", caller);
   }
 
   async function logUnlicensed(): Promise<void> {
@@ -212,9 +227,9 @@ export function createB2c(deps: {
     change: registry.change,
 
     async list(request) {
-      const found = (await registry.all()).filter(({ row }) => !row.removing);
-      if (found.length === 0 && !(await licensed())) throw licenseRequired();
-      return pageOfAll(found, request, ({ row }) => `${row.displayName.toLowerCase()}\n${row.tenantId}`);
+      const tenants = (await registry.all()).filter(({ row }) => !row.removing);
+      if (tenants.length === 0 && !(await licensed())) throw licenseRequired();
+      return pageOfAll(tenants, request, ({ row }) => `${row.displayName.toLowerCase()}\n${row.tenantId}`);
     },
 
     async get(tenantId) {
@@ -223,7 +238,7 @@ export function createB2c(deps: {
     },
 
     async remove(tenantId, ifMatch, caller) {
-      const { row, broken } = await registry.look(tenantId);
+      const { row, broken } = await registry.readRow(tenantId);
       if (!row && !broken && !(await licensed())) throw licenseRequired();
       await removal.remove(tenantId, ifMatch, caller, (id) => send({ tenantId: id }, MESSAGE_DELAY_SECONDS));
     },
@@ -231,7 +246,7 @@ export function createB2c(deps: {
     async test(tenantId, caller) {
       const { row } = await registry.get(tenantId);
       const secret = await secrets.read(row.clientSecret, secretUse(row));
-      const result = await tried(row.tenantId, row.clientId, secret);
+      const result = await runTest(row.tenantId, row.clientId, secret);
       const failed = result.checks.flatMap(({ name, finding }) => (finding ? `${name}: ${finding.code}` : []));
       await audit.append({
         type: "b2cTenant.tested",
@@ -242,22 +257,22 @@ export function createB2c(deps: {
       });
       return result;
 
-      async function tried(id: string, clientId: string, clientSecret: string | undefined): Promise<TestResult> {
+      async function runTest(id: string, clientId: string, clientSecret: string | undefined): Promise<TestResult> {
         if (clientSecret === undefined)
           return { checks: [{ name: "signIn", outcome: "failed", finding: secretMissing }] };
-        if (await isOwn(id)) return { checks: [{ name: "tenant", outcome: "failed", finding: ownTenant }] };
+        if (await isOwnTenant(id)) return { checks: [{ name: "tenant", outcome: "failed", finding: ownTenant }] };
         const graph = deps.graphOf({ tenantId: id, clientId, clientSecret });
-        return await testTenant(row, graph, AbortSignal.timeout(TEST_MS));
+        return await testTenant(row, graph, AbortSignal.timeout(TEST_TIMEOUT_MS));
       }
     },
 
     async discover(given, caller) {
       const { row } = await registry.get(given);
       const { tenantId } = row;
-      const under = await runs(tenantId).active();
-      const { runId } = under ?? (await begin(tenantId, "api", caller));
-      await waitForRun(work(tenantId, runId), { runId, late: AbortSignal.timeout(deps.waitMs ?? WAIT_MS), log });
-      return { run: await runs(tenantId).get(runId), isNew: under === undefined };
+      const activeRun = await runs(tenantId).active();
+      const { runId } = activeRun ?? (await startRun(tenantId, "api", caller));
+      await waitForRun(continueRun(tenantId, runId), { runId, late: AbortSignal.timeout(deps.waitMs ?? WAIT_MS), log });
+      return { run: await runs(tenantId).get(runId), isNew: activeRun === undefined };
     },
 
     async run(given, runId) {
@@ -267,9 +282,9 @@ export function createB2c(deps: {
     },
 
     async tick() {
-      const all = await registry.all();
-      for (const { row } of all) if (row.removing) await send({ tenantId: row.tenantId }, 0);
-      const due = all.filter((found) => !found.row.removing && isDue(found));
+      const tenants = await registry.all();
+      for (const { row } of tenants) if (row.removing) await send({ tenantId: row.tenantId }, 0);
+      const due = tenants.filter((tenant) => !tenant.row.removing && isDue(tenant));
       if (due.length === 0) return;
       if (!(await licensed())) return await logUnlicensed();
       for (const { row } of due) await send({ tenantId: row.tenantId }, 0);
@@ -277,10 +292,11 @@ export function createB2c(deps: {
 
     async handle({ tenantId, runId }, caller) {
       try {
-        if (runId === undefined) await takeUp(tenantId, caller);
-        else await work(tenantId, runId);
+        if (runId === undefined) await discoverIfDue(tenantId, caller);
+        else await continueRun(tenantId, runId);
       } catch (error) {
-        // Another worker has the run or writes the same rows. Requeue: waiting must not count as a failed delivery.
+        // Another worker has the run or writes the same rows. The message is sent again, because waiting must not count as a
+        // failed delivery.
         const waitMs =
           error instanceof RunBusy || error instanceof VaultBusy
             ? error.waitMs
@@ -288,19 +304,19 @@ export function createB2c(deps: {
               ? SECOND_MS
               : undefined;
         if (waitMs === undefined) throw error;
-        const delaySeconds = Math.min(LONGEST_BUSY_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS)));
+        const delaySeconds = Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS)));
         await send({ tenantId, ...(runId === undefined ? {} : { runId }) }, delaySeconds);
       }
     },
 
     async failed({ tenantId, runId }, caller) {
-      log.error("The work on a B2C tenant failed for good", { tenantId, runId });
+      log.error("A message of a B2C tenant failed in all deliveries", { tenantId, runId });
       if (runId === undefined) return;
-      await giveUp(
+      await failRun(
         { tenantId, runId },
         "internal",
-        "The tenant's credentials could not be written, in five tries.",
-        "Look at GET /system/failed-messages and at the log; the next discovery tries it again.",
+        "The tenant's credentials could not be written in five attempts.",
+        "See GET /system/failed-messages and the log. The next discovery retries it.",
       );
       await audit.append({
         type: "b2cTenant.discovered",
@@ -312,12 +328,14 @@ export function createB2c(deps: {
     },
 
     async *expiring(by) {
-      const now = clock.now().toISOString();
+      const currentTime = clock.now().toISOString();
       for (const { row, status } of await registry.all()) {
-        const known = status.secretEnds?.of === row.clientSecret.id ? status.secretEnds.at : undefined;
-        const expiresAt = row.clientSecretExpiresOn ?? known;
-        if (row.removing || expiresAt === undefined || expiresAt <= now || Date.parse(expiresAt) > by.getTime())
+        // The tenant's date applies only if the registration still uses the secret for which it was found.
+        const expiryFromTenant = status.secretEnds?.of === row.clientSecret.id ? status.secretEnds.at : undefined;
+        const expiresAt = row.clientSecretExpiresOn ?? expiryFromTenant;
+        if (row.removing || expiresAt === undefined || expiresAt <= currentTime || Date.parse(expiresAt) > by.getTime())
           continue;
+        // The ID of a stored secret starts with a ULID, which contains its creation time.
         const createdAt = new Date(decodeTime(row.clientSecret.id.split("-")[0]!)).toISOString();
         const what = "Client secret of a B2C tenant";
         yield { id: `b2c.${row.clientSecret.id}`, what, name: row.displayName, createdAt, expiresAt };

@@ -3,6 +3,8 @@ import type { Graph, Organization } from "../platform/azure/graph.ts";
 import { LISTS, type List, type TenantRecord, type TenantType } from "./tenant.ts";
 import { type Finding, PERMISSIONS, unreadableList, wrongDomain, wrongTenant } from "./tenant-problems.ts";
 
+// The connection test of a registered tenant: tries what a discovery reads, and reports each missing permission.
+
 /** Steps of a connection test, in this order. */
 export const CHECKS = ["signIn", "consent", "tenant", "domain", ...LISTS] as const;
 type CheckName = (typeof CHECKS)[number];
@@ -22,38 +24,44 @@ export interface TestResult {
   checks: CheckResult[];
 }
 
-/** The requests of a discovery and of a connection test to a tenant. */
+/** The Microsoft Graph requests that a discovery and a connection test send to a tenant. */
 export type TenantReader = Pick<
   Graph,
-  "applications" | "servicePrincipals" | "identityProviders" | "keySets" | "organization" | "anApplication" | "rights"
+  | "applications"
+  | "servicePrincipals"
+  | "identityProviders"
+  | "keySets"
+  | "organization"
+  | "checkApplicationAccess"
+  | "grantedPermissions"
 >;
 
 /**
- * Converts `tenantType` of the organization: https://learn.microsoft.com/graph/api/resources/organization. Unknown values are
- * treated as workforce tenants.
+ * Values of `tenantType` of an organization in Graph: https://learn.microsoft.com/graph/api/resources/organization. Other
+ * values are workforce tenants.
  */
-const TYPES: Record<string, TenantType> = { "AAD B2C": "b2c", CIAM: "external" };
+const TENANT_TYPE_OF_GRAPH: Record<string, TenantType> = { "AAD B2C": "b2c", CIAM: "external" };
 export const tenantTypeOf = ({ tenantType }: Organization): TenantType | undefined =>
-  tenantType === undefined ? undefined : (TYPES[tenantType] ?? "workforce");
+  tenantType === undefined ? undefined : (TENANT_TYPE_OF_GRAPH[tenantType] ?? "workforce");
 
-/** Only Azure AD B2C tenants have custom policies. If the type is unknown, the response decides. */
-export const mayHave = (list: List, type: TenantType | undefined): boolean =>
+/** Returns true if tenants of a type can have a kind of credential: only Azure AD B2C tenants have policy keys. */
+export const canHaveList = (list: List, type: TenantType | undefined): boolean =>
   list !== "policyKeys" || type === undefined || type === "b2c";
 
-/** Returns an error if the credentials belong to another tenant than the registered one, else undefined. */
+/** Returns the problem if the application belongs to another tenant than the registered one. Undefined if it does not. */
 export function mismatchOf(tenant: TenantRecord, organization: Organization): Finding | undefined {
   if (organization.id !== tenant.tenantId) return wrongTenant(tenant, organization.id);
   return organization.verifiedDomains.includes(tenant.tenantDomain) ? undefined : wrongDomain(tenant, organization);
 }
 
-/** Sends one small request for each kind that a discovery reads. Stops after a failure that makes the other steps pointless. */
+/** Sends one small request for each kind of credential that a discovery reads. Without a token it sends none of them. */
 export async function testTenant(tenant: TenantRecord, graph: TenantReader, signal: AbortSignal): Promise<TestResult> {
   const result: TestResult = { checks: [] };
   const add = (check: CheckResult) => result.checks.push(check);
   const failed = (name: CheckName, finding: Finding, permission?: string) =>
     add({ name, outcome: "failed", finding, ...(permission === undefined ? {} : { permission }) });
 
-  const rights = await unlessFailure(graph.rights());
+  const rights = await unlessFailure(graph.grantedPermissions());
   if (rights instanceof CloudFailure) {
     const { code, message, remedy } = rights;
     failed("signIn", { code, message, remedy });
@@ -78,25 +86,27 @@ export async function testTenant(tenant: TenantRecord, graph: TenantReader, sign
   }
 
   const reads: Record<List, () => Promise<unknown>> = {
-    applications: () => graph.anApplication(signal),
+    applications: () => graph.checkApplicationAccess(signal),
     policyKeys: () => graph.keySets(signal).next(),
     identityProviders: () => graph.identityProviders(signal).next(),
   };
   for (const name of LISTS) {
     const permission = PERMISSIONS[name];
-    if (!mayHave(name, result.tenantType)) {
+    if (!canHaveList(name, result.tenantType)) {
       add({ name, outcome: "notApplicable", permission });
       continue;
     }
-    const found = await unlessFailure(reads[name]());
-    if (!(found instanceof CloudFailure)) add({ name, outcome: "ok", permission });
-    else if (isAbsent(name, result.tenantType, found)) add({ name, outcome: "notApplicable", permission });
-    else failed(name, unreadableList(name, tenant, found), permission);
+    const firstPage = await unlessFailure(reads[name]());
+    if (!(firstPage instanceof CloudFailure)) add({ name, outcome: "ok", permission });
+    else if (isAbsent(name, result.tenantType, firstPage)) add({ name, outcome: "notApplicable", permission });
+    else failed(name, unreadableList(name, tenant, firstPage), permission);
   }
   return withUntried(result);
 }
 
-/** If the type is unknown and there are no policy keys, the tenant is not an Azure AD B2C tenant. */
+/**
+ * Returns true if a failure means that the tenant has no policy keys: its type is unknown, and Graph does not find the list.
+ */
 export const isAbsent = (list: List, type: TenantType | undefined, { code }: CloudFailure): boolean =>
   list === "policyKeys" && type === undefined && code === "notFound";
 
@@ -114,9 +124,10 @@ function withUntried(result: TestResult): TestResult {
   return { ...result, checks };
 }
 
-export async function unlessFailure<T>(work: Promise<T>): Promise<T | CloudFailure> {
+/** Returns the result of a call, or the `CloudFailure` with which it is rejected. Other errors are thrown. */
+export async function unlessFailure<T>(call: Promise<T>): Promise<T | CloudFailure> {
   try {
-    return await work;
+    return await call;
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
     return error;

@@ -13,7 +13,14 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import type { StoredSecrets } from "../secrets/stored-secrets.ts";
-import { isAbsent, mayHave, mismatchOf, type TenantReader, tenantTypeOf, unlessFailure } from "./connection-test.ts";
+import {
+  canHaveList,
+  isAbsent,
+  mismatchOf,
+  type TenantReader,
+  tenantTypeOf,
+  unlessFailure,
+} from "./connection-test.ts";
 import { KIND_OF, type ReadHolder, readList } from "./read-tenant.ts";
 import {
   type Counts,
@@ -31,69 +38,79 @@ import { type Finding, ownTenant, secretMissing, unreadableList } from "./tenant
 
 /** Time limit for reading a whole tenant, below the maximum duration of an invocation (host.json). */
 const READING_MS = 8 * MINUTE_MS;
-const HOLDERS_AT_ONCE = 4;
+/** Maximum number of holders that are written concurrently. */
+const MAX_CONCURRENT_WRITES = 4;
 
 /** The services that a discovery needs. */
 export interface DiscoverDeps extends HolderDiscoveryDeps {
   /** Creates a Microsoft Graph client for another tenant. */
   graphOf: (registration: Registration) => TenantReader;
   secrets: StoredSecrets;
-  isOwn: (tenantId: string) => Promise<boolean>;
+  /** Returns true for the service's own tenant. */
+  isOwnTenant: (tenantId: string) => Promise<boolean>;
 }
 
 /** Result of reading a tenant. */
 interface Reading {
   holders: ReadHolder[];
-  /** Kinds that were read, or that do not exist in this type of tenant. */
-  read: number;
+  /** Number of kinds of credential that were read, or that do not exist in this type of tenant. */
+  kindsRead: number;
   failures: ListFailure[];
-  found: Pick<TenantStatus, "tenantType" | "secretEnds">;
+  /** Members of the tenant's status that the reading determined. */
+  statusChange: Pick<TenantStatus, "tenantType" | "secretEnds">;
 }
 
 /**
- * Reads a tenant's credentials and updates the inventory, one holder after the other. After a crash another worker reads again.
- * A failure of the tenant becomes the run's outcome. Other errors are thrown, so that the queue redelivers the message.
+ * Executes a discovery run: reads a tenant's credentials through Microsoft Graph and writes them to the inventory. The
+ * inventory groups them by holder, an entry that takes the place of a vault. After a crash another worker reads the tenant
+ * again. A failure of the tenant becomes the run's outcome. Other errors are thrown, so that the queue redelivers the message.
  */
 export async function discoverTenant(
-  held: LeasedRun<RunRecord>,
+  leasedRun: LeasedRun<RunRecord>,
   tenant: TenantRecord,
   deps: DiscoverDeps,
 ): Promise<void> {
   const { clock, log } = deps;
-  const { run } = held;
-  if (run.ending) return await complete(held, run.ending, deps);
+  const { run } = leasedRun;
+  // An earlier worker has decided the outcome and crashed before the end of the run was written.
+  if (run.ending) return await complete(leasedRun, run.ending, deps);
   const now = clock.now().toISOString();
-  await changeStatus(run, deps, (known) => ({ ...known, runId: run.runId, attemptedAt: now }));
-  const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
-  const { holders, read, failures, found } = await readTenant(tenant, { now, signal, deps });
-  // Reading takes time: another worker may have taken over the run, or the tenant may have been removed.
-  await held.confirm();
-  const content = { source: "b2c" as const, tenantId: tenant.tenantId, now, seenAt: now, owner: held.worker };
+  await changeStatus(run, deps, (status) => ({ ...status, runId: run.runId, attemptedAt: now }));
+  const signal = AbortSignal.any([leasedRun.signal, AbortSignal.timeout(READING_MS)]);
+  const { holders, kindsRead, failures, statusChange } = await readTenant(tenant, { now, signal, deps });
+  // Reading can take minutes. In the meantime another worker may have taken the run over, or the tenant may have been removed.
+  await leasedRun.confirm();
+  const content = { source: "b2c" as const, tenantId: tenant.tenantId, now, seenAt: now, owner: leasedRun.worker };
   await pMap(
     holders,
-    async (holder) => await writeHolder({ ...content, ...holder }, { ...deps.inventory, confirm: held.confirm }),
-    { concurrency: HOLDERS_AT_ONCE },
+    async (holder) => await writeHolder({ ...content, ...holder }, { ...deps.inventory, confirm: leasedRun.confirm }),
+    { concurrency: MAX_CONCURRENT_WRITES },
   );
-  await held.confirm();
-  await changeStatus(run, deps, (known) => ({ ...known, ...found, ...(read > 0 ? { lastDiscoveredAt: now } : {}) }));
+  await leasedRun.confirm();
+  await changeStatus(run, deps, (status) => ({
+    ...status,
+    ...statusChange,
+    ...(kindsRead > 0 ? { lastDiscoveredAt: now } : {}),
+  }));
   const ending: NonNullable<RunRecord["ending"]> = {
-    status: failures.length === 0 ? "completed" : read > 0 ? "partial" : "failed",
+    status: failures.length === 0 ? "completed" : kindsRead > 0 ? "partial" : "failed",
     finishedAt: clock.now().toISOString(),
     entryId: deps.randomness.ulid(clock.now()),
     counts: await countsOf(tenant.tenantId, deps),
   };
-  await held.change({ failures, ending });
+  await leasedRun.change({ failures, ending });
   log.info("A B2C tenant was discovered", { runId: run.runId, tenantId: run.tenantId, ...ending });
-  await complete(held, ending, deps);
+  await complete(leasedRun, ending, deps);
 }
 
 async function readTenant(
   tenant: TenantRecord,
   { now, signal, deps }: { now: string; signal: AbortSignal; deps: DiscoverDeps },
 ): Promise<Reading> {
-  const reading: Reading = { holders: [], read: 0, failures: [], found: {} };
+  const reading: Reading = { holders: [], kindsRead: 0, failures: [], statusChange: {} };
   const fail = (list: string, { code, message, remedy }: Finding) =>
     reading.failures.push({ list, code, message, remedy, at: now });
+  /** Ends the reading with a failure that prevents all further requests. */
   const stop = (list: string, finding: Finding) => {
     fail(list, finding);
     return reading;
@@ -102,59 +119,62 @@ async function readTenant(
   const secret = await unlessFailure(deps.secrets.read(tenant.clientSecret, secretUse(tenant)));
   if (secret instanceof CloudFailure) return stop("signIn", secret);
   if (secret === undefined) return stop("signIn", secretMissing);
-  if (await deps.isOwn(tenant.tenantId)) return stop("organization", ownTenant);
+  if (await deps.isOwnTenant(tenant.tenantId)) return stop("organization", ownTenant);
   const { tenantId, clientId } = tenant;
   const graph = deps.graphOf({ tenantId, clientId, clientSecret: secret });
   const organization = await unlessFailure(graph.organization(signal));
   if (organization instanceof CloudFailure) {
-    // If this kind can't be read, others may still be readable.
+    // If the organization can't be read, credentials may still be readable.
     if (organization.code !== "accessDenied") return stop("signIn", organization);
     fail("organization", unreadableList("organization", tenant, organization));
   } else if (organization) {
     const type = tenantTypeOf(organization);
-    if (type) reading.found.tenantType = type;
+    if (type) reading.statusChange.tenantType = type;
     // Credentials of a different tenant must not be stored under this tenant's name.
     const mismatch = mismatchOf(tenant, organization);
     if (mismatch) return stop("organization", mismatch);
   }
 
   for (const list of LISTS) {
-    const type = reading.found.tenantType;
-    const holders = mayHave(list, type) ? await unlessFailure(readList[list](graph, { ...tenant, now }, signal)) : [];
+    const type = reading.statusChange.tenantType;
+    const holders = canHaveList(list, type)
+      ? await unlessFailure(readList[list](graph, { ...tenant, now }, signal))
+      : [];
     if (!(holders instanceof CloudFailure)) reading.holders.push(...holders);
     else if (!isAbsent(list, type, holders)) {
       fail(list, unreadableList(list, tenant, holders));
       continue;
     }
-    reading.read++;
+    reading.kindsRead++;
   }
-  reading.found = { ...reading.found, ...secretEnds(tenant, secret, reading.holders) };
+  reading.statusChange = { ...reading.statusChange, ...secretEnds(tenant, secret, reading.holders) };
   return reading;
 }
 
 /**
- * Returns the expiry date of the client secret that the service uses: the secret of its application with the same first
- * characters, if it is the only one.
+ * Returns the expiry date of the client secret that the service uses. Graph returns only the first characters of secrets, so
+ * the secret is found by them. Returns nothing if several secrets start with the same characters.
  */
 function secretEnds(
   { clientId, clientSecret }: TenantRecord,
   secret: string,
   holders: readonly ReadHolder[],
 ): Pick<TenantStatus, "secretEnds"> {
-  const own = holders
+  const candidates = holders
     .flatMap(({ assets }) => assets)
+    // `of` is set only for credentials of applications.
     .filter(({ type, credential }) => type === "secret" && credential?.of && credential.appId === clientId)
     .filter(({ credential }) => credential?.hint !== undefined && secret.startsWith(credential.hint));
-  const [one, other] = own;
-  if (one?.expiresOn === undefined || other) return {};
-  return { secretEnds: { of: clientSecret.id, at: new Date(one.expiresOn * 1000).toISOString() } };
+  const [secretInUse, furtherCandidate] = candidates;
+  if (secretInUse?.expiresOn === undefined || furtherCandidate) return {};
+  return { secretEnds: { of: clientSecret.id, at: new Date(secretInUse.expiresOn * 1000).toISOString() } };
 }
 
-/** Returns the tenant's holders in the inventory. Costs one request. */
+/** Counts the tenant's credentials in the inventory. Costs one request. */
 async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Promise<Counts> {
   const counts: Counts = { applications: 0, policyKeys: 0, identityProviders: 0, expiring: 0 };
-  const at = await moment();
-  const ranges = [rangeOf("critical", at), rangeOf("warning", at)];
+  const statusTime = await moment();
+  const expiringRanges = [rangeOf("critical", statusTime), rangeOf("warning", statusTime)];
   const kinds = LISTS.map((list): [List, string] => [list, b2cHolderName(tenantId, KIND_OF[list])]);
   const prefix = vaultInSubscriptionKey(holderSubscription("b2c"), `b2c-${tenantId}-`);
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
@@ -164,33 +184,33 @@ async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Pro
       if (list === undefined) continue;
       for (const type of ASSET_TYPES) {
         counts[list] += countExpiries(expiriesOf(row, type));
-        for (const one of ranges) counts.expiring += countExpiries(expiriesOf(row, type), one);
+        for (const range of expiringRanges) counts.expiring += countExpiries(expiriesOf(row, type), range);
       }
     }
   }
   return counts;
 }
 
-/** Updates the tenant's status, only for its newest run. */
+/** Updates the tenant's status. Does nothing if a newer run has already written it: run IDs are ULIDs, which sort by time. */
 export async function changeStatus(
   { tenantId, runId }: Pick<RunRecord, "tenantId" | "runId">,
   { tables }: Pick<DiscoverDeps, "tables">,
-  change: (known: TenantStatus) => TenantStatus,
+  change: (status: TenantStatus) => TenantStatus,
 ): Promise<void> {
-  await tables.modify(Statuses, TENANTS, statusKey(tenantId), (now) =>
-    now?.runId !== undefined && now.runId > runId ? undefined : change(now ? withoutKeys(now) : {}),
+  await tables.modify(Statuses, TENANTS, statusKey(tenantId), (stored) =>
+    stored?.runId !== undefined && stored.runId > runId ? undefined : change(stored ? withoutKeys(stored) : {}),
   );
 }
 
 /** Records the run's end in the audit log and ends it. */
 async function complete(
-  held: LeasedRun<RunRecord>,
+  leasedRun: LeasedRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
 ): Promise<void> {
-  const { runId, tenantId, requestId, failures } = held.run;
+  const { runId, tenantId, requestId, failures } = leasedRun.run;
   const { entryId, finishedAt, status, counts } = ending;
-  const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
+  const storeEntryId = (id: string) => leasedRun.change({ ending: { ...ending, entryId: id } });
   await recordRunEnd(
     deps.audit,
     {
@@ -201,10 +221,15 @@ async function complete(
       target: { type: "b2cTenant", id: tenantId },
       details: { runId, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
     },
-    { ...deps, keep },
+    { ...deps, keep: storeEntryId },
   );
   await deps.ended();
-  await held.confirm();
-  await changeStatus(held.run, deps, ({ runId: _, ...known }) => ({ ...known, ended: status, counts, failures }));
-  await held.end({ status, finishedAt, counts, ending: undefined });
+  await leasedRun.confirm();
+  await changeStatus(leasedRun.run, deps, ({ runId: _, ...others }) => ({
+    ...others,
+    ended: status,
+    counts,
+    failures,
+  }));
+  await leasedRun.end({ status, finishedAt, counts, ending: undefined });
 }

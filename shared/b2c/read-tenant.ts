@@ -1,88 +1,110 @@
 import { createHash } from "node:crypto";
 import { credentialsOf } from "../applications/application.ts";
 import { APPLICATION_TYPES, assetsOfApplication } from "../applications/credentials.ts";
-import { merged } from "../applications/read-graph.ts";
+import { joinApplication } from "../applications/read-graph.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetType, type CredentialKind, contentOf } from "../inventory/asset.ts";
 import { BUCKETS, b2cHolderName, bucketOf, holderSubscription } from "../inventory/holder.ts";
 import type { KeySet, PolicyKey } from "../platform/azure/graph-objects.ts";
 import type { TenantReader } from "./connection-test.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
-/** The credentials of one holder according to the tenant. */
+// Reads the credentials of a tenant through Microsoft Graph and converts them to assets of the inventory. A holder is a group
+// of them that the inventory stores together, like the assets of a key vault. Applications are distributed over 16 holders
+// (buckets).
+
+/** The credentials of one holder as read from the tenant. */
 export interface ReadHolder {
   name: string;
   types: readonly AssetType[];
   assets: AssetRecord[];
 }
 
-type Place = Pick<TenantRecord, "tenantId" | "tenantDomain"> & { now: string };
+type TenantContext = Pick<TenantRecord, "tenantId" | "tenantDomain"> & {
+  /** Time of the discovery, ISO 8601. */
+  now: string;
+};
 
+/** The kind of credential in each list of a tenant. */
 export const KIND_OF: Record<List, CredentialKind> = {
   applications: "application",
   policyKeys: "policyKey",
   identityProviders: "identityProvider",
 };
 
-/** Returns all possible holders of a tenant, by the kind of their credentials. */
+/** Returns the names of all possible holders for one kind of a tenant's credentials. */
 export const holdersOf = (tenantId: string, kind: CredentialKind): string[] =>
   kind === "application"
     ? BUCKETS.map((bucket) => b2cHolderName(tenantId, kind, bucket))
     : [b2cHolderName(tenantId, kind)];
 
 /** Reads all pages of one kind of credential. @throws {CloudFailure} */
-export const readList: Record<List, (graph: TenantReader, place: Place, signal: AbortSignal) => Promise<ReadHolder[]>> =
-  {
-    async applications(graph, place, signal) {
-      const applications = await allOf(graph.applications(signal));
-      const principals = await allOf(graph.servicePrincipals(signal));
-      const own = new Map(principals.map((one) => [one.appId, { ...one, credentials: credentialsOf(one) }]));
-      const listed = new Map(applications.map((one) => [one.appId, one]));
-      const holders = new Map(BUCKETS.map((bucket): [string, AssetRecord[]] => [bucket, []]));
-      for (const appId of new Set([...listed.keys(), ...own.keys()])) {
-        const app = merged(listed.get(appId), own.get(appId), { owners: undefined, federated: undefined });
-        const bucket = bucketOf(appId);
-        const name = b2cHolderName(place.tenantId, "application", bucket);
-        if (app) holders.get(bucket)?.push(...assetsOfApplication(app, { ...place, name, source: "b2c" }));
-      }
-      return [...holders].map(([bucket, assets]) => {
-        return { name: b2cHolderName(place.tenantId, "application", bucket), types: APPLICATION_TYPES, assets };
+export const readList: Record<
+  List,
+  (graph: TenantReader, context: TenantContext, signal: AbortSignal) => Promise<ReadHolder[]>
+> = {
+  async applications(graph, context, signal) {
+    const applications = await readAllPages(graph.applications(signal));
+    const principals = await readAllPages(graph.servicePrincipals(signal));
+    const principalsById = new Map(
+      principals.map((principal) => [principal.appId, { ...principal, credentials: credentialsOf(principal) }]),
+    );
+    const applicationsById = new Map(applications.map((application) => [application.appId, application]));
+    const holders = new Map(BUCKETS.map((bucket): [string, AssetRecord[]] => [bucket, []]));
+    for (const appId of new Set([...applicationsById.keys(), ...principalsById.keys()])) {
+      const app = joinApplication(applicationsById.get(appId), principalsById.get(appId), {
+        owners: undefined,
+        federated: undefined,
       });
-    },
+      const bucket = bucketOf(appId);
+      const name = b2cHolderName(context.tenantId, "application", bucket);
+      if (app) holders.get(bucket)?.push(...assetsOfApplication(app, { ...context, name, source: "b2c" }));
+    }
+    return [...holders].map(([bucket, assets]) => {
+      return { name: b2cHolderName(context.tenantId, "application", bucket), types: APPLICATION_TYPES, assets };
+    });
+  },
 
-    async policyKeys(graph, place, signal) {
-      const name = b2cHolderName(place.tenantId, "policyKey");
-      const sets = await allOf(graph.keySets(signal));
-      const assets = sets.flatMap((set) => set.keys.map((key, index) => policyKeyAsset(set, key, index, name, place)));
-      return [{ name, types: ASSET_TYPES, assets: eachOnce(assets) }];
-    },
+  async policyKeys(graph, context, signal) {
+    const name = b2cHolderName(context.tenantId, "policyKey");
+    const sets = await readAllPages(graph.keySets(signal));
+    const assets = sets.flatMap((set) => set.keys.map((key, index) => policyKeyAsset(set, key, index, name, context)));
+    return [{ name, types: ASSET_TYPES, assets: withoutDuplicates(assets) }];
+  },
 
-    async identityProviders(graph, place, signal) {
-      const name = b2cHolderName(place.tenantId, "identityProvider");
-      const providers = await allOf(graph.identityProviders(signal));
-      const assets = providers
-        // Built-in identity providers of the tenant have no credential.
-        .filter(({ kind }) => kind !== "builtInIdentityProvider")
-        .map(({ id, displayName, clientId }) => {
-          const credential = { applicationName: displayName, ...(clientId === undefined ? {} : { appId: clientId }) };
-          // Graph returns neither the secret nor its expiry date.
-          return assetOf("secret", slug(id), name, place, { kind: "identityProvider", ...credential }, {});
-        });
-      return [{ name, types: ["secret"], assets: eachOnce(assets) }];
-    },
-  };
+  async identityProviders(graph, context, signal) {
+    const name = b2cHolderName(context.tenantId, "identityProvider");
+    const providers = await readAllPages(graph.identityProviders(signal));
+    const assets = providers
+      // Built-in identity providers of the tenant have no credential.
+      .filter(({ kind }) => kind !== "builtInIdentityProvider")
+      .map(({ id, displayName, clientId }) => {
+        const credential = { applicationName: displayName, ...(clientId === undefined ? {} : { appId: clientId }) };
+        // Graph returns neither the secret nor its expiry date.
+        return assetOf("secret", slug(id), name, context, { kind: "identityProvider", ...credential }, {});
+      });
+    return [{ name, types: ["secret"], assets: withoutDuplicates(assets) }];
+  },
+};
 
-function policyKeyAsset(set: KeySet, key: PolicyKey, index: number, vaultName: string, place: Place): AssetRecord {
+function policyKeyAsset(
+  set: KeySet,
+  key: PolicyKey,
+  index: number,
+  vaultName: string,
+  context: TenantContext,
+): AssetRecord {
   const { kid, keyType, certificate, thumbprint, enabled, startsOn, expiresOn } = key;
   const type = certificate ? "certificate" : keyType === "oct" ? "secret" : "key";
-  // A key's own id may contain any character and is case-sensitive, unlike ids of assets.
-  const own = createHash("sha256")
+  // The ID of a key may contain any character and is case-sensitive, unlike IDs of assets, so its hash is used. A key without
+  // an ID is identified by its thumbprint, or else by its position in the set.
+  const keyHash = createHash("sha256")
     .update(JSON.stringify([set.id, kid ?? thumbprint ?? index]))
     .digest("hex");
   return assetOf(
     type,
-    `${slug(set.id)}-${own.slice(0, 16)}`,
+    `${slug(set.id)}-${keyHash.slice(0, 16)}`,
     vaultName,
-    place,
+    context,
     { kind: "policyKey", applicationName: set.id, ...(kid === undefined ? {} : { keyId: kid }) },
     {
       enabled,
@@ -98,7 +120,7 @@ function assetOf(
   type: AssetType,
   name: string,
   vaultName: string,
-  { tenantId, tenantDomain, now }: Place,
+  { tenantId, tenantDomain, now }: TenantContext,
   credential: Pick<NonNullable<AssetRecord["credential"]>, "kind" | "applicationName" | "appId" | "keyId">,
   facts: Partial<AssetRecord>,
 ): AssetRecord {
@@ -112,15 +134,15 @@ function assetOf(
     ...facts,
     source: "b2c" as const,
     credential: { tenantId, tenantDomain, ...credential, secretsUntil: [] },
-    // The list has no modification date, so changes are detected from the content.
+    // Graph returns no modification date, so changes are detected from the content.
     listing: "b2c",
   };
   return { ...asset, firstSeenAt: now, content: contentOf(asset) };
 }
 
 /**
- * Returns the name of a key set or provider as a part of an asset's name: in lower case, with a hash where lower case is
- * ambiguous.
+ * Converts the ID of a key set or provider to a part of an asset's name: in lower case. If the ID contains other characters
+ * than letters, digits, `_` and `-`, they become `_`, and a hash of the ID is appended.
  */
 function slug(id: string): string {
   const text = id.toLowerCase();
@@ -129,13 +151,13 @@ function slug(id: string): string {
   return `${text.replace(/[^0-9a-z_-]/g, "_").slice(0, 80)}-${hash}`;
 }
 
-/** Removes duplicates: a list can contain an item on two of its pages. */
-const eachOnce = (assets: readonly AssetRecord[]): AssetRecord[] => [
+/** Removes duplicates, because Graph can return an item on two pages of a list. */
+const withoutDuplicates = (assets: readonly AssetRecord[]): AssetRecord[] => [
   ...new Map(assets.map((asset) => [asset.name, asset])).values(),
 ];
 
-async function allOf<T>(pages: AsyncGenerator<T[]>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const page of pages) all.push(...page);
-  return all;
+async function readAllPages<T>(pages: AsyncGenerator<T[]>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const page of pages) items.push(...page);
+  return items;
 }

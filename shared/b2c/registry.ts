@@ -11,7 +11,7 @@ import { insert, type Operation, put, replace, StorageCorrupt, type Tables } fro
 import type { StoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import {
-  type FoundTenant,
+  type RegisteredTenant,
   Statuses,
   secretUse,
   statusKey,
@@ -26,23 +26,29 @@ import {
   tenantRange,
 } from "./tenant.ts";
 
-/** The registered tenants. All changes to their registrations go through it and are recorded in the audit log. */
+/**
+ * Registrations of B2C tenants. Registers, changes and reads them, and records changes in the audit log. Removals are in
+ * removal.ts.
+ */
 export interface Registry {
-  /** `broken` means that a row exists, but its signature is not valid. */
-  look(tenantId: string): Promise<{ row: TenantRow | undefined; broken?: { etag: string } }>;
   /**
-   * Reads a tenant. Undefined if it is not registered or is being removed. @throws {Problem} conflict if its row was tampered
-   * with
+   * Reads the row of a tenant, even if it is being removed. `broken` is set if the row exists but its signature is not valid.
+   */
+  readRow(tenantId: string): Promise<{ row: TenantRow | undefined; broken?: { etag: string } }>;
+  /**
+   * Reads a tenant. Undefined if it is not registered or is being removed.
+   *
+   * @throws {Problem} conflict if its row was tampered with
    */
   find(tenantId: string): Promise<TenantRow | undefined>;
   /** Reads a tenant with its discovery status. @throws {Problem} notFound, conflict */
-  get(tenantId: string): Promise<FoundTenant>;
+  get(tenantId: string): Promise<RegisteredTenant>;
   /** Lists all rows, including those being removed, but not those that were tampered with. Costs one request per 1,000 rows. */
-  all(): Promise<FoundTenant[]>;
-  /** @throws {Problem} alreadyExists, conflict, unavailable */
-  register(given: NewTenant, caller: Caller): Promise<FoundTenant>;
-  /** @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
-  change(tenantId: string, given: TenantChange, ifMatch: string | undefined, caller: Caller): Promise<FoundTenant>;
+  all(): Promise<RegisteredTenant[]>;
+  /** Registers a tenant. @throws {Problem} alreadyExists, conflict, unavailable */
+  register(given: NewTenant, caller: Caller): Promise<RegisteredTenant>;
+  /** Changes a registration. @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
+  change(tenantId: string, given: TenantChange, ifMatch: string | undefined, caller: Caller): Promise<RegisteredTenant>;
 }
 
 export const THE_TENANT = "The B2C tenant";
@@ -56,20 +62,20 @@ export function createRegistry(deps: {
   secrets: StoredSecrets;
   vault: ServiceKeyVault | undefined;
   /** Returns true for the service's own tenant. */
-  isOwn: (tenantId: string) => Promise<boolean>;
+  isOwnTenant: (tenantId: string) => Promise<boolean>;
   clock: Clock;
   log: Logger;
 }): Registry {
   const { tables, audit, secrets, clock, log } = deps;
   const onCorrupt = ({ message }: StorageCorrupt) =>
-    log.error("A B2C tenant is left out: its row does not hold", { row: message });
+    log.error("A B2C tenant is ignored: the signature of its row is not valid", { row: message });
 
   const statusOf = async (tenantId: string): Promise<TenantStatus> => {
-    const found = await tables.get(Statuses, TENANTS, statusKey(tenantId));
-    return found ? withoutKeys(found) : {};
+    const statusRow = await tables.get(Statuses, TENANTS, statusKey(tenantId));
+    return statusRow ? withoutKeys(statusRow) : {};
   };
 
-  async function look(given: string): ReturnType<Registry["look"]> {
+  async function readRow(given: string): ReturnType<Registry["readRow"]> {
     const tenantId = given.toLowerCase();
     if (!GUID.test(tenantId)) return { row: undefined };
     try {
@@ -82,22 +88,22 @@ export function createRegistry(deps: {
   }
 
   async function find(tenantId: string): Promise<TenantRow | undefined> {
-    const { row, broken } = await look(tenantId);
+    const { row, broken } = await readRow(tenantId);
     if (broken) throw tampered(tenantId);
     return row?.removing ? undefined : row;
   }
 
-  async function write(next: TenantRecord, operations: Operation[]): Promise<TenantRow> {
+  async function writeTenant(next: TenantRecord, operations: Operation[]): Promise<TenantRow> {
     const rowKey = tenantKey(next.tenantId);
     const etags = await tables.transaction(TenantRows.table, TENANTS, operations);
     return { ...next, partitionKey: TENANTS, rowKey, etag: etags.get(rowKey)! };
   }
 
   /** Returns the registration for the audit log. */
-  const entered = ({ clientSecret, ...rest }: TenantRecord) => ({ ...rest, clientSecret: clientSecret.version });
+  const auditView = ({ clientSecret, ...rest }: TenantRecord) => ({ ...rest, clientSecret: clientSecret.version });
 
   return {
-    look,
+    readRow,
     find,
 
     async get(tenantId) {
@@ -107,42 +113,42 @@ export function createRegistry(deps: {
     },
 
     async all() {
-      const known = new Map<string, TenantStatus>();
+      const statuses = new Map<string, TenantStatus>();
       for await (const rows of tables.pages(Statuses, statusRange))
-        for (const row of rows) known.set(tenantOfStatus(row.rowKey), withoutKeys(row));
-      const found: FoundTenant[] = [];
+        for (const row of rows) statuses.set(tenantOfStatus(row.rowKey), withoutKeys(row));
+      const tenants: RegisteredTenant[] = [];
       for await (const rows of tables.pages(TenantRows, { ...tenantRange, onCorrupt }))
-        for (const row of rows) found.push({ row, status: known.get(row.tenantId) ?? {} });
-      return found;
+        for (const row of rows) tenants.push({ row, status: statuses.get(row.tenantId) ?? {} });
+      return tenants;
     },
 
     async register({ clientSecret, clientSecretExpiresOn, ...given }, caller) {
       const { tenantId } = given;
       if (!deps.vault) throw new Problem("conflict", NO_VAULT);
-      if (await deps.isOwn(tenantId)) throw new Problem("conflict", OWN_TENANT);
-      await refuseKnown(tenantId);
-      const at = clock.now().toISOString();
-      const by = { createdAt: at, createdBy: caller.actor, updatedAt: at, updatedBy: caller.actor };
+      if (await deps.isOwnTenant(tenantId)) throw new Problem("conflict", OWN_TENANT);
+      await requireNotRegistered(tenantId);
+      const timestamp = clock.now().toISOString();
+      const metadata = { createdAt: timestamp, createdBy: caller.actor, updatedAt: timestamp, updatedBy: caller.actor };
       const record = {
         ...given,
         ...(clientSecretExpiresOn ? { clientSecretExpiresOn } : {}),
-        ...by,
+        ...metadata,
       };
       const event = { type: "b2cTenant.registered", caller, target: tenantTarget(tenantId), after: record };
       const row = await audited(audit, event, async () => {
-        const kept = await secrets.write(clientSecret, secretUse(record));
-        const next: TenantRecord = { ...record, clientSecret: kept };
+        const secretReference = await secrets.write(clientSecret, secretUse(record));
+        const next: TenantRecord = { ...record, clientSecret: secretReference };
         const operations = [
           insert(TenantRows, tenantKey(tenantId), next),
           // A slow worker may have left the status of an earlier registration.
           put(Statuses, statusKey(tenantId), {}),
-          secrets.stillKept(kept),
+          secrets.requireStored(secretReference),
         ];
         try {
-          return await write(next, operations);
+          return await writeTenant(next, operations);
         } catch (error) {
           if (!isConflict(error)) throw error;
-          await refuseKnown(tenantId);
+          await requireNotRegistered(tenantId);
           throw changedMeanwhile(undefined, THE_TENANT);
         }
       });
@@ -150,52 +156,56 @@ export function createRegistry(deps: {
     },
 
     async change(tenantId, given, ifMatch, caller) {
-      const before = await find(tenantId);
-      if (!before) throw notFound(`${THE_TENANT} ${tenantId.slice(0, 64)}`);
-      requireMatch(before.etag, ifMatch, THE_TENANT);
-      const { clientSecret, clientSecretExpiresOn, tenantId: named, ...members } = given;
-      if (named !== undefined && named !== before.tenantId) {
+      const current = await find(tenantId);
+      if (!current) throw notFound(`${THE_TENANT} ${tenantId.slice(0, 64)}`);
+      requireMatch(current.etag, ifMatch, THE_TENANT);
+      const { clientSecret, clientSecretExpiresOn, tenantId: givenTenantId, ...members } = given;
+      if (givenTenantId !== undefined && givenTenantId !== current.tenantId) {
         throw invalidBody("tenantId", "can't be changed: delete this registration and register the other tenant");
       }
-      if (members.clientId !== undefined && members.clientId !== before.clientId && clientSecret === undefined) {
-        const why = "is needed again: clientId changes, and a saved secret is not sent for another application";
-        throw invalidBody("clientSecret", why);
+      if (members.clientId !== undefined && members.clientId !== current.clientId && clientSecret === undefined) {
+        const message = "is required: clientId changes, and a saved secret is not sent for another application";
+        throw invalidBody("clientSecret", message);
       }
-      const { clientSecretExpiresOn: endsBefore, ...kept } = withoutKeys(before);
-      // A new secret has another expiry date.
-      const ends =
-        clientSecretExpiresOn === undefined && clientSecret === undefined ? endsBefore : clientSecretExpiresOn;
+      const { clientSecretExpiresOn: previousExpiry, ...unchanged } = withoutKeys(current);
+      // The previous expiry date does not apply to a new secret.
+      const expiry =
+        clientSecretExpiresOn === undefined && clientSecret === undefined ? previousExpiry : clientSecretExpiresOn;
       const changed: TenantRecord = {
-        ...kept,
+        ...unchanged,
         ...members,
-        ...(ends ? { clientSecretExpiresOn: ends } : {}),
+        ...(expiry ? { clientSecretExpiresOn: expiry } : {}),
         updatedAt: clock.now().toISOString(),
         updatedBy: caller.actor,
       };
       const event = {
         type: "b2cTenant.changed",
         caller,
-        target: tenantTarget(before.tenantId),
-        before: entered(withoutKeys(before)),
+        target: tenantTarget(current.tenantId),
+        before: auditView(withoutKeys(current)),
       };
       const effect = async () => {
         const secret = clientSecret === undefined ? undefined : await secrets.write(clientSecret, secretUse(changed));
         const next = secret ? { ...changed, clientSecret: secret } : changed;
         const operations = [
-          replace(TenantRows, tenantKey(before.tenantId), next, before.etag),
-          ...(secret ? [secrets.stillKept(secret)] : []),
+          replace(TenantRows, tenantKey(current.tenantId), next, current.etag),
+          ...(secret ? [secrets.requireStored(secret)] : []),
         ];
-        return await conditionalWrite(write(next, operations), ifMatch, THE_TENANT);
+        return await conditionalWrite(writeTenant(next, operations), ifMatch, THE_TENANT);
       };
-      const row = await audited(audit, event, effect, (after) => ({ after: entered(withoutKeys(after)) }));
-      if (clientSecret !== undefined) await dueAtOnce(row.tenantId);
+      const row = await audited(audit, event, effect, (after) => ({ after: auditView(withoutKeys(after)) }));
+      if (clientSecret !== undefined) await makeDue(row.tenantId);
       return { row, status: await statusOf(row.tenantId) };
     },
   };
 
-  /** @throws {Problem} alreadyExists; conflict while it is being removed */
-  async function refuseKnown(tenantId: string): Promise<void> {
-    const { row, broken } = await look(tenantId);
+  /**
+   * Throws if the tenant is registered.
+   *
+   * @throws {Problem} alreadyExists; conflict while it is being removed or its row is invalid
+   */
+  async function requireNotRegistered(tenantId: string): Promise<void> {
+    const { row, broken } = await readRow(tenantId);
     if (broken) throw tampered(tenantId);
     if (row?.removing) {
       throw new Problem("conflict", "The data of this tenant is still being removed. Repeat the request in a minute.");
@@ -203,18 +213,18 @@ export function createRegistry(deps: {
     if (row) throw new Problem("alreadyExists", `The tenant ${tenantId} is registered. Change it with PUT.`);
   }
 
-  /** Retry with the new secret at once what failed with the old one. */
-  async function dueAtOnce(tenantId: string): Promise<void> {
-    await tables.modify(Statuses, TENANTS, statusKey(tenantId), (now) => {
-      if (!now) return undefined;
-      const { attemptedAt: _, ...rest } = withoutKeys(now);
+  /** Makes the next discovery due at once, so that a discovery that failed with the old secret is retried. */
+  async function makeDue(tenantId: string): Promise<void> {
+    await tables.modify(Statuses, TENANTS, statusKey(tenantId), (stored) => {
+      if (!stored) return undefined;
+      const { attemptedAt: _, ...rest } = withoutKeys(stored);
       return rest;
     });
   }
 }
 
 const NO_VAULT =
-  "A B2C tenant's client secret is kept in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
+  "A B2C tenant's client secret is stored in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
 
 const OWN_TENANT =
   "This is the tenant that the service itself is in: its applications are discovered without a registration (POST /api/automation/rotation/discover).";
@@ -222,5 +232,5 @@ const OWN_TENANT =
 const tampered = (tenantId: string) =>
   new Problem(
     "conflict",
-    `The registration of ${tenantId.slice(0, 64)} was not written by this service, and is not used. Find out who can write to this service's tables. Then delete the registration (DELETE /b2c/tenants/${tenantId.slice(0, 64)}) and register the tenant again.`,
+    `The registration of ${tenantId.slice(0, 64)} was not written by this service and is not used. Find out who can write to this service's tables. Then delete the registration (DELETE /b2c/tenants/${tenantId.slice(0, 64)}) and register the tenant again.`,
   );

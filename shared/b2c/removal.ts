@@ -20,25 +20,28 @@ import { holdersOf } from "./read-tenant.ts";
 import { type Registry, THE_TENANT, tenantTarget } from "./registry.ts";
 import { Runs, runsOf, Statuses, statusKey, TENANTS, TenantRows, tenantKey } from "./tenant.ts";
 
-/** Removes tenants from the registry, with their assets. */
+/** Removes tenants from the registry, with their assets, discovery runs and secret. */
 export interface Removal {
   /**
-   * Removes a tenant. When it returns, the tenant is no longer registered; its assets and its secret may follow a little later.
+   * Removes a tenant. When it returns, the tenant is no longer registered. Its assets and its secret may be deleted a little
+   * later.
    *
-   * @param later - Sends a message that calls `finish` again.
+   * @param scheduleFinish - Sends a message that calls `finish` again.
    * @throws {Problem} notFound, preconditionFailed
    */
   remove(
     tenantId: string,
     ifMatch: string | undefined,
     caller: Caller,
-    later: (tenantId: string) => Promise<void>,
+    scheduleFinish: (tenantId: string) => Promise<void>,
   ): Promise<void>;
   /**
-   * Finishes an interrupted removal. Does nothing if there is none. @throws {VaultBusy} while another worker writes the assets
+   * Finishes an interrupted removal. Does nothing if there is none.
+   *
+   * @throws {VaultBusy} while another worker writes the assets
    */
   finish(tenantId: string): Promise<void>;
-  /** Deletes assets of tenants that are not registered, which a slow worker wrote after the removal. */
+  /** Deletes assets of tenants that are not registered: a slow worker may have written them after the removal. */
   sweep(): Promise<void>;
 }
 
@@ -54,30 +57,32 @@ export function createRemoval(deps: {
 }): Removal {
   const { tables, audit, registry, secrets, inventory, clock, randomness, log } = deps;
 
-  async function forget(holder: string, owner: string): Promise<void> {
-    const known = await inventory.writer.readForUpdate(holder);
-    if (!known.row) return;
-    const vault: VaultRecord = withoutKeys(known.row);
-    await inventory.writer.forget(known, owner, () =>
+  async function deleteAssets(holder: string, owner: string): Promise<void> {
+    const holderState = await inventory.writer.readForUpdate(holder);
+    if (!holderState.row) return;
+    const vault: VaultRecord = withoutKeys(holderState.row);
+    // `prepareChange` returns the writes of data that is derived from the assets, such as compliance results.
+    await inventory.writer.forget(holderState, owner, () =>
       inventory.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
     );
   }
 
-  async function removeFound(tenantId: string): Promise<void> {
+  async function deleteTenantData(tenantId: string): Promise<void> {
     const runs = createDiscoveryRuns(runsOf(tenantId), deps);
     const active = await runs.active();
-    const at = clock.now().toISOString();
-    const gone = {
+    const timestamp = clock.now().toISOString();
+    const failure = {
       list: "organization",
       code: "removed",
       message: "The tenant was removed.",
       remedy: "Nothing to do.",
-      at,
+      at: timestamp,
     };
     // At its next step the run's worker finds that it no longer owns the run, and stops.
-    if (active) await runs.fail(active.runId, gone);
+    if (active) await runs.fail(active.runId, failure);
     const owner = `removal/${randomness.ulid(clock.now())}`;
-    for (const kind of CREDENTIAL_KINDS) for (const holder of holdersOf(tenantId, kind)) await forget(holder, owner);
+    for (const kind of CREDENTIAL_KINDS)
+      for (const holder of holdersOf(tenantId, kind)) await deleteAssets(holder, owner);
     const { partitionKey } = runsOf(tenantId);
     for await (const rows of tables.pages(Runs, { partitionKey, select: ["runId"] })) {
       const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
@@ -86,20 +91,20 @@ export function createRemoval(deps: {
   }
 
   async function finish(tenantId: string): Promise<void> {
-    const { row } = await registry.look(tenantId);
+    const { row } = await registry.readRow(tenantId);
     if (!row?.removing) return;
-    await removeFound(row.tenantId);
+    await deleteTenantData(row.tenantId);
     await secrets.remove(row.clientSecret);
     await tables.remove(Statuses, TENANTS, statusKey(row.tenantId));
-    // Deleted last, so that the tenant can't be registered again before.
+    // Deleted last, so that the tenant can't be registered again before its data is deleted.
     await tables.remove(TenantRows, TENANTS, tenantKey(row.tenantId));
   }
 
   return {
     finish,
 
-    async remove(given, ifMatch, caller, later) {
-      const { row, broken } = await registry.look(given);
+    async remove(given, ifMatch, caller, scheduleFinish) {
+      const { row, broken } = await registry.readRow(given);
       const tenantId = given.toLowerCase();
       const etag = (row ?? broken)?.etag;
       if (etag === undefined || row?.removing) throw notFound(`${THE_TENANT} ${given.slice(0, 64)}`);
@@ -108,19 +113,20 @@ export function createRemoval(deps: {
       const { clientSecret: _, ...before } = row ? withoutKeys(row) : {};
       await audited(audit, { ...event, ...(row && { before }) }, async () => {
         if (!row) {
-          // The row of its secret is not valid, so the daily clean-up deletes the secret within two days.
-          await removeFound(tenantId);
+          // The invalid row does not say which secret belongs to the tenant. The daily clean-up deletes the secret within two
+          // days.
+          await deleteTenantData(tenantId);
           await tables.remove(Statuses, TENANTS, statusKey(tenantId));
           await tables.remove(TenantRows, TENANTS, tenantKey(tenantId), etag);
           return;
         }
-        // Sent before the work, so that a crash in between does not leave the removal unfinished for long.
-        await later(tenantId);
+        // The message is sent before the deletion starts, so that it finishes the removal if this process crashes.
+        await scheduleFinish(tenantId);
         await conditionalWrite(tables.replace(TenantRows, { ...row, removing: true }), ifMatch, THE_TENANT);
         try {
           await finish(tenantId);
         } catch (error) {
-          // The tenant is unregistered; the message completes the rest.
+          // The tenant is unregistered. The message deletes the rest.
           if (!(error instanceof VaultBusy || error instanceof CloudFailure || isConflict(error))) throw error;
           log.warn("Removal of B2C tenant data is delayed", { tenantId, reason: error.name });
         }
@@ -137,8 +143,8 @@ export function createRemoval(deps: {
           const tenantId = b2cTenantOf(name);
           if (tenantId === undefined || registered.has(tenantId)) continue;
           // A row that was tampered with is not listed, but its tenant is still registered.
-          const { row, broken } = await registry.look(tenantId);
-          if (!row && !broken) await forget(name, owner);
+          const { row, broken } = await registry.readRow(tenantId);
+          if (!row && !broken) await deleteAssets(name, owner);
         }
       }
     },

@@ -3,6 +3,8 @@ import { toSingleLine } from "../platform/http/single-line.ts";
 import type { ListFailure } from "../platform/runs/discovery-runs.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
+// Problems with the registration of a B2C tenant, as texts for administrators.
+
 /** The application permission of Microsoft Graph that each step needs. */
 export const PERMISSIONS: Record<List | "organization", string> = {
   organization: "Organization.Read.All",
@@ -34,14 +36,14 @@ export function unreadableList(
   };
 }
 
-/** The application belongs to another tenant than the registered one. */
-export const wrongTenant = ({ tenantId }: Pick<TenantRecord, "tenantId">, found: string): Finding => ({
+/** Problem: the application belongs to another tenant than the registered one. */
+export const wrongTenant = ({ tenantId }: Pick<TenantRecord, "tenantId">, actualTenantId: string): Finding => ({
   code: "wrongTenant",
-  message: `The application signs in to the tenant ${found}, not to ${tenantId}.`,
+  message: `The application signs in to the tenant ${actualTenantId}, not to ${tenantId}.`,
   remedy: "Delete the registration and register the tenant by its own id.",
 });
 
-/** The registered domain is not a domain of the tenant. */
+/** Problem: the registered domain is not a domain of the tenant. */
 export const wrongDomain = (
   { tenantDomain }: Pick<TenantRecord, "tenantDomain">,
   { displayName, verifiedDomains }: { displayName: string; verifiedDomains: readonly string[] },
@@ -51,17 +53,17 @@ export const wrongDomain = (
   remedy: "Check tenantId, or save the registration with the right tenantDomain.",
 });
 
-/** The stored client secret can't be used. */
+/** Problem: the stored client secret can't be used. */
 export const secretMissing: Finding = {
   code: "secretMissing",
   message:
-    "The registration's client secret is not in the service's key vault any more, or is not for this application.",
+    "The registration's client secret is no longer in the service's key vault, or belongs to another application.",
   remedy: "Save the registration with the client secret again.",
 };
 
-/** The registered tenant is the service's own. */
+/** Problem: the registered tenant is the service's own. */
 export const ownTenant: Finding = {
   code: "ownTenant",
-  message: "This is the tenant that the service itself is in.",
+  message: "This is the tenant of the service itself.",
   remedy: "Delete the registration: this tenant's applications are discovered without one.",
 };

@@ -5,13 +5,16 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";
 import { type SecretsOwner, secretReference } from "../secrets/stored-secrets.ts";
 
-/** Rows of the registry of B2C tenants. Registrations, discovery status and secrets share one partition. */
+// Rows of the table B2c: registrations of B2C tenants (`t|`), their discovery status (`s|`), their runs and references of their
+// client secrets.
+
+/** Partition of registrations, discovery status and secrets. Each tenant's runs have a partition of their own. */
 export const TENANTS = "tenants";
 const TABLE = "B2c";
 
 /** The registration of a tenant. */
 const tenant = z.object({
-  /** Tenant id in lower case, like the domain and the client id. */
+  /** Tenant ID. It is in lower case, like the domain and the client ID. */
   tenantId: z.string(),
   tenantDomain: z.string(),
   displayName: z.string(),
@@ -39,7 +42,7 @@ export const tenantRange = { partitionKey: TENANTS, from: TENANT, before: keyEnd
 export const TENANT_TYPES = ["b2c", "external", "workforce"] as const;
 export type TenantType = (typeof TENANT_TYPES)[number];
 
-/** The kinds of credential in a tenant, in the order in which a discovery reads them. */
+/** The lists of credentials in a tenant, in the order in which a discovery reads them. */
 export const LISTS = ["applications", "policyKeys", "identityProviders"] as const;
 export type List = (typeof LISTS)[number];
 
@@ -52,19 +55,22 @@ export const Counts = z.object({
 });
 export type Counts = z.infer<typeof Counts>;
 
-/** The discovery status of a tenant. Only the worker of a run writes it. */
+/**
+ * The discovery status of a tenant. The worker of a run writes it. A registration and a new client secret reset parts of it.
+ */
 const status = z.object({
   tenantType: z.enum(TENANT_TYPES).optional(),
   /** Id of the run in progress, or of one that crashed. */
   runId: z.string().optional(),
   /** Start of the last discovery. Absent if the next one is due at once. */
   attemptedAt: z.string().optional(),
-  /** Outcome of the last discovery, and the time of the last one that read anything. */
+  /** Outcome of the last discovery. */
   ended: z.enum(["completed", "partial", "failed"]).optional(),
+  /** Time of the last discovery that read any kind of credential. */
   lastDiscoveredAt: z.string().optional(),
   counts: Counts.optional(),
   failures: z.array(ListFailure).optional(),
-  /** Expiry date of the client secret `of`, according to the tenant. */
+  /** Expiry date `at` of a client secret, as the tenant reports it. `of` is the ID of the stored secret, see `clientSecret`. */
   secretEnds: z.object({ of: z.string(), at: z.string() }).optional(),
 });
 export type TenantStatus = z.infer<typeof status>;
@@ -74,7 +80,7 @@ export const statusKey = (tenantId: string): string => `${STATUS}${tenantId}`;
 export const statusRange = { partitionKey: TENANTS, from: STATUS, before: keyEnd(STATUS) };
 export const tenantOfStatus = (rowKey: string): string => rowKey.slice(STATUS.length);
 
-/** Time of the last warning that due tenants are skipped because there is no license. */
+/** Date of the last audit entry that due tenants are skipped because there is no license. */
 export const Notices = entity(TABLE, z.object({ day: z.string() }));
 export const LICENCE_NOTICE = "n|licence";
 
@@ -95,9 +101,10 @@ export const RunRecord = DiscoveryRunFields.extend({
 });
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
-/** Each tenant has its own runs. */
+/** Returns the table and partition of a tenant's runs, for `createDiscoveryRuns`. */
 export const runsOf = (tenantId: string) => ({ runs: Runs, partitionKey: `runs:${tenantId}` });
 
+/** How client secrets of B2C tenants are stored in the service's key vault. */
 export const B2C_SECRETS: SecretsOwner = {
   what: "Client secrets of B2C tenants",
   table: TABLE,
@@ -106,24 +113,24 @@ export const B2C_SECRETS: SecretsOwner = {
   contentType: "application/vnd.credential-lifecycle.b2c-secret",
   removed: { type: "b2cTenant.secretRemoved", target: { type: "b2cTenant", id: "secret" } },
 };
-/** The recipient to which a secret is bound, whatever a row says. */
+/** Returns the purpose to which a secret is bound: it can be read only for this tenant and application. */
 export const secretUse = ({ tenantId, clientId }: Pick<TenantRecord, "tenantId" | "clientId">): string =>
   JSON.stringify(["b2c", tenantId, clientId]);
 
 /** A registration with its discovery status. */
-export interface FoundTenant {
+export interface RegisteredTenant {
   row: TenantRow;
   status: TenantStatus;
 }
 
-/** Delay after a failed discovery: shorter than usual, but long enough that a wrong secret does not look like an attack. */
-const AGAIN_HOURS = 6;
+/** Maximum delay after an incomplete discovery. It is long enough that a wrong secret does not look like an attack. */
+const RETRY_HOURS = 6;
 
 /** Returns when the next discovery is due, ISO 8601. Undefined for a tenant without automatic discovery. */
-export function nextDiscoveryAt({ row, status: known }: FoundTenant): string | undefined {
+export function nextDiscoveryAt({ row, status: discovery }: RegisteredTenant): string | undefined {
   if (!row.autoDiscover) return undefined;
-  const { attemptedAt, ended } = known;
+  const { attemptedAt, ended } = discovery;
   if (attemptedAt === undefined) return row.updatedAt;
-  const hours = ended === "completed" ? row.discoveryIntervalHours : Math.min(row.discoveryIntervalHours, AGAIN_HOURS);
+  const hours = ended === "completed" ? row.discoveryIntervalHours : Math.min(row.discoveryIntervalHours, RETRY_HOURS);
   return new Date(Date.parse(attemptedAt) + hours * HOUR_MS).toISOString();
 }

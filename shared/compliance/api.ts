@@ -176,7 +176,7 @@ export const ViolationQuery = z.strictObject({ ...filters, ...pageParameters });
 export const ViolationFileQuery = z.strictObject({ ...filters, cursor: pageParameters.cursor });
 export const ViolationReportQuery = z.strictObject(filters);
 
-/** The filter that a query asks for. */
+/** Returns the filter of a query, with names and IDs in lower case, as they are compared. */
 export function violationFilter({
   severity,
   framework,

@@ -1,8 +1,17 @@
+/**
+ * Marks of vaults whose results changed after the totals were computed. A mark has the vault's results as the totals count them
+ * and as they are now. A reader subtracts the former and adds the latter.
+ */
 import * as z from "zod";
 import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import { insert, merge, type Operation, put } from "../platform/storage/tables.ts";
 import { type Change, writeWithChangeRow } from "../platform/storage/write-totals.ts";
-import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./compliance-rows.ts";
+import {
+  type ChangedResults as ChangedRow,
+  ChangedRows,
+  changedVaultKey,
+  type VaultSummary,
+} from "./compliance-rows.ts";
 import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
 /** The counted part of a vault's results, from which scores are computed. */
@@ -10,7 +19,7 @@ export interface CountedResults {
   name: string;
   subscriptionId: string;
   tallies: ReadonlyMap<number, Tally>;
-  /** Exemptions of single assets whose pair of check and asset fails. */
+  /** Exemptions of single assets that currently fail the exempted check. */
   exemptions: { checkId: string; until: string; failing: boolean }[];
   createdAt: string;
   evaluatedAt: string;
@@ -20,7 +29,7 @@ export interface CountedResults {
 
 const exemption = z.object({ checkId: z.string(), until: z.string(), failing: z.boolean() });
 
-/** Stored form, with tallies in base64. */
+/** The stored form of `CountedResults`, with tallies in base64. */
 export const PackedResults = z.object({
   name: z.string(),
   subscriptionId: z.string(),
@@ -31,8 +40,8 @@ export const PackedResults = z.object({
   evaluationId: z.string(),
 });
 
-/** Returns the counted part. Undefined for a removed vault. */
-export function countedOf(state: VaultSummary | undefined): CountedResults | undefined {
+/** Returns the counted part of a vault's row. Undefined for a removed vault. */
+export function countedResultsOf(state: VaultSummary | undefined): CountedResults | undefined {
   if (!state || state.gone) return undefined;
   const { name, subscriptionId, createdAt, evaluatedAt, evaluationId = "" } = state;
   const exemptions = state.exemptions
@@ -65,33 +74,37 @@ const packCounted = (counted: CountedResults | undefined): Uint8Array<ArrayBuffe
 const unpackCounted = (packed: Uint8Array | undefined): CountedResults | undefined =>
   packed && packed.length > 0 ? unpackResults(unpackBytes(packed, PackedResults)) : undefined;
 
-/** Returns undefined if only the vaults' own rows have the data. */
-export function readChangedResults({ before, now, unknown }: ChangedRow): Change<CountedResults> | undefined {
+/** Returns the change that a mark describes. Undefined if the mark lacks the data; then the vaults' rows must be read. */
+export function readChangedResults({
+  before,
+  now: packedNow,
+  unknown,
+}: ChangedRow): Change<CountedResults> | undefined {
   if (unknown) return undefined;
   try {
-    return { before: unpackCounted(before), now: unpackCounted(now) };
+    return { before: unpackCounted(before), now: unpackCounted(packedNow) };
   } catch {
-    return undefined; // The data is corrupt.
+    return undefined; // The packed data is damaged.
   }
 }
 
 /**
- * Writes a vault's row together with the row that marks it as changed for the totals. Each write of a vault's row in this
- * module uses this function or `unknownChange`.
+ * Writes a vault's row together with the vault's mark. Each write of a vault's row in this module uses this function or
+ * `unknownChangeMark`. A new mark stores `before`, the results that the totals count. An existing mark keeps its own.
  *
  * @param write - Must write both rows in one transaction.
  */
-export async function writeChanged<T>(
+export async function writeWithChangeMark<T>(
   vaultName: string,
   change: { before: VaultSummary | undefined; now: VaultSummary | undefined },
   write: (mark: Operation) => Promise<T>,
 ): Promise<T> {
-  const key = changedKey(vaultName);
-  const now = packCounted(countedOf(change.now));
-  const inserted = insert(ChangedRows, key, { before: packCounted(countedOf(change.before)), now });
-  return await writeWithChangeRow({ inserted, merged: merge(ChangedRows, key, { now }) }, false, write);
+  const key = changedVaultKey(vaultName);
+  const packedNow = packCounted(countedResultsOf(change.now));
+  const inserted = insert(ChangedRows, key, { before: packCounted(countedResultsOf(change.before)), now: packedNow });
+  return await writeWithChangeRow({ inserted, merged: merge(ChangedRows, key, { now: packedNow }) }, false, write);
 }
 
-/** Marks a vault whose state in the totals is unknown, because its row was lost or could not be read. */
-export const unknownChange = (vaultName: string): Operation =>
-  put(ChangedRows, changedKey(vaultName), { unknown: true });
+/** Returns the write of a mark for a vault whose row was lost or damaged, so that the results in the totals are unknown. */
+export const unknownChangeMark = (vaultName: string): Operation =>
+  put(ChangedRows, changedVaultKey(vaultName), { unknown: true });

@@ -1,13 +1,17 @@
+/**
+ * What a check is: a rule that passes or fails a vault or an asset (a secret, key or certificate). A failed result is a
+ * violation. The checks themselves are in checks/.
+ */
 import type { AssetRecord, AssetSource, AssetType } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { Remediation, Target } from "./remedies/remediation.ts";
 
-/** In the order in which violations are sorted. */
+/** The severities in the order in which violations are sorted. */
 export const SEVERITIES = ["critical", "high", "medium", "low"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
 /** Weight of a check result in the score. */
-export const WEIGHTS: Record<Severity, number> = { critical: 10, high: 5, medium: 2, low: 1 };
+export const SEVERITY_WEIGHTS: Record<Severity, number> = { critical: 10, high: 5, medium: 2, low: 1 };
 
 export const RESOURCE_TYPES = ["vault", "secret", "key", "certificate"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
@@ -16,7 +20,7 @@ export interface Evaluation {
   result: "pass" | "fail" | "notApplicable";
   /** The facts that the result is based on. It never contains the remaining time, so that it does not change daily. */
   evidence: string;
-  /** Unix seconds at which the result may change without a change of the resource. */
+  /** Unix seconds from which the result may differ although the resource did not change. */
   changesAt?: number;
 }
 
@@ -24,11 +28,16 @@ export interface Evaluation {
 export interface Context {
   /** Milliseconds since 1970. */
   now: number;
+  /** Days before its expiry in which an asset is critical, from the settings of the compliance policy. */
   criticalDays: number;
+  /** Days before its expiry in which an asset has the status warning, unless it is critical. */
   warningDays: number;
 }
 
-/** Known use of an asset or vault: Key Vault references, examples of those that don't resolve, and reads in logs. */
+/**
+ * Known use of an asset or vault. `resolved` and `unresolved` count the Key Vault references to it whose platform reports that
+ * status. `examples` describes some references that don't resolve.
+ */
 export interface ReferenceFacts {
   resolved: number;
   unresolved: number;
@@ -37,7 +46,7 @@ export interface ReferenceFacts {
   use?: { unused: boolean; evidence: string };
 }
 
-/** An asset with the property of its vault that asset checks need, and the references to the asset. */
+/** The input of an asset check: the asset, one property of its vault, and the references to the asset. */
 export interface AssetResource {
   asset: AssetRecord;
   vaultUsesRbac: boolean;
@@ -45,9 +54,9 @@ export interface AssetResource {
 }
 
 interface CheckFacts {
-  /** Lower-case words with hyphens; violations are ordered by it. */
+  /** Lower-case words with hyphens, such as `secret-expired`. Violations of the same severity are sorted by it. */
   id: string;
-  /** Identifies the check in stored rows. Never changed or reused. */
+  /** Identifies the check in stored rows. Must never be changed or reused. */
   code: number;
   /** The requirement, such as "Enabled secret has not expired". */
   title: string;
@@ -61,7 +70,10 @@ interface CheckFacts {
   rationale: string;
   /** Returns the remediation for this resource. */
   remedy(target: Target): Remediation;
-  /** IDs of checks that replace this one when the finding gets worse. A violation of one of them continues this one's alert. */
+  /**
+   * IDs of checks that a resource fails instead of this one when its state gets worse, such as `secret-expired` for
+   * `secret-near-expiry-critical`. An alert of this check continues while the resource fails one of them.
+   */
   successors?: readonly string[];
 }
 
@@ -76,8 +88,10 @@ export interface AssetCheck extends CheckFacts {
   resourceType: AssetType;
   /** Source of the assets. Default: key vaults. */
   source?: AssetSource;
-  /** Why the result changes over time. `expiry`: the asset expires or reaches a threshold of the policy, found by the inventory's index
-   * by expiry. `age`: at the `changesAt` of the evaluation. Undefined: the result does not change over time.
+  /**
+   * Why the result changes over time. `expiry`: the asset expires or passes a threshold of the policy, which the inventory's
+   * index by expiry finds. `age`: another reason; the asset is evaluated again at the `changesAt` of its last evaluation.
+   * Undefined: the result does not change over time.
    */
   timed?: "expiry" | "age";
   evaluate(resource: AssetResource, context: Context): Evaluation;
@@ -85,21 +99,21 @@ export interface AssetCheck extends CheckFacts {
 
 export type Check = VaultCheck | AssetCheck;
 
-export const pass = (evidence: string, changesAt?: number): Evaluation => outcome("pass", evidence, changesAt);
-export const fail = (evidence: string, changesAt?: number): Evaluation => outcome("fail", evidence, changesAt);
+export const pass = (evidence: string, changesAt?: number): Evaluation => createEvaluation("pass", evidence, changesAt);
+export const fail = (evidence: string, changesAt?: number): Evaluation => createEvaluation("fail", evidence, changesAt);
 export const notApplicable = (evidence: string, changesAt?: number): Evaluation =>
-  outcome("notApplicable", evidence, changesAt);
+  createEvaluation("notApplicable", evidence, changesAt);
 
-const outcome = (result: Evaluation["result"], evidence: string, changesAt: number | undefined): Evaluation =>
+const createEvaluation = (result: Evaluation["result"], evidence: string, changesAt: number | undefined): Evaluation =>
   changesAt === undefined ? { result, evidence } : { result, evidence, changesAt };
 
-/** Returns unix seconds as an ISO 8601 text. Times after the year 275760, which no `Date` supports, stay a number. */
-export function instantText(seconds: number): string {
+/** Returns Unix seconds as an ISO 8601 text. Times after the year 275760, which no `Date` supports, stay a number. */
+export function dateText(seconds: number): string {
   const date = new Date(seconds * 1000);
   return Number.isNaN(date.getTime()) ? `second ${seconds}` : date.toISOString().replace(".000Z", "Z");
 }
 
-/** Declares a check of enabled assets. Disabled assets can't be used, so the check does not apply to them. */
+/** Returns the check with a result of `notApplicable` for disabled assets, which can't be used. */
 export function assetCheck(check: AssetCheck): AssetCheck {
   return {
     ...check,

@@ -1,3 +1,10 @@
+/**
+ * Rows and keys of the table Compliance, and the messages of its queue.
+ *
+ * Terms: a "pair" is a check together with a resource that it applies to. "Findings" are the failing assets of one check in one
+ * vault. "Details" are all assets of a vault with their results. A "chunk" is the part of a list that one row contains. A
+ * "fence" is a row whose ETag changes with each write of a vault's results, so that a slower writer fails.
+ */
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { entity } from "../platform/storage/entity.ts";
@@ -6,14 +13,21 @@ import { fenceEntity } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { severityRank } from "./checks/all.ts";
 
-/**
- * Rows and keys of the table Compliance. One partition contains everything, so that all rows of a vault change in one
- * transaction. The rows that every response needs (exemptions, the last evaluation, a small row per vault) are adjacent and are
- * read as one range.
- */
 export const TABLE = "Compliance";
+/** The partition of all results, so that the rows of a vault can change in one transaction. */
 export const STATE = "state";
 
+/**
+ * Prefixes of row keys in the partition `STATE`, in their order. Rows that most responses need are adjacent and are read as one
+ * range:
+ * - `0!` violations found for the first time
+ * - `1!` findings
+ * - `2!` exemptions of one asset
+ * - `3!` exemptions of a vault, a subscription or everything
+ * - `4!` rows that exist once: the last evaluation, the thresholds, the totals; and the totals' marks
+ * - `5!` each vault's own row
+ * - `6!` details, and the fence of each vault
+ */
 const NEW_VIOLATIONS = "0!";
 const FINDINGS = "1!";
 const ASSET_EXEMPTION = "2!";
@@ -27,67 +41,75 @@ export const overviewRange = { partitionKey: STATE, from: EXEMPTION, before: DET
 export const vaultsRange = { partitionKey: STATE, from: VAULT, before: keyEnd(VAULT) };
 export const assetExemptionsRange = { partitionKey: STATE, from: ASSET_EXEMPTION, before: EXEMPTION };
 export const exemptionsRange = { partitionKey: STATE, from: ASSET_EXEMPTION, before: "4!" };
-/** Exemptions of more than an asset, and the last evaluation. */
-export const apartRange = { partitionKey: STATE, from: EXEMPTION, before: "4!l" };
+/** Exemptions of more than one asset, and the last evaluation (`EVALUATION_KEY`), but not the next row, `THRESHOLDS_KEY`. */
+export const broadExemptionsAndEvaluationRange = { partitionKey: STATE, from: EXEMPTION, before: "4!l" };
 export const isVaultKey = (rowKey: string): boolean => rowKey.startsWith(VAULT);
 export const isExemptionKey = (rowKey: string): boolean => rowKey.startsWith(EXEMPTION);
 
-/** Rows that exist once. */
+/** Keys of rows that exist once. `4!lines` has the expiry thresholds of the last evaluation (`ThresholdsRecord`). */
 export const EVALUATION_KEY = "4!evaluation";
-export const LINES_KEY = "4!lines";
-/** Keys of the totals of all vaults' results, before and after the marks of vaults that changed since; see result-totals.ts. */
+export const THRESHOLDS_KEY = "4!lines";
+/**
+ * Keys of the totals of all vaults' results (see result-totals.ts). Between these two rows are the marks: one row for each
+ * vault whose results changed after the totals were computed.
+ */
 export const TOTALS_KEY = "4!totals";
 export const TOTALS_END_KEY = "4!totals~";
-const CHANGED = "4!totals!";
-export const changedKey = (vaultName: string): string => `${CHANGED}${vaultName.toLowerCase()}`;
-export const isChangedKey = (rowKey: string): boolean => rowKey.startsWith(CHANGED);
-export const vaultOfChange = (rowKey: string): string => rowKey.slice(CHANGED.length);
-export const changedRange = { partitionKey: STATE, from: CHANGED, before: TOTALS_END_KEY };
-/** Exemptions of more than an asset, the last evaluation, the totals and the changes since. */
+const CHANGED_VAULT = "4!totals!";
+export const changedVaultKey = (vaultName: string): string => `${CHANGED_VAULT}${vaultName.toLowerCase()}`;
+export const isChangedVaultKey = (rowKey: string): boolean => rowKey.startsWith(CHANGED_VAULT);
+export const vaultOfChangedKey = (rowKey: string): string => rowKey.slice(CHANGED_VAULT.length);
+export const changedVaultsRange = { partitionKey: STATE, from: CHANGED_VAULT, before: TOTALS_END_KEY };
+/** Exemptions of more than one asset, the last evaluation, the totals and the marks. */
 export const totalsRange = { partitionKey: STATE, from: EXEMPTION, before: `${TOTALS_END_KEY}!` };
 
-/** `!` sorts before every character of a vault's name, so that whole names are compared. */
+/** Key of a vault's own row. Keys that continue after the name use `!`, which sorts before every character of a name. */
 export const vaultStateKey = (vaultName: string): string => `${VAULT}${vaultName.toLowerCase()}`;
-const numbered = (index: number): string => String(index).padStart(5, "0");
+const chunkText = (index: number): string => String(index).padStart(5, "0");
 export const detailsPrefix = (vaultName: string): string => `${DETAILS}${vaultName.toLowerCase()}!`;
-/** Sorts before the vault's details, so that one request reads both. */
+/** Key of a vault's fence. It sorts before the keys of the vault's details, so that one request reads both. */
 export const fenceKey = (vaultName: string): string => `${detailsPrefix(vaultName)}${FENCE}`;
 /** Returns the vault of a fence's row key. Undefined for a row of details. */
 export const vaultOfFence = (rowKey: string): string | undefined =>
   rowKey.endsWith(`!${FENCE}`) ? rowKey.slice(DETAILS.length, -FENCE.length - 1) : undefined;
 export const detailsRange = { partitionKey: STATE, from: DETAILS, before: keyEnd(DETAILS) };
-export const detailsKey = (vaultName: string, chunk: number): string => `${detailsPrefix(vaultName)}${numbered(chunk)}`;
+export const detailsKey = (vaultName: string, chunk: number): string =>
+  `${detailsPrefix(vaultName)}${chunkText(chunk)}`;
 export const findingsPrefix = (check: Check, vaultName: string): string =>
   `${FINDINGS}${severityRank(check)}!${check.id}!${vaultName.toLowerCase()}!`;
 export const findingsKey = (check: Check, vaultName: string, chunk: number): string =>
-  `${findingsPrefix(check, vaultName)}${numbered(chunk)}`;
-export const exemptionKey = (id: string, ofAsset: boolean): string => `${ofAsset ? ASSET_EXEMPTION : EXEMPTION}${id}`;
+  `${findingsPrefix(check, vaultName)}${chunkText(chunk)}`;
+export const exemptionKey = (id: string, isOfAsset: boolean): string =>
+  `${isOfAsset ? ASSET_EXEMPTION : EXEMPTION}${id}`;
 
 /**
- * Sorts by the time at which the violations arose.
+ * Returns the key of a row of new violations. Keys sort by the time of the evaluation (ISO 8601).
  *
- * @param write - Different for each attempt of an evaluation, because an attempt that continues after the previous one finds
- * fewer new violations.
+ * @param attemptId - Different for each attempt of an evaluation. A second attempt finds fewer new violations and must not
+ * overwrite those of the first.
  */
-export const newViolationsKey = (at: string, vaultName: string, write: string, chunk: number): string =>
-  `${NEW_VIOLATIONS}${at}!${vaultName.toLowerCase()}!${write}!${numbered(chunk)}`;
-/** Sorts before every row of violations that arose at this time or later. */
-export const newViolationsFrom = (at: string): string => `${NEW_VIOLATIONS}${at}`;
+export const newViolationsKey = (evaluatedAt: string, vaultName: string, attemptId: string, chunk: number): string =>
+  `${NEW_VIOLATIONS}${evaluatedAt}!${vaultName.toLowerCase()}!${attemptId}!${chunkText(chunk)}`;
+/** Returns a key that sorts before all rows of violations found at this time (ISO 8601) or later. */
+export const newViolationsFrom = (instant: string): string => `${NEW_VIOLATIONS}${instant}`;
 export const newViolationsRange = { partitionKey: STATE, from: NEW_VIOLATIONS, before: FINDINGS };
 
-/** A failing pair: the check's code, since when (unix seconds), and the evidence. */
+/** A failed result: the check's code, since when it fails (Unix seconds), and the evidence. */
 export const Failure = z.object({ code: z.int(), since: z.int(), evidence: z.string() });
 export type Failure = z.infer<typeof Failure>;
 
-/** The data of a vault that scores and lists need. Only evaluations of that vault write it, so it is never a shared counter. */
+/**
+ * A vault's own row, with the data that scores and lists need. It is written with the vault's results or an exemption, never as
+ * a counter that several vaults share.
+ */
 export const VaultState = z.object({
   name: z.string(),
   subscriptionId: z.string(),
-  /** Packed numbers of passed and failed pairs by check; see packed-results.ts. */
+  /** For each check, how many of the vault and its assets pass and fail it. Packed; see packed-results.ts. */
   tallies: z.instanceof(Uint8Array),
-  /** The vault's own failures, in the order of the checks. */
+  /** Checks that the vault itself fails, in the order of the checks. */
   failures: z.array(Failure),
-  /** Exemptions of single assets in the vault, and whether the pair currently fails. */
+  /** Exemptions of single assets (`<type>.<name>`) in the vault. `failing`: whether the asset currently fails the check. */
   exemptions: z.array(
     z.object({ id: z.string(), checkId: z.string(), asset: z.string(), until: z.string(), failing: z.boolean() }),
   ),
@@ -97,9 +119,12 @@ export const VaultState = z.object({
   rbac: z.boolean(),
   /** Known references to the vault and its assets, packed; see references.ts. */
   references: z.instanceof(Uint8Array).optional(),
-  /** Unix seconds at which age changes the first result. */
+  /** Unix seconds at which the next result of an asset changes with its age. */
   dueAt: z.int().optional(),
-  /** Hashes of the vault's details rows. They reveal a crash between the writes of those rows and of this one. */
+  /**
+   * Hashes of the vault's details rows. If they differ from the rows, a process crashed between the writes of those and this
+   * row.
+   */
   details: z.array(z.string()),
   createdAt: z.string(),
   evaluatedAt: z.string(),
@@ -111,10 +136,13 @@ export const VaultState = z.object({
 export type VaultState = z.infer<typeof VaultState>;
 export const VaultStates = entity(TABLE, VaultState);
 
-/** Further data of a row's items, in their order; see finding-facts.ts. Rows of earlier versions have none. */
+/** Further data of each item of the row; see finding-facts.ts. Rows of earlier versions have none. */
 const factsColumn = { facts: z.instanceof(Uint8Array).optional() };
 
-/** A vault's assets with their results, with which the next evaluation compares. Compressed JSON; see packed-results.ts. */
+/**
+ * A vault's assets with their results. The next evaluation compares its results with them. Compressed JSON; see
+ * packed-results.ts.
+ */
 export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array), ...factsColumn }));
 
 export const ResultFences = fenceEntity(TABLE);
@@ -128,7 +156,7 @@ export const DetailsRangeRows = entity(
 /** Failing assets of one check in one vault, by name, for lists of violations. Compressed JSON. */
 export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array), ...factsColumn }));
 
-/** Violations that arose in one evaluation of one vault, for alerts. Compressed JSON. */
+/** Violations that one evaluation of one vault found for the first time, for alerts. Compressed JSON. */
 export const NewViolationRows = entity(
   TABLE,
   z.object({ name: z.string(), vaultId: z.string(), subscriptionId: z.string(), items: z.instanceof(Uint8Array) }),
@@ -165,26 +193,26 @@ export const EvaluationRecord = z.object({
   evaluationId: z.string(),
   requestedAt: z.string(),
   requestedBy: z.string(),
-  /** Number of vaults, once it is planned. */
+  /** Number of vaults, once a message was sent for each. */
   vaults: z.int().optional(),
-  /** Vaults that it could not evaluate in five attempts. */
+  /** Vaults whose evaluation failed five times. */
   failedVaults: z.array(z.string()),
 });
 export type EvaluationRecord = z.infer<typeof EvaluationRecord>;
 export const Evaluations = entity(TABLE, EvaluationRecord);
 
-/** The time and thresholds for which assets that passed a threshold were last sent for evaluation. */
-export const LinesRecord = z.object({
+/** The time and policy at which assets that had passed a threshold were last sent for evaluation. */
+export const ThresholdsRecord = z.object({
   at: z.string(),
   criticalDays: z.int(),
   warningDays: z.int(),
-  /** True if evaluation was turned off since. Then everything may have changed. */
+  /** True if evaluation was turned off since then. Everything must be evaluated after it is turned on. */
   paused: z.boolean(),
   /** Version of the checks, see `EDITION`. Rows of earlier versions have none. */
   edition: z.string().optional(),
 });
-export type LinesRecord = z.infer<typeof LinesRecord>;
-export const Lines = entity(TABLE, LinesRecord);
+export type ThresholdsRecord = z.infer<typeof ThresholdsRecord>;
+export const ThresholdsRows = entity(TABLE, ThresholdsRecord);
 
 export const VaultSummary = VaultState.pick({
   name: true,
@@ -205,7 +233,7 @@ export const OverviewRows = entity(
   TABLE,
   z.object({ ...EvaluationRecord.shape, ...ExemptionRecord.shape, ...VaultSummary.shape }).partial(),
 );
-export const overviewMembers = [
+export const overviewColumns = [
   ...new Set([
     ...(Object.keys(VaultSummary.shape) as (keyof VaultSummary)[]),
     ...(Object.keys(ExemptionRecord.shape) as (keyof ExemptionRecord)[]),
@@ -217,23 +245,26 @@ export const parseSummary = (row: unknown): VaultSummary => VaultSummary.parse(r
 /** Totals of all vaults' results. */
 export const TotalsRecord = z.object({
   /**
-   * New with each write. The row after the marks of changed vaults has the same value, which proves that a range read belongs
-   * to one write.
+   * A new value for each write of the totals. The row after the marks gets the same value. If both rows of a range query have
+   * it, the totals were not replaced during the query.
    */
   sequence: z.string(),
-  /** Compressed; see result-totals.ts. Absent if too large or not complete yet. Then the vaults' rows are read. */
+  /** Compressed; see result-totals.ts. Absent if too large or not computed yet. Then readers read all vaults' rows. */
   totals: z.instanceof(Uint8Array).optional(),
 });
 export type TotalsRecord = z.infer<typeof TotalsRecord>;
 export const TotalsRows = entity(TABLE, TotalsRecord);
 export const TotalsEnd = entity(TABLE, TotalsRecord.pick({ sequence: true }));
 
-/** Marks a vault whose results differ from what the totals count; see changed-results.ts. */
+/** The mark of a vault whose results changed after the totals were computed; see changed-results.ts. */
 export const ChangedResults = z.object({
-  /** The state in the totals and the current state, packed. Empty if the totals don't count the vault, or if it was removed. */
+  /**
+   * Packed results of the vault: `before` as the totals count them, and `now`. Empty if the totals don't count the vault, or if
+   * it was removed.
+   */
   before: z.instanceof(Uint8Array).optional(),
   now: z.instanceof(Uint8Array).optional(),
-  /** True if the state in the totals is unknown. Then all vaults' rows are read. */
+  /** True if the results that the totals count are unknown. Then readers read all vaults' rows. */
   unknown: z.boolean().optional(),
 });
 export type ChangedResults = z.infer<typeof ChangedResults>;
@@ -252,7 +283,7 @@ export const TotalsRangeRows = entity(
     .partial(),
 );
 
-/** The score at the end of a day, or so far. */
+/** Partition of daily scores. A day's row has the last score recorded on that day. */
 export const HISTORY = "history";
 const DayTotals = z.object({ score: z.number(), passed: z.int(), failed: z.int(), total: z.int() });
 export type DayTotals = z.infer<typeof DayTotals>;
@@ -266,10 +297,10 @@ export const DayScores = entity(
   }),
 );
 
-/** The queue of compliance. Handlers tolerate duplicate deliveries. */
+/** The queue of evaluations. Handlers tolerate duplicate deliveries. */
 export const QUEUE = "compliance-evaluate";
 export const EvaluateMessage = z.discriminatedUnion("kind", [
-  /** Sends one message for each vault. */
+  /** Sends one message of kind `vault` for each vault. */
   z.object({ kind: z.literal("everything"), evaluationId: z.string().optional() }),
   /** Evaluates a whole vault. */
   z.object({ kind: z.literal("vault"), vault: z.string(), evaluationId: z.string().optional() }),
@@ -278,13 +309,14 @@ export const EvaluateMessage = z.discriminatedUnion("kind", [
     kind: z.literal("assets"),
     vault: z.string(),
     assets: z.array(z.string()),
-    /** True if references to them changed: the vault's references are read again. */
+    /** True if references to these assets changed. Then the vault's references are read again. */
     references: z.boolean().optional(),
   }),
-  /** Evaluates the assets of a vault that are due by age. */
+  /** Evaluates the assets of a vault whose results change with their age. */
   z.object({ kind: z.literal("due"), vault: z.string() }),
   /**
-   * Finds assets that passed a threshold because of time or settings. The days are those in force when the message was sent.
+   * Finds assets that passed an expiry threshold, and sends messages to evaluate them. The days are the policy at the time of
+   * sending.
    */
   z.object({
     kind: z.literal("crossed"),

@@ -1,3 +1,11 @@
+/**
+ * The compliance module. Scans, timers and queue messages evaluate checks on vaults and their assets. Endpoints read the
+ * results: the score, violations and frameworks.
+ *
+ * A vault's results are counted by check: how many resources pass and fail it. "Totals" are the stored sums of these counts
+ * over all vaults. A "holder" is an entry of the inventory that takes the place of a vault for credentials outside of key
+ * vaults.
+ */
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
@@ -10,29 +18,31 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { EvaluationRecord } from "./compliance-rows.ts";
-import { currentViolations, readingOf, type ViolationReading } from "./current-violations.ts";
+import { createViolationReading, currentViolations, type ViolationReading } from "./current-violations.ts";
 import { createEvaluationWork, type EvaluationWork } from "./evaluation-queue.ts";
-import { createEvaluations, type EvaluationStatus, evaluationStatus, isOver, queued } from "./evaluations.ts";
+import { createEvaluations, type EvaluationStatus, evaluationStatus, hasEnded, queuedStatus } from "./evaluations.ts";
 import { createEvaluator, type Evaluator } from "./evaluator.ts";
-import { HOLDERS, type IsExcluded, uncountedNow } from "./excluded-vaults.ts";
+import { HOLDER_SUBSCRIPTIONS, type IsExcluded, readExcludedVaults } from "./excluded-vaults.ts";
 import { createExemptions, type Exemption, type ExemptionStore } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
-import { type DayScore, readHistory, recordDay } from "./history.ts";
+import { type DayScore, readHistory, recordDayScore } from "./history.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
-import { type CountedOverview, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
+import { type CountedOverview, countByCheck, type Overview, readCountedOverview, readOverview } from "./overview.ts";
 import type { AssetUse, Reference } from "./references.ts";
-import { faultOfTotals, renewTotals } from "./renew-totals.ts";
-import { type Score, scoreOf } from "./score.ts";
+import { findTotalsFault, renewTotals } from "./renew-totals.ts";
+import { computeScore, type Score } from "./score.ts";
 import { listViolations, type ViolationFilter, type ViolationPage } from "./violations.ts";
 
-/** Up to this many vaults and assets are evaluated while the request waits. */
-const INLINE_VAULTS = 20;
-const INLINE_ASSETS = 2000;
-/** Maximum duration of an evaluation within a request. After this time, the process of an unfinished evaluation has crashed. */
-const FINISHED_INLINE_SECONDS = 300;
-const READS_AT_ONCE = 4;
+/** Up to these numbers, vaults and assets are evaluated while the request waits. */
+const MAX_INLINE_VAULTS = 20;
+const MAX_INLINE_ASSETS = 2000;
+/**
+ * Maximum duration of an evaluation within a request. If an evaluation is unfinished after this time, its process has crashed.
+ */
+const MAX_INLINE_SECONDS = 300;
+const MAX_CONCURRENT_READS = 4;
 
-export interface ScoreAnswer extends Score {
+export interface ScoreResponse extends Score {
   exempted: number;
   /** Time of the newest evaluation of any vault. Null before the first. */
   evaluatedAt: string | null;
@@ -40,8 +50,8 @@ export interface ScoreAnswer extends Score {
   history?: DayScore[];
 }
 
-/** An evaluation, with the current score once it is over. */
-export type EvaluationResult = EvaluationStatus & { score: ScoreAnswer | null };
+/** An evaluation, with the current score once the evaluation has ended. */
+export type EvaluationResult = EvaluationStatus & { score: ScoreResponse | null };
 
 /** Evaluates checks, stores their results, and returns scores, violations and frameworks. */
 export interface Compliance
@@ -49,7 +59,7 @@ export interface Compliance
     Pick<EvaluationWork, "handle" | "failed" | "policyChanged" | "referencesChanged"> {
   readonly exemptions: ExemptionStore;
   /**
-   * Evaluates everything: at once if the inventory is small, otherwise with one message per vault.
+   * Evaluates all vaults and assets: within the request if the inventory is small, otherwise with one queue message per vault.
    *
    * @throws {Problem} conflict while `enableComplianceScanning` is false.
    */
@@ -61,8 +71,8 @@ export interface Compliance
    */
   evaluation(evaluationId: string): Promise<EvaluationResult>;
   /**
-   * Evaluates results that change with time, and everything if the checks changed. Called once a day. Uses the queue, which
-   * retries failures.
+   * Sends a message that evaluates what changed with time, or everything if the checks changed, and removes old data. A daily
+   * timer calls this.
    */
   runDue(): Promise<void>;
   /** Stores today's score and that of each framework. Recomputes the totals if results changed. */
@@ -70,27 +80,28 @@ export interface Compliance
   /** Recomputes the stored totals of all results if any changed, or always with `all`. See renew-totals.ts. */
   renewTotals(options?: { all: boolean }): Promise<void>;
   /** Returns how the stored totals are wrong; see renew-totals.ts. */
-  faultOfTotals(): Promise<"stale" | "unreadable" | undefined>;
+  findTotalsFault(): Promise<"stale" | "unreadable" | undefined>;
   /**
-   * Returns the overview. One request for the totals if they are exact (otherwise one per 1,000 vaults), one for the scope,
-   * more for credentials that are in no vault, and one for the history.
+   * Returns the current score of all checks. One request for the totals if they are exact (otherwise one per 1,000 vaults), one
+   * for the subscriptions in scope, more for credentials that are in no vault, and one for the history.
    *
-   * @param historyDays - Number of days whose scores are included.
+   * @param historyDays - Number of days whose scores are included. Without it, the response has no `history`.
    */
-  score(historyDays?: number): Promise<ScoreAnswer>;
+  score(historyDays?: number): Promise<ScoreResponse>;
   /**
-   * Returns the score and that of each framework. One request if the totals are exact, otherwise one per 1,000 vaults.
+   * Returns the score of all checks and that of each framework, for metrics. One request if the totals are exact, otherwise one
+   * per 1,000 vaults.
    *
-   * @param isExcluded - Returns whether a vault or holder is excluded at this time, as in the inventory.
+   * @param isExcluded - Returns whether a vault or holder is excluded from the counts at this time, as in the inventory.
    */
-  standing(isExcluded: IsExcluded): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
+  scoreAndFrameworks(isExcluded: IsExcluded): Promise<{ score: ScoreResponse; frameworks: FrameworkResult[] }>;
   /**
-   * Lists violations. One request per 1,000 vaults, one for the scope, one for when the page's vaults were last seen, and
-   * mostly up to four for the page: at most 16, or ten times as many to search for an owner or for exempted violations of one
-   * check and vault.
+   * Lists violations. Sends one request per 1,000 vaults, one for the scope, one for the times of the vaults' last listings,
+   * and usually up to four for the page. A page needs at most 16 requests, or ten times as many to search for an owner, a
+   * resource or exempted violations.
    */
   violations(filter: ViolationFilter, request: PageRequest): Promise<ViolationPage>;
-  /** For alerts: returns violations that arose after the cursor. Without a cursor, returns none and the current cursor. */
+  /** For alerts: returns violations that are new since the cursor. Without a cursor, returns none and the current cursor. */
   newViolations(
     cursor: string | undefined,
     limit: number,
@@ -117,22 +128,24 @@ export interface Compliance
   /**
    * Returns a framework's results with the first violations of each check, for an assessor.
    *
-   * @param options - `days` of the trend, and the maximum number of violations of `each` check.
+   * @param options - `days`: length of the trend. `violationsPerCheck`: maximum number of violations of each check.
    * @throws {Problem} notFound
    */
-  assessment(id: string, options: { days: number; each: number }): Promise<Assessment>;
+  assessment(id: string, options: { days: number; violationsPerCheck: number }): Promise<Assessment>;
 }
 
 /** A framework's results with their evidence. */
 export interface Assessment {
   framework: FrameworkResult & { history: DayScore[] };
-  /** Violations by check. Passed and not applicable checks have none. */
+  /** The first violations of each check that fails or has exempted violations, by the check's ID. */
   violations: Map<string, ViolationPage>;
-  /** Numbers of evaluated resources. */
+  /** What was evaluated: the number of vaults, the number of holders of credentials, and when. */
   scope: {
     vaults: number;
+    /** Number of holders (see the top of this file). One directory, such as an Entra tenant, can have several. */
     directories: number;
     subscriptions: string[];
+    /** Times of the oldest and the newest evaluation of a vault or holder, ISO 8601. Null if there is none. */
     evaluatedFrom: string | null;
     evaluatedTo: string | null;
   };
@@ -146,11 +159,11 @@ export function createCompliance(deps: {
   queues: Queues;
   settings: Pick<Settings, "values">;
   audit: Audit;
-  /** Returns whether a PRO license is present. Without one, credentials that are in no vault don't count. */
+  /** Returns whether a PRO license is present. Without a license, credentials outside of key vaults don't count. */
   licensed: () => Promise<boolean>;
   /** Returns the known references to a vault and its assets. */
   references?: (vaultName: string) => Promise<(Reference | AssetUse)[]>;
-  /** Returns the tag that names an owner. */
+  /** Name of the tag whose value is a resource's owner. */
   ownerTag?: string;
   clock: Clock;
   randomness: Randomness;
@@ -159,18 +172,29 @@ export function createCompliance(deps: {
   const { tables, settings, audit, clock, randomness } = deps;
   const evaluator = createEvaluator(deps);
   const evaluations = createEvaluations(deps);
-  const overview = async () => {
-    const now = { now: clock.now().getTime(), licensed: await deps.licensed() };
-    return await readOverview(tables, now.now, (holders) => uncountedNow(tables, now, holders));
+  /**
+   * Reads the results of each counted vault and holder, for lists of violations. Vaults of subscriptions that left the scope
+   * don't count. Holders don't count without a license, or if not seen for days; their rows are read only if there are any.
+   */
+  const readCurrentOverview = async () => {
+    const countingContext = { now: clock.now().getTime(), licensed: await deps.licensed() };
+    return await readOverview(tables, countingContext.now, (hasHolders) =>
+      readExcludedVaults(tables, countingContext, hasHolders),
+    );
   };
-  const work = createEvaluationWork({ ...deps, evaluator, evaluations, overview });
-  const counted = async () => {
-    const now = { now: clock.now().getTime(), licensed: await deps.licensed() };
-    return await readCounted(tables, now.now, (holders) => uncountedNow(tables, now, holders));
+  const work = createEvaluationWork({ ...deps, evaluator, evaluations, overview: readCurrentOverview });
+  /**
+   * Reads how many results pass and fail each check, which is enough for scores. Cheaper, because it uses the stored totals.
+   */
+  const readCurrentCounts = async () => {
+    const countingContext = { now: clock.now().getTime(), licensed: await deps.licensed() };
+    return await readCountedOverview(tables, countingContext.now, (hasHolders) =>
+      readExcludedVaults(tables, countingContext, hasHolders),
+    );
   };
 
   async function evaluate(caller: Caller): Promise<EvaluationResult> {
-    if (!(await evaluator.context())) {
+    if (!(await evaluator.readContext())) {
       throw new Problem(
         "conflict",
         "Compliance evaluation is switched off. Set enableComplianceScanning to true first.",
@@ -178,8 +202,8 @@ export function createCompliance(deps: {
     }
     const now = clock.now();
     const evaluationId = randomness.ulid(now);
-    const { vaults, assets } = await work.inventory();
-    const inline = vaults.length <= INLINE_VAULTS && assets <= INLINE_ASSETS;
+    const { vaults, assets } = await work.readInventory();
+    const inline = vaults.length <= MAX_INLINE_VAULTS && assets <= MAX_INLINE_ASSETS;
     const record: EvaluationRecord = {
       evaluationId,
       requestedAt: now.toISOString(),
@@ -194,29 +218,29 @@ export function createCompliance(deps: {
       details: { vaults: vaults.length, assets },
     };
     await audited(audit, event, async () => {
-      await evaluations.begin(record);
-      // If this process does the work itself, the message only completes it after a crash.
-      await work.send({ kind: "everything", evaluationId }, inline ? FINISHED_INLINE_SECONDS : 0);
+      await evaluations.store(record);
+      // An inline evaluation sends the message too, delayed, so that it completes the evaluation if this process crashes.
+      await work.send({ kind: "everything", evaluationId }, inline ? MAX_INLINE_SECONDS : 0);
     });
-    if (!inline) return { ...queued(record), score: null };
-    for (const vault of await work.everyVault(vaults)) await work.handle({ kind: "vault", vault, evaluationId });
+    if (!inline) return { ...queuedStatus(record), score: null };
+    for (const vault of await work.namesOfAllVaults(vaults)) await work.handle({ kind: "vault", vault, evaluationId });
     await recordScore();
     return await evaluation(evaluationId);
   }
 
   async function evaluation(evaluationId: string): Promise<EvaluationResult> {
-    const read = await overview();
-    const status = await evaluations.status(evaluationId, read);
+    const overview = await readCurrentOverview();
+    const status = await evaluations.status(evaluationId, overview);
     if (!status) throw notFound(`The evaluation ${evaluationId.slice(0, 64)}`);
-    return { ...status, score: isOver(status) ? scoreAnswer(read) : null };
+    return { ...status, score: hasEnded(status) ? scoreResponse(overview) : null };
   }
 
   async function recordScore(): Promise<void> {
-    const [renewed] = await Promise.allSettled([renewTotals(tables, { changed: true })]);
-    const read = await counted();
-    await recordDay(tables, clock.now(), scoreAnswer(read), frameworkResults(read));
-    // The score is right without the totals. Throwing makes the failure visible.
-    if (renewed.status === "rejected") throw renewed.reason;
+    const [renewal] = await Promise.allSettled([renewTotals(tables, { changed: true })]);
+    const overview = await readCurrentCounts();
+    await recordDayScore(tables, clock.now(), scoreResponse(overview), frameworkResults(overview));
+    // The stored score is correct without the totals. The error is thrown afterwards, so that it is logged.
+    if (renewal.status === "rejected") throw renewal.reason;
   }
 
   const exemptions = createExemptions({ tables, audit, clock, randomness });
@@ -234,81 +258,85 @@ export function createCompliance(deps: {
     exemptions,
     recordScore,
     renewTotals: (options) => renewTotals(tables, { changed: options?.all !== true }),
-    faultOfTotals: () => faultOfTotals(tables),
+    findTotalsFault: () => findTotalsFault(tables),
 
     async runDue() {
+      // `crossed`: evaluates the assets that crossed an expiry threshold since the last such message, or all after an update of
+      // the checks.
       await work.send({ kind: "crossed" });
       const now = clock.now();
       await removeOldNewViolations(tables, now);
       const { scanRetentionDays } = await settings.values();
-      await evaluations.removeOlder(new Date(now.getTime() - scanRetentionDays * DAY_MS));
+      await evaluations.removeOlderThan(new Date(now.getTime() - scanRetentionDays * DAY_MS));
     },
 
     async score(historyDays) {
-      const answer = scoreAnswer(await counted());
-      if (historyDays === undefined) return answer;
-      return { ...answer, history: await readHistory(tables, historyDays, clock.now(), answer) };
+      const score = scoreResponse(await readCurrentCounts());
+      if (historyDays === undefined) return score;
+      return { ...score, history: await readHistory(tables, historyDays, clock.now(), score) };
     },
 
-    async standing(isExcluded) {
-      const read = await readCounted(tables, clock.now().getTime(), async () => isExcluded);
-      return { score: scoreAnswer(read), frameworks: frameworkResults(read) };
+    async scoreAndFrameworks(isExcluded) {
+      const overview = await readCountedOverview(tables, clock.now().getTime(), async () => isExcluded);
+      return { score: scoreResponse(overview), frameworks: frameworkResults(overview) };
     },
 
-    violations: async (filter, request) => await listViolations(tables, await overview(), filter, request),
+    violations: async (filter, request) => await listViolations(tables, await readCurrentOverview(), filter, request),
 
-    currentViolations: async (cursor, limit) => await currentViolations(tables, await overview(), cursor, limit),
+    currentViolations: async (cursor, limit) =>
+      await currentViolations(tables, await readCurrentOverview(), cursor, limit),
 
-    readViolations: async () => readingOf(tables, await overview()),
+    readViolations: async () => createViolationReading(tables, await readCurrentOverview()),
 
-    newViolations: (cursor, limit) => newViolations(tables, overview, clock.now(), cursor, limit),
+    newViolations: (cursor, limit) => newViolations(tables, readCurrentOverview, clock.now(), cursor, limit),
 
     async frameworks(request) {
-      return pageOfAll(frameworkResults(await counted()), request, ({ id }) => id);
+      return pageOfAll(frameworkResults(await readCurrentCounts()), request, ({ id }) => id);
     },
 
     async framework(id, historyDays) {
-      const framework = frameworkOf(await counted(), id);
+      const framework = frameworkOf(await readCurrentCounts(), id);
       if (historyDays === undefined) return framework;
       return { ...framework, history: await readHistory(tables, historyDays, clock.now(), framework, framework.id) };
     },
 
-    async assessment(id, { days, each }) {
+    async assessment(id, { days, violationsPerCheck }) {
       const createdAt = clock.now();
-      const read = await overview();
-      const framework = frameworkOf(read, id);
+      const overview = await readCurrentOverview();
+      const framework = frameworkOf(overview, id);
       const history = await readHistory(tables, days, createdAt, framework, framework.id);
       const checks = new Map(framework.controls.flatMap(({ checks }) => checks.map((check) => [check.id, check])));
       const failing = [...checks.values()].filter(({ failed, exempted }) => failed + exempted > 0);
       const violations = await pMap(
         failing,
-        async ({ id: check }) => [check, await listViolations(tables, read, { check }, firstOf(each))] as const,
-        { concurrency: READS_AT_ONCE },
+        async ({ id: check }) =>
+          [check, await listViolations(tables, overview, { check }, firstPage(violationsPerCheck))] as const,
+        { concurrency: MAX_CONCURRENT_READS },
       );
-      const active = (await exemptions.all()).filter((one) => one.active && checks.has(one.checkId));
+      const activeExemptions = (await exemptions.all()).filter(({ active, checkId }) => active && checks.has(checkId));
       return {
         framework: { ...framework, history },
         violations: new Map(violations),
-        scope: scopeOf(read),
-        exemptions: active,
+        scope: scopeOf(overview),
+        exemptions: activeExemptions,
         createdAt,
       };
     },
   };
 }
 
-const firstOf = (limit: number): PageRequest => ({ limit, offset: 0, cursor: undefined });
+const firstPage = (limit: number): PageRequest => ({ limit, offset: 0, cursor: undefined });
 
 /** @throws {Problem} notFound */
 function frameworkOf(overview: CountedOverview, id: string): FrameworkResult {
-  const found = frameworkResults(overview).find((framework) => framework.id === id.toLowerCase());
-  if (!found) throw notFound(`The framework ${id.slice(0, 64)}`);
-  return found;
+  const framework = frameworkResults(overview).find((result) => result.id === id.toLowerCase());
+  if (!framework) throw notFound(`The framework ${id.slice(0, 64)}`);
+  return framework;
 }
 
 function scopeOf({ vaults }: Overview): Assessment["scope"] {
   const evaluated = vaults.map(({ evaluatedAt }) => evaluatedAt).sort();
-  const keyVaults = vaults.filter(({ subscriptionId }) => !HOLDERS.includes(subscriptionId));
+  const keyVaults = vaults.filter(({ subscriptionId }) => !HOLDER_SUBSCRIPTIONS.includes(subscriptionId));
   return {
     vaults: keyVaults.length,
     directories: vaults.length - keyVaults.length,
@@ -318,13 +346,13 @@ function scopeOf({ vaults }: Overview): Assessment["scope"] {
   };
 }
 
-function scoreAnswer(overview: CountedOverview): ScoreAnswer {
-  const counts = countsOf(overview);
-  const { evaluation, evaluatedAt, left } = overview;
+function scoreResponse(overview: CountedOverview): ScoreResponse {
+  const counts = countByCheck(overview);
+  const { evaluation, evaluatedAt, vaultsLeft } = overview;
   return {
-    ...scoreOf(counts),
+    ...computeScore(counts),
     exempted: [...counts.values()].reduce((sum, { exempted }) => sum + exempted, 0),
     evaluatedAt,
-    evaluation: evaluation ? evaluationStatus(evaluation, left) : null,
+    evaluation: evaluation ? evaluationStatus(evaluation, vaultsLeft) : null,
   };
 }

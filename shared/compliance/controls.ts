@@ -1,3 +1,8 @@
+/**
+ * Maps checks to the controls of frameworks, from the files in controls/. A check maps to a control because a benchmark
+ * recommends the same (cis.ts), because Microsoft's policy sets say so (policies.ts), or because the framework's text requires
+ * it (text-mappings.ts). For checks without a control, unmapped.ts contains the reason. docs/compliance.md lists all mappings.
+ */
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "./controls/cis.ts";
 import { FRAMEWORK_IDS, type FrameworkId, type Mapping } from "./controls/frameworks.ts";
 import { POLICIES } from "./controls/policies.ts";
@@ -5,12 +10,6 @@ import { TEXT_MAPPINGS } from "./controls/text-mappings.ts";
 import { TITLES } from "./controls/titles.ts";
 
 export { FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "./controls/frameworks.ts";
-
-/**
- * Maps checks to the controls of frameworks, from the files in controls/. A check maps to a control because a benchmark
- * recommends the same (cis.ts), because Microsoft's policy sets say so (policies.ts), or because the framework's text requires
- * it (text-mappings.ts). Otherwise unmapped.ts contains the reason. docs/compliance.md lists all mappings.
- */
 
 /** Expands `3.7.5-3.7.8, 4.1` to five IDs: a range counts up the last number. */
 export function expandIds(text: string): string[] {
@@ -30,19 +29,20 @@ export interface Control {
 }
 
 /** Cache of the mappings. Computed on first use, because it would take a tenth of the start-up time. */
-const CONTROLS = new Map<FrameworkId, readonly Control[]>();
+const CONTROLS_CACHE = new Map<FrameworkId, readonly Control[]>();
 
 /** Returns the controls of a framework that this service can assess or list, in the order of their numbers. */
 export function controlsOf(framework: FrameworkId): readonly Control[] {
-  const known = CONTROLS.get(framework);
-  if (known) return known;
+  const cached = CONTROLS_CACHE.get(framework);
+  if (cached) return cached;
+  // The index of the benchmark's version in each recommendation's `ids`. -1 for other frameworks.
   const version = (CIS_VERSIONS as readonly FrameworkId[]).indexOf(framework);
-  const found = version >= 0 ? recommendationsOf(version) : mappedControlsOf(framework as keyof typeof TITLES);
+  const unsorted = version >= 0 ? recommendationsOf(version) : mappedControlsOf(framework as keyof typeof TITLES);
   // One collator for all comparisons: `localeCompare` with options creates one per call, which takes longer than the
   // comparison.
   const byNumber = new Intl.Collator("en", { numeric: true }).compare;
-  const controls = found.sort((a, b) => byNumber(a.id, b.id));
-  CONTROLS.set(framework, controls);
+  const controls = unsorted.sort((a, b) => byNumber(a.id, b.id));
+  CONTROLS_CACHE.set(framework, controls);
   return controls;
 }
 
@@ -77,19 +77,19 @@ export interface ControlOfCheck {
 
 /** Returns the controls of one check in all frameworks. */
 export function controlsOfCheck(checkId: string): readonly ControlOfCheck[] {
-  const known = BY_CHECK.get(checkId);
-  if (known) return known;
+  const cached = CONTROLS_OF_CHECK_CACHE.get(checkId);
+  if (cached) return cached;
   const controls = FRAMEWORK_IDS.flatMap((framework) =>
     controlsOf(framework).flatMap(({ id, checks }) => {
       const basis = checks.get(checkId);
       return basis === undefined ? [] : [{ framework, control: id, basis }];
     }),
   );
-  BY_CHECK.set(checkId, controls);
+  CONTROLS_OF_CHECK_CACHE.set(checkId, controls);
   return controls;
 }
 
-const BY_CHECK = new Map<string, readonly ControlOfCheck[]>();
+const CONTROLS_OF_CHECK_CACHE = new Map<string, readonly ControlOfCheck[]>();
 
 export const isOfFramework = (checkId: string, framework: FrameworkId): boolean =>
   controlsOfCheck(checkId).some((control) => control.framework === framework);

@@ -1,3 +1,4 @@
+/** Reads of current violations for alerts: a page of all violations, and whether violations of earlier alerts still exist. */
 import pMap from "p-map";
 import { Assets, placesOf, sourceOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/asset-keys.ts";
@@ -13,8 +14,8 @@ import { isActive, type Overview, type VaultOverview } from "./overview.ts";
 import { assetKey, unpackFindings } from "./packed-results.ts";
 import { listViolations, type Violation } from "./violations.ts";
 
-/** Rows read at once. */
-const PARALLEL = 16;
+/** Maximum number of concurrent reads of rows. */
+const MAX_CONCURRENT_READS = 16;
 
 /**
  * Returns a page of the current violations, the most severe first, without exempted ones, with the tags of their resources.
@@ -29,41 +30,40 @@ export async function currentViolations(
   limit: number,
 ): Promise<{ violations: NewViolation[]; cursor?: string }> {
   const page = await listViolations(tables, overview, {}, { limit, offset: 0, cursor });
-  const vaults = new Map<string, ReturnType<typeof vaultOf>>();
-  const vaultOf = async (name: string) => await tables.get(Vaults, VAULTS, vaultKey(name));
-  const found = await pMap(
+  const vaults = new Map<string, ReturnType<typeof readVault>>();
+  const readVault = async (name: string) => await tables.get(Vaults, VAULTS, vaultKey(name));
+  const violations = await pMap(
     page.items.filter(({ exempted }) => !exempted),
-    async (one): Promise<NewViolation[]> => {
-      const { id, checkId, title, severity, resourceId, resourceType, firstSeenAt } = one;
-      const same = { id, checkId, title, severity, resourceId, resourceType, firstSeenAt };
+    async ({ id, checkId, title, severity, resourceId, resourceType, firstSeenAt }): Promise<NewViolation[]> => {
+      const commonFields = { id, checkId, title, severity, resourceId, resourceType, firstSeenAt };
       if (resourceType === "vault") {
-        const reading = vaults.get(resourceId) ?? vaultOf(resourceId);
-        vaults.set(resourceId, reading);
-        const vault = await reading;
+        const vaultRead = vaults.get(resourceId) ?? readVault(resourceId);
+        vaults.set(resourceId, vaultRead);
+        const vault = await vaultRead;
         if (!vault) return [];
         const { name, subscriptionId, tags = {} } = vault;
-        return [{ ...same, vaultName: name, vaultId: vault.id, subscriptionId, tags }];
+        return [{ ...commonFields, vaultName: name, vaultId: vault.id, subscriptionId, tags }];
       }
-      const place = placesOf(resourceId).find(({ type }) => type === resourceType);
-      const asset = place && (await tables.get(Assets, partitions.vault(place.vaultName), nameKeyOf(place)));
+      const location = placesOf(resourceId).find(({ type }) => type === resourceType);
+      const asset = location && (await tables.get(Assets, partitions.vault(location.vaultName), assetRowKey(location)));
       if (!asset) return [];
       const { vaultName, vaultId, subscriptionId, tags = {} } = asset;
-      return [{ ...same, vaultName, vaultId, subscriptionId, tags }];
+      return [{ ...commonFields, vaultName, vaultId, subscriptionId, tags }];
     },
-    { concurrency: PARALLEL },
+    { concurrency: MAX_CONCURRENT_READS },
   );
-  return { violations: found.flat(), ...(page.nextCursor === null ? {} : { cursor: page.nextCursor }) };
+  return { violations: violations.flat(), ...(page.nextCursor === null ? {} : { cursor: page.nextCursor }) };
 }
 
-const nameKeyOf = ({ type, name, vaultName }: ReturnType<typeof placesOf>[number]) => nameKey(type, name, vaultName);
+const assetRowKey = ({ type, name, vaultName }: ReturnType<typeof placesOf>[number]) => nameKey(type, name, vaultName);
 
-/** A violation of which an alert has notified. */
+/** A violation for which an alert was sent. */
 export type AlertedViolation = Pick<Violation, "id" | "checkId" | "resourceId"> & {
   resourceType: string;
   vaultName: string;
 };
 
-/** One reading of the current results. */
+/** The current results, read once. */
 export interface ViolationReading {
   /** Number of vaults with results. */
   vaults: number;
@@ -71,19 +71,19 @@ export interface ViolationReading {
   changedAt: string;
   /** Returns whether a vault has results. */
   has(vaultName: string): boolean;
-  /** Returns whether a vault's results changed since, or no longer exist. */
-  changedSince(vaultName: string, at: string): boolean;
+  /** Returns whether a vault's results changed after this time (ISO 8601), or no longer exist. */
+  changedSince(vaultName: string, instant: string): boolean;
   /**
-   * Returns the violations that still exist, by ID, and whether they are exempted. A request for each check, its successors,
-   * and vault.
+   * Returns those violations that still exist, by ID, and whether they are exempted. A violation also exists while its resource
+   * fails a successor of the check: a worse check, such as expired after near expiry. Sends a request for each vault and check.
    */
-  standing(violations: readonly AlertedViolation[]): Promise<Map<string, { exempted: boolean }>>;
+  findExisting(violations: readonly AlertedViolation[]): Promise<Map<string, { exempted: boolean }>>;
 }
 
-export function readingOf(tables: Tables, overview: Overview): ViolationReading {
+export function createViolationReading(tables: Tables, overview: Overview): ViolationReading {
   const vaults = new Map(overview.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
 
-  async function failingOf(checkId: string, vault: VaultOverview): Promise<string[]> {
+  async function readFailingNames(checkId: string, vault: VaultOverview): Promise<string[]> {
     const check = checkOfId.get(checkId);
     if (!check) return [];
     if (check.resourceType === "vault")
@@ -98,10 +98,13 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
     return names;
   }
 
-  /** A violation that got worse continues under the other check's ID. */
-  async function failingNames({ checkId }: AlertedViolation, vault: VaultOverview): Promise<Set<string>> {
+  /** Returns the lower-case names of resources that fail the check, or a worse one that continues its alerts. */
+  async function readNamesFailingCheckOrSuccessor(
+    { checkId }: AlertedViolation,
+    vault: VaultOverview,
+  ): Promise<Set<string>> {
     const checks = [checkId, ...successorsOf(checkId)];
-    return new Set((await Promise.all(checks.map((one) => failingOf(one, vault)))).flat());
+    return new Set((await Promise.all(checks.map((id) => readFailingNames(id, vault)))).flat());
   }
 
   return {
@@ -110,41 +113,44 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
 
     has: (vaultName) => vaults.has(vaultName.toLowerCase()),
 
-    changedSince(vaultName, at) {
+    changedSince(vaultName, instant) {
       const vault = vaults.get(vaultName.toLowerCase());
-      return vault === undefined || vault.evaluatedAt > at;
+      return vault === undefined || vault.evaluatedAt > instant;
     },
 
-    async standing(violations) {
+    async findExisting(violations) {
       const groups = Map.groupBy(violations, ({ checkId, vaultName }) => `${checkId}!${vaultName.toLowerCase()}`);
-      const found = new Map<string, { exempted: boolean }>();
+      const existing = new Map<string, { exempted: boolean }>();
       await pMap(
         groups.values(),
         async (group) => {
           const [first] = group as [AlertedViolation];
           const vault = vaults.get(first.vaultName.toLowerCase());
           const check = checkOfId.get(first.checkId);
-          // Excluded holders of credentials are ignored.
+          // Directory credentials are stored under a holder, which takes the place of a vault. If the holder is excluded from
+          // counts, its violations are not resolved, but must not cause alerts.
           const isHolder = check && check.resourceType !== "vault" && sourceOf(check) !== "keyVault";
           if (!vault) {
-            if (isHolder) for (const { id } of group) found.set(id, { exempted: true });
+            if (isHolder) for (const { id } of group) existing.set(id, { exempted: true });
             return;
           }
-          const names = await failingNames(first, vault);
-          const broad = overview.exemptionOf(first.checkId, vault) !== undefined;
+          const names = await readNamesFailingCheckOrSuccessor(first, vault);
+          const isBroadlyExempted = overview.exemptionFor(first.checkId, vault) !== undefined;
           for (const { id, checkId, resourceType, resourceId } of group) {
-            const place = placesOf(resourceId).find(({ type }) => type === (resourceType as ResourceType));
-            const asset = place && assetKey(place.type, place.name);
-            if (!names.has(place?.name ?? resourceId)) continue;
-            const own = vault.exemptions.some(
-              (one) => one.checkId === checkId && one.asset === asset && isActive(one, overview.now),
+            // An asset's ID can be ambiguous without its type. Undefined for a vault, whose `resourceId` is its name.
+            const location = placesOf(resourceId).find(({ type }) => type === (resourceType as ResourceType));
+            const asset = location && assetKey(location.type, location.name);
+            if (!names.has(location?.name ?? resourceId)) continue;
+            const ownExemption = vault.exemptions.some(
+              (exemption) =>
+                exemption.checkId === checkId && exemption.asset === asset && isActive(exemption, overview.now),
             );
-            found.set(id, { exempted: broad || own });
+            existing.set(id, { exempted: isBroadlyExempted || ownExemption });
           }
         },
-        { concurrency: PARALLEL },
+        { concurrency: MAX_CONCURRENT_READS },
       );
-      return found;
+      return existing;
     },
   };
 }

@@ -1,3 +1,4 @@
+/** Runs all checks on one vault or one asset. */
 import { type AssetRecord, sourceOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { AssetResource, Context, ReferenceFacts } from "./check.ts";
@@ -9,15 +10,16 @@ import { type AssetState, assetKey, type Tally } from "./packed-results.ts";
 
 /** All results of one vault. */
 export interface VaultResults {
+  /** Codes of the checks that the vault itself passes. */
   passed: number[];
   failed: Failure[];
-  /** By `assetKey`. */
+  /** Results of the vault's assets by `assetKey`. */
   assets: Map<string, AssetState>;
 }
 
-/** The previous results. A failure keeps its start time while it lasts. */
-const since = (before: readonly Failure[] | undefined, code: number, now: number): number =>
-  before?.find((failure) => failure.code === code)?.since ?? Math.floor(now / 1000);
+/** Returns since when a check fails, in Unix seconds: the time in the previous results, or now for a new failure. */
+const failingSince = (previous: readonly Failure[] | undefined, code: number, now: number): number =>
+  previous?.find((failure) => failure.code === code)?.since ?? Math.floor(now / 1000);
 
 /**
  * Returns the results of all checks for the asset's type.
@@ -28,7 +30,7 @@ export function evaluateAsset(
   asset: AssetRecord,
   facts: Omit<AssetResource, "asset">,
   context: Context,
-  before: AssetState | undefined,
+  previous: AssetState | undefined,
   ownerTag: string,
 ): AssetState {
   const passed: number[] = [];
@@ -40,51 +42,54 @@ export function evaluateAsset(
     const { result, evidence, changesAt } = check.evaluate(resource, context);
     if (result === "pass") passed.push(check.code);
     if (result === "fail")
-      failed.push({ code: check.code, since: since(before?.failed, check.code, context.now), evidence });
+      failed.push({ code: check.code, since: failingSince(previous?.failed, check.code, context.now), evidence });
+    // Results that change with the expiry need no time here: the inventory's index by expiry finds their assets.
     if (check.timed === "age" && changesAt !== undefined) dueAt = Math.min(dueAt ?? changesAt, changesAt);
   }
-  const known = failed.length > 0 ? assetFactsOf(asset, ownerTag) : undefined;
+  const assetFacts = failed.length > 0 ? assetFactsOf(asset, ownerTag) : undefined;
   return {
     type: asset.type,
     name: asset.name,
-    // Copies the arrays to their exact size, because each asset keeps two of them in memory.
+    // Copies of exact size: arrays grown by push reserve more, and thousands of assets are in memory.
     passed: passed.slice(),
     failed: failed.slice(),
     ...(dueAt === undefined ? {} : { dueAt }),
-    ...(known ? { facts: known } : {}),
+    ...(assetFacts ? { facts: assetFacts } : {}),
   };
 }
 
+/** Returns the results of all checks for the vault itself. */
 export function evaluateVault(
   vault: VaultRecord,
   references: ReferenceFacts | undefined,
   context: Context,
-  before: readonly Failure[] | undefined,
+  previous: readonly Failure[] | undefined,
 ): Pick<VaultResults, "passed" | "failed"> {
   const passed: number[] = [];
   const failed: Failure[] = [];
-  // A holder of credentials is no vault.
+  // Vault checks don't apply to a holder of credentials outside of key vaults.
   for (const check of sourceOf(vault) === "keyVault" ? vaultChecks : []) {
     const { result, evidence } = check.evaluate(vault, references);
     if (result === "pass") passed.push(check.code);
-    if (result === "fail") failed.push({ code: check.code, since: since(before, check.code, context.now), evidence });
+    if (result === "fail")
+      failed.push({ code: check.code, since: failingSince(previous, check.code, context.now), evidence });
   }
   return { passed, failed };
 }
 
-/** Returns the numbers of passed and failed pairs by check. */
-export function tally(results: VaultResults): Map<number, Tally> {
+/** Returns, for each check's code, how many of the vault and its assets pass and fail it. */
+export function countResults(results: VaultResults): Map<number, Tally> {
   const tallies = new Map<number, Tally>();
-  const of = (code: number): Tally => {
-    const found = tallies.get(code) ?? { passed: 0, failed: 0 };
-    tallies.set(code, found);
-    return found;
+  const tallyOf = (code: number): Tally => {
+    const tally = tallies.get(code) ?? { passed: 0, failed: 0 };
+    tallies.set(code, tally);
+    return tally;
   };
   for (const { passed, failed } of [results, ...results.assets.values()]) {
-    for (const code of passed) of(code).passed++;
-    for (const { code } of failed) of(code).failed++;
+    for (const code of passed) tallyOf(code).passed++;
+    for (const { code } of failed) tallyOf(code).failed++;
   }
   return tallies;
 }
 
-export const keyOf = (asset: Pick<AssetRecord, "type" | "name">): string => assetKey(asset.type, asset.name);
+export const assetKeyOf = (asset: Pick<AssetRecord, "type" | "name">): string => assetKey(asset.type, asset.name);

@@ -9,33 +9,57 @@ import type { Logger } from "../platform/runtime.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
-import { type EvaluateMessage, LINES_KEY, Lines, QUEUE, STATE, VaultStates, vaultsRange } from "./compliance-rows.ts";
-import { type EvaluationStore, isOver } from "./evaluations.ts";
+import {
+  type EvaluateMessage,
+  QUEUE,
+  STATE,
+  THRESHOLDS_KEY,
+  ThresholdsRows,
+  VaultStates,
+  vaultsRange,
+} from "./compliance-rows.ts";
+import { type EvaluationStore, hasEnded } from "./evaluations.ts";
 import { type Evaluator, editionOf } from "./evaluator.ts";
 import type { Overview } from "./overview.ts";
-import { assetsExpiringIn, momentOf, sweptIntervals } from "./passed-thresholds.ts";
+import { passedIntervals, readAssetsExpiringIn, thresholdMomentOf } from "./passed-thresholds.ts";
 
-/** Every instance applies a changed setting within this time. Its effects are evaluated only then. */
-const SETTINGS_FELT_SECONDS = 30;
-/** Names in one message, each of at most 139 characters: far below 48 KiB. */
+/**
+ * Evaluations through a queue, for inventories that are too large for one request. Timers, changed settings and
+ * requests send messages. Each message evaluates all vaults, one vault, or up to 300 assets.
+ */
+
+/**
+ * Every instance of the service applies a changed setting within this time. Messages that depend on it are delayed until then.
+ */
+const SETTINGS_PROPAGATION_SECONDS = 30;
+/** Maximum number of assets in one message. With at most 139 characters each, the message stays below the queue's 48 KiB. */
 const ASSETS_PER_MESSAGE = 300;
-const SENDS_AT_ONCE = 16;
+const MAX_CONCURRENT_SENDS = 16;
 
-/** Evaluates through queue messages: all vaults, one vault, or the assets that time, policy or references affect. */
+/**
+ * Sends and handles the messages of the queue: they evaluate all vaults, one vault, or assets affected by time, policy or
+ * references.
+ */
 export interface EvaluationWork {
   send(message: EvaluateMessage, delaySeconds?: number): Promise<void>;
   /** Handles one message of the queue. */
   handle(message: EvaluateMessage): Promise<void>;
   /** Records a message that failed five times in the audit log and in the evaluation's status. */
   failed(message: EvaluateMessage, requestId: string): Promise<void>;
-  /** Evaluates assets that passed a changed threshold, once every instance uses the new settings. */
+  /**
+   * Called after settings changed. Sends a message that evaluates the assets between the old and new thresholds, or everything
+   * if evaluation was turned on.
+   */
   policyChanged(keys: readonly string[]): Promise<void>;
   /** Sends a message that evaluates a vault and some of its assets (`<type>.<name>`) after their references changed. */
   referencesChanged(vault: string, assets: string[]): Promise<void>;
   /** Returns lower-case names of the inventory's vaults, with their numbers of assets. */
-  inventory(): Promise<{ vaults: string[]; assets: number }>;
-  /** Returns the inventory's vaults and those it no longer has, whose results are removed. */
-  everyVault(vaults: readonly string[]): Promise<Set<string>>;
+  readInventory(): Promise<{ vaults: string[]; assets: number }>;
+  /**
+   * Returns these vaults, and vaults with results that the inventory no longer has. Evaluating the latter removes their
+   * results.
+   */
+  namesOfAllVaults(vaults: readonly string[]): Promise<Set<string>>;
 }
 
 export function createEvaluationWork(deps: {
@@ -46,16 +70,18 @@ export function createEvaluationWork(deps: {
   evaluator: Evaluator;
   evaluations: EvaluationStore;
   overview: () => Promise<Overview>;
+  /** Name of the tag whose value is a resource's owner. */
   ownerTag?: string;
   log: Logger;
 }): EvaluationWork {
   const { tables, queues, settings, audit, evaluator, evaluations, overview, log } = deps;
+  /** Version of the checks. If it changes, all vaults are evaluated again. */
   const edition = editionOf(deps.ownerTag);
   const send = (message: EvaluateMessage, delaySeconds = 0) => queues.send(QUEUE, message, { delaySeconds });
   const sendAll = (messages: readonly EvaluateMessage[]) =>
-    pMap(messages, (message) => send(message), { concurrency: SENDS_AT_ONCE });
+    pMap(messages, (message) => send(message), { concurrency: MAX_CONCURRENT_SENDS });
 
-  async function inventory(): Promise<{ vaults: string[]; assets: number }> {
+  async function readInventory(): Promise<{ vaults: string[]; assets: number }> {
     const vaults: string[] = [];
     let assets = 0;
     const select = ["name", "certificateExpiries", "keyExpiries", "secretExpiries"] as const;
@@ -69,12 +95,12 @@ export function createEvaluationWork(deps: {
     return { vaults, assets };
   }
 
-  async function everyVault(vaults: readonly string[]): Promise<Set<string>> {
-    const all = new Set(vaults);
+  async function namesOfAllVaults(vaults: readonly string[]): Promise<Set<string>> {
+    const names = new Set(vaults);
     for await (const rows of tables.pages(VaultStates, { ...vaultsRange, select: ["name", "gone"] })) {
-      for (const { name, gone } of rows) if (!gone) all.add(name.toLowerCase());
+      for (const { name, gone } of rows) if (!gone) names.add(name.toLowerCase());
     }
-    return all;
+    return names;
   }
 
   async function handle(message: EvaluateMessage): Promise<void> {
@@ -82,7 +108,7 @@ export function createEvaluationWork(deps: {
       case "everything":
         return await sendEverything(message.evaluationId);
       case "crossed":
-        return await sendCrossed(message);
+        return await sendPassedThresholds(message);
       default:
         return await evaluateOne(message);
     }
@@ -101,59 +127,74 @@ export function createEvaluationWork(deps: {
       log.debug("A vault was evaluated", { vault: message.vault, kind: message.kind, evaluated });
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
-      // A scan is writing the vault. Throwing would count as a failed delivery, so a new message is sent instead.
+      // A scan is writing the vault. Throwing would count as a failed delivery, so this sends the same message again with a
+      // delay.
       const seconds = Math.ceil(error.waitMs / 1000);
       await send(message, Math.max(1, seconds));
     }
   }
 
   async function sendEverything(evaluationId: string | undefined): Promise<void> {
-    if (evaluationId !== undefined && isOver(await evaluations.status(evaluationId, await overview()))) return;
-    const { vaults } = await inventory();
-    const all = await everyVault(vaults);
-    await sendAll([...all].map((vault) => ({ kind: "vault", vault, evaluationId })));
+    if (evaluationId !== undefined && hasEnded(await evaluations.status(evaluationId, await overview()))) return;
+    const { vaults } = await readInventory();
+    const names = await namesOfAllVaults(vaults);
+    await sendAll([...names].map((vault) => ({ kind: "vault", vault, evaluationId })));
     if (evaluationId === undefined) return;
-    await evaluations.change(evaluationId, (record) => ({ ...record, vaults: all.size }));
+    await evaluations.change(evaluationId, (record) => ({ ...record, vaults: names.size }));
   }
 
   /**
-   * Sends messages for the assets that passed an expiry threshold since the last time, because of time or policy, and for those
-   * due by age.
+   * Handles a message of the kind `crossed`. Sends messages for the assets that passed an expiry threshold since the previous
+   * call, and for those whose age changes a result. Sends messages for all vaults if evaluation was turned off or the checks
+   * changed.
    */
-  async function sendCrossed(message: Extract<EvaluateMessage, { kind: "crossed" }>): Promise<void> {
-    const row = await tables.get(Lines, STATE, LINES_KEY);
-    const at = await evaluator.context();
+  async function sendPassedThresholds(message: Extract<EvaluateMessage, { kind: "crossed" }>): Promise<void> {
+    const row = await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY);
+    const checkContext = await evaluator.readContext();
     if (!row) {
       // Before the first evaluation, no asset can have passed a threshold.
-      if (at) await evaluator.ensureLines(at);
+      if (checkContext) await evaluator.ensureThresholds(checkContext);
       return;
     }
-    if (!at) {
-      if (!row.paused) await tables.replace(Lines, { ...row, paused: true });
+    if (!checkContext) {
+      if (!row.paused) await tables.replace(ThresholdsRows, { ...row, paused: true });
       return;
     }
-    const drawn = { ...row, at: new Date(at.now).toISOString(), ...daysOf(at), paused: false, edition };
+    const newThresholds = {
+      ...row,
+      at: new Date(checkContext.now).toISOString(),
+      ...thresholdDays(checkContext),
+      paused: false,
+      edition,
+    };
     if (row.paused || row.edition !== edition) {
       await sendEverything(undefined);
     } else {
-      const { criticalDays = at.criticalDays, warningDays = at.warningDays } = message;
-      const intervals = sweptIntervals([momentOf(row), at, { now: at.now, criticalDays, warningDays }]);
-      const crossed = await assetsExpiringIn(tables, intervals);
+      // Three policies: of the last call, of now, and of the time when the message was sent. They differ if settings changed.
+      const { criticalDays = checkContext.criticalDays, warningDays = checkContext.warningDays } = message;
+      const intervals = passedIntervals([
+        thresholdMomentOf(row),
+        checkContext,
+        { now: checkContext.now, criticalDays, warningDays },
+      ]);
+      const passedAssets = await readAssetsExpiringIn(tables, intervals);
       const messages: EvaluateMessage[] = [];
-      for (const [vault, assets] of crossed) {
+      for (const [vault, assets] of passedAssets) {
         for (let start = 0; start < assets.length; start += ASSETS_PER_MESSAGE) {
           messages.push({ kind: "assets", vault, assets: assets.slice(start, start + ASSETS_PER_MESSAGE) });
         }
       }
       for await (const rows of tables.pages(VaultStates, { ...vaultsRange, select: ["name", "dueAt"] })) {
         for (const { name, dueAt } of rows) {
-          if (dueAt !== undefined && dueAt * 1000 <= at.now) messages.push({ kind: "due", vault: name.toLowerCase() });
+          if (dueAt !== undefined && dueAt * 1000 <= checkContext.now)
+            messages.push({ kind: "due", vault: name.toLowerCase() });
         }
       }
       await sendAll(messages);
-      log.info("What time and policy have passed is being evaluated", { messages: messages.length });
+      log.info("Assets that passed a threshold are being evaluated", { messages: messages.length });
     }
-    await tables.replace(Lines, drawn);
+    // Written last: after a crash before this, the next call sends the messages again.
+    await tables.replace(ThresholdsRows, newThresholds);
   }
 
   async function failed(message: EvaluateMessage, requestId: string): Promise<void> {
@@ -177,23 +218,24 @@ export function createEvaluationWork(deps: {
   async function policyChanged(keys: readonly string[]): Promise<void> {
     const values = await settings.values();
     if (keys.includes("enableComplianceScanning") && values.enableComplianceScanning) {
-      return await send({ kind: "everything" }, SETTINGS_FELT_SECONDS);
+      return await send({ kind: "everything" }, SETTINGS_PROPAGATION_SECONDS);
     }
-    const wanted = ["criticalExpiryDays", "warningExpiryDays", "enableComplianceScanning"];
-    if (!keys.some((key) => wanted.includes(key))) return;
+    const relevantKeys = ["criticalExpiryDays", "warningExpiryDays", "enableComplianceScanning"];
+    if (!keys.some((key) => relevantKeys.includes(key))) return;
     const { criticalExpiryDays: criticalDays, warningExpiryDays: warningDays } = values;
-    await send({ kind: "crossed", criticalDays, warningDays }, SETTINGS_FELT_SECONDS);
+    await send({ kind: "crossed", criticalDays, warningDays }, SETTINGS_PROPAGATION_SECONDS);
   }
 
   async function referencesChanged(vault: string, assets: string[]): Promise<void> {
-    for (let at = 0; at === 0 || at < assets.length; at += ASSETS_PER_MESSAGE)
-      await send({ kind: "assets", vault, assets: assets.slice(at, at + ASSETS_PER_MESSAGE), references: true });
+    // Without assets, one message still evaluates the vault itself.
+    for (let start = 0; start === 0 || start < assets.length; start += ASSETS_PER_MESSAGE)
+      await send({ kind: "assets", vault, assets: assets.slice(start, start + ASSETS_PER_MESSAGE), references: true });
   }
 
-  return { send, handle, failed, policyChanged, referencesChanged, inventory, everyVault };
+  return { send, handle, failed, policyChanged, referencesChanged, readInventory, namesOfAllVaults };
 }
 
-const daysOf = ({ criticalDays, warningDays }: { criticalDays: number; warningDays: number }) => ({
+const thresholdDays = ({ criticalDays, warningDays }: { criticalDays: number; warningDays: number }) => ({
   criticalDays,
   warningDays,
 });

@@ -1,9 +1,13 @@
+/**
+ * Evaluates one vault at a time, or some of its assets, and writes the results. Scans, queue messages and the reconciliation
+ * call it.
+ */
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { AssetChange } from "../inventory/asset-row-changes.ts";
 import { ownersOf } from "../inventory/holder.ts";
 import { removeOldRow, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
-import { unclaimedVault } from "../inventory/vault-claim.ts";
+import { readUnclaimedVault } from "../inventory/vault-claim.ts";
 import type { WriteDerivedData } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
@@ -16,37 +20,36 @@ import { EDITION } from "./checks/all.ts";
 import {
   DetailsRangeRows,
   detailsRange,
-  LINES_KEY,
-  Lines,
   ResultFences,
   STATE,
+  THRESHOLDS_KEY,
+  ThresholdsRows,
   vaultOfFence,
 } from "./compliance-rows.ts";
 import { evaluateAsset, evaluateVault } from "./evaluate.ts";
-import { keptOwners } from "./finding-facts.ts";
+import { storedOwners } from "./finding-facts.ts";
 import { type AssetState, assetKey } from "./packed-results.ts";
 import {
   type AssetUse,
-  evaluatedWith,
-  factsOf,
+  affectedAssets,
   factsOfAsset,
   factsOfVault,
   type Reference,
+  summarizeReferences,
   unpackReferences,
   type VaultReferences,
 } from "./references.ts";
-import { assetsOf, readEach } from "./vault-assets.ts";
-import { type KnownState, noState, openState } from "./vault-state.ts";
-import { commitState, forgetState } from "./write-state.ts";
+import { readAssetsByKey, readAssetsOfVault } from "./vault-assets.ts";
+import { emptyState, type OpenedState, openState } from "./vault-state.ts";
+import { commitState, removeState } from "./write-state.ts";
 
-/** Up to this number, assets of a vault are read one by one. For more, all assets of the vault are read. */
+/** Up to this number of assets are read one by one. To evaluate more, all assets of the vault are read. */
 const MAX_POINT_READS = 20;
 
-/** The default owner tag. */
 const DEFAULT_OWNER_TAG = "owner";
 
 /**
- * Version of the checks and settings that affect results besides time and policy. If it changes, everything is evaluated again.
+ * Returns the version of everything that affects results besides time and policy. If it changes, everything is evaluated again.
  */
 export const editionOf = (ownerTag = DEFAULT_OWNER_TAG): string => `${EDITION}/${ownerTag}`;
 
@@ -58,11 +61,12 @@ export interface VaultChange {
   vaultGone: boolean;
 }
 
-/** Evaluates vaults, one at a time. It is the only writer of their results. */
+/** Evaluates vaults, one at a time. No other code writes results; exemptions.ts also writes to a vault's own row. */
 export interface Evaluator {
   /**
-   * Prepares the evaluation of a scan's changes, before the scan claims the vault. The returned function writes the results
-   * before the vault's own rows are written. It may be called repeatedly.
+   * Prepares the evaluation of changes that a scan found. The scan calls this before it claims the vault, and calls the
+   * returned function before it writes the vault's rows in the inventory. The returned function writes the results. It may be
+   * called twice.
    */
   prepareChange(change: VaultChange): Promise<WriteDerivedData>;
   /**
@@ -73,7 +77,7 @@ export interface Evaluator {
    */
   evaluateWholeVault(vaultName: string, evaluationId?: string): Promise<number>;
   /**
-   * Evaluates a vault and some of its assets (`<type>.<name>`), or the assets that are due because of their age. If the stored
+   * Evaluates a vault and some of its assets (`<type>.<name>`), or those assets whose age changes a result. If the stored
    * results can't be updated, evaluates all assets. Returns the number of evaluated assets.
    *
    * @param options - `references`: true reads the references to the vault again; otherwise the stored ones are used.
@@ -81,25 +85,28 @@ export interface Evaluator {
    */
   evaluateAssets(
     vaultName: string,
-    wanted: readonly string[] | "due",
+    requestedAssets: readonly string[] | "due",
     options?: { references?: boolean },
   ): Promise<number>;
   /**
-   * Evaluates a vault like `evaluateWholeVault`, rewrites all rows of its results, and removes rows that should not exist. Removes
-   * every row of a vault that the inventory does not have. Returns the number of evaluated assets.
+   * Evaluates a vault like `evaluateWholeVault`, rewrites all rows of its results, and removes rows that should not exist.
+   * Removes every row of a vault that the inventory does not have. Returns the number of evaluated assets.
    *
    * @throws {VaultBusy} while a scan writes the vault.
    */
   restore(vaultName: string): Promise<number>;
   /**
-   * Removes the fences of vaults that the inventory no longer has, a day after their last use. Returns the number. Reads the
-   * keys of all details and all vaults: one request per 1,000, and two for each removed fence.
+   * Removes the fence rows of vaults that the inventory no longer has, a day after their last use. A fence is a row whose ETag
+   * each write of a vault's results requires, so that a slower concurrent writer fails. Returns the number of removed rows.
+   * Reads the keys of all details and all vaults: one request per 1,000, and two for each removed fence.
    */
   removeOldFences(): Promise<number>;
   /** Returns the time and the policy. Undefined while evaluation is turned off. */
-  context(): Promise<Context | undefined>;
-  /** Before the first evaluation, stores the time from which passed thresholds count. One request per process. */
-  ensureLines(at: Context): Promise<void>;
+  readContext(): Promise<Context | undefined>;
+  /**
+   * Before the first evaluation, stores the time from which passed thresholds are searched. Usually one request per process.
+   */
+  ensureThresholds(checkContext: Context): Promise<void>;
 }
 
 export function createEvaluator(deps: {
@@ -107,8 +114,9 @@ export function createEvaluator(deps: {
   settings: Pick<Settings, "values">;
   /** Returns the known references to a vault and its assets. */
   references?: (vaultName: string) => Promise<(Reference | AssetUse)[]>;
+  /** Returns whether a PRO license is present. Only with one are the references to a new vault read. */
   licensed?: () => Promise<boolean>;
-  /** Returns the tag that names an owner. */
+  /** Name of the tag whose value is a resource's owner. */
   ownerTag?: string;
   clock: Clock;
   log: Logger;
@@ -116,18 +124,18 @@ export function createEvaluator(deps: {
   const { tables, settings, references = async () => [], licensed = async () => true, clock, log } = deps;
   const { ownerTag = DEFAULT_OWNER_TAG } = deps;
 
-  const currentReferences = async (vaultName: string) => factsOf(await references(vaultName));
-  /** Returns the stored references. For a new vault, reads them if a license allows dependency discovery. */
-  async function knownReferences({ row }: KnownState, vaultName: string): Promise<VaultReferences> {
+  const currentReferences = async (vaultName: string) => summarizeReferences(await references(vaultName));
+  /** Returns the stored references of a vault. For a new vault, reads them if a license allows dependency discovery. */
+  async function storedReferences({ row }: OpenedState, vaultName: string): Promise<VaultReferences> {
     if (row && !row.gone) {
-      const known = undefinedIfNotPacked(() => unpackReferences(row.references));
+      const previous = undefinedIfNotPacked(() => unpackReferences(row.references));
       // Stored references that can't be unpacked are ignored.
-      return known ?? (await currentReferences(vaultName));
+      return previous ?? (await currentReferences(vaultName));
     }
     return (await licensed()) ? await currentReferences(vaultName) : new Map();
   }
 
-  async function context(): Promise<Context | undefined> {
+  async function readContext(): Promise<Context | undefined> {
     const values = await settings.values();
     if (!values.enableComplianceScanning) return undefined;
     return {
@@ -137,95 +145,103 @@ export function createEvaluator(deps: {
     };
   }
 
-  let lines: Promise<void> | undefined;
-  function ensureLines({ now, criticalDays, warningDays }: Context): Promise<void> {
-    lines ??= (async () => {
-      if (await tables.get(Lines, STATE, LINES_KEY)) return;
-      const at = new Date(now).toISOString();
-      const record = { at, criticalDays, warningDays, paused: false, edition: editionOf(ownerTag) };
+  let thresholdsStored: Promise<void> | undefined;
+  function ensureThresholds({ now, criticalDays, warningDays }: Context): Promise<void> {
+    thresholdsStored ??= (async () => {
+      if (await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY)) return;
+      const evaluatedAt = new Date(now).toISOString();
+      const record = { at: evaluatedAt, criticalDays, warningDays, paused: false, edition: editionOf(ownerTag) };
       try {
-        await tables.insert(Lines, STATE, LINES_KEY, record);
+        await tables.insert(ThresholdsRows, STATE, THRESHOLDS_KEY, record);
       } catch (error) {
         if (!(error instanceof RowExists)) throw error;
       }
     })().catch((error: unknown) => {
-      lines = undefined;
+      thresholdsStored = undefined;
       throw error;
     });
-    return lines;
+    return thresholdsStored;
   }
 
   async function prepareChange(change: VaultChange): Promise<WriteDerivedData> {
     const { vault, vaultBefore, vaultGone } = change;
-    if (!vaultGone && !(await context())) return async () => {};
+    if (!vaultGone && !(await readContext())) return async () => {};
     const isNew = vaultBefore === undefined && !vaultGone;
-    let prepared: KnownState | undefined = isNew ? noState(tables, vault.name) : await openState(tables, vault.name);
+    // Used by the first attempt only. After a conflict, the stored results are read again.
+    let prepared: OpenedState | undefined = isNew
+      ? emptyState(tables, vault.name)
+      : await openState(tables, vault.name);
     return async (assets, confirm) =>
       await repeatOnConflict(async () => {
-        const known = prepared ?? (await openState(tables, vault.name));
-        // The data just read may have been written by another worker that has taken the vault over.
+        const previous = prepared ?? (await openState(tables, vault.name));
+        // Another worker may have claimed the vault and written these results. Then `confirm` throws.
         if (!prepared) await confirm();
         prepared = undefined;
-        if (vaultGone) return await forgetState(known, vault.name, clock.now().toISOString());
-        const evaluated = await evaluateChange(known, change, assets);
+        if (vaultGone) return await removeState(previous, vault.name, clock.now().toISOString());
+        const evaluated = await evaluateChange(previous, change, assets);
         log.debug("A vault was evaluated", { vault: vault.name, kind: "scan", evaluated });
       });
   }
 
   async function evaluateChange(
-    known: KnownState,
+    previous: OpenedState,
     { vault, vaultBefore }: VaultChange,
     assets: AssetChange[],
   ): Promise<number> {
-    const at = await context();
-    if (!at) return 0;
-    await ensureLines(at);
-    const facts = await knownReferences(known, vault.name);
-    if (isCurrent(known, vault)) {
-      const after = new Map(assets.map((change) => [assetKey(change.type, change.name), change.after]));
-      await commitSome(known, vault, at, after, facts);
-      return after.size;
+    const checkContext = await readContext();
+    if (!checkContext) return 0;
+    await ensureThresholds(checkContext);
+    const facts = await storedReferences(previous, vault.name);
+    if (canUpdate(previous, vault)) {
+      const changedAssets = new Map(assets.map(({ type, name, after }) => [assetKey(type, name), after]));
+      await commitSome(previous, vault, checkContext, changedAssets, facts);
+      return changedAssets.size;
     }
-    const all = vaultBefore ? await assetsOf(tables, vault.name) : new Map<string, AssetRecord>();
+    const allAssets = vaultBefore ? await readAssetsOfVault(tables, vault.name) : new Map<string, AssetRecord>();
     for (const { type, name, after } of assets) {
-      if (after) all.set(assetKey(type, name), after);
-      else all.delete(assetKey(type, name));
+      if (after) allAssets.set(assetKey(type, name), after);
+      else allAssets.delete(assetKey(type, name));
     }
-    await commitAll(known, vault, at, all, facts);
-    return all.size;
+    await commitAll(previous, vault, checkContext, allAssets, facts);
+    return allAssets.size;
   }
 
   const evaluateWholeVault = (vaultName: string, evaluationId?: string) => evaluateAll(vaultName, { evaluationId });
   const restore = (vaultName: string) => evaluateAll(vaultName, { repair: true });
 
   async function evaluateAll(vaultName: string, options: { evaluationId?: string | undefined; repair?: boolean }) {
-    const at = await context();
-    if (!at) return 0;
-    await ensureLines(at);
-    return await withoutConcurrentScan(vaultName, options, async (vault, known) => {
-      const all = await assetsOf(tables, vaultName);
-      await commitAll(known, vault, at, all, await currentReferences(vaultName), options.evaluationId);
-      return all.size;
+    const checkContext = await readContext();
+    if (!checkContext) return 0;
+    await ensureThresholds(checkContext);
+    return await withoutConcurrentScan(vaultName, options, async (vault, previous) => {
+      const assets = await readAssetsOfVault(tables, vaultName);
+      await commitAll(previous, vault, checkContext, assets, await currentReferences(vaultName), options.evaluationId);
+      return assets.size;
     });
   }
 
-  const evaluateAssets: Evaluator["evaluateAssets"] = async (vaultName, wanted, options = {}) => {
-    const at = await context();
-    if (!at) return 0;
-    return await withoutConcurrentScan(vaultName, {}, async (vault, known) => {
-      const current = isCurrent(known, vault);
-      const keys = wanted === "due" ? dueOf(known, at) : options.references ? evaluatedWith(wanted) : wanted;
-      if (current && keys.length === 0 && !options.references) return 0;
-      const facts = await (options.references ? currentReferences(vaultName) : knownReferences(known, vaultName));
-      const found =
-        current && keys.length <= MAX_POINT_READS
-          ? await readEach(tables, vaultName, keys)
-          : await assetsOf(tables, vaultName);
-      if (!current) {
-        await commitAll(known, vault, at, found, facts);
-        return found.size;
+  const evaluateAssets: Evaluator["evaluateAssets"] = async (vaultName, requestedAssets, options = {}) => {
+    const checkContext = await readContext();
+    if (!checkContext) return 0;
+    return await withoutConcurrentScan(vaultName, {}, async (vault, previous) => {
+      const isUpdatable = canUpdate(previous, vault);
+      const keys =
+        requestedAssets === "due"
+          ? assetsDueByAge(previous, checkContext)
+          : options.references
+            ? affectedAssets(requestedAssets)
+            : requestedAssets;
+      if (isUpdatable && keys.length === 0 && !options.references) return 0;
+      const facts = await (options.references ? currentReferences(vaultName) : storedReferences(previous, vaultName));
+      const assets =
+        isUpdatable && keys.length <= MAX_POINT_READS
+          ? await readAssetsByKey(tables, vaultName, keys)
+          : await readAssetsOfVault(tables, vaultName);
+      if (!isUpdatable) {
+        await commitAll(previous, vault, checkContext, assets, facts);
+        return assets.size;
       }
-      await commitSome(known, vault, at, new Map(keys.map((key) => [key, found.get(key)])), facts);
+      await commitSome(previous, vault, checkContext, new Map(keys.map((key) => [key, assets.get(key)])), facts);
       return keys.length;
     });
   };
@@ -234,78 +250,85 @@ export function createEvaluator(deps: {
     vault: VaultRecord,
     asset: AssetRecord,
     references: VaultReferences,
-    at: Context,
+    checkContext: Context,
     before: AssetState | undefined,
-  ): AssetState => evaluateAsset(asset, inputsOf(vault, asset, references), at, before, ownerTag);
+  ): AssetState => evaluateAsset(asset, checkInputsOf(vault, asset, references), checkContext, before, ownerTag);
 
-  /** Evaluates all assets again. */
+  /** Evaluates the vault and all its assets, and writes the results. */
   async function commitAll(
-    known: KnownState,
+    previous: OpenedState,
     vault: VaultRecord,
-    at: Context,
-    all: ReadonlyMap<string, AssetRecord>,
+    checkContext: Context,
+    assets: ReadonlyMap<string, AssetRecord>,
     references: VaultReferences,
     evaluationId?: string,
   ): Promise<void> {
     const states = new Map<string, AssetState>();
-    for (const [key, asset] of all) states.set(key, evaluateOne(vault, asset, references, at, known.assets.get(key)));
-    await commit(known, vault, at, states, all, references, evaluationId);
+    for (const [key, asset] of assets)
+      states.set(key, evaluateOne(vault, asset, references, checkContext, previous.assets.get(key)));
+    await commit(previous, vault, checkContext, states, assets, references, evaluationId);
   }
 
-  /** Evaluates these assets, and removes the results of undefined ones. Results of the vault's other assets stay. */
+  /**
+   * Evaluates the vault and these assets, and writes the results. Removes results of undefined assets, and keeps those of
+   * others.
+   */
   async function commitSome(
-    known: KnownState,
+    previous: OpenedState,
     vault: VaultRecord,
-    at: Context,
-    some: ReadonlyMap<string, AssetRecord | undefined>,
+    checkContext: Context,
+    changedAssets: ReadonlyMap<string, AssetRecord | undefined>,
     references: VaultReferences,
   ): Promise<void> {
-    const states = new Map(known.assets);
+    const states = new Map(previous.assets);
     const evaluated = new Map<string, AssetRecord>();
-    for (const [key, asset] of some) {
+    for (const [key, asset] of changedAssets) {
       if (asset) {
-        states.set(key, evaluateOne(vault, asset, references, at, known.assets.get(key)));
+        states.set(key, evaluateOne(vault, asset, references, checkContext, previous.assets.get(key)));
         evaluated.set(key, asset);
       } else states.delete(key);
     }
-    await commit(known, vault, at, states, evaluated, references);
+    await commit(previous, vault, checkContext, states, evaluated, references);
   }
 
   async function commit(
-    known: KnownState,
+    previous: OpenedState,
     vault: VaultRecord,
-    at: Context,
+    checkContext: Context,
     assets: Map<string, AssetState>,
     evaluated: ReadonlyMap<string, AssetRecord>,
     references: VaultReferences,
     evaluationId?: string,
   ): Promise<void> {
-    await commitState(known, {
+    await commitState(previous, {
       vault,
-      owners: keptOwners(ownersOf(vault, ownerTag)),
-      results: { ...evaluateVault(vault, factsOfVault(references, assets), at, known.row?.failures), assets },
+      owners: storedOwners(ownersOf(vault, ownerTag)),
+      results: {
+        ...evaluateVault(vault, factsOfVault(references, assets), checkContext, previous.row?.failures),
+        assets,
+      },
       evaluated,
       references,
-      at: new Date(at.now).toISOString(),
+      evaluatedAt: new Date(checkContext.now).toISOString(),
       evaluationId,
     });
   }
 
   /**
-   * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. The stored
-   * results are read before the vault's row. A scan that claims the vault after these reads also writes results. Then the write of
-   * `work` conflicts, and the reads and `work` are repeated.
+   * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. This reads
+   * the stored results before the vault's row in the inventory. A scan that claims the vault later also writes results. Then
+   * the write of `work` fails with a conflict, and the reads and `work` are repeated.
    */
   async function withoutConcurrentScan(
     vaultName: string,
     options: { repair?: boolean },
-    work: (vault: Row<VaultRecord>, known: KnownState) => Promise<number>,
+    work: (vault: Row<VaultRecord>, previous: OpenedState) => Promise<number>,
   ): Promise<number> {
     return await repeatOnConflict(async () => {
-      const known = await openState(tables, vaultName, options);
-      const vault = await unclaimedVault(tables, vaultName);
-      if (vault) return await work(vault, known);
-      await forgetState(known, vaultName, clock.now().toISOString());
+      const previous = await openState(tables, vaultName, options);
+      const vault = await readUnclaimedVault(tables, vaultName);
+      if (vault) return await work(vault, previous);
+      await removeState(previous, vaultName, clock.now().toISOString());
       return 0;
     });
   }
@@ -323,17 +346,21 @@ export function createEvaluator(deps: {
     return removed;
   }
 
-  return { prepareChange, evaluateWholeVault, evaluateAssets, restore, removeOldFences, context, ensureLines };
+  return { prepareChange, evaluateWholeVault, evaluateAssets, restore, removeOldFences, readContext, ensureThresholds };
 }
 
-const inputsOf = (vault: VaultRecord, asset: AssetRecord, references: VaultReferences) => ({
+const checkInputsOf = (vault: VaultRecord, asset: AssetRecord, references: VaultReferences) => ({
   vaultUsesRbac: vault.rbacAuthorization,
   references: factsOfAsset(references, asset),
 });
 
-/** Returns whether the stored results can be updated, rather than computed again for all assets. */
-const isCurrent = ({ row, whole }: KnownState, vault: VaultRecord): boolean =>
-  row !== undefined && !row.gone && whole && row.rbac === vault.rbacAuthorization;
+/**
+ * Returns whether the results of some assets can be replaced. Otherwise all assets must be evaluated, such as after a change of
+ * the vault's access model, on which checks of assets depend.
+ */
+const canUpdate = ({ row, isComplete }: OpenedState, vault: VaultRecord): boolean =>
+  row !== undefined && !row.gone && isComplete && row.rbac === vault.rbacAuthorization;
 
-const dueOf = ({ assets }: KnownState, { now }: Context): string[] =>
+/** Returns the keys of assets whose age has changed a result. */
+const assetsDueByAge = ({ assets }: OpenedState, { now }: Context): string[] =>
   [...assets].filter(([, { dueAt }]) => dueAt !== undefined && dueAt * 1000 <= now).map(([key]) => key);

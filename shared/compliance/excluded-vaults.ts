@@ -1,4 +1,8 @@
-import { type CountingContext, HOLDER_SOURCES, holderSubscription, notCounted } from "../inventory/holder.ts";
+/**
+ * Vaults that don't count for compliance: those in subscriptions that left the scope of scans, and excluded holders. A holder
+ * is an entry of the inventory that takes the place of a vault for credentials outside of key vaults.
+ */
+import { type CountingContext, exclusionReason, HOLDER_SOURCES, holderSubscription } from "../inventory/holder.ts";
 import { readScope } from "../inventory/scope.ts";
 import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
@@ -7,34 +11,40 @@ import type { Tables } from "../platform/storage/tables.ts";
 /** Returns whether a vault or a holder is excluded from counts at this time. */
 export type IsExcluded = (vault: { name: string; subscriptionId: string }) => boolean;
 
-/** Takes the place of a subscription in violations without one. */
-export const HOLDERS: readonly string[] = HOLDER_SOURCES.map(holderSubscription);
+/** Values of `subscriptionId` that mark an entry as a holder. There is one for each source of credentials. */
+export const HOLDER_SUBSCRIPTIONS: readonly string[] = HOLDER_SOURCES.map(holderSubscription);
 
 /**
- * Reads which vaults and holders are excluded from counts. One request. If there are holders, also one for each source and
- * 1,000 of them.
+ * Reads which vaults and holders are excluded from counts. One request. With `holders`, one more for each source and 1,000
+ * holders.
+ *
+ * @param holders - False if there are no holders, so that their rows need not be read.
  */
-export async function uncountedNow(
+export async function readExcludedVaults(
   tables: Tables,
-  at: { now: number; licensed: boolean },
+  countingContext: { now: number; licensed: boolean },
   holders: boolean,
 ): Promise<IsExcluded> {
   const scope = await readScope(tables);
-  const names = holders ? await uncountedHolders(tables, { ...at, scope }) : new Set();
+  const excludedHolders = holders ? await readExcludedHolders(tables, { ...countingContext, scope }) : new Set();
   return ({ name, subscriptionId }) =>
-    HOLDERS.includes(subscriptionId) ? names.has(name.toLowerCase()) : scope.leftAt(subscriptionId) !== undefined;
+    HOLDER_SUBSCRIPTIONS.includes(subscriptionId)
+      ? excludedHolders.has(name.toLowerCase())
+      : scope.leftAt(subscriptionId) !== undefined;
 }
 
-async function uncountedHolders(tables: Tables, now: CountingContext): Promise<ReadonlySet<string>> {
-  const names = new Set<string>();
-  for (const holders of HOLDERS) {
-    const prefix = vaultInSubscriptionKey(holders, "");
+/** Returns the lower-case names of excluded holders: without a license all, otherwise those not seen for days. */
+async function readExcludedHolders(tables: Tables, context: CountingContext): Promise<ReadonlySet<string>> {
+  const excludedHolders = new Set<string>();
+  for (const holderSubscriptionId of HOLDER_SUBSCRIPTIONS) {
+    const prefix = vaultInSubscriptionKey(holderSubscriptionId, "");
     const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
     for await (const rows of tables.pages(Vaults, {
       ...range,
       select: ["name", "source", "listedAt", "subscriptionId"],
     }))
-      for (const row of rows) if (notCounted(row, now) !== undefined) names.add(row.name.toLowerCase());
+      for (const row of rows)
+        if (exclusionReason(row, context) !== undefined) excludedHolders.add(row.name.toLowerCase());
   }
-  return names;
+  return excludedHolders;
 }

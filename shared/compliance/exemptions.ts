@@ -11,7 +11,7 @@ import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
-import { writeChanged } from "./changed-results.ts";
+import { writeWithChangeMark } from "./changed-results.ts";
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
 import {
@@ -27,7 +27,12 @@ import {
 } from "./compliance-rows.ts";
 import { exemptionId, isActive } from "./overview.ts";
 import { assetKey } from "./packed-results.ts";
-import { isFailing, loadState } from "./vault-state.ts";
+import { isAssetFailing, loadState } from "./vault-state.ts";
+
+/**
+ * Exemptions: until a date, failures of one check do not count for one asset, vault, subscription or for everything. See
+ * `ExemptionStore`.
+ */
 
 export interface ExemptionRequest {
   checkId: string;
@@ -47,18 +52,19 @@ export interface Exemption extends Omit<ExemptionRecord, "writeId"> {
 /** Longest duration in days of an exemption that an operator may create or remove. */
 export const OPERATOR_EXEMPTION_DAYS = 90;
 
-const isOfAsset = (id: string): boolean => id.split(".")[1] === "asset";
+/** Matches IDs such as `secret-expired.asset.kv-pay.secret.db`. Their rows have another prefix than those of other scopes. */
+const isAssetExemption = (id: string): boolean => id.split(".")[1] === "asset";
 
 /**
- * Manages exemptions. They take effect with the next response: exemptions of a vault or more are applied when results are read.
- * Those of one asset are also in its vault's row, which has whether the pair fails. They expire automatically, because reads
- * compare `until` with the clock.
+ * Manages exemptions: users accept failures of a check for a scope until a date. An exemption takes effect with the next
+ * response. One of a vault or a larger scope is applied when results are read. One of an asset is also stored in its vault's
+ * row, with whether the asset fails the check. Exemptions expire automatically, because readers compare `until` with the clock.
  */
 export interface ExemptionStore {
   /** @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has an active exemption with that scope. */
   create(request: ExemptionRequest, caller: Caller): Promise<Exemption>;
   /** @throws {Problem} notFound; forbidden; preconditionFailed when `ifMatch` is stale. */
-  end(id: string, caller: Caller, ifMatch?: string): Promise<void>;
+  remove(id: string, caller: Caller, ifMatch?: string): Promise<void>;
   /** @throws {Problem} notFound */
   get(id: string): Promise<Exemption>;
   /** Lists all exemptions by ID, including expired ones. One request per 1,000. */
@@ -75,13 +81,13 @@ export function createExemptions(deps: {
   const { tables, audit, clock, randomness } = deps;
   const now = () => clock.now().getTime();
 
-  const view = (record: ExemptionRecord, etag: string): Exemption => {
-    const { writeId: _, ...shown } = record;
-    return { ...shown, active: isActive(record, now()), etag: entityTag({ etag }) };
+  const toExemption = (record: ExemptionRecord, etag: string): Exemption => {
+    const { writeId: _, ...fields } = record;
+    return { ...fields, active: isActive(record, now()), etag: entityTag({ etag }) };
   };
-  const viewOf = (row: Row<ExemptionRecord>): Exemption => view(withoutKeys(row), row.etag);
+  const rowToExemption = (row: Row<ExemptionRecord>): Exemption => toExemption(withoutKeys(row), row.etag);
 
-  const read = (id: string) => tables.get(Exemptions, STATE, exemptionKey(id, isOfAsset(id)));
+  const read = (id: string) => tables.get(Exemptions, STATE, exemptionKey(id, isAssetExemption(id)));
 
   async function get(id: string): Promise<Row<ExemptionRecord>> {
     const row = EXEMPTION_ID.test(id) ? await read(id.toLowerCase()) : undefined;
@@ -89,52 +95,59 @@ export function createExemptions(deps: {
     return row;
   }
 
-  /** Changes the exemption's row and, in the same transaction, the row of its asset's vault. */
-  async function write(record: ExemptionRecord, change: Operation, stays: boolean): Promise<string> {
-    // Starts again if an evaluation of the vault interfered.
+  /**
+   * Writes or removes the exemption's row. If it is an exemption of an asset or a vault, writes the vault's row in the same
+   * transaction.
+   *
+   * @param isActiveAfter - False to remove the exemption.
+   * @returns the ETag of the exemption's row.
+   */
+  async function write(record: ExemptionRecord, change: Operation, isActiveAfter: boolean): Promise<string> {
+    // Repeats if a concurrent evaluation wrote the vault's row.
     const etags = await repeatOnConflict(async () => {
-      const of = await vaultChange(record, stays);
-      if (!of) return await tables.transaction(TABLE, STATE, [change]);
-      return await writeChanged(of.before.name, of, (mark) =>
-        tables.transaction(TABLE, STATE, [change, of.operation, mark]),
+      const vaultWrite = await vaultRowWrite(record, isActiveAfter);
+      if (!vaultWrite) return await tables.transaction(TABLE, STATE, [change]);
+      return await writeWithChangeMark(vaultWrite.before.name, vaultWrite, (mark) =>
+        tables.transaction(TABLE, STATE, [change, vaultWrite.operation, mark]),
       );
     });
     return etags.get(change.rowKey)!;
   }
 
   /**
-   * Stores an asset's exemption in its vault's row if the vault was evaluated. An exemption of a whole vault is not stored
-   * there, but totals list such a vault individually.
+   * Returns the write of the vault's row that belongs to a change of an exemption. Undefined if there is none. An asset's
+   * exemption is stored in the row. A vault's exemption is not, but its row is rewritten unchanged. That creates the vault's
+   * mark, by which readers correct the totals: totals list vaults with an exemption individually.
    */
-  async function vaultChange(
+  async function vaultRowWrite(
     record: ExemptionRecord,
-    stays: boolean,
+    isActiveAfter: boolean,
   ): Promise<{ before: VaultState; now: VaultState | undefined; operation: Operation } | undefined> {
     const { id, checkId, until, scopeType, scopeId = "" } = record;
-    if (scopeType === "vault" && stays) {
+    if (scopeType === "vault" && isActiveAfter) {
       const row = await tables.get(VaultStates, STATE, vaultStateKey(scopeId));
       if (!row) return undefined;
-      const now = withoutKeys(row);
-      return { before: row, now, operation: replace(VaultStates, row.rowKey, now, row.etag) };
+      const updatedState = withoutKeys(row);
+      return { before: row, now: updatedState, operation: replace(VaultStates, row.rowKey, updatedState, row.etag) };
     }
     const type = checkOfId.get(checkId)?.resourceType;
-    const asset = scopeType === "asset" && placesOf(scopeId).find((place) => place.type === type);
+    const asset = scopeType === "asset" && placesOf(scopeId).find((location) => location.type === type);
     if (!asset) return undefined;
     const { row, assets } = await loadState(tables, asset.vaultName);
     if (!row) return undefined;
-    const of = assetKey(asset.type, asset.name);
-    const others = row.exemptions.filter((one) => one.id !== id);
-    const entry = { id, checkId, asset: of, until, failing: isFailing(assets, of, checkId) };
-    const exemptions = stays ? [...others, entry] : others;
-    const key = vaultStateKey(asset.vaultName);
+    const key = assetKey(asset.type, asset.name);
+    const otherExemptions = row.exemptions.filter((one) => one.id !== id);
+    const entry = { id, checkId, asset: key, until, failing: isAssetFailing(assets, key, checkId) };
+    const exemptions = isActiveAfter ? [...otherExemptions, entry] : otherExemptions;
+    const rowKey = vaultStateKey(asset.vaultName);
     if (row.gone && exemptions.length === 0)
-      return { before: row, now: undefined, operation: remove(VaultStates, key, row.etag) };
-    const now = { ...withoutKeys(row), exemptions };
-    return { before: row, now, operation: replace(VaultStates, key, now, row.etag) };
+      return { before: row, now: undefined, operation: remove(VaultStates, rowKey, row.etag) };
+    const updatedState = { ...withoutKeys(row), exemptions };
+    return { before: row, now: updatedState, operation: replace(VaultStates, rowKey, updatedState, row.etag) };
   }
 
   async function create(request: ExemptionRequest, caller: Caller): Promise<Exemption> {
-    const { check, scopeId } = await checkedScope(request);
+    const { check, scopeId } = await validateScope(request);
     if (request.until.getTime() <= now()) throw invalidBody("until", "must lie in the future");
     requireRole(caller, request.until, now());
     const record: ExemptionRecord = {
@@ -151,26 +164,26 @@ export function createExemptions(deps: {
       ...(caller.role === undefined ? {} : { createdByRole: caller.role }),
       writeId: randomness.ulid(clock.now()),
     };
-    const standing = await read(record.id);
-    if (standing && isActive(standing, now())) throw standsAlready(record.id);
+    const existing = await read(record.id);
+    if (existing && isActive(existing, now())) throw alreadyExists(record.id);
     const key = exemptionKey(record.id, record.scopeType === "asset");
-    const change = standing ? replace(Exemptions, key, record, standing.etag) : insert(Exemptions, key, record);
+    const change = existing ? replace(Exemptions, key, record, existing.etag) : insert(Exemptions, key, record);
     const event = { type: "compliance.exemptionCreated", caller, target: target(record.id), after: record };
     const etag = await audited(audit, event, async () => {
       try {
         return await write(record, change, true);
       } catch (error) {
         if (!isConflict(error)) throw error;
-        // This request's own exemption: the response was lost and an evaluation of the vault was faster.
-        const stands = await read(record.id);
-        if (stands?.writeId === record.writeId) return stands!.etag;
-        throw standsAlready(record.id);
+        // The first attempt may have written this exemption although its response was lost. Then the retry conflicts with it.
+        const stored = await read(record.id);
+        if (stored?.writeId === record.writeId) return stored!.etag;
+        throw alreadyExists(record.id);
       }
     });
-    return view(record, etag);
+    return toExemption(record, etag);
   }
 
-  async function checkedScope({
+  async function validateScope({
     checkId,
     scope,
   }: ExemptionRequest): Promise<{ check: Check; scopeId: string | undefined }> {
@@ -178,10 +191,10 @@ export function createExemptions(deps: {
     if (!check) throw invalidBody("checkId", "is not a check; GET /compliance/frameworks and violations name them");
     const scopeId = scope.id?.toLowerCase();
     if (scope.type === "all") {
-      if (scopeId !== undefined) throw invalidBody("scope.id", "can't stand beside the type all");
+      if (scopeId !== undefined) throw invalidBody("scope.id", "must be omitted for the type all");
       return { check, scopeId };
     }
-    if (scopeId === undefined) throw invalidBody("scope.id", `names the ${scope.type} and is missing`);
+    if (scopeId === undefined) throw invalidBody("scope.id", `is required: it identifies the ${scope.type}`);
     if (scope.type === "subscription" && !GUID.test(scopeId)) {
       throw invalidBody("scope.id", "must be a subscription id (a GUID)");
     }
@@ -202,20 +215,20 @@ export function createExemptions(deps: {
     return { check, scopeId };
   }
 
-  async function end(id: string, caller: Caller, ifMatch?: string): Promise<void> {
-    const allowed = (row: Row<ExemptionRecord>): Row<ExemptionRecord> => {
+  async function removeExemption(id: string, caller: Caller, ifMatch?: string): Promise<void> {
+    const requireAllowed = (row: Row<ExemptionRecord>): Row<ExemptionRecord> => {
       requireRole(caller, new Date(row.until), now());
       requireMatch(row.etag, ifMatch, EXEMPTION);
       return row;
     };
-    const first = allowed(await get(id));
-    const before: ExemptionRecord = withoutKeys(first);
-    const event = { type: "compliance.exemptionRemoved", caller, target: target(first.id), before };
+    const existing = requireAllowed(await get(id));
+    const exemptionBefore: ExemptionRecord = withoutKeys(existing);
+    const event = { type: "compliance.exemptionRemoved", caller, target: target(existing.id), before: exemptionBefore };
     const effect = async (attempt: number) => {
-      const row = attempt === 1 ? first : await read(first.id);
+      const row = attempt === 1 ? existing : await read(existing.id);
       // The exemption is gone: another request removed it, or the response to the removal was lost.
-      if (!row) return { before };
-      const record: ExemptionRecord = withoutKeys(allowed(row));
+      if (!row) return { before: exemptionBefore };
+      const record: ExemptionRecord = withoutKeys(requireAllowed(row));
       await write(record, remove(Exemptions, row.rowKey, row.etag), false);
       return { before: record };
     };
@@ -228,15 +241,15 @@ export function createExemptions(deps: {
   }
 
   async function all(): Promise<Exemption[]> {
-    const found: Exemption[] = [];
-    for await (const rows of tables.pages(Exemptions, exemptionsRange)) found.push(...rows.map(viewOf));
-    return found;
+    const exemptions: Exemption[] = [];
+    for await (const rows of tables.pages(Exemptions, exemptionsRange)) exemptions.push(...rows.map(rowToExemption));
+    return exemptions;
   }
 
   return {
     create,
-    end,
-    get: async (id) => viewOf(await get(id)),
+    remove: removeExemption,
+    get: async (id) => rowToExemption(await get(id)),
 
     all,
     list: async (request) => pageOfAll(await all(), request, ({ id }) => id),
@@ -246,16 +259,21 @@ export function createExemptions(deps: {
 /** @throws {Problem} forbidden when only an administrator may create or remove the exemption. */
 function requireRole({ role }: Caller, until: Date, now: number): void {
   if (role !== "operator" || until.getTime() <= now + OPERATOR_EXEMPTION_DAYS * DAY_MS) return;
-  const remedy = `An operator's exemption ends within ${OPERATOR_EXEMPTION_DAYS} days: choose an earlier end, or ask an administrator.`;
+  const remedy = `An operator can create and remove exemptions that expire within ${OPERATOR_EXEMPTION_DAYS} days. Choose an earlier expiry, or ask an administrator.`;
   throw roleRequired("admin", role, remedy);
 }
 
+/** Matches IDs of exemptions, such as `secret-expired.all` and `key-expired.vault.kv-pay`. */
 const EXEMPTION_ID = /^[a-z0-9-]{1,60}\.(all|subscription|vault|asset)(\.[a-z0-9.-]{1,300})?$/i;
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const VAULT_NAME = /^[a-z0-9-]{1,127}$/;
 
+/** Subject of error messages. */
 const EXEMPTION = "The exemption";
 
 const target = (id: string) => ({ type: "exemption", id });
-const standsAlready = (id: string) =>
-  new Problem("alreadyExists", `The exemption ${id} is there and has not ended. Remove it first to change it.`);
+const alreadyExists = (id: string) =>
+  new Problem(
+    "alreadyExists",
+    `The exemption ${id} already exists and has not expired. Remove it before you create it again.`,
+  );

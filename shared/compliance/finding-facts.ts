@@ -3,16 +3,16 @@ import { type AssetRecord, titleOfCredential } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
 
 /**
- * Data of a failing asset that lists of violations and remediations need in addition to its name. It is stored with the
- * findings, so that no list reads the inventory. Every member may be absent, because rows of earlier versions have none.
+ * Data of a failing asset that lists of violations and remediations need in addition to its name. It is stored with the asset's
+ * failed results, so that a list need not read the inventory. Every member may be absent, because earlier versions stored none.
  */
 export const AssetFacts = z.object({
-  /** Named owners. */
+  /** Owners by the asset's tag, or the application's owners. */
   owners: z.array(z.string()).optional(),
   keyType: z.string().optional(),
-  /** Start of its validity in unix seconds: its activation, else its creation. */
+  /** Start of the asset's validity in Unix seconds: its activation, or else its creation. */
   from: z.int().optional(),
-  /** Title of a directory's credential for people. */
+  /** Readable title of an application credential: the application's and the credential's name. */
   credentialTitle: z.string().optional(),
   /** True for a credential of a service principal instead of an application. */
   servicePrincipal: z.boolean().optional(),
@@ -20,22 +20,26 @@ export const AssetFacts = z.object({
 export type AssetFacts = z.infer<typeof AssetFacts>;
 
 /**
- * Limits for owners and their length: an application may have hundreds of owners, tags are user input, and a row contains
- * thousands of assets.
+ * Limits that keep rows small: an application may have hundreds of owners, tags are user input, and a row contains thousands of
+ * assets.
  */
 const MAX_OWNERS = 3;
 const MAX_OWNER_CHARACTERS = 128;
 const MAX_TITLE_CHARACTERS = 100;
 
-/** Returns owners in the form in which they are stored and compared with a filter. */
-export const ownerText = (owner: string): string => owner.slice(0, MAX_OWNER_CHARACTERS);
-export const keptOwners = (owners: readonly string[]): string[] => owners.slice(0, MAX_OWNERS).map(ownerText);
+/** Returns an owner in the form that is stored, and that a filter is compared with. */
+export const storedOwnerText = (owner: string): string => owner.slice(0, MAX_OWNER_CHARACTERS);
+export const storedOwners = (owners: readonly string[]): string[] => owners.slice(0, MAX_OWNERS).map(storedOwnerText);
 
-/** @param ownerTag - The tag that names the owner of a vault or an asset. */
+/**
+ * Returns the data to store with the asset's failed results. Undefined if there is none.
+ *
+ * @param ownerTag - The tag that names the owner of a vault or an asset.
+ */
 export function assetFactsOf(asset: AssetRecord, ownerTag: string): AssetFacts | undefined {
-  const owners = keptOwners(ownersOf(asset, ownerTag));
+  const owners = storedOwners(ownersOf(asset, ownerTag));
   const from = asset.notBefore ?? asset.createdOn;
-  // Members in the order of the schema, so that data that is read and written again has the same hash.
+  // Members are in the order of the schema. So data that was read from storage gives the same hash as new data.
   const facts: AssetFacts = {
     ...(owners.length > 0 && { owners }),
     ...(asset.keyType !== undefined && { keyType: asset.keyType }),

@@ -1,9 +1,10 @@
+/** Results by framework and control, computed from the numbers of passed and failed results of each check. */
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
 import { type Control, controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId, isOfFramework } from "./controls.ts";
 import type { CountedOverview, Counts } from "./overview.ts";
-import { countsOf } from "./overview.ts";
-import { type Score, scoreOf } from "./score.ts";
+import { countByCheck } from "./overview.ts";
+import { computeScore, type Score } from "./score.ts";
 
 export const CONTROL_STATUSES = ["pass", "fail", "notApplicable", "manual"] as const;
 type ControlStatus = (typeof CONTROL_STATUSES)[number];
@@ -33,14 +34,14 @@ export interface FrameworkResult extends Pick<Score, "score" | "passed" | "faile
   controls: ControlResult[];
 }
 
-/** Returns every framework with its controls, from one reading. */
+/** Returns the results of every framework and its controls. */
 export function frameworkResults(overview: CountedOverview): FrameworkResult[] {
-  const counts = countsOf(overview);
+  const counts = countByCheck(overview);
   return FRAMEWORK_IDS.map((id) => {
     const controls = controlsOf(id).map((control) => controlResult(control, counts));
     const controlsByStatus = { pass: 0, fail: 0, notApplicable: 0, manual: 0 };
     for (const { status } of controls) controlsByStatus[status]++;
-    const { score, passed, failed, total } = scoreOf([...counts].filter(([check]) => isOfFramework(check.id, id)));
+    const { score, passed, failed, total } = computeScore([...counts].filter(([check]) => isOfFramework(check.id, id)));
     const facts = { id, ...FRAMEWORKS[id], score, passed, failed, total };
     return { ...facts, controlsTotal: controls.length, controlsByStatus, controls };
   });

@@ -1,3 +1,4 @@
+/** Daily scores, for the trend. A timer records the current score once an hour; the last record of a day stays. */
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { EDITION } from "./checks/all.ts";
@@ -15,30 +16,30 @@ export interface DayScore extends DayTotals {
   edition: number | null;
 }
 
-const totalsOf = ({ score, passed, failed, total }: DayTotals): DayTotals => ({ score, passed, failed, total });
+const dayTotalsOf = ({ score, passed, failed, total }: DayTotals): DayTotals => ({ score, passed, failed, total });
 
-/** Stores a day's score and that of each framework. The last one of a day is kept. */
-export async function recordDay(
+/** Stores the score of a day and that of each framework. Overwrites an earlier score of the same day. */
+export async function recordDayScore(
   tables: Tables,
-  at: Date,
+  instant: Date,
   score: Score,
   frameworks: readonly FrameworkResult[],
 ): Promise<void> {
-  const date = dateOf(at);
-  const ofFrameworks = Object.fromEntries(frameworks.map((framework) => [framework.id, totalsOf(framework)]));
+  const date = dateOf(instant);
+  const frameworkTotals = Object.fromEntries(frameworks.map((framework) => [framework.id, dayTotalsOf(framework)]));
   await tables.put(DayScores, HISTORY, date, {
     date,
-    ...totalsOf(score),
-    frameworks: ofFrameworks,
+    ...dayTotalsOf(score),
+    frameworks: frameworkTotals,
     edition: EDITION,
   });
 }
 
 /**
- * Returns the scores of the last `days` days, oldest first, with the current score of today. Days without a score are left out.
- * One request.
+ * Returns the scores of the last `days` days, oldest first. Today's entry is `today`, the current score. Days without a stored
+ * score are left out. One request.
  *
- * @param framework - Returns the scores of this framework, since they are recorded.
+ * @param framework - If given, the scores of this framework are returned. Earlier versions did not store them.
  */
 export async function readHistory(
   tables: Tables,
@@ -54,9 +55,9 @@ export async function readHistory(
     for await (const rows of tables.pages(DayScores, { partitionKey: HISTORY, from, before: date })) {
       for (const row of rows) {
         const totals = framework === undefined ? row : row.frameworks?.[framework];
-        if (totals) history.push({ date: row.date, ...totalsOf(totals), edition: row.edition ?? null });
+        if (totals) history.push({ date: row.date, ...dayTotalsOf(totals), edition: row.edition ?? null });
       }
     }
   }
-  return [...history, { date, ...totalsOf(today), edition: EDITION }];
+  return [...history, { date, ...dayTotalsOf(today), edition: EDITION }];
 }

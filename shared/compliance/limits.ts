@@ -5,9 +5,14 @@
  */
 export const MAX_VALIDITY_DAYS = 730;
 export const MAX_ACTIVE_DAYS = 730;
-/** Longest validity of a certificate in months: CIS 5.0.0 8.3.11 and the default of Azure Policy 0a075868-4c26-42ef-914c-5bc007359560. */
+/**
+ * Longest validity of a certificate in months: CIS 5.0.0 8.3.11 and the default of Azure Policy
+ * 0a075868-4c26-42ef-914c-5bc007359560.
+ */
 export const MAX_CERTIFICATE_MONTHS = 12;
-/** Microsoft recommends less than 12 months: https://learn.microsoft.com/entra/identity-platform/how-to-add-credentials */
+/** Longest validity of an application's client secret, in days. Microsoft recommends less than 12 months: https://learn.microsoft.com/entra/identity-platform/how-to-add-credentials */
 export const MAX_CLIENT_SECRET_DAYS = 365;
-/** Twelve months including a leap day, as for certificates in key vaults. */
+/**
+ * Longest validity of an application's certificate, in days: twelve months with a leap day, as for certificates in key vaults.
+ */
 export const MAX_APPLICATION_CERTIFICATE_DAYS = 366;

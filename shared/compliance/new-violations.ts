@@ -1,3 +1,4 @@
+/** Violations that evaluations found for the first time, for alerts. Alerts read them with a cursor, so that none is missed. */
 import * as z from "zod";
 import { assetId, placesOf } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor } from "../platform/http/paging.ts";
@@ -25,23 +26,23 @@ export interface NewViolation {
   tags: Record<string, string>;
 }
 
-/** Longest time between the time of an evaluation and the write of its rows, with tolerance for clock differences. */
-const OVERLAP_MS = 10 * MINUTE_MS;
-/** How long new violations are kept for alerts. */
-const KEEP_MS = 14 * DAY_MS;
+/** Longest time from an evaluation's timestamp to the write of its rows, including differences between clocks. */
+const MAX_WRITE_DELAY_MS = 10 * MINUTE_MS;
+/** After this time, rows of new violations are deleted. */
+const RETENTION_MS = 14 * DAY_MS;
 
 /**
- * The first row to read, the number of its violations already returned and, during a walk, the position from which the next
- * walk starts.
+ * The cursor. One pass reads all rows from a start position, in several calls. `k`: key of the next row to read. `i`: number of
+ * its violations that were already returned. `next`: start position of the next pass, if this pass is not finished.
  */
 const Cursor = z.object({ k: z.string().max(512), i: z.int().min(0), next: z.string().max(512).optional() });
 type Cursor = z.infer<typeof Cursor>;
-const encode = (cursor: Cursor): string => encodeCursor(cursor);
+const encodePosition = (cursor: Cursor): string => encodeCursor(cursor);
 
 /**
- * Returns violations that arose after the cursor, oldest first, without exempted ones. None is skipped: those of the last
- * minutes are returned again, because concurrent evaluations finish at different times. Without a cursor, returns none and the
- * current cursor.
+ * Returns violations that are new since the cursor, oldest first, without exempted ones. Each pass returns the violations of
+ * the last ten minutes again, because a slow evaluation may still write rows with an earlier time. Without a cursor, returns
+ * none and the current cursor.
  */
 export async function newViolations(
   tables: Tables,
@@ -51,29 +52,29 @@ export async function newViolations(
   limit: number,
 ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }> {
   if (cursor === undefined) {
-    return { violations: [], cursor: encode({ k: newViolationsFrom(now.toISOString()), i: 0 }), more: false };
+    return { violations: [], cursor: encodePosition({ k: newViolationsFrom(now.toISOString()), i: 0 }), more: false };
   }
   const { k, i, next: position } = decodeCursor(Cursor, cursor);
-  // Rows that are written late sort after the position from which the next walk starts.
-  const settled = newViolationsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString());
-  const next = position ?? [k, settled].sort()[1]!;
-  const found: NewViolation[] = [];
+  // The next pass starts ten minutes before now, so that it reads rows that are written late, but not before this pass.
+  const settledFrom = newViolationsFrom(new Date(now.getTime() - MAX_WRITE_DELAY_MS).toISOString());
+  const nextStart = position ?? [k, settledFrom].sort()[1]!;
+  const foundViolations: NewViolation[] = [];
   for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, from: k, pageSize: 100 })) {
     for (const row of rows) {
       const { rowKey, items, ...vault } = row;
-      const arisen = withCorruptRowErrors(NewViolationRows, row, "items", () => unpackNewViolations(items));
-      for (let at = rowKey === k ? i : 0; at < arisen.length; at++) {
-        if (found.length === limit) {
-          const violations = await withoutExempted(found, readOverview);
-          return { violations, cursor: encode({ k: rowKey, i: at, next }), more: true };
+      const newItems = withCorruptRowErrors(NewViolationRows, row, "items", () => unpackNewViolations(items));
+      for (let index = rowKey === k ? i : 0; index < newItems.length; index++) {
+        if (foundViolations.length === limit) {
+          const violations = await withoutExempted(foundViolations, readOverview);
+          return { violations, cursor: encodePosition({ k: rowKey, i: index, next: nextStart }), more: true };
         }
-        const [code, name, since, tags] = arisen[at]!;
+        const [code, name, since, tags] = newItems[index]!;
         const check = checkOfCode.get(code);
         if (!check) continue;
         const { id: checkId, title, severity, resourceType } = check;
         const resourceId =
           resourceType === "vault" ? name.toLowerCase() : assetId({ vaultName: vault.name, type: resourceType, name });
-        found.push({
+        foundViolations.push({
           id: `${checkId}.${resourceId}`,
           checkId,
           title,
@@ -89,30 +90,41 @@ export async function newViolations(
       }
     }
   }
-  return { violations: await withoutExempted(found, readOverview), cursor: encode({ k: next, i: 0 }), more: false };
+  return {
+    violations: await withoutExempted(foundViolations, readOverview),
+    cursor: encodePosition({ k: nextStart, i: 0 }),
+    more: false,
+  };
 }
 
-async function withoutExempted(found: NewViolation[], readOverview: () => Promise<Overview>): Promise<NewViolation[]> {
-  if (found.length === 0) return found;
+async function withoutExempted(
+  foundViolations: NewViolation[],
+  readOverview: () => Promise<Overview>,
+): Promise<NewViolation[]> {
+  if (foundViolations.length === 0) return foundViolations;
   const overview = await readOverview();
   const vaults = new Map(overview.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
-  return found.filter(({ checkId, resourceType, resourceId, vaultName }) => {
+  return foundViolations.filter(({ checkId, resourceType, resourceId, vaultName }) => {
     const vault = vaults.get(vaultName.toLowerCase());
     if (!vault) return false;
-    if (overview.exemptionOf(checkId, vault)) return false;
+    if (overview.exemptionFor(checkId, vault)) return false;
     if (resourceType === "vault") return true;
-    const place = placesOf(resourceId).find(({ type }) => type === resourceType);
-    const asset = place && assetKey(place.type, place.name);
+    const location = placesOf(resourceId).find(({ type }) => type === resourceType);
+    const asset = location && assetKey(location.type, location.name);
     return !vault.exemptions.some(
-      (one) => one.checkId === checkId && one.asset === asset && isActive(one, overview.now),
+      (exemption) => exemption.checkId === checkId && exemption.asset === asset && isActive(exemption, overview.now),
     );
   });
 }
 
-/** Removes violations that arose more than two weeks ago. */
+/** Deletes rows of new violations older than the retention. */
 export async function removeOldNewViolations(tables: Tables, now: Date): Promise<void> {
-  const before = newViolationsFrom(new Date(now.getTime() - KEEP_MS).toISOString());
-  for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, before, select: ["name"] })) {
+  const retentionLimit = newViolationsFrom(new Date(now.getTime() - RETENTION_MS).toISOString());
+  for await (const rows of tables.pages(NewViolationRows, {
+    ...newViolationsRange,
+    before: retentionLimit,
+    select: ["name"],
+  })) {
     await tables.write(
       TABLE,
       STATE,

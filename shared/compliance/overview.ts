@@ -1,3 +1,10 @@
+/**
+ * Reads the results of all vaults and their exemptions. An `Overview` has each vault, for lists of violations. A
+ * `CountedOverview` is enough for scores: it usually costs one request, because it uses the stored totals.
+ *
+ * A "pair" is a check together with a resource that it applies to. A "holder" is an entry that takes the place of a vault for
+ * the credentials of a directory; its `subscriptionId` is a fixed word such as `entra`.
+ */
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, readChangedResults } from "./changed-results.ts";
@@ -7,11 +14,11 @@ import {
   EVALUATION_KEY,
   EvaluationRecord,
   ExemptionRecord,
-  isChangedKey,
+  isChangedVaultKey,
   isExemptionKey,
   isVaultKey,
   OverviewRows,
-  overviewMembers,
+  overviewColumns,
   overviewRange,
   parseSummary,
   TOTALS_END_KEY,
@@ -19,70 +26,70 @@ import {
   TotalsRangeRows,
   totalsRange,
   type VaultSummary,
-  vaultOfChange,
+  vaultOfChangedKey,
 } from "./compliance-rows.ts";
-import { HOLDERS, type IsExcluded } from "./excluded-vaults.ts";
+import { HOLDER_SUBSCRIPTIONS, type IsExcluded } from "./excluded-vaults.ts";
 import { type Tally, unpackTallies } from "./packed-results.ts";
-import { countedNow, isLeft, type ResultTotals, readTotals } from "./result-totals.ts";
+import { applyChanges, isStillToEvaluate, type ResultTotals, readTotals } from "./result-totals.ts";
 
-/** Counts of a vault's results by check code. */
+/** A vault's own row, with its counts of results unpacked: passed and failed pairs by check code. */
 export interface VaultOverview extends Omit<VaultSummary, "tallies"> {
   tallies: ReadonlyMap<number, Tally>;
 }
 
 /** The data from which the score and the counts by check are computed. */
 export interface CountedOverview {
-  /** The vaults that count, without removed and excluded ones. One entry can combine the vaults of a subscription. */
+  /** Vaults that count, without removed and excluded ones. One entry can be the sum of several vaults of a subscription. */
   vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
-  /** Returns the active exemption of a whole vault, its subscription or everything that covers the check. */
-  exemptionOf(checkId: string, vault: Pick<CountedResults, "name" | "subscriptionId">): ExemptionRecord | undefined;
+  /** Returns the active exemption from the check that covers the whole vault: of the vault, its subscription or everything. */
+  exemptionFor(checkId: string, vault: Pick<CountedResults, "name" | "subscriptionId">): ExemptionRecord | undefined;
   evaluation: EvaluationRecord | undefined;
-  /** Number of vaults that the evaluation has not covered yet. */
-  left: number;
+  /** Number of vaults that the requested evaluation has not evaluated yet. */
+  vaultsLeft: number;
   /** Time of the newest evaluation of any vault, ISO 8601. Null before the first. */
   evaluatedAt: string | null;
   /** Milliseconds since 1970. */
   now: number;
 }
 
-/** The data of responses that list vaults. */
+/** The data of responses that list violations or vaults. */
 export interface Overview extends CountedOverview {
-  /** By name. */
+  /** Sorted by name. */
   vaults: VaultOverview[];
 }
 
 /**
  * Reads the results of all vaults individually. One request per 1,000 vaults.
  *
- * @param uncounted - Receives whether there are holders of credentials.
+ * @param readExclusions - Returns which vaults are excluded. Its argument says whether there are holders of credentials.
  */
 export async function readOverview(
   tables: Tables,
   now: number,
-  uncounted: (holders: boolean) => Promise<IsExcluded>,
+  readExclusions: (holders: boolean) => Promise<IsExcluded>,
 ): Promise<Overview> {
   const vaults: VaultOverview[] = [];
-  const broad = new Map<string, ExemptionRecord>();
+  const broadExemptions = new Map<string, ExemptionRecord>();
   let evaluation: EvaluationRecord | undefined;
-  for await (const rows of tables.pages(OverviewRows, { ...overviewRange, select: overviewMembers })) {
+  for await (const rows of tables.pages(OverviewRows, { ...overviewRange, select: overviewColumns })) {
     for (const row of rows) {
       if (isVaultKey(row.rowKey)) {
         const summary = parseSummary(row);
         if (!summary.gone) vaults.push({ ...summary, tallies: unpackTallies(summary.tallies) });
       } else if (isExemptionKey(row.rowKey)) {
         const exemption = ExemptionRecord.parse(row);
-        if (isActive(exemption, now)) broad.set(exemption.id, exemption);
+        if (isActive(exemption, now)) broadExemptions.set(exemption.id, exemption);
       } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
     }
   }
-  const isExcluded = await uncounted(vaults.some(isHolder));
-  const counted = vaults.filter((vault) => !isExcluded(vault));
+  const isExcluded = await readExclusions(vaults.some(isHolder));
+  const countedVaults = vaults.filter((vault) => !isExcluded(vault));
   return {
-    vaults: counted,
-    exemptionOf: exemptionIn(broad),
+    vaults: countedVaults,
+    exemptionFor: exemptionFinder(broadExemptions),
     evaluation,
-    left: evaluation ? counted.filter((vault) => isLeft(evaluation!, vault)).length : 0,
-    evaluatedAt: counted.reduce<string | null>(
+    vaultsLeft: evaluation ? countedVaults.filter((vault) => isStillToEvaluate(evaluation!, vault)).length : 0,
+    evaluatedAt: countedVaults.reduce<string | null>(
       (newest, { evaluatedAt }) => (newest === null || evaluatedAt > newest ? evaluatedAt : newest),
       null,
     ),
@@ -90,90 +97,98 @@ export async function readOverview(
   };
 }
 
-const isHolder = ({ subscriptionId }: { subscriptionId: string }): boolean => HOLDERS.includes(subscriptionId);
+const isHolder = ({ subscriptionId }: { subscriptionId: string }): boolean =>
+  HOLDER_SUBSCRIPTIONS.includes(subscriptionId);
 
-const exemptionIn =
-  (broad: ReadonlyMap<string, ExemptionRecord>): CountedOverview["exemptionOf"] =>
+const exemptionFinder =
+  (broadExemptions: ReadonlyMap<string, ExemptionRecord>): CountedOverview["exemptionFor"] =>
   (checkId, { name, subscriptionId }) =>
-    broad.get(exemptionId(checkId, "vault", name)) ??
-    broad.get(exemptionId(checkId, "subscription", subscriptionId)) ??
-    broad.get(exemptionId(checkId, "all"));
+    broadExemptions.get(exemptionId(checkId, "vault", name)) ??
+    broadExemptions.get(exemptionId(checkId, "subscription", subscriptionId)) ??
+    broadExemptions.get(exemptionId(checkId, "all"));
 
 /**
- * Reads the data for counts: one request for the totals and the vaults that changed since, if they are exact. Otherwise like
- * `readOverview`.
+ * Reads the data for counts. One request reads the totals and the marks of changed vaults. If they don't give exact counts,
+ * this reads all vaults' rows, like `readOverview`.
  *
- * @param uncounted - Receives whether there are holders of credentials.
+ * @param readExclusions - Returns which vaults are excluded. Its argument says whether there are holders of credentials.
  */
-export async function readCounted(
+export async function readCountedOverview(
   tables: Tables,
   now: number,
-  uncounted: (holders: boolean) => Promise<IsExcluded>,
+  readExclusions: (holders: boolean) => Promise<IsExcluded>,
 ): Promise<CountedOverview> {
-  const found = await readTotalsAndChanges(tables, now);
-  if (found) {
-    const { totals, changed, broad, evaluation } = found;
-    const known = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
-    const isExcluded = await uncounted(known.some(isHolder));
-    const exempt = new Set<string>();
-    for (const { scopeType, scopeId } of broad.values()) if (scopeType === "vault" && scopeId) exempt.add(scopeId);
-    const counted = countedNow(totals, changed, { exempt, evaluation, isExcluded });
-    if (counted) return { ...counted, exemptionOf: exemptionIn(broad), evaluation, now };
+  const totalsAndChanges = await readTotalsAndChanges(tables, now);
+  if (totalsAndChanges) {
+    const { totals, changed, broadExemptions, evaluation } = totalsAndChanges;
+    // `groups`: sums over the vaults of a subscription, or a holder. `apart`: vaults that the totals list individually.
+    const allVaults = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
+    const isExcluded = await readExclusions(allVaults.some(isHolder));
+    const exemptVaults = new Set<string>();
+    for (const { scopeType, scopeId } of broadExemptions.values())
+      if (scopeType === "vault" && scopeId) exemptVaults.add(scopeId);
+    const counts = applyChanges(totals, changed, { exempt: exemptVaults, evaluation, isExcluded });
+    if (counts) return { ...counts, exemptionFor: exemptionFinder(broadExemptions), evaluation, now };
   }
-  return await readOverview(tables, now, uncounted);
+  return await readOverview(tables, now, readExclusions);
 }
 
 interface TotalsAndChanges {
   totals: ResultTotals;
-  /** By lower-case name. */
+  /** Vaults that changed after the totals were computed, by lower-case name. */
   changed: Map<string, Change<CountedResults>>;
-  /** Active exemptions of more than an asset. */
-  broad: Map<string, ExemptionRecord>;
+  /** Active exemptions of more than one asset, by ID. */
+  broadExemptions: Map<string, ExemptionRecord>;
   evaluation: EvaluationRecord | undefined;
 }
 
-/** Maximum number of changed vaults, in addition to half of all vaults, as in the inventory. */
-const MAX_CHANGED = 500;
-const READINGS = 3;
+/** If more vaults changed than this number plus half of all vaults, reading all vaults' rows is cheaper. */
+const MAX_CHANGED_VAULTS = 500;
+const MAX_READ_ATTEMPTS = 3;
 
-/** Returns undefined if there are no totals or too many vaults changed. */
+/**
+ * Returns undefined if there are no readable totals, if too many vaults changed, or if the totals were replaced during every
+ * attempt.
+ */
 async function readTotalsAndChanges(tables: Tables, now: number): Promise<TotalsAndChanges | undefined> {
-  for (let reading = 1; reading <= READINGS; reading++) {
+  for (let attempt = 1; attempt <= MAX_READ_ATTEMPTS; attempt++) {
     const changed: TotalsAndChanges["changed"] = new Map();
-    const broad: TotalsAndChanges["broad"] = new Map();
-    let found: { totals: ResultTotals; sequence: string | undefined } | undefined;
+    const broadExemptions: TotalsAndChanges["broadExemptions"] = new Map();
+    let totalsRow: { totals: ResultTotals; sequence: string | undefined } | undefined;
     let evaluation: EvaluationRecord | undefined;
+    // The sequence of the row behind the marks, which is written together with the totals.
     let sequence: string | undefined;
-    let readable = true;
+    let isReadable = true;
     const onCorrupt = () => {
-      readable = false;
+      isReadable = false;
     };
     for await (const rows of tables.pages(TotalsRangeRows, { ...totalsRange, onCorrupt })) {
       for (const row of rows) {
         if (isExemptionKey(row.rowKey)) {
           const exemption = ExemptionRecord.parse(row);
-          if (isActive(exemption, now)) broad.set(exemption.id, exemption);
+          if (isActive(exemption, now)) broadExemptions.set(exemption.id, exemption);
         } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
         else if (row.rowKey === TOTALS_KEY) {
           const totals = readTotals(row);
-          found = totals && { totals, sequence: row.sequence };
-          if (!found) return undefined;
+          totalsRow = totals && { totals, sequence: row.sequence };
+          if (!totalsRow) return undefined;
         } else if (row.rowKey === TOTALS_END_KEY) sequence = row.sequence;
-        else if (isChangedKey(row.rowKey)) {
+        else if (isChangedVaultKey(row.rowKey)) {
           const change = readChangedResults(row);
-          if (change) changed.set(vaultOfChange(row.rowKey), change);
-          else readable = false;
+          if (change) changed.set(vaultOfChangedKey(row.rowKey), change);
+          else isReadable = false;
         }
       }
-      if (!readable || changed.size > MAX_CHANGED + (found?.totals.vaults ?? 0) / 2) return undefined;
+      if (!isReadable || changed.size > MAX_CHANGED_VAULTS + (totalsRow?.totals.vaults ?? 0) / 2) return undefined;
     }
-    // If the totals were replaced during the reading, the changed vaults may belong to the old or the new totals.
-    if (found?.sequence === sequence) return found && { totals: found.totals, changed, broad, evaluation };
+    // Different sequences: the totals were replaced during this query, so some marks may be missing. Read again.
+    if (totalsRow?.sequence === sequence)
+      return totalsRow && { totals: totalsRow.totals, changed, broadExemptions, evaluation };
   }
   return undefined;
 }
 
-/** The natural key of an exemption: a check has at most one per scope. */
+/** Returns the ID of an exemption. A check has at most one exemption per scope. */
 export const exemptionId = (checkId: string, scopeType: ExemptionRecord["scopeType"], scopeId?: string): string =>
   [checkId, scopeType, ...(scopeId === undefined ? [] : [scopeId.toLowerCase()])].join(".");
 
@@ -181,20 +196,20 @@ export const isActive = ({ until }: { until: string }, now: number): boolean => 
 
 export interface Counts {
   passed: number;
-  /** Without exempted pairs. */
+  /** Failed pairs without an exemption. */
   failed: number;
   exempted: number;
 }
 
-/** Returns the numbers of pairs by check over all vaults. */
-export function countsOf(overview: CountedOverview): Map<Check, Counts> {
+/** Returns the numbers of passed, failed and exempted pairs of each check, over all vaults. */
+export function countByCheck(overview: CountedOverview): Map<Check, Counts> {
   const counts = new Map(CHECKS.map((check) => [check, { passed: 0, failed: 0, exempted: 0 }]));
   for (const vault of overview.vaults) {
     for (const [code, { passed, failed }] of vault.tallies) {
       const check = checkOfCode.get(code);
       const count = check && counts.get(check);
       if (!count) continue;
-      const exempted = failed === 0 ? 0 : exemptedPairs(overview, check, vault, failed);
+      const exempted = failed === 0 ? 0 : countExempted(overview, check, vault, failed);
       count.passed += passed;
       count.failed += failed - exempted;
       count.exempted += exempted;
@@ -203,13 +218,13 @@ export function countsOf(overview: CountedOverview): Map<Check, Counts> {
   return counts;
 }
 
-/** Returns how many failing pairs of a check in a vault an exemption covers. */
-export function exemptedPairs(
-  overview: Pick<CountedOverview, "exemptionOf" | "now">,
+/** Returns how many failing pairs of the check in the vault are exempted. */
+export function countExempted(
+  overview: Pick<CountedOverview, "exemptionFor" | "now">,
   { id }: Check,
   vault: CountedOverview["vaults"][number],
   failed: number,
 ): number {
-  if (overview.exemptionOf(id, vault)) return failed;
+  if (overview.exemptionFor(id, vault)) return failed;
   return vault.exemptions.filter((one) => one.checkId === id && one.failing && isActive(one, overview.now)).length;
 }

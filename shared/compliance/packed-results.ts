@@ -1,3 +1,7 @@
+/**
+ * Converts results between memory and the compressed columns of rows. Long lists are split into chunks, one for each row, with
+ * a hash that shows whether the row must be rewritten.
+ */
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
 import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
@@ -10,20 +14,22 @@ export interface AssetState {
   name: string;
   passed: number[];
   failed: Failure[];
-  /** Unix seconds at which age changes the first result. */
+  /** Unix seconds at which the asset's age changes the next result. */
   dueAt?: number;
   /** Data for lists of violations. Only if something fails. */
   facts?: AssetFacts | undefined;
 }
 
+/** Returns `<type>.<name>` in lower case, which identifies an asset within its vault. */
 export const assetKey = (type: AssetType, name: string): string => `${type}.${name.toLowerCase()}`;
 
+/** How many resources pass and fail one check. */
 export interface Tally {
   passed: number;
   failed: number;
 }
 
-/** Numbers of passed and failed pairs by check, as 32-bit triples `code, passed, failed`: about 300 bytes per vault. */
+/** Packs tallies by check code as triples `code, passed, failed` of 32-bit numbers: about 300 bytes per vault. */
 export function packTallies(tallies: ReadonlyMap<number, Tally>): Uint8Array<ArrayBuffer> {
   const entries = [...tallies].sort(([a], [b]) => a - b);
   return new Uint8Array(
@@ -32,11 +38,11 @@ export function packTallies(tallies: ReadonlyMap<number, Tally>): Uint8Array<Arr
 }
 
 export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
-  // A copy, since decoded bytes may be unaligned in a larger buffer, and `Buffer.slice` does not copy.
+  // Copied, because decoded bytes can lie unaligned in a larger buffer, and `Buffer.slice` does not copy.
   const words = new Uint32Array(new Uint8Array(packed).buffer);
   const tallies = new Map<number, Tally>();
-  for (let at = 0; at + 2 < words.length; at += 3) {
-    tallies.set(words[at]!, { passed: words[at + 1]!, failed: words[at + 2]! });
+  for (let index = 0; index + 2 < words.length; index += 3) {
+    tallies.set(words[index]!, { passed: words[index + 1]!, failed: words[index + 2]! });
   }
   return tallies;
 }
@@ -47,7 +53,7 @@ export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
 const ASSETS_PER_ROW = 4000;
 export const FINDINGS_PER_ROW = 500;
 
-/** A row's columns before compression, with a short hash to detect changes. */
+/** The items of one row, compressed on demand, with a short hash to detect changes. */
 export interface Chunk {
   hash: string;
   bytes(): Uint8Array<ArrayBuffer>;
@@ -66,8 +72,10 @@ const unpackFacts = (bytes: Uint8Array | undefined): Facts | undefined =>
   bytes === undefined ? undefined : unpackBytes(bytes, Facts);
 
 /**
- * @param stored - Returns an item in its stored form. Called twice per item, because keeping all items of a large vault would
- * double the memory.
+ * Splits items into chunks of `perRow`.
+ *
+ * @param stored - Returns an item in its stored form. Called twice per item, for the hash and for the row, because holding the
+ * stored forms of a large vault would double the memory.
  */
 function chunksOf<T>(
   items: readonly T[],
@@ -91,7 +99,9 @@ function chunksOf<T>(
   return chunks;
 }
 
+/** The check's code, since when it fails (Unix seconds), and the evidence. */
 const StoredFailure = z.tuple([z.int(), z.int(), z.string()]);
+/** Type, name, codes of passed checks, failures, and `dueAt` (0 if undefined). */
 const StoredAsset = z.tuple([z.enum(ASSET_TYPES), z.string(), z.array(z.int()), z.array(StoredFailure), z.int()]);
 type StoredAsset = z.infer<typeof StoredAsset>;
 
@@ -111,30 +121,30 @@ const storedAsset = ({ type, name, passed, failed, dueAt }: AssetState): StoredA
   dueAt ?? 0,
 ];
 
-/** The assets of a details row, with the hash of the chunk from which it was written. */
+/** Returns the assets of a details row, and the hash of the chunk from which the row was written. */
 export function unpackDetails(bytes: Uint8Array, packedFacts?: Uint8Array): { hash: string; assets: AssetState[] } {
   const stored = unpackBytes(bytes, z.array(StoredAsset));
   const facts = unpackFacts(packedFacts);
-  const assets = stored.map(([type, name, passed, failed, dueAt], at): AssetState => {
-    const known = facts?.[at];
+  const assets = stored.map(([type, name, passed, failed, dueAt], index): AssetState => {
+    const itemFacts = facts?.[index];
     return {
       type,
       name,
       passed,
       failed: failed.map(([code, since, evidence]) => ({ code, since, evidence })),
       ...(dueAt ? { dueAt } : {}),
-      ...(known ? { facts: known } : {}),
+      ...(itemFacts ? { facts: itemFacts } : {}),
     };
   });
   return { hash: hashOf(stored, facts), assets };
 }
 
-/** A failing asset of one check: its name, since when (unix seconds), the evidence, and further data. */
+/** A failing asset of one check: its name, since when it fails (Unix seconds), the evidence, and further data. */
 export type Finding = [name: string, since: number, evidence: string, facts?: AssetFacts | undefined];
 type StoredFinding = [name: string, since: number, evidence: string];
 const StoredFindings = z.array(z.tuple([z.string(), z.int(), z.string()]));
 
-/** Sorts findings by name, ignoring case. */
+/** Returns the chunks of one check's findings in one vault, sorted by name, ignoring case. */
 export const findingChunks = (findings: readonly Finding[]): Chunk[] =>
   chunksOf(sortedFindings(findings), FINDINGS_PER_ROW, storedFinding, ([, , , facts]) => facts);
 
@@ -148,9 +158,9 @@ export function sortedFindings(findings: readonly Finding[]): Finding[] {
 
 export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Finding[] {
   const facts = unpackFacts(packedFacts);
-  return unpackBytes(bytes, StoredFindings).map((finding, at): Finding => {
-    const known = facts?.[at];
-    return known ? [...finding, known] : finding;
+  return unpackBytes(bytes, StoredFindings).map((finding, index): Finding => {
+    const itemFacts = facts?.[index];
+    return itemFacts ? [...finding, itemFacts] : finding;
   });
 }
 
@@ -158,7 +168,7 @@ export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Fin
 export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
   hashOf(unpackBytes(bytes, StoredFindings), unpackFacts(packedFacts));
 
-/** A violation that arose: its check's code, the resource's name, since when, and the resource's tags. */
+/** A new violation: the check's code, the resource's name, since when it fails (Unix seconds), and the resource's tags. */
 export type NewViolationItem = [code: number, name: string, since: number, tags: Record<string, string>];
 const StoredNewViolations = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
 export const NEW_VIOLATIONS_PER_ROW = 1000;

@@ -1,59 +1,71 @@
+/**
+ * Finds assets that passed an expiry threshold between two times, or between an old and a new policy. Their results may have
+ * changed although the assets did not.
+ */
 import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
 import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS } from "../platform/time.ts";
-import type { LinesRecord } from "./compliance-rows.ts";
+import type { ThresholdsRecord } from "./compliance-rows.ts";
 import { assetKey } from "./packed-results.ts";
 
 /** A time and the policy that together determine the expiry thresholds. */
-export interface LinesMoment {
+export interface ThresholdMoment {
   /** Milliseconds since 1970. */
   now: number;
   criticalDays: number;
   warningDays: number;
 }
 
-export const momentOf = ({ at, criticalDays, warningDays }: LinesRecord): LinesMoment => ({
+export const thresholdMomentOf = ({ at, criticalDays, warningDays }: ThresholdsRecord): ThresholdMoment => ({
   now: Date.parse(at),
   criticalDays,
   warningDays,
 });
 
-/** Unix seconds: from <= expiresOn < before. */
+/** A range of expiry dates in Unix seconds: from <= expiresOn < before. */
 interface Interval {
   from: number;
   before: number;
 }
 
 /**
- * Returns the expiries that each threshold (expired, critical, warning) passed between the two times, with touching intervals
- * merged.
+ * Returns the ranges of expiry dates that a threshold (expired, critical, warning) passed between the earliest and the latest
+ * of these moments. Overlapping ranges are merged.
  */
-export function sweptIntervals(moments: readonly LinesMoment[]): Interval[] {
-  const lines = [() => 0, (moment: LinesMoment) => moment.criticalDays, (moment: LinesMoment) => moment.warningDays];
-  const swept = lines.map((days): Interval => {
+export function passedIntervals(moments: readonly ThresholdMoment[]): Interval[] {
+  const thresholds = [
+    () => 0, // The expiry itself.
+    (moment: ThresholdMoment) => moment.criticalDays,
+    (moment: ThresholdMoment) => moment.warningDays,
+  ];
+  const intervals = thresholds.map((days): Interval => {
     const instants = moments.map((moment) => Math.floor(moment.now / 1000) + days(moment) * DAY_SECONDS);
     return { from: Math.min(...instants), before: Math.max(...instants) + 1 };
   });
-  swept.sort((a, b) => a.from - b.from);
+  intervals.sort((a, b) => a.from - b.from);
   const merged: Interval[] = [];
-  for (const interval of swept) {
-    const last = merged.at(-1);
-    if (last && interval.from <= last.before) last.before = Math.max(last.before, interval.before);
+  for (const interval of intervals) {
+    const previous = merged.at(-1);
+    if (previous && interval.from <= previous.before) previous.before = Math.max(previous.before, interval.before);
     else merged.push({ ...interval });
   }
   return merged;
 }
 
 /**
- * Returns the assets whose expiry is in the intervals, as `<type>.<name>` by vault. Reads at most nine ranges of the index by
- * expiry.
+ * Returns the assets that expire in the intervals, as `<type>.<name>`, by their vault's lower-case name. Reads at most nine
+ * ranges of the inventory's index by expiry.
  */
-export async function assetsExpiringIn(tables: Tables, intervals: readonly Interval[]): Promise<Map<string, string[]>> {
+export async function readAssetsExpiringIn(
+  tables: Tables,
+  intervals: readonly Interval[],
+): Promise<Map<string, string[]>> {
   const byVault = new Map<string, string[]>();
   await Promise.all(
     intervals.flatMap(({ from, before }) =>
       ASSET_TYPES.map(async (type) => {
+        // False: without assets that have no expiry.
         const range = { partitionKey: partitions.all, ...expiryBounds(type, from, before, false) };
         const select = ["name", "vaultName"] as const;
         for await (const rows of tables.pages(Assets, { ...range, select })) {

@@ -5,8 +5,8 @@ import type { ReferenceFacts } from "./check.ts";
 import { assetKey } from "./packed-results.ts";
 
 /**
- * References to a vault's assets whose platform reports whether it can resolve them, such as an app's setting. The data comes
- * from dependency discovery and is stored in the vault's row, so that a scan needs no further request.
+ * A reference to an asset of a vault, such as an app's setting, whose platform reports whether it can resolve it. Dependency
+ * discovery finds references. They are stored in the vault's row of compliance, so that a scan need not query them.
  */
 export interface Reference {
   /** `<type>.<name>`. Undefined for a reference to the whole vault. */
@@ -24,51 +24,54 @@ export interface AssetUse {
   evidence: string;
 }
 
-/** By `assetKey`, with "" for the vault as a whole. */
+/** Summaries of references by `assetKey`. The key "" stands for the vault as a whole. */
 export type VaultReferences = ReadonlyMap<string, ReferenceFacts>;
 
 const MAX_EXAMPLES = 3;
 const MAX_EXAMPLE_CHARACTERS = 300;
 const WHOLE_VAULT = "";
-/** Space for references in the vault's row, which has at most 1 MiB. */
+/** Maximum size of packed references. The vault's row has at most 1 MiB. */
 const MAX_PACKED_BYTES = 384 * 1024;
 
-export function factsOf(references: Iterable<Reference | AssetUse>): VaultReferences {
+/** Returns the numbers of references and the use of each asset, limited to the space in the vault's row. */
+export function summarizeReferences(references: Iterable<Reference | AssetUse>): VaultReferences {
   const facts = new Map<string, ReferenceFacts>();
   for (const reference of references) {
     const key = reference.asset?.toLowerCase() ?? WHOLE_VAULT;
-    const one = facts.get(key) ?? { resolved: 0, unresolved: 0, examples: [] };
-    facts.set(key, one);
+    const assetFacts = facts.get(key) ?? { resolved: 0, unresolved: 0, examples: [] };
+    facts.set(key, assetFacts);
     if ("unused" in reference) {
-      one.use = { unused: reference.unused, evidence: reference.evidence };
+      assetFacts.use = { unused: reference.unused, evidence: reference.evidence };
       continue;
     }
     const { resolved, evidence } = reference;
-    if (resolved) one.resolved++;
+    if (resolved) assetFacts.resolved++;
     else {
-      one.unresolved++;
-      if (one.examples.length < MAX_EXAMPLES) one.examples.push(evidence.slice(0, MAX_EXAMPLE_CHARACTERS));
+      assetFacts.unresolved++;
+      if (assetFacts.examples.length < MAX_EXAMPLES)
+        assetFacts.examples.push(evidence.slice(0, MAX_EXAMPLE_CHARACTERS));
     }
   }
-  return bounded(facts);
+  return limitSize(facts);
 }
 
 /**
- * Packs references within that space. Authors of app settings can name any number of assets of any vault. If the space is too
- * small, examples are dropped, and then the last assets count as references to the vault as a whole.
+ * Limits references to that size, because authors of app settings can name any number of assets of any vault. If they are too
+ * large, removes the examples. If they are still too large, counts references to the last assets as references to the vault as
+ * a whole.
  */
-function bounded(facts: VaultReferences): VaultReferences {
+function limitSize(facts: VaultReferences): VaultReferences {
   const fits = (some: VaultReferences) => (packReferences(some)?.length ?? 0) <= MAX_PACKED_BYTES;
   if (fits(facts)) return facts;
-  const whole = facts.get(WHOLE_VAULT);
-  const plain = [...facts]
+  const wholeVault = facts.get(WHOLE_VAULT);
+  const withoutExamples = [...facts]
     .filter(([key]) => key !== WHOLE_VAULT)
     .map(([key, one]): [string, ReferenceFacts] => [key, { ...one, examples: [] }]);
-  for (let count = plain.length; ; count = Math.floor(count / 2)) {
-    const kept = new Map(plain.slice(0, count));
-    const rest = sum([whole, ...plain.slice(count).map(([, one]) => one)]);
-    if (rest) kept.set(WHOLE_VAULT, rest);
-    if (count === 0 || fits(kept)) return kept;
+  for (let count = withoutExamples.length; ; count = Math.floor(count / 2)) {
+    const limited = new Map(withoutExamples.slice(0, count));
+    const remainder = sum([wholeVault, ...withoutExamples.slice(count).map(([, one]) => one)]);
+    if (remainder) limited.set(WHOLE_VAULT, remainder);
+    if (count === 0 || fits(limited)) return limited;
   }
 }
 
@@ -81,38 +84,39 @@ export function factsOfAsset(
   return sum(types.map((one) => references.get(assetKey(one, name))));
 }
 
-/** Returns the references to the vault: those without an object, and those to objects that it does not contain. */
+/** Returns the references to the vault itself: those that name no asset, and those to assets that the vault does not contain. */
 export function factsOfVault(
   references: VaultReferences,
   assets: { has(key: string): boolean },
 ): ReferenceFacts | undefined {
-  const isThere = (key: string) => assets.has(key) || assets.has(`certificate.${key.slice(key.indexOf(".") + 1)}`);
-  return sum([...references].filter(([key]) => key === WHOLE_VAULT || !isThere(key)).map(([, facts]) => facts));
+  const exists = (key: string) => assets.has(key) || assets.has(`certificate.${key.slice(key.indexOf(".") + 1)}`);
+  return sum([...references].filter(([key]) => key === WHOLE_VAULT || !exists(key)).map(([, facts]) => facts));
 }
 
+/** Adds references up. Keeps the use only if there is a single summary. */
 function sum(all: (ReferenceFacts | undefined)[]): ReferenceFacts | undefined {
-  const found = all.filter((one) => one !== undefined);
-  if (found.length === 0) return undefined;
+  const present = all.filter((facts) => facts !== undefined);
+  if (present.length === 0) return undefined;
   return {
-    resolved: found.reduce((count, one) => count + one.resolved, 0),
-    unresolved: found.reduce((count, one) => count + one.unresolved, 0),
-    examples: found.flatMap(({ examples }) => examples).slice(0, MAX_EXAMPLES),
-    ...(found.length === 1 && found[0]!.use !== undefined && { use: found[0]!.use }),
+    resolved: present.reduce((count, { resolved }) => count + resolved, 0),
+    unresolved: present.reduce((count, { unresolved }) => count + unresolved, 0),
+    examples: present.flatMap(({ examples }) => examples).slice(0, MAX_EXAMPLES),
+    ...(present.length === 1 && present[0]!.use !== undefined && { use: present[0]!.use }),
   };
 }
 
 /**
- * Returns the keys of assets whose results may change with these references. A reference to a certificate's secret is one to
- * the certificate.
+ * Returns the keys of assets whose results may change with references to these assets: the assets, and certificates of the same
+ * name, because a reference to a certificate's secret counts for the certificate.
  */
-export const evaluatedWith = (assets: readonly string[]): string[] => [
+export const affectedAssets = (assets: readonly string[]): string[] => [
   ...new Set(assets.flatMap((key) => [key, `certificate.${key.slice(key.indexOf(".") + 1)}`])),
 ];
 
-/** If the use is known, it follows at the end: `unused` or `used`, and the evidence. */
+/** Tuples of key, resolved, unresolved and examples. If the use is known, `unused` or `used` and the evidence follow. */
 const Packed = z.array(z.tuple([z.string(), z.int(), z.int(), z.array(z.string())]).rest(z.string()));
 
-/** Compressed. Undefined if there are none, as in rows of earlier versions. */
+/** Returns the references compressed. Undefined if there are none, as in rows of earlier versions. */
 export const packReferences = (references: VaultReferences): Uint8Array<ArrayBuffer> | undefined =>
   references.size === 0
     ? undefined

@@ -1,31 +1,37 @@
+/**
+ * Totals of all vaults' results, so that a score reads one row instead of the rows of all vaults. For each subscription and
+ * each holder of credentials (an entry that takes the place of a vault), a group has the numbers of passed and failed results
+ * of each check. Vaults with an exemption of the vault or of an asset are listed individually instead. renew-totals.ts
+ * recomputes the totals. Vaults that changed later have marks (changed-results.ts).
+ *
+ * "Evaluation" in this file is an evaluation of all vaults that a user requested. It has "covered" a vault once it evaluated
+ * it.
+ */
 import * as z from "zod";
 import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./compliance-rows.ts";
-import { HOLDERS, type IsExcluded } from "./excluded-vaults.ts";
+import { HOLDER_SUBSCRIPTIONS, type IsExcluded } from "./excluded-vaults.ts";
 import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
-/**
- * Totals of all vaults' results, so that a score reads one row instead of all: for each subscription and each holder of
- * credentials, the numbers of passed and failed pairs by check. Vaults with exemptions of the vault or of its assets are listed
- * individually. Totals are recomputed from the vaults' rows and written under their ETag. Later changes are in rows of their
- * own (changed-results.ts).
- */
+/** If more vaults of a group were last covered by the same evaluation, the totals don't list their names. */
+const MAX_NAMED_VAULTS = 50;
+/** Maximum size of the packed totals. A row has at most 1 MiB. */
+const MAX_PACKED_BYTES = 700_000;
 
-/** Maximum number of vaults with the same last evaluation of everything that the totals list by name. */
-const MAX_NAMED = 50;
-/** An entity has at most 1 MiB. */
-const MAX_BYTES = 700_000;
-
+/** The vaults of a group that were last covered by the same evaluation. */
 const Covered = z.object({
-  /** ID of the last evaluation of everything that covered these vaults. Empty if none did. */
+  /** ID of that evaluation. Empty if none covered these vaults. */
   evaluationId: z.string(),
   vaults: z.int(),
   /** The earliest and the latest time at which one of the vaults was first evaluated. */
   oldest: z.string(),
   newest: z.string(),
-  /** The vaults with the time of their first evaluation. Empty if there are too many, or if no listing is needed. */
+  /**
+   * Names of the vaults, with the time of their first results. Empty if there are too many, or if the evaluation is the latest
+   * one.
+   */
   named: z.array(z.tuple([z.string(), z.string()])),
 });
 
@@ -33,9 +39,9 @@ const Group = z.object({
   subscriptionId: z.string(),
   /** Name of a holder of credentials. Empty for the vaults of a subscription. */
   holder: z.string(),
-  /** Packed like a vault's, in base64. */
+  /** Sum of the vaults' tallies, packed as in a vault's row, in base64. */
   tallies: z.string(),
-  /** The newest evaluation of any vault of the group: its time, and the vault's name. */
+  /** The time at which a vault of the group was last evaluated, and the name of that vault. */
   evaluated: z.tuple([z.string(), z.string()]),
   covered: z.array(Covered),
 });
@@ -43,57 +49,65 @@ const Group = z.object({
 const Packed = z.object({
   vaults: z.int(),
   groups: z.array(Group),
-  /** Individually listed vaults. */
+  /** Vaults that are listed individually and belong to no group. */
   apart: z.array(PackedResults),
   /**
-   * All vaults with an exemption of the whole vault, or at which the last evaluation of everything failed, with or without
+   * Names of all vaults with an exemption of the whole vault, or at which the last evaluation failed. Includes vaults without
    * results.
    */
   exempt: z.array(z.string()),
 });
 export type ResultTotals = z.infer<typeof Packed>;
 
-const groupOf = ({ subscriptionId, name }: Pick<CountedResults, "subscriptionId" | "name">): string =>
-  HOLDERS.includes(subscriptionId) ? `${subscriptionId}!${name.toLowerCase()}` : subscriptionId.toLowerCase();
+/**
+ * Returns the key of the group in which a vault is counted: its subscription, or for a holder of credentials the holder itself.
+ */
+const groupKeyOf = ({ subscriptionId, name }: Pick<CountedResults, "subscriptionId" | "name">): string =>
+  HOLDER_SUBSCRIPTIONS.includes(subscriptionId)
+    ? `${subscriptionId}!${name.toLowerCase()}`
+    : subscriptionId.toLowerCase();
 
 /**
  * Returns the totals of these results, without `totals` if they are too large for a row.
  *
- * @param apart - Lower-case names of vaults to list individually, in addition to those with exemptions of assets.
+ * @param individualVaults - Lower-case names of vaults to list individually, in addition to those with exemptions of assets.
  */
-export function totalsOf(
+export function computeTotals(
   all: Iterable<CountedResults>,
-  apart: ReadonlySet<string>,
+  individualVaults: ReadonlySet<string>,
   sequence: string,
 ): Required<TotalsRecord> | Pick<TotalsRecord, "sequence"> {
   const vaults = [...all];
-  const isApart = ({ name, exemptions }: CountedResults) => exemptions.length > 0 || apart.has(name.toLowerCase());
+  const isIndividual = ({ name, exemptions }: CountedResults) =>
+    exemptions.length > 0 || individualVaults.has(name.toLowerCase());
   const groups = [
     ...Map.groupBy(
-      vaults.filter((vault) => !isApart(vault)),
-      groupOf,
+      vaults.filter((vault) => !isIndividual(vault)),
+      groupKeyOf,
     ),
   ].sort(([a], [b]) => (a < b ? -1 : 1));
-  const furthest = vaults.reduce((most, { evaluationId }) => (evaluationId > most ? evaluationId : most), "");
+  const latestEvaluationId = vaults.reduce((most, { evaluationId }) => (evaluationId > most ? evaluationId : most), "");
   const packed: ResultTotals = {
     vaults: vaults.length,
     groups: groups.map(([, own]) => {
       const { subscriptionId, name } = own[0]!;
       return {
-        subscriptionId: HOLDERS.includes(subscriptionId) ? subscriptionId : subscriptionId.toLowerCase(),
-        holder: HOLDERS.includes(subscriptionId) ? name : "",
-        tallies: Buffer.from(packTallies(sumOf(own))).toString("base64"),
-        evaluated: own.map((one): [string, string] => [one.evaluatedAt, one.name.toLowerCase()]).reduce(later),
+        subscriptionId: HOLDER_SUBSCRIPTIONS.includes(subscriptionId) ? subscriptionId : subscriptionId.toLowerCase(),
+        holder: HOLDER_SUBSCRIPTIONS.includes(subscriptionId) ? name : "",
+        tallies: Buffer.from(packTallies(sumTallies(own))).toString("base64"),
+        evaluated: own
+          .map((one): [string, string] => [one.evaluatedAt, one.name.toLowerCase()])
+          .reduce(laterEvaluation),
         covered: [...Map.groupBy(own, ({ evaluationId }) => evaluationId)]
           .sort(([a], [b]) => (a < b ? -1 : 1))
-          .map(([evaluationId, some]) => coveredOf(evaluationId, some, evaluationId < furthest)),
+          .map(([evaluationId, some]) => coverageOf(evaluationId, some, evaluationId < latestEvaluationId)),
       };
     }),
-    apart: vaults.filter(isApart).sort(byName).map(packResults),
-    exempt: [...apart].sort(),
+    apart: vaults.filter(isIndividual).sort(byName).map(packResults),
+    exempt: [...individualVaults].sort(),
   };
   const totals = pack(packed);
-  return totals.length <= MAX_BYTES ? { sequence, totals } : { sequence };
+  return totals.length <= MAX_PACKED_BYTES ? { sequence, totals } : { sequence };
 }
 
 /** Returns undefined if the data is corrupt. */
@@ -102,13 +116,16 @@ export function readTotals({ totals }: Partial<TotalsRecord>): ResultTotals | un
 }
 
 const byName = (a: CountedResults, b: CountedResults): number => (a.name.toLowerCase() < b.name.toLowerCase() ? -1 : 1);
-const later = (a: [string, string], b: [string, string]): [string, string] =>
+/**
+ * Returns the later of two pairs of time and vault name. With equal times, the first name, so that recomputing gives the same.
+ */
+const laterEvaluation = (a: [string, string], b: [string, string]): [string, string] =>
   b[0] > a[0] || (b[0] === a[0] && b[1] < a[1]) ? b : a;
 
-function coveredOf(
+function coverageOf(
   evaluationId: string,
   vaults: readonly CountedResults[],
-  isBehind: boolean,
+  isOutdated: boolean,
 ): z.infer<typeof Covered> {
   const created = vaults.map(({ createdAt }) => createdAt).sort();
   const named = vaults.map(({ name, createdAt }): [string, string] => [name.toLowerCase(), createdAt]).sort();
@@ -117,50 +134,51 @@ function coveredOf(
     vaults: vaults.length,
     oldest: created[0]!,
     newest: created.at(-1)!,
-    named: isBehind && vaults.length <= MAX_NAMED ? named : [],
+    named: isOutdated && vaults.length <= MAX_NAMED_VAULTS ? named : [],
   };
 }
 
-function sumOf(vaults: readonly CountedResults[]): Map<number, Tally> {
+function sumTallies(vaults: readonly CountedResults[]): Map<number, Tally> {
   const sum = new Map<number, Tally>();
-  for (const { tallies } of vaults) add(sum, tallies, 1);
+  for (const { tallies } of vaults) addTallies(sum, tallies, 1);
   return sum;
 }
 
-function add(sum: Map<number, Tally>, tallies: ReadonlyMap<number, Tally>, sign: 1 | -1): void {
+function addTallies(sum: Map<number, Tally>, tallies: ReadonlyMap<number, Tally>, sign: 1 | -1): void {
   for (const [code, { passed, failed }] of tallies) {
-    const of = sum.get(code) ?? { passed: 0, failed: 0 };
-    sum.set(code, { passed: of.passed + sign * passed, failed: of.failed + sign * failed });
+    const tally = sum.get(code) ?? { passed: 0, failed: 0 };
+    sum.set(code, { passed: tally.passed + sign * passed, failed: tally.failed + sign * failed });
   }
 }
 
-/** Individual vaults, and the sums of the others. */
-export interface CountedTogether {
+/** The current results: vaults that are counted individually, and an entry for the sum of each group. */
+export interface CurrentCounts {
   vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
-  /** When a vault was last evaluated. Null if none was. */
+  /** The newest time at which any vault was evaluated. Null if none was. */
   evaluatedAt: string | null;
-  /** Number of vaults that the last evaluation of everything has not covered yet. */
-  left: number;
+  /** Number of vaults that the last requested evaluation has not covered yet. */
+  vaultsLeft: number;
 }
 
 /**
- * Counts the totals and the changed vaults together. Returns undefined if the result would not be exact.
+ * Returns the totals with the changes of marked vaults applied. Returns undefined if the result would not be exact.
  *
- * @param changed - By lower-case name.
- * @param exempt - Vaults with an active exemption.
+ * @param changed - The marks, by the vault's lower-case name.
+ * @param current - `exempt`: lower-case names of vaults with an active exemption of the whole vault.
  */
-export function countedNow(
+export function applyChanges(
   totals: ResultTotals,
   changed: ReadonlyMap<string, Change<CountedResults>>,
-  of: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isExcluded: IsExcluded },
-): CountedTogether | undefined {
-  const apart = new Set(totals.exempt);
-  const isAlone = (name: string) => apart.has(name) || changed.has(name);
-  for (const name of of.exempt) if (!isAlone(name)) return undefined;
+  current: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isExcluded: IsExcluded },
+): CurrentCounts | undefined {
+  const individualVaults = new Set(totals.exempt);
+  const isIndividual = (name: string) => individualVaults.has(name) || changed.has(name);
+  // An exemption of a vault was added after the totals, so its results must be counted apart from the group's sum.
+  for (const name of current.exempt) if (!isIndividual(name)) return undefined;
 
   const groups = new Map(
     totals.groups.map((group) => [
-      groupOf({ subscriptionId: group.subscriptionId, name: group.holder }),
+      groupKeyOf({ subscriptionId: group.subscriptionId, name: group.holder }),
       {
         ...group,
         sum: unpackTallies(Buffer.from(group.tallies, "base64")),
@@ -168,15 +186,17 @@ export function countedNow(
       },
     ]),
   );
-  const single = new Map(totals.apart.map((one) => [one.name.toLowerCase(), unpackResults(one)]));
-  /** Times of vaults that had been evaluated last at the time of the totals. */
-  const lost: string[] = [];
+  const individual = new Map(totals.apart.map((one) => [one.name.toLowerCase(), unpackResults(one)]));
+  /** Times of the newest evaluation of groups whose last evaluated vault changed. The group's time before that is unknown. */
+  const removedTimes: string[] = [];
   for (const [name, { before, now }] of changed) {
-    const group = before && !single.delete(name) ? groups.get(groupOf(before)) : undefined;
+    // The totals count the vault's results before the change either individually, which ends here, or in the sum of its group.
+    const group = before && !individual.delete(name) ? groups.get(groupKeyOf(before)) : undefined;
     if (before && group) {
-      add(group.sum, before.tallies, -1);
+      addTallies(group.sum, before.tallies, -1);
       if (group.evaluated[1] === name) {
-        if (!of.isExcluded({ name: group.holder, subscriptionId: group.subscriptionId })) lost.push(group.evaluated[0]);
+        if (!current.isExcluded({ name: group.holder, subscriptionId: group.subscriptionId }))
+          removedTimes.push(group.evaluated[0]);
         group.evaluated = ["", ""];
       }
       const covered = group.covered.find(({ evaluationId }) => evaluationId === before.evaluationId);
@@ -185,35 +205,41 @@ export function countedNow(
         covered.named = covered.named.filter(([one]) => one !== name);
       }
     }
-    if (now) single.set(name, now);
+    if (now) individual.set(name, now);
   }
 
-  const counted = [...groups.values()].filter(
-    ({ holder, subscriptionId }) => !of.isExcluded({ name: holder, subscriptionId }),
+  const countedGroups = [...groups.values()].filter(
+    ({ holder, subscriptionId }) => !current.isExcluded({ name: holder, subscriptionId }),
   );
-  const vaults = [...single.values()].filter((vault) => !of.isExcluded(vault));
-  const instants = [...counted.map(({ evaluated }) => evaluated[0]), ...vaults.map(({ evaluatedAt }) => evaluatedAt)];
+  const vaults = [...individual.values()].filter((vault) => !current.isExcluded(vault));
+  const instants = [
+    ...countedGroups.map(({ evaluated }) => evaluated[0]),
+    ...vaults.map(({ evaluatedAt }) => evaluatedAt),
+  ];
   const evaluatedAt = instants.reduce((newest, at) => (at > newest ? at : newest), "");
-  // The vault that was evaluated last was removed or changed, and the one before it is not known.
-  if (lost.some((at) => at > evaluatedAt)) return undefined;
-  const left = leftOf(
-    of.evaluation,
-    counted.flatMap(({ covered }) => covered),
+  // The newest time in the totals belongs to a vault that was removed, and only the vaults' rows tell the next older time.
+  if (removedTimes.some((at) => at > evaluatedAt)) return undefined;
+  const vaultsLeft = countVaultsLeft(
+    current.evaluation,
+    countedGroups.flatMap(({ covered }) => covered),
     vaults,
-    isAlone,
+    isIndividual,
   );
-  if (left === undefined) return undefined;
-  const together = counted.map(({ subscriptionId, holder, sum }) => ({
+  if (vaultsLeft === undefined) return undefined;
+  const groupSums = countedGroups.map(({ subscriptionId, holder, sum }) => ({
     name: holder,
     subscriptionId,
     tallies: sum,
     exemptions: [],
   }));
-  return { vaults: [...together, ...vaults], evaluatedAt: evaluatedAt || null, left };
+  return { vaults: [...groupSums, ...vaults], evaluatedAt: evaluatedAt || null, vaultsLeft };
 }
 
-/** Returns whether an evaluation of everything still has to cover a vault. */
-export const isLeft = (
+/**
+ * Returns whether the requested evaluation still has to cover a vault. It ignores vaults added later, and vaults at which it
+ * failed.
+ */
+export const isStillToEvaluate = (
   { evaluationId, requestedAt, failedVaults }: EvaluationRecord,
   vault: { name: string; createdAt: string; evaluationId?: string | undefined },
 ): boolean =>
@@ -221,20 +247,27 @@ export const isLeft = (
   (vault.evaluationId ?? "") < evaluationId &&
   !failedVaults.includes(vault.name.toLowerCase());
 
-function leftOf(
+/**
+ * Returns the number of vaults that the requested evaluation has not covered yet. Undefined if the totals can't tell: they lack
+ * the names of a group's vaults, and only some of these vaults are left.
+ */
+function countVaultsLeft(
   evaluation: EvaluationRecord | undefined,
   covered: readonly z.infer<typeof Covered>[],
   vaults: readonly CountedResults[],
-  isAlone: (name: string) => boolean,
+  isIndividual: (name: string) => boolean,
 ): number | undefined {
   if (!evaluation) return 0;
-  let left = vaults.filter((vault) => isLeft(evaluation, vault)).length;
-  for (const { evaluationId, oldest, newest, named, ...of } of covered) {
-    if (evaluationId >= evaluation.evaluationId || oldest > evaluation.requestedAt || of.vaults === 0) continue;
-    if (named.length === of.vaults)
-      left += named.filter(([name, createdAt]) => isLeft(evaluation, { name, createdAt, evaluationId })).length;
-    else if (newest <= evaluation.requestedAt && evaluation.failedVaults.every(isAlone)) left += of.vaults;
+  let vaultsLeft = vaults.filter((vault) => isStillToEvaluate(evaluation, vault)).length;
+  for (const { evaluationId, oldest, newest, named, vaults: count } of covered) {
+    // These vaults were covered by this evaluation or a later one, or all of them were added after its request.
+    if (evaluationId >= evaluation.evaluationId || oldest > evaluation.requestedAt || count === 0) continue;
+    if (named.length === count)
+      vaultsLeft += named.filter(([name, createdAt]) =>
+        isStillToEvaluate(evaluation, { name, createdAt, evaluationId }),
+      ).length;
+    else if (newest <= evaluation.requestedAt && evaluation.failedVaults.every(isIndividual)) vaultsLeft += count;
     else return undefined;
   }
-  return left;
+  return vaultsLeft;
 }

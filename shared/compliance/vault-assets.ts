@@ -1,18 +1,18 @@
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
 import { nameKey, nameRange, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { keyOf } from "./evaluate.ts";
+import { assetKeyOf } from "./evaluate.ts";
 
 /** Returns all assets of a vault in the inventory, by `assetKey`. One request per 1,000. */
-export async function assetsOf(tables: Tables, vaultName: string): Promise<Map<string, AssetRecord>> {
+export async function readAssetsOfVault(tables: Tables, vaultName: string): Promise<Map<string, AssetRecord>> {
   const assets = new Map<string, AssetRecord>();
   const range = nameRange(partitions.vault(vaultName));
-  for await (const rows of tables.pages(Assets, range)) for (const row of rows) assets.set(keyOf(row), row);
+  for await (const rows of tables.pages(Assets, range)) for (const row of rows) assets.set(assetKeyOf(row), row);
   return assets;
 }
 
 /** Returns the given assets of a vault (`<type>.<name>`) that exist. One request each. */
-export async function readEach(
+export async function readAssetsByKey(
   tables: Tables,
   vaultName: string,
   keys: readonly string[],
@@ -23,5 +23,5 @@ export async function readEach(
       return tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
     }),
   );
-  return new Map(rows.filter((row) => row !== undefined).map((row) => [keyOf(row), row]));
+  return new Map(rows.filter((row) => row !== undefined).map((row) => [assetKeyOf(row), row]));
 }

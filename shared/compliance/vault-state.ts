@@ -1,3 +1,7 @@
+/**
+ * Reads the stored results of one vault: its own row, its details (all assets with their results), and its fence. The fence is
+ * a row whose ETag changes with each write of the results, so that a slower concurrent writer fails.
+ */
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
 import { placesOf } from "../inventory/asset.ts";
@@ -25,76 +29,79 @@ import { type AssetState, assetKey, FINDINGS_PER_ROW, unpackDetails } from "./pa
 /** The stored results of a vault. */
 export interface StoredState {
   row: Row<VaultState> | undefined;
-  /** By `assetKey`. */
+  /** Results of the vault's assets by `assetKey`. */
   assets: Map<string, AssetState>;
   /** False if the write of a very large vault did not finish. Only an evaluation of the whole vault fixes that. */
-  whole: boolean;
+  isComplete: boolean;
 }
 
-/** The stored results of a vault when an evaluation starts, with its fence for writing others. */
-export interface KnownState extends StoredState {
+/** The stored results of a vault at the start of an evaluation, with the fence that guards the write of new results. */
+export interface OpenedState extends StoredState {
   fence: Fence;
-  /** Exemptions in the vault's row. If the row is lost, they are rebuilt from the exemptions' own rows. */
+  /**
+   * Exemptions of the vault's assets, from the vault's row. If that row is lost, they are read from the exemptions' own rows.
+   */
   exemptions: VaultState["exemptions"];
-  /** If the results are incomplete: the keys of all existing details and findings rows. */
-  standing: string[];
+  /** Keys of all existing details and findings rows. Only read if the results are incomplete or repaired; otherwise empty. */
+  existingKeys: string[];
 }
 
-/** How often the two requests of a reading are repeated if an evaluation was written in between. */
+/** Maximum number of attempts to read consistent results, if an evaluation is written between the two requests. */
 const READ_ATTEMPTS = 3;
-const RANGES_AT_ONCE = 8;
+const MAX_CONCURRENT_RANGES = 8;
 
-/** Reads the stored results with two requests. */
+/** Reads the stored results, usually with two requests. */
 export async function loadState(tables: Tables, vaultName: string): Promise<StoredState> {
-  const { row, assets, whole } = await readState(tables, vaultName);
-  return { row, assets, whole };
+  const { row, assets, isComplete } = await readState(tables, vaultName);
+  return { row, assets, isComplete };
 }
 
 /**
- * Returns the state of a vault without results, like a vault that was never seen. Reads nothing: if it is wrong, the write
- * fails.
+ * Returns the state of a vault that has no stored results, without reading. If the vault has results after all, the write of
+ * new results fails.
  */
-export function noState(tables: Tables, vaultName: string): KnownState {
+export function emptyState(tables: Tables, vaultName: string): OpenedState {
   return {
     row: undefined,
     assets: new Map(),
-    whole: true,
+    isComplete: true,
     exemptions: [],
-    standing: [],
+    existingKeys: [],
     fence: openFence(tables, vaultName, undefined),
   };
 }
 
 /**
- * Reads the stored results to write new ones. The write fails if another worker wrote in between. Read before the vault's row
- * in the inventory is read or claimed, so that the state is older than the writes of any worker that claims the vault
- * afterwards.
+ * Reads the stored results before new ones are written. The write fails if another worker wrote results in between. Call this
+ * before the vault's row in the inventory is read or claimed: then the write also fails if a worker claims the vault later and
+ * writes results.
  *
- * Inconsistent rows are read again under the fence, key by key. `repair` reads everything that way.
+ * If the rows are inconsistent, or with `repair`, this advances the fence first, so that concurrent writers fail. Then it reads
+ * all rows and the keys of rows to remove.
  */
 export async function openState(
   tables: Tables,
   vaultName: string,
   { repair = false }: { repair?: boolean } = {},
-): Promise<KnownState> {
-  const found = await readState(tables, vaultName);
-  const fence = openFence(tables, vaultName, found.fence?.etag);
-  if (found.whole && !repair) {
-    const { row, assets } = found;
-    return { row, assets, whole: true, exemptions: row?.exemptions ?? [], standing: [], fence };
+): Promise<OpenedState> {
+  const stored = await readState(tables, vaultName);
+  const fence = openFence(tables, vaultName, stored.fence?.etag);
+  if (stored.isComplete && !repair) {
+    const { row, assets } = stored;
+    return { row, assets, isComplete: true, exemptions: row?.exemptions ?? [], existingKeys: [], fence };
   }
   await fence.take();
   const { row, assets, detailsKeys } = await readOnce(tables, vaultName);
-  const standing = [...detailsKeys, ...(await findingsKeys(tables, vaultName))];
-  const exemptions = row?.exemptions ?? (await exemptionsIn(tables, vaultName));
-  return { row, assets, whole: false, exemptions, standing, fence };
+  const existingKeys = [...detailsKeys, ...(await readFindingsKeys(tables, vaultName))];
+  const exemptions = row?.exemptions ?? (await readAssetExemptions(tables, vaultName));
+  return { row, assets, isComplete: false, exemptions, existingKeys, fence };
 }
 
 /**
- * Returns the exemptions of single assets in a vault from their own rows, as if none of the pairs failed. One request per
- * 1,000.
+ * Returns the exemptions of single assets in a vault from their own rows, with `failing` false. One request per 1,000
+ * exemptions.
  */
-async function exemptionsIn(tables: Tables, vaultName: string): Promise<VaultState["exemptions"]> {
+async function readAssetExemptions(tables: Tables, vaultName: string): Promise<VaultState["exemptions"]> {
   const exemptions: VaultState["exemptions"] = [];
   const range = { ...assetExemptionsRange, onCorrupt: () => {} };
   for await (const rows of tables.pages(Exemptions, range)) {
@@ -112,6 +119,7 @@ const openFence = (tables: Tables, vaultName: string, etag: string | undefined):
   tables.fence(ResultFences, STATE, fenceKey(vaultName), { owner: randomUUID(), etag });
 
 interface ReadState extends StoredState {
+  /** `open`: true while a write that needs several transactions has not finished. */
   fence: { etag: string; open: boolean } | undefined;
   detailsKeys: string[];
 }
@@ -119,13 +127,13 @@ interface ReadState extends StoredState {
 async function readState(tables: Tables, vaultName: string): Promise<ReadState> {
   for (let attempt = 1; ; attempt++) {
     const state = await readOnce(tables, vaultName);
-    if (state.whole || state.fence?.open || attempt === READ_ATTEMPTS) return state;
+    if (state.isComplete || state.fence?.open || attempt === READ_ATTEMPTS) return state;
   }
 }
 
 /**
- * Reads the fence and the details first, then the vault's own row. So the row is never older than the fence, and if another
- * evaluation was written in between, the fence is outdated.
+ * Reads the fence and the details first, then the vault's own row. So if another evaluation was written between the two
+ * requests, the fence that was read is outdated, and a write with it fails.
  */
 async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
   const assets = new Map<string, AssetState>();
@@ -138,7 +146,7 @@ async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
     for (const { rowKey, etag, open, assets: packed, facts } of rows) {
       if (rowKey === fenceKey(vaultName)) fence = { etag, open: open === true };
       else {
-        const chunk = readable(packed, facts);
+        const chunk = unpackDetailsOrEmpty(packed, facts);
         detailsKeys.push(rowKey);
         hashes.push(chunk.hash);
         for (const asset of chunk.assets) assets.set(assetKey(asset.type, asset.name), asset);
@@ -146,16 +154,19 @@ async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
     }
   }
   const row = await tables.get(VaultStates, STATE, vaultStateKey(vaultName));
-  const whole = fence?.open !== true && hashes.join() === (row?.details ?? []).join();
-  return { row, assets, whole, fence, detailsKeys };
+  const isComplete = fence?.open !== true && hashes.join() === (row?.details ?? []).join();
+  return { row, assets, isComplete, fence, detailsKeys };
 }
 
-/** A row that can't be read counts as inconsistent and is rewritten with the others. */
-function readable(packed: Uint8Array | undefined, facts: Uint8Array | undefined): ReturnType<typeof unpackDetails> {
+/** Returns the content of a details row. Damaged content gets an empty hash, which makes the results inconsistent. */
+function unpackDetailsOrEmpty(
+  packed: Uint8Array | undefined,
+  facts: Uint8Array | undefined,
+): ReturnType<typeof unpackDetails> {
   return undefinedIfNotPacked(() => unpackDetails(packed ?? new Uint8Array(), facts)) ?? { hash: "", assets: [] };
 }
 
-async function findingsKeys(tables: Tables, vaultName: string): Promise<string[]> {
+async function readFindingsKeys(tables: Tables, vaultName: string): Promise<string[]> {
   const keysOf = async (prefix: string): Promise<string[]> => {
     const keys: string[] = [];
     const range = { partitionKey: STATE, from: prefix, before: keyEnd(prefix), select: [] };
@@ -163,12 +174,12 @@ async function findingsKeys(tables: Tables, vaultName: string): Promise<string[]
     return keys;
   };
   const prefixes = ASSET_CHECKS.map((check) => findingsPrefix(check, vaultName));
-  return (await pMap(prefixes, keysOf, { concurrency: RANGES_AT_ONCE })).flat();
+  return (await pMap(prefixes, keysOf, { concurrency: MAX_CONCURRENT_RANGES })).flat();
 }
 
-/** Returns whether the pair of check and asset (`<type>.<name>`) fails. */
-export const isFailing = (assets: ReadonlyMap<string, AssetState>, asset: string, checkId: string): boolean =>
+/** Returns whether the asset (`<type>.<name>`) fails the check. */
+export const isAssetFailing = (assets: ReadonlyMap<string, AssetState>, asset: string, checkId: string): boolean =>
   assets.get(asset)?.failed.some(({ code }) => checkOfCode.get(code)?.id === checkId) ?? false;
 
-/** Returns the keys of rows with this number of findings of one check and vault. */
-export const findingRows = (failed: number): number => Math.ceil(failed / FINDINGS_PER_ROW);
+/** Returns how many rows the findings of one check in one vault need. */
+export const countFindingRows = (failed: number): number => Math.ceil(failed / FINDINGS_PER_ROW);

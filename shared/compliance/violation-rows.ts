@@ -1,3 +1,7 @@
+/**
+ * Reads the rows that a page of violations needs. A "slice" is failing assets of one check in one vault. Its findings are in
+ * rows that sort by check and vault. Slices whose rows are near each other are read as one range of rows.
+ */
 import { keyEnd } from "../platform/storage/keys.ts";
 import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -6,83 +10,101 @@ import { CHECKS } from "./checks/all.ts";
 import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from "./compliance-rows.ts";
 import type { Overview, VaultOverview } from "./overview.ts";
 import { FINDINGS_PER_ROW, type Finding, sortedFindings, unpackDetails, unpackFindings } from "./packed-results.ts";
-import { findingRows } from "./vault-state.ts";
+import { countFindingRows } from "./vault-state.ts";
 import { failingByCheck, findingsOf } from "./write-state.ts";
 
-/** A range of one check's failing resources in one vault, by position. */
+/** Failing resources of one check in one vault: `count` of them, from the position `from` on, sorted by name. */
 export interface Slice {
   check: Check;
   vault: VaultOverview;
   from: number;
   count: number;
-  /** Number of all failing resources. */
+  /** Number of all failing resources of the check in the vault. */
   failed: number;
-  /** Only names after this one. Positions before it may have changed. */
+  /**
+   * If set, only names after this one, whatever their position: an evaluation may have changed the positions since the last
+   * page.
+   */
   after?: string;
 }
 
 /** The findings read for slices. */
 export interface ReadSlices {
-  /** The slices that were read: all, or as many from the first on as one call may read. */
+  /** The slices that were read: all, or the first ones that one request may read. */
   slices: Slice[];
   itemsOf(slice: Slice): Finding[];
 }
 
 /**
- * Maximum number of ranges or vaults that one reading requests concurrently. A page of scattered vaults may end before its
- * limit.
+ * Maximum number of ranges, or of vaults, that are read for one page, all at the same time. If the page needs more, it ends
+ * early.
  */
-const MAX_READS = 16;
-/** Up to this number, ranges are read instead of all findings of a few vaults. */
-const FEW_RANGES = 6;
-const PAGE_ROWS = 1000;
+const MAX_CONCURRENT_READS = 16;
+/** With more ranges than this, the details of the vaults are read instead if there are fewer vaults than ranges. */
+const MAX_RANGES_OF_PAGE = 6;
+/** Maximum number of rows of one combined range: a table request returns at most 1,000. */
+const MAX_ROWS_PER_RANGE = 1000;
 /** Number of unneeded rows that are read to avoid another request. */
 const MAX_GAP_ROWS = 200;
 
 /**
- * Reads the findings of slices in the order of checks and vaults. With a filter of checks, a page's rows are in a few ranges.
- * With a filter of one or a few vaults, they are scattered, so the vaults' details are read instead.
+ * Reads the findings of slices, which must be in the order of checks and vaults. If the request filters checks, the rows are in
+ * a few ranges. If it filters one or a few vaults, the rows are scattered, so the details of these vaults are read instead.
  */
-export async function readSlices(tables: Tables, overview: Overview, wanted: readonly Slice[]): Promise<ReadSlices> {
-  const stretches = stretchesOf(wanted, overview);
-  const vaults = [...new Set(wanted.filter(isOfAssets).map(({ vault }) => vault))];
-  if (stretches.length > FEW_RANGES && vaults.length < stretches.length) {
-    const read = new Set(vaults.slice(0, MAX_READS));
-    const slices = until(wanted, (slice) => isOfAssets(slice) && !read.has(slice.vault));
+export async function readSlices(
+  tables: Tables,
+  overview: Overview,
+  requestedSlices: readonly Slice[],
+): Promise<ReadSlices> {
+  const rowRanges = rowRangesOf(requestedSlices, overview);
+  const vaults = [...new Set(requestedSlices.filter(isOfAssets).map(({ vault }) => vault))];
+  if (rowRanges.length > MAX_RANGES_OF_PAGE && vaults.length < rowRanges.length) {
+    const read = new Set(vaults.slice(0, MAX_CONCURRENT_READS));
+    const slices = takeUntil(requestedSlices, (slice) => isOfAssets(slice) && !read.has(slice.vault));
     const findings = new Map<VaultOverview, Map<number, Finding[]>>();
     await Promise.all([...read].map(async (vault) => findings.set(vault, await readVault(tables, vault.name))));
-    return { slices, itemsOf: (slice) => itemsOf(slice, findings.get(slice.vault)?.get(slice.check.code) ?? [], 0) };
+    const findingsIn = ({ vault, check }: Slice) => findings.get(vault)?.get(check.code) ?? [];
+    return { slices, itemsOf: (slice) => selectFindings(slice, findingsIn(slice), 0) };
   }
-  const read = stretches.slice(0, MAX_READS);
-  const left = new Set(stretches.slice(MAX_READS).flatMap(({ slices }) => slices));
-  const rows = await readStretches(tables, read);
+  const read = rowRanges.slice(0, MAX_CONCURRENT_READS);
+  const unread = new Set(rowRanges.slice(MAX_CONCURRENT_READS).flatMap(({ slices }) => slices));
+  const rows = await readRowRanges(tables, read);
   return {
-    slices: until(wanted, (slice) => left.has(slice)),
+    slices: takeUntil(requestedSlices, (slice) => unread.has(slice)),
     itemsOf: (slice) => {
-      const { first, last } = rowsOf(slice);
+      const { first, last } = chunksOf(slice);
       const items: Finding[] = [];
-      for (let at = first; at <= last; at++)
-        items.push(...(rows.get(findingsKey(slice.check, slice.vault.name, at)) ?? []));
-      return itemsOf(slice, items, first * FINDINGS_PER_ROW);
+      for (let index = first; index <= last; index++)
+        items.push(...(rows.get(findingsKey(slice.check, slice.vault.name, index)) ?? []));
+      return selectFindings(slice, items, first * FINDINGS_PER_ROW);
     },
   };
 }
 
 const isOfAssets = ({ check }: Slice): boolean => check.resourceType !== "vault";
 
-function until<T>(items: readonly T[], ends: (item: T) => boolean): T[] {
-  const end = items.findIndex(ends);
+function takeUntil<T>(items: readonly T[], isEnd: (item: T) => boolean): T[] {
+  const end = items.findIndex(isEnd);
   return end < 0 ? [...items] : items.slice(0, end);
 }
 
-/** @param before - Number of the check's findings in the vault before the first of `items`. */
-function itemsOf({ check, vault, from, count, after }: Slice, items: readonly Finding[], before: number): Finding[] {
+/**
+ * Returns the slice's findings. Those of a vault itself are in the vault's own row, which the overview has.
+ *
+ * @param items - Findings of the check in the vault.
+ * @param skippedFindings - Number of the check's findings in the vault before the first of `items`.
+ */
+function selectFindings(
+  { check, vault, from, count, after }: Slice,
+  items: readonly Finding[],
+  skippedFindings: number,
+): Finding[] {
   if (check.resourceType === "vault") {
     const failure = vault.failures.find(({ code }) => code === check.code);
     return failure ? [[vault.name, failure.since, failure.evidence, vault.owners && { owners: vault.owners }]] : [];
   }
   if (after !== undefined) return items.filter(([name]) => name.toLowerCase() > after);
-  return items.slice(from - before).slice(0, count);
+  return items.slice(from - skippedFindings).slice(0, count);
 }
 
 /** Returns all failures of a vault's assets by the check's code. */
@@ -97,18 +119,19 @@ async function readVault(tables: Tables, vaultName: string): Promise<Map<number,
   return new Map([...failing.keys()].map((code) => [code, sortedFindings(findingsOf(failing, code))]));
 }
 
-/** A range of row keys, and its number of rows. */
-interface Stretch {
+/** A range of row keys that is read with one query, from the key `from` to the key `to` inclusive, and the slices in it. */
+interface RowRange {
   from: string;
   to: string;
   rows: number;
   slices: Slice[];
 }
 
-async function readStretches(tables: Tables, stretches: readonly Stretch[]): Promise<Map<string, Finding[]>> {
+async function readRowRanges(tables: Tables, rowRanges: readonly RowRange[]): Promise<Map<string, Finding[]>> {
   const findings = new Map<string, Finding[]>();
   await Promise.all(
-    stretches.map(async ({ from, to }) => {
+    rowRanges.map(async ({ from, to }) => {
+      // `${to}!` is the next possible key after `to`, so that the range includes `to`.
       for await (const rows of tables.pages(Findings, { partitionKey: STATE, from, before: `${to}!` })) {
         for (const row of rows)
           findings.set(
@@ -122,45 +145,45 @@ async function readStretches(tables: Tables, stretches: readonly Stretch[]): Pro
 }
 
 /**
- * Returns the rows of a vault that a slice needs: those of its positions, or after a name all rows, since positions may have
- * changed.
+ * Returns the first and last row number of the findings that a slice needs: the rows of its positions or, with `after`, all
+ * rows, because positions may have changed.
  */
-const rowsOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
+const chunksOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
   after === undefined
     ? { first: Math.floor(from / FINDINGS_PER_ROW), last: Math.floor((from + count - 1) / FINDINGS_PER_ROW) }
-    : { first: 0, last: findingRows(failed) - 1 };
+    : { first: 0, last: countFindingRows(failed) - 1 };
 
-function stretchesOf(slices: readonly Slice[], overview: Overview): Stretch[] {
-  const stretches: Stretch[] = [];
+function rowRangesOf(slices: readonly Slice[], overview: Overview): RowRange[] {
+  const rowRanges: RowRange[] = [];
   for (const slice of slices.filter(isOfAssets)) {
-    const { first, last } = rowsOf(slice);
+    const { first, last } = chunksOf(slice);
     const [from, to] = [first, last].map((chunk) => findingsKey(slice.check, slice.vault.name, chunk)) as [
       string,
       string,
     ];
-    const before = stretches.at(-1);
+    const lastRange = rowRanges.at(-1);
     const rows = last - first + 1;
-    const gap = before ? rowsBetween(before.slices.at(-1)!, slice, overview) : Infinity;
-    const together = before ? before.rows + gap + rows : Infinity;
-    if (before && (gap === 0 || (gap <= MAX_GAP_ROWS && together <= PAGE_ROWS))) {
-      Object.assign(before, { to, rows: together });
-      before.slices.push(slice);
-    } else stretches.push({ from, to, rows, slices: [slice] });
+    const gapRows = lastRange ? rowsBetween(lastRange.slices.at(-1)!, slice, overview) : Infinity;
+    const combinedRows = lastRange ? lastRange.rows + gapRows + rows : Infinity;
+    if (lastRange && (gapRows === 0 || (gapRows <= MAX_GAP_ROWS && combinedRows <= MAX_ROWS_PER_RANGE))) {
+      Object.assign(lastRange, { to, rows: combinedRows });
+      lastRange.slices.push(slice);
+    } else rowRanges.push({ from, to, rows, slices: [slice] });
   }
-  return stretches;
+  return rowRanges;
 }
 
 /** Returns the number of rows between two slices, up to `MAX_GAP_ROWS`. */
 function rowsBetween(a: Slice, b: Slice, { vaults }: Overview): number {
   let rows = 0;
   const [first, last] = [CHECKS.indexOf(a.check), CHECKS.indexOf(b.check)];
-  const [behind, before] = [vaults.indexOf(a.vault), vaults.indexOf(b.vault)];
-  for (let at = first; at <= last && rows <= MAX_GAP_ROWS; at++) {
-    const { resourceType, code } = CHECKS[at]!;
+  const [startVault, endVault] = [vaults.indexOf(a.vault), vaults.indexOf(b.vault)];
+  for (let index = first; index <= last && rows <= MAX_GAP_ROWS; index++) {
+    const { resourceType, code } = CHECKS[index]!;
     if (resourceType === "vault") continue;
-    const end = at === last ? before : vaults.length;
-    for (let vault = at === first ? behind + 1 : 0; vault < end && rows <= MAX_GAP_ROWS; vault++)
-      rows += findingRows(vaults[vault]!.tallies.get(code)?.failed ?? 0);
+    const end = index === last ? endVault : vaults.length;
+    for (let vault = index === first ? startVault + 1 : 0; vault < end && rows <= MAX_GAP_ROWS; vault++)
+      rows += countFindingRows(vaults[vault]!.tallies.get(code)?.failed ?? 0);
   }
   return rows;
 }

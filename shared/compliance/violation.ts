@@ -1,3 +1,8 @@
+/**
+ * Converts a stored failure to a violation as the API returns it. Failures are stored by check and vault. A `Slice` names the
+ * check and the vault. A `Finding` is one failing resource of them, as the tuple `[name, since, evidence, facts]`: `since` in
+ * Unix seconds, `facts` such as owners.
+ */
 import { assetId, sourceOf } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -15,12 +20,15 @@ export interface Violation {
   resourceId: string;
   resourceType: ResourceType;
   resourceName: string;
-  /** Only for a directory's credential. Null if an earlier version wrote its findings. */
+  /**
+   * Readable title of a directory credential, such as `Payments API/2026`, because its name consists of IDs. Null for other
+   * resources, and for results of earlier versions.
+   */
   credentialTitle: string | null;
-  /** Null, like the subscription, for resources outside of key vaults. */
+  /** Null for resources outside of key vaults, like the subscription. */
   vaultName: string | null;
   subscriptionId: string | null;
-  /** The first named owner. Null if there is none. */
+  /** The first owner. Null if there is none. */
   owner: string | null;
   checkId: string;
   title: string;
@@ -36,44 +44,50 @@ export interface Violation {
   exemptionId: string | null;
 }
 
-type Seen = ReadonlyMap<string, Partial<Record<ResourceType, string>>>;
+/** For each vault (lower-case name) and type of asset, when the list was last read completely, ISO 8601. */
+type ListingTimes = ReadonlyMap<string, Partial<Record<ResourceType, string>>>;
 
 /**
- * Returns when the lists of these vaults were last read completely: unchanged assets are seen again without a new evaluation.
+ * Returns when the lists of these vaults were last read completely. A violation of an unchanged asset was last seen then,
+ * although the asset was not evaluated again.
  */
-export async function lastSeen(tables: Tables, vaults: readonly VaultOverview[]): Promise<Seen> {
+export async function readListingTimes(tables: Tables, vaults: readonly VaultOverview[]): Promise<ListingTimes> {
   const names = vaults.map(({ name }) => vaultKey(name)).sort();
   const [first, last] = [names[0], names.at(-1)];
-  const seen = new Map<string, Partial<Record<ResourceType, string>>>();
-  if (first === undefined || last === undefined) return seen;
+  const listingTimes = new Map<string, Partial<Record<ResourceType, string>>>();
+  if (first === undefined || last === undefined) return listingTimes;
   const select = ["name", "listedAt"] as const;
+  // `${last}!` is the next possible key after `last`, so that the range includes `last`.
   for await (const rows of tables.pages(Vaults, { partitionKey: VAULTS, from: first, before: `${last}!`, select })) {
     for (const { name, listedAt } of rows) {
+      // The vault itself has no list, so the time of its newest list counts.
       const newest = Object.values(listedAt).sort().at(-1);
-      seen.set(name.toLowerCase(), newest === undefined ? listedAt : { ...listedAt, vault: newest });
+      listingTimes.set(name.toLowerCase(), newest === undefined ? listedAt : { ...listedAt, vault: newest });
     }
   }
-  return seen;
+  return listingTimes;
 }
 
-/** Returns the active exemption of one failing resource. */
+/** Returns the ID of the active exemption of one failing resource: its own, else one of its vault or a larger scope. */
 export function exemptionIdOf({ check, vault }: Slice, [name]: Finding, overview: Overview): string | null {
   const { id, resourceType } = check;
   const ofAsset =
-    resourceType === "vault" ? undefined : assetExemption(vault, id, assetKey(resourceType, name), overview.now);
-  return ofAsset?.id ?? overview.exemptionOf(id, vault)?.id ?? null;
+    resourceType === "vault" ? undefined : findAssetExemption(vault, id, assetKey(resourceType, name), overview.now);
+  return ofAsset?.id ?? overview.exemptionFor(id, vault)?.id ?? null;
 }
 
-const assetExemption = (vault: VaultOverview, checkId: string, asset: string, now: number) =>
-  vault.exemptions.find((one) => one.checkId === checkId && one.asset === asset && isActive(one, now));
+const findAssetExemption = (vault: VaultOverview, checkId: string, asset: string, now: number) =>
+  vault.exemptions.find(
+    (exemption) => exemption.checkId === checkId && exemption.asset === asset && isActive(exemption, now),
+  );
 
-/** Returns an asset's ID, or a vault's name in lower case. */
+/** Returns the ID of the failing resource: an asset's ID, or a vault's name in lower case. */
 export const resourceIdOf = (
   { check: { resourceType }, vault: { name: vaultName } }: Slice,
   [name]: Finding,
 ): string => (resourceType === "vault" ? vaultName.toLowerCase() : assetId({ vaultName, type: resourceType, name }));
 
-/** Matches commands for vaults themselves. Commands for vault objects use another API. */
+/** Matches commands for a vault itself, such as `az keyvault update`. Commands for its secrets and keys use another API. */
 const VAULT_COMMAND = /\baz keyvault (show|update)\b/;
 
 /**
@@ -84,16 +98,17 @@ const withCliVersion = (remedy: Remediation): Remediation =>
   VAULT_COMMAND.test(remedy.cli) ? { ...remedy, cli: `# Needs Azure CLI 2.90 or later.\n${remedy.cli}` } : remedy;
 
 /** Returns the violation in the form of the API. */
-export function violationOf(slice: Slice, item: Finding, overview: Overview, seen: Seen): Violation {
+export function violationOf(slice: Slice, finding: Finding, overview: Overview, listingTimes: ListingTimes): Violation {
   const { check, vault } = slice;
-  const [name, since, evidence, facts = {}] = item;
+  const [name, since, evidence, facts = {}] = finding;
   const { resourceType } = check;
-  const resourceId = resourceIdOf(slice, item);
+  const resourceId = resourceIdOf(slice, finding);
+  // Credentials of directories are stored under a holder, which takes the place of the vault. Callers don't see it as a vault.
   const isHolder = check.resourceType !== "vault" && sourceOf(check) !== "keyVault";
   const firstSeenAt = new Date(since * SECOND_MS).toISOString();
-  const listedAt = seen.get(vault.name.toLowerCase())?.[resourceType] ?? firstSeenAt;
+  const listedAt = listingTimes.get(vault.name.toLowerCase())?.[resourceType] ?? firstSeenAt;
   const controls = controlsOfCheck(check.id);
-  const exemptionId = exemptionIdOf(slice, item, overview);
+  const exemptionId = exemptionIdOf(slice, finding, overview);
   return {
     id: `${check.id}.${resourceId}`,
     resourceId,

@@ -1,3 +1,8 @@
+/**
+ * Lists violations, filtered and page by page. The overview has the number of failing assets for each check and vault, so only
+ * the rows of the requested page are read. A "slice" is the failing assets of one check in one vault; the list is a sequence of
+ * slices.
+ */
 import * as z from "zod";
 import { assetId, sourceOf } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../platform/http/paging.ts";
@@ -6,10 +11,10 @@ import type { Tables } from "../platform/storage/tables.ts";
 import type { Check, Severity } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { type FrameworkId, isOfFramework } from "./controls.ts";
-import { ownerText } from "./finding-facts.ts";
-import { exemptedPairs, type Overview } from "./overview.ts";
+import { storedOwnerText } from "./finding-facts.ts";
+import { countExempted, type Overview } from "./overview.ts";
 import type { Finding } from "./packed-results.ts";
-import { exemptionIdOf, lastSeen, resourceIdOf, type Violation, violationOf } from "./violation.ts";
+import { exemptionIdOf, readListingTimes, resourceIdOf, type Violation, violationOf } from "./violation.ts";
 import { readSlices, type Slice } from "./violation-rows.ts";
 
 export type { Violation } from "./violation.ts";
@@ -29,37 +34,41 @@ export interface ViolationFilter {
   exempted?: boolean | undefined;
 }
 
-/** Numbers of violations without and with an exemption. Null if the total is null. */
+/** `open` and `exempted` count the violations without and with an exemption. Null if the total is null. */
 export interface ViolationPage extends Page<Violation> {
   open: number | null;
   exempted: number | null;
 }
 
-const Place = z.object({
-  /** The last returned violation: its check, its vault, its name in lower case, and how many of the vault were returned. */
+/** A position in the list, from which the next page continues. */
+const Position = z.object({
+  /**
+   * The last returned violation: its check's ID, its vault, its asset's name in lower case, and how many of the slice were
+   * returned up to it.
+   */
   c: z.string().max(100),
   v: z.string().max(127),
   n: z.string().max(128),
   i: z.int().min(0),
 });
-type Place = z.infer<typeof Place>;
-const Cursor = Place.extend({
-  /** The filters for which the cursor is valid. */
+type Position = z.infer<typeof Position>;
+const Cursor = Position.extend({
+  /** The filters of the request, as JSON. The cursor is valid only with the same filters. */
   f: z.string(),
-  /** Remaining number of matches to skip for the offset, if the previous call stopped at its limit. */
+  /** Number of matches still to skip for the offset, if the previous request could not skip all of them. */
   s: z.int().min(0).max(MAX_OFFSET).default(0),
 });
 
-/** Sorts after every name of an asset. */
+/** In place of a name: the position after all violations of the slice. `~` sorts after every character of a name. */
 const AFTER_ALL = "~";
-/** Limits of a search by owner, resource or single exemptions: violations per step, and steps per call. */
-const PART = 1000;
-const MAX_PARTS = 10;
+/** Limits of a search in violations that no index supports: violations per step, and steps per request. */
+const VIOLATIONS_PER_STEP = 1000;
+const MAX_STEPS = 10;
 
 /**
- * Lists violations by severity, check and resource. The overview has the number per vault and check, so that only the rows of a
- * page are read. An owner is searched in at most 10,000 violations per call. Then the response has the matches so far, with a
- * cursor, and its total is null.
+ * Lists violations in the order of severity, check, vault and resource. The filters `owner`, `resource` and, for partly
+ * exempted slices, `exempted` are searched for: a request examines at most 10,000 violations and returns the matches, with a
+ * cursor to continue. The total is then null for `owner` and `resource`.
  */
 export async function listViolations(
   tables: Tables,
@@ -68,9 +77,18 @@ export async function listViolations(
   request: PageRequest,
 ): Promise<ViolationPage> {
   const { severity, framework, check, vault, subscription, resource, owner, exempted } = filter;
-  // Absent if not filtered, so that cursors of the previous version remain valid.
-  const one = resource === undefined ? [] : [resource];
-  const identity = JSON.stringify([severity, framework, check, vault, subscription, owner, exempted, ...one]);
+  // Absent without this filter, so that cursors of the previous version stay valid.
+  const resourceIfFiltered = resource === undefined ? [] : [resource];
+  const identity = JSON.stringify([
+    severity,
+    framework,
+    check,
+    vault,
+    subscription,
+    owner,
+    exempted,
+    ...resourceIfFiltered,
+  ]);
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   if (cursor && cursor.f !== identity) {
     throw new Problem(
@@ -78,214 +96,231 @@ export async function listViolations(
       "This cursor belongs to other filters. Send the same filters with it, or start without it.",
     );
   }
-  const all = slicesOf(filter, overview);
-  const found = await find(tables, overview, all, filter, {
+  const slices = slicesOf(filter, overview);
+  const result = await searchViolations(tables, overview, slices, filter, {
     after: cursor,
     skip: cursor ? cursor.s : request.offset,
     limit: request.limit,
   });
-  const seen = await lastSeen(
+  const listingTimes = await readListingTimes(
     tables,
-    found.entries.map(({ slice }) => slice.vault),
+    result.entries.map(({ slice }) => slice.vault),
   );
-  const { next, skip } = found;
+  const { next, skip } = result;
   return {
-    items: found.entries.map(({ slice, item }) => violationOf(slice, item, overview, seen)),
-    ...totalsOf(all, overview, filter, found, cursor === undefined),
+    items: result.entries.map(({ slice, finding }) => violationOf(slice, finding, overview, listingTimes)),
+    ...totalsOf(slices, overview, filter, result, cursor === undefined),
     limit: request.limit,
     offset: request.offset,
     nextCursor: next ? encodeCursor({ ...next, f: identity, s: skip } satisfies z.input<typeof Cursor>) : null,
   };
 }
 
-/** Returns the failures of each check in each vault that the filter includes, in the order of the list. */
+/** Returns the slices that can contain matches, in the order of the list. */
 function slicesOf(filter: ViolationFilter, overview: Overview): Slice[] {
   const vaults = overview.vaults.filter(
     ({ name, subscriptionId }) =>
       (filter.vault === undefined || name.toLowerCase() === filter.vault) &&
       (filter.subscription === undefined || subscriptionId.toLowerCase() === filter.subscription),
   );
-  return CHECKS.filter((check) => passes(filter, check)).flatMap((check) =>
+  return CHECKS.filter((check) => includesCheck(filter, check)).flatMap((check) =>
     vaults.flatMap((vault) => {
       const failed = vault.tallies.get(check.code)?.failed ?? 0;
       const slice: Slice = { check, vault, from: 0, count: failed, failed };
-      const exempted = exemptedOf(slice, overview);
-      if (filter.resource !== undefined && !mayBeOf(slice, filter.resource)) return [];
-      const none =
+      const exempted = countExemptedIn(slice, overview);
+      if (filter.resource !== undefined && !mayContainResource(slice, filter.resource)) return [];
+      const isEmpty =
         filter.exempted === undefined ? failed === 0 : filter.exempted ? exempted === 0 : exempted === failed;
-      return none ? [] : [slice];
+      return isEmpty ? [] : [slice];
     }),
   );
 }
 
-const passes = ({ severity, framework, check: id }: ViolationFilter, check: Check): boolean =>
+const includesCheck = ({ severity, framework, check: id }: ViolationFilter, check: Check): boolean =>
   (severity === undefined || check.severity === severity) &&
   (framework === undefined || isOfFramework(check.id, framework)) &&
   (id === undefined || check.id === id);
 
-/** Returns whether a resource may belong to a slice. IDs of assets start with their vault's name and their type. */
-function mayBeOf({ check, vault: { name: vaultName } }: Slice, resource: string): boolean {
+/** Returns whether the slice can contain the resource. An asset's ID starts with its vault's name and its type. */
+function mayContainResource({ check, vault: { name: vaultName } }: Slice, resource: string): boolean {
   if (check.resourceType === "vault") return resource === vaultName.toLowerCase();
   const source = sourceOf(check);
-  const isVaults = source === "keyVault";
-  return resource.startsWith(isVaults ? assetId({ vaultName, type: check.resourceType, name: "" }) : `${source}.`);
+  const isOfKeyVault = source === "keyVault";
+  return resource.startsWith(isOfKeyVault ? assetId({ vaultName, type: check.resourceType, name: "" }) : `${source}.`);
 }
 
-const exemptedOf = ({ check, vault, failed }: Slice, overview: Overview): number =>
-  failed === 0 ? 0 : exemptedPairs(overview, check, vault, failed);
+const countExemptedIn = ({ check, vault, failed }: Slice, overview: Overview): number =>
+  failed === 0 ? 0 : countExempted(overview, check, vault, failed);
 
-/** A violation of a slice, with its position in the vault and whether it is the vault's last one of the check. */
+/**
+ * A violation of a slice. `finding`: the tuple `[name, since, evidence, facts]`. `position`: its number in the slice, from 1.
+ */
 interface Entry {
   slice: Slice;
-  item: Finding;
+  finding: Finding;
   position: number;
-  last: boolean;
+  isLast: boolean;
 }
 
-interface Found {
+interface SearchResult {
   entries: Entry[];
-  /** Where to continue. Undefined at the end. */
-  next: Place | undefined;
-  /** Remaining number of matches to skip. */
+  /** Position from which the next page continues. Undefined at the end of the list. */
+  next: Position | undefined;
+  /** Number of matches still to skip. */
   skip: number;
-  /** Number of matches since the beginning, including skipped ones, and how many of them are exempted. */
+  /** Number of matches in this request, including skipped ones, and how many of them are exempted. */
   matches: number;
   exempted: number;
 }
 
-async function find(
+/** Reads violations from a position on, until `limit` matches are found or the request has examined its maximum. */
+async function searchViolations(
   tables: Tables,
   overview: Overview,
-  all: Slice[],
+  slices: Slice[],
   filter: ViolationFilter,
-  { after, skip, limit }: { after: Place | undefined; skip: number; limit: number },
-): Promise<Found> {
-  let rest = after ? behind(all, after) : all;
-  const matches = testOf(filter, rest, overview);
+  { after, skip, limit }: { after: Position | undefined; skip: number; limit: number },
+): Promise<SearchResult> {
+  let remaining = after ? slicesAfter(slices, after) : slices;
+  const matches = createMatcher(filter, remaining, overview);
   if (!matches) {
-    const { entries, next } = await readPart(tables, overview, rest, skip, limit);
+    const { entries, next } = await readNextEntries(tables, overview, remaining, skip, limit);
     return { entries, next, skip: 0, matches: 0, exempted: 0 };
   }
-  const found: Found = { entries: [], next: undefined, skip, matches: 0, exempted: 0 };
-  for (let part = 0; part < MAX_PARTS; part++) {
-    const { entries, next } = await readPart(tables, overview, rest, 0, PART);
-    let examined: Entry | undefined;
+  const result: SearchResult = { entries: [], next: undefined, skip, matches: 0, exempted: 0 };
+  for (let step = 0; step < MAX_STEPS; step++) {
+    const { entries, next } = await readNextEntries(tables, overview, remaining, 0, VIOLATIONS_PER_STEP);
+    let lastExamined: Entry | undefined;
     for (const entry of entries) {
       if (matches(entry)) {
-        if (found.entries.length === limit) return { ...found, next: examined ? placeOf(examined) : found.next };
-        found.matches++;
-        if (exemptionIdOf(entry.slice, entry.item, overview) !== null) found.exempted++;
-        if (found.skip > 0) found.skip--;
-        else found.entries.push(entry);
+        if (result.entries.length === limit)
+          return { ...result, next: lastExamined ? positionOf(lastExamined) : result.next };
+        result.matches++;
+        if (exemptionIdOf(entry.slice, entry.finding, overview) !== null) result.exempted++;
+        if (result.skip > 0) result.skip--;
+        else result.entries.push(entry);
       }
-      examined = entry;
+      lastExamined = entry;
     }
-    found.next = next;
+    result.next = next;
     if (!next) break;
-    rest = behind(all, next);
+    remaining = slicesAfter(slices, next);
   }
-  return found;
+  return result;
 }
 
-/** Returns the predicate to test each violation with. Undefined if its slice is sufficient. */
-function testOf(
+/** Returns a predicate that each violation must match. Undefined if all violations of these slices match. */
+function createMatcher(
   { resource, owner, exempted }: ViolationFilter,
   slices: readonly Slice[],
   overview: Overview,
 ): ((entry: Entry) => boolean) | undefined {
+  /** Some violations of the slice are exempted, some are not. */
   const isMixed = (slice: Slice) => {
-    const count = exemptedOf(slice, overview);
+    const count = countExemptedIn(slice, overview);
     return count > 0 && count < slice.failed;
   };
   const isOfSlices = resource === undefined && owner === undefined;
   if (isOfSlices && (exempted === undefined || !slices.some(isMixed))) return undefined;
-  return ({ slice, item }) =>
-    (resource === undefined || resourceIdOf(slice, item) === resource) &&
-    (owner === undefined || (item[3]?.owners?.includes(ownerText(owner)) ?? false)) &&
-    (exempted === undefined || (exemptionIdOf(slice, item, overview) !== null) === exempted);
+  // `finding[3]` are the facts, such as the owners.
+  return ({ slice, finding }) =>
+    (resource === undefined || resourceIdOf(slice, finding) === resource) &&
+    (owner === undefined || (finding[3]?.owners?.includes(storedOwnerText(owner)) ?? false)) &&
+    (exempted === undefined || (exemptionIdOf(slice, finding, overview) !== null) === exempted);
 }
 
-/** @param isWhole - Whether the search started at the beginning. */
+/**
+ * Returns the numbers of all matches, or a lower bound if a search did not examine all violations.
+ *
+ * @param isWhole - Whether the search started at the beginning of the list.
+ */
 function totalsOf(
-  all: readonly Slice[],
+  slices: readonly Slice[],
   overview: Overview,
   { resource, owner, exempted }: ViolationFilter,
-  found: Found,
+  result: SearchResult,
   isWhole: boolean,
 ): Pick<ViolationPage, "total" | "totalAtLeast" | "open" | "exempted"> {
   if (resource !== undefined || owner !== undefined) {
-    if (found.next || !isWhole) return { total: null, totalAtLeast: found.matches, open: null, exempted: null };
-    return { total: found.matches, open: found.matches - found.exempted, exempted: found.exempted };
+    if (result.next || !isWhole) return { total: null, totalAtLeast: result.matches, open: null, exempted: null };
+    return { total: result.matches, open: result.matches - result.exempted, exempted: result.exempted };
   }
-  const sum = (of: (slice: Slice) => number) => all.reduce((total, slice) => total + of(slice), 0);
-  const covered = exempted === false ? 0 : sum((slice) => exemptedOf(slice, overview));
-  const open = exempted === true ? 0 : sum((slice) => slice.failed - exemptedOf(slice, overview));
-  return { total: open + covered, open, exempted: covered };
+  const sum = (count: (slice: Slice) => number) => slices.reduce((total, slice) => total + count(slice), 0);
+  const exemptedCount = exempted === false ? 0 : sum((slice) => countExemptedIn(slice, overview));
+  const open = exempted === true ? 0 : sum((slice) => slice.failed - countExemptedIn(slice, overview));
+  return { total: open + exemptedCount, open, exempted: exemptedCount };
 }
 
-/** Returns the slices after a position, without the violations of its vault that were returned. */
-function behind(slices: Slice[], { c, v, n, i }: Place): Slice[] {
-  const order = new Map(CHECKS.map((check, at) => [check.id, at]));
-  const place = order.get(c) ?? -1;
+/** Returns the slices after a position. The slice of the position itself is reduced to the violations after it. */
+function slicesAfter(slices: Slice[], { c, v, n, i }: Position): Slice[] {
+  const orderOfChecks = new Map(CHECKS.map((check, index) => [check.id, index]));
+  const positionCheck = orderOfChecks.get(c) ?? -1;
   return slices.flatMap((slice) => {
-    const at = order.get(slice.check.id)!;
+    const check = orderOfChecks.get(slice.check.id)!;
     const name = slice.vault.name.toLowerCase();
-    if (at < place || (at === place && name < v)) return [];
-    if (at > place || name > v) return [slice];
-    // The remaining number is a guess if the vault was evaluated since. The findings after the name decide.
+    if (check < positionCheck || (check === positionCheck && name < v)) return [];
+    if (check > positionCheck || name > v) return [slice];
+    // If the vault was evaluated since the last page, this count can be wrong. `after` decides which findings are returned.
     return n === AFTER_ALL ? [] : [{ ...slice, from: i, count: Math.max(1, slice.failed - i), after: n }];
   });
 }
 
-/** Returns `limit` violations after skipping `skip`, and where to continue. Fewer if they are in too many places. */
-async function readPart(
+/**
+ * Returns `limit` violations after skipping `skip`, and the next position. Returns fewer if they are in too many ranges of
+ * rows.
+ */
+async function readNextEntries(
   tables: Tables,
   overview: Overview,
-  rest: readonly Slice[],
+  remaining: readonly Slice[],
   skip: number,
   limit: number,
-): Promise<{ entries: Entry[]; next: Place | undefined }> {
-  const picked = pick(rest, skip, limit);
-  const { slices, itemsOf } = await readSlices(tables, overview, picked.slices);
-  const found = slices.flatMap((slice) => entriesOf(slice, itemsOf(slice)));
-  const entries = found.slice(0, limit);
-  const more = picked.more || slices.length < picked.slices.length || found.length > entries.length;
-  const last = entries.at(-1);
-  // If all violations to be read have just disappeared, continue after them.
-  return { entries, next: !more ? undefined : last ? placeOf(last) : endOf(slices.at(-1)) };
+): Promise<{ entries: Entry[]; next: Position | undefined }> {
+  const selected = selectSlices(remaining, skip, limit);
+  const { slices, itemsOf } = await readSlices(tables, overview, selected.slices);
+  const foundEntries = slices.flatMap((slice) => entriesOf(slice, itemsOf(slice)));
+  const entries = foundEntries.slice(0, limit);
+  const hasMore = selected.more || slices.length < selected.slices.length || foundEntries.length > entries.length;
+  const lastEntry = entries.at(-1);
+  // Without entries, all violations of these slices have just disappeared. Continue after the slices.
+  return {
+    entries,
+    next: !hasMore ? undefined : lastEntry ? positionOf(lastEntry) : positionAfterSlice(slices.at(-1)),
+  };
 }
 
-function pick(slices: readonly Slice[], offset: number, limit: number): { slices: Slice[]; more: boolean } {
-  const picked: Slice[] = [];
+/** Returns the slices, or parts of slices, with `limit` violations after an offset. */
+function selectSlices(slices: readonly Slice[], offset: number, limit: number): { slices: Slice[]; more: boolean } {
+  const selected: Slice[] = [];
   let [skip, left] = [offset, limit];
   for (const slice of slices) {
     const skipped = Math.min(skip, slice.count);
     skip -= skipped;
-    const rest = slice.count - skipped;
-    if (rest === 0) continue;
-    if (left === 0) return { slices: picked, more: true };
-    const count = Math.min(left, rest);
+    const remaining = slice.count - skipped;
+    if (remaining === 0) continue;
+    if (left === 0) return { slices: selected, more: true };
+    const count = Math.min(left, remaining);
     left -= count;
-    picked.push({ ...slice, from: slice.from + skipped, count });
-    if (count < rest) return { slices: picked, more: true };
+    selected.push({ ...slice, from: slice.from + skipped, count });
+    if (count < remaining) return { slices: selected, more: true };
   }
-  return { slices: picked, more: false };
+  return { slices: selected, more: false };
 }
 
-const entriesOf = (slice: Slice, items: Finding[]): Entry[] =>
-  items.map((item, at) => {
-    const position = slice.from + at + 1;
-    // After a name, all remaining findings were read, whatever their position.
-    const last = slice.after === undefined ? position >= slice.failed : at === items.length - 1;
-    return { slice, item, position, last };
+const entriesOf = (slice: Slice, findings: Finding[]): Entry[] =>
+  findings.map((finding, index) => {
+    const position = slice.from + index + 1;
+    // With `after`, all findings after the name were read, so the last one read is the last of the slice.
+    const isLast = slice.after === undefined ? position >= slice.failed : index === findings.length - 1;
+    return { slice, finding, position, isLast };
   });
 
-const placeOf = ({ slice, item, position, last }: Entry): Place => ({
+const positionOf = ({ slice, finding, position, isLast }: Entry): Position => ({
   c: slice.check.id,
   v: slice.vault.name.toLowerCase(),
-  n: last ? AFTER_ALL : item[0].toLowerCase(),
+  n: isLast ? AFTER_ALL : finding[0].toLowerCase(),
   i: position,
 });
 
-const endOf = (slice: Slice | undefined): Place | undefined =>
+const positionAfterSlice = (slice: Slice | undefined): Position | undefined =>
   slice && { c: slice.check.id, v: slice.vault.name.toLowerCase(), n: AFTER_ALL, i: slice.failed };

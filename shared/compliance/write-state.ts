@@ -1,9 +1,10 @@
+/** Writes the results of one vault: only rows that differ from the stored ones, guarded by the vault's fence. */
 import { randomUUID } from "node:crypto";
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, remove, replace } from "../platform/storage/tables.ts";
-import { unknownChange, writeChanged } from "./changed-results.ts";
+import { unknownChangeMark, writeWithChangeMark } from "./changed-results.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import {
   Details,
@@ -17,7 +18,7 @@ import {
   VaultStates,
   vaultStateKey,
 } from "./compliance-rows.ts";
-import { tally, type VaultResults } from "./evaluate.ts";
+import { countResults, type VaultResults } from "./evaluate.ts";
 import {
   type AssetState,
   type Chunk,
@@ -31,86 +32,97 @@ import {
   unpackTallies,
 } from "./packed-results.ts";
 import { packReferences, type VaultReferences } from "./references.ts";
-import { findingRows, isFailing, type KnownState } from "./vault-state.ts";
+import { countFindingRows, isAssetFailing, type OpenedState } from "./vault-state.ts";
 
-export interface NextState {
+/** The results of an evaluation, to be stored. */
+export interface NewState {
   vault: VaultRecord;
   /** Owner according to the vault's own tag. */
   owners: string[];
   results: VaultResults;
-  /** The evaluated assets by `assetKey`, for the owners of new violations. */
+  /** The assets evaluated now, by `assetKey`. Only they can have new violations. */
   evaluated: ReadonlyMap<string, AssetRecord>;
   references: VaultReferences;
-  /** ISO 8601. */
-  at: string;
-  /** The evaluation of everything to which this belongs, if any. */
+  /** Time of the evaluation, ISO 8601. */
+  evaluatedAt: string;
+  /** ID of the requested evaluation of all vaults that this evaluation belongs to, if any. */
   evaluationId?: string | undefined;
 }
 
 /**
- * Writes the differences to `known`, in one transaction if possible. Otherwise new violations are written first, so that none
- * is lost, and the vault's own row last; until then the fence marks it as incomplete. Without differences, only the fence is
- * moved, so that an older concurrent evaluation can't overwrite this one.
+ * Writes the differences to `previous`, in one transaction if possible. Otherwise new violations are written first, so that
+ * none is lost, and the vault's own row last; until then the fence marks it as incomplete. Without differences, only the
+ * fence's row is written, so that an older concurrent evaluation can't overwrite this one.
  *
  * @throws {RowChanged} or RowExists when another evaluation of the vault was faster: read the state again and repeat.
  */
-export async function commitState(known: KnownState, next: NextState): Promise<void> {
-  const { row, fence } = known;
+export async function commitState(previous: OpenedState, next: NewState): Promise<void> {
+  const { row, fence } = previous;
   const details = detailChunks(next.results.assets.values());
-  const record = stateOf(known, next, details);
-  if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.advance();
+  const record = stateOf(previous, next, details);
+  if (row && previous.isComplete && equalsExcept(row, record, ["evaluatedAt"])) return await fence.advance();
   const key = vaultStateKey(next.vault.name);
-  const results = [...findingOperations(known, next), ...detailOperations(known, details, next.vault.name)];
-  const operations = [...newViolationOperations(known, next), ...results, ...surplus(known, results)];
-  const own = row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record);
-  await writeOwn(known, record.name, record, (together) =>
-    fence.write(operations, { inLastTransaction: [own, ...together] }),
+  const results = [...findingOperations(previous, next), ...detailOperations(previous, details, next.vault.name)];
+  const operations = [
+    ...newViolationOperations(previous, next),
+    ...results,
+    ...removalsOfUnwrittenRows(previous, results),
+  ];
+  const vaultRowOperation = row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record);
+  await writeVaultRow(previous, record.name, record, (mark) =>
+    fence.write(operations, { inLastTransaction: [vaultRowOperation, mark] }),
   );
 }
 
-/** Writes the vault's own row, with its mark for the totals. */
-async function writeOwn(
-  { row, whole }: KnownState,
+/**
+ * Writes the vault's own row together with the vault's mark, which makes readers correct the totals.
+ *
+ * @param write - Writes both in one transaction.
+ */
+async function writeVaultRow(
+  { row, isComplete }: OpenedState,
   vaultName: string,
   now: VaultState | undefined,
-  write: (together: Operation[]) => Promise<unknown>,
+  write: (mark: Operation) => Promise<unknown>,
 ): Promise<void> {
-  // If the row was lost, the totals still count its previous content.
-  if (!row && !whole) await write([unknownChange(vaultName)]);
-  else await writeChanged(vaultName, { before: row, now }, (mark) => write([mark]));
+  // The row was lost, so what the totals count for this vault is unknown.
+  if (!row && !isComplete) await write(unknownChangeMark(vaultName));
+  else await writeWithChangeMark(vaultName, { before: row, now }, write);
 }
 
 /**
- * Removes a vault's results. Its exemptions stay, in case it returns.
+ * Removes a vault's results. Exemptions of its assets stay in the vault's row, in case the vault returns.
  *
- * @param at - ISO 8601.
+ * @param removedAt - ISO 8601.
  * @throws as `commitState`
  */
-export async function forgetState(known: KnownState, vaultName: string, at: string): Promise<void> {
-  const { row, fence } = known;
-  const operations = known.whole ? standingOf(row) : surplus(known, []);
-  const own: Operation[] = [];
+export async function removeState(previous: OpenedState, vaultName: string, removedAt: string): Promise<void> {
+  const { row, fence } = previous;
+  const operations = previous.isComplete ? removalsOfStoredRows(row) : removalsOfUnwrittenRows(previous, []);
+  const vaultRowOperation: Operation[] = [];
   if (row && !row.gone) {
     const key = vaultStateKey(row.name);
-    own.push(
+    vaultRowOperation.push(
       row.exemptions.length > 0
-        ? replace(VaultStates, key, emptied(row), row.etag)
+        ? replace(VaultStates, key, withoutResults(row), row.etag)
         : remove(VaultStates, key, row.etag),
     );
   }
-  if (!row && known.exemptions.length > 0) {
-    own.push(insert(VaultStates, vaultStateKey(vaultName), leftBehind(vaultName, known.exemptions, at)));
+  if (!row && previous.exemptions.length > 0) {
+    vaultRowOperation.push(
+      insert(VaultStates, vaultStateKey(vaultName), exemptionsOnlyState(vaultName, previous.exemptions, removedAt)),
+    );
   }
-  if (own.length > 0)
-    await writeOwn(known, vaultName, undefined, (together) =>
-      fence.write(operations, { inLastTransaction: [...own, ...together] }),
+  if (vaultRowOperation.length > 0)
+    await writeVaultRow(previous, vaultName, undefined, (mark) =>
+      fence.write(operations, { inLastTransaction: [...vaultRowOperation, mark] }),
     );
   else if (operations.length > 0) await fence.write(operations);
   else await fence.advance();
 }
 
-/** Returns the row of a removed vault with only the exemptions of its assets. */
-const leftBehind = (name: string, exemptions: VaultState["exemptions"], at: string): VaultState => ({
+/** Returns the row of a removed vault that has no stored row, with only the exemptions of its assets. */
+const exemptionsOnlyState = (name: string, exemptions: VaultState["exemptions"], removedAt: string): VaultState => ({
   name,
   subscriptionId: "",
   tallies: new Uint8Array(),
@@ -118,60 +130,67 @@ const leftBehind = (name: string, exemptions: VaultState["exemptions"], at: stri
   exemptions,
   rbac: false,
   details: [],
-  createdAt: at,
-  evaluatedAt: at,
+  createdAt: removedAt,
+  evaluatedAt: removedAt,
   gone: true,
 });
 
-/** Returns the removals of all rows that the vault's own row names. */
-function standingOf(row: VaultState | undefined): Operation[] {
+/** Returns the removals of all details and findings rows that exist according to the vault's own row. */
+function removalsOfStoredRows(row: VaultState | undefined): Operation[] {
   if (!row) return [];
-  const operations = row.details.map((_, at) => remove(Details, detailsKey(row.name, at)));
+  const operations = row.details.map((_, chunk) => remove(Details, detailsKey(row.name, chunk)));
   const tallies = unpackTallies(row.tallies);
   for (const check of ASSET_CHECKS) {
-    const rows = findingRows(tallies.get(check.code)?.failed ?? 0);
-    for (let at = 0; at < rows; at++) operations.push(remove(Findings, findingsKey(check, row.name, at)));
+    const rows = countFindingRows(tallies.get(check.code)?.failed ?? 0);
+    for (let chunk = 0; chunk < rows; chunk++) operations.push(remove(Findings, findingsKey(check, row.name, chunk)));
   }
   return operations;
 }
 
-/** Returns the removals of existing rows that are not rewritten. */
-function surplus({ standing }: KnownState, operations: Operation[]): Operation[] {
-  const touched = new Set(operations.map(({ rowKey }) => rowKey));
-  return standing.filter((key) => !touched.has(key)).map((key) => remove(Details, key));
+/**
+ * Returns the removals of existing details and findings rows that the operations don't write. Only needed for incomplete
+ * results. Both kinds of rows are in one table, so `Details` stands for both.
+ */
+function removalsOfUnwrittenRows({ existingKeys }: OpenedState, operations: Operation[]): Operation[] {
+  const writtenKeys = new Set(operations.map(({ rowKey }) => rowKey));
+  return existingKeys.filter((key) => !writtenKeys.has(key)).map((key) => remove(Details, key));
 }
 
-function stateOf({ row, exemptions }: KnownState, next: NextState, details: Chunk[]): VaultState {
+function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chunk[]): VaultState {
   const { assets, failed } = next.results;
   const dueAt = [...assets.values()].reduce((least, asset) => Math.min(least, asset.dueAt ?? least), Infinity);
   const references = packReferences(next.references);
+  // IDs sort by time. An evaluation of a single vault has none, and keeps the vault's last one.
   const evaluationId = [row?.evaluationId ?? "", next.evaluationId ?? ""].sort()[1]!;
   return {
     name: next.vault.name,
     subscriptionId: next.vault.subscriptionId,
-    tallies: packTallies(tally(next.results)),
+    tallies: packTallies(countResults(next.results)),
     failures: failed,
     ...(next.owners.length > 0 ? { owners: next.owners } : {}),
-    exemptions: exemptions.map((one) => ({ ...one, failing: isFailing(assets, one.asset, one.checkId) })),
+    exemptions: exemptions.map((exemption) => ({
+      ...exemption,
+      failing: isAssetFailing(assets, exemption.asset, exemption.checkId),
+    })),
     rbac: next.vault.rbacAuthorization,
     ...(references ? { references } : {}),
     ...(dueAt === Infinity ? {} : { dueAt }),
     details: details.map((chunk) => chunk.hash),
-    createdAt: row && !row.gone ? row.createdAt : next.at,
-    evaluatedAt: next.at,
+    createdAt: row && !row.gone ? row.createdAt : next.evaluatedAt,
+    evaluatedAt: next.evaluatedAt,
     ...(evaluationId ? { evaluationId } : {}),
     gone: false,
   };
 }
 
-function sameBut(row: VaultState, record: VaultState, ignored: (keyof VaultState)[]): boolean {
-  const shown = (state: VaultState) =>
+function equalsExcept(row: VaultState, record: VaultState, ignored: (keyof VaultState)[]): boolean {
+  const serialized = (state: VaultState) =>
     JSON.stringify(
       (Object.keys(VaultStates.schema.shape) as (keyof VaultState)[])
         .filter((name) => !ignored.includes(name))
         .map((name) => (state[name] instanceof Uint8Array ? [...state[name]] : (state[name] ?? null))),
     );
-  return shown(row) === shown(record);
+  return serialized(row) === serialized(record);
 }
 
 function factsOfChunk(chunk: Chunk): { facts?: Uint8Array<ArrayBuffer> } {
@@ -179,60 +198,66 @@ function factsOfChunk(chunk: Chunk): { facts?: Uint8Array<ArrayBuffer> } {
   return facts ? { facts } : {};
 }
 
-function* detailOperations(known: KnownState, details: Chunk[], vaultName: string): Generator<Operation> {
-  const before = known.whole ? (known.row?.details ?? []) : [];
-  for (const [at, chunk] of details.entries()) {
-    if (before[at] !== chunk.hash)
-      yield put(Details, detailsKey(vaultName, at), { assets: chunk.bytes(), ...factsOfChunk(chunk) });
+function* detailOperations(previous: OpenedState, details: Chunk[], vaultName: string): Generator<Operation> {
+  const previousDetails = previous.isComplete ? (previous.row?.details ?? []) : [];
+  for (const [index, chunk] of details.entries()) {
+    if (previousDetails[index] !== chunk.hash)
+      yield put(Details, detailsKey(vaultName, index), { assets: chunk.bytes(), ...factsOfChunk(chunk) });
   }
-  for (let at = details.length; at < before.length; at++) yield remove(Details, detailsKey(vaultName, at));
+  for (let index = details.length; index < previousDetails.length; index++)
+    yield remove(Details, detailsKey(vaultName, index));
 }
 
-/** One check at a time, to limit memory. */
-function* findingOperations(known: KnownState, next: NextState): Generator<Operation> {
-  const before = failingByCheck(known.whole ? known.assets.values() : []);
-  const after = failingByCheck(next.results.assets.values());
+/** Returns the writes and removals of findings rows that differ. Compresses one check's rows at a time, to limit memory. */
+function* findingOperations(previous: OpenedState, next: NewState): Generator<Operation> {
+  const failingBefore = failingByCheck(previous.isComplete ? previous.assets.values() : []);
+  const failingAfter = failingByCheck(next.results.assets.values());
   const { name } = next.vault;
   for (const check of ASSET_CHECKS) {
-    const wanted = findingChunks(findingsOf(after, check.code));
-    const standing = findingChunks(findingsOf(before, check.code));
-    for (const [at, chunk] of wanted.entries()) {
-      if (standing[at]?.hash !== chunk.hash)
-        yield put(Findings, findingsKey(check, name, at), { items: chunk.bytes(), ...factsOfChunk(chunk) });
+    const newChunks = findingChunks(findingsOf(failingAfter, check.code));
+    const storedChunks = findingChunks(findingsOf(failingBefore, check.code));
+    for (const [index, chunk] of newChunks.entries()) {
+      if (storedChunks[index]?.hash !== chunk.hash)
+        yield put(Findings, findingsKey(check, name, index), { items: chunk.bytes(), ...factsOfChunk(chunk) });
     }
-    for (let at = wanted.length; at < standing.length; at++) yield remove(Findings, findingsKey(check, name, at));
+    for (let index = newChunks.length; index < storedChunks.length; index++)
+      yield remove(Findings, findingsKey(check, name, index));
   }
 }
 
-/** Returns failures that did not exist before. */
-function* newViolationOperations(known: KnownState, next: NextState): Generator<Operation> {
+/** Returns the writes of rows with failures that did not exist before. */
+function* newViolationOperations(previous: OpenedState, next: NewState): Generator<Operation> {
   const { name, id: vaultId, subscriptionId } = next.vault;
-  const write = randomUUID();
+  // Part of the keys, so that two attempts with the same time don't overwrite each other's rows.
+  const attemptId = randomUUID();
   let chunk = 0;
   let items: NewViolationItem[] = [];
-  const row = () =>
-    put(NewViolationRows, newViolationsKey(next.at, name, write, chunk++), {
+  const createRow = () =>
+    put(NewViolationRows, newViolationsKey(next.evaluatedAt, name, attemptId, chunk++), {
       name,
       vaultId,
       subscriptionId,
       items: packNewViolations(items),
     });
-  for (const item of newViolations(known, next)) {
+  for (const item of listNewViolations(previous, next)) {
     items.push(item);
     if (items.length < NEW_VIOLATIONS_PER_ROW) continue;
-    yield row();
+    yield createRow();
     items = [];
   }
-  if (items.length > 0) yield row();
+  if (items.length > 0) yield createRow();
 }
 
-function* newViolations(known: KnownState, { vault, results, evaluated }: NextState): Generator<NewViolationItem> {
-  yield* arisen(vault, results.failed, known.row?.failures);
+function* listNewViolations(
+  previous: OpenedState,
+  { vault, results, evaluated }: NewState,
+): Generator<NewViolationItem> {
+  yield* newFailures(vault, results.failed, previous.row?.failures);
   for (const [key, asset] of evaluated)
-    yield* arisen(asset, results.assets.get(key)?.failed ?? [], known.assets.get(key)?.failed);
+    yield* newFailures(asset, results.assets.get(key)?.failed ?? [], previous.assets.get(key)?.failed);
 }
 
-function* arisen(
+function* newFailures(
   { name, tags }: Pick<VaultRecord | AssetRecord, "name" | "tags">,
   now: Failure[],
   before: Failure[] | undefined,
@@ -242,13 +267,13 @@ function* arisen(
   }
 }
 
-/** Returns the findings rows of assets' results by the check's code. */
+/** Returns the chunks of findings by the check's code. */
 export function findingRowsByCheck(assets: Iterable<AssetState>): Map<number, Chunk[]> {
   const failing = failingByCheck(assets);
   return new Map([...failing.keys()].map((code) => [code, findingChunks(findingsOf(failing, code))]));
 }
 
-/** Returns the failing assets by the check's code. */
+/** Returns the assets that fail each check, by the check's code. */
 export function failingByCheck(assets: Iterable<AssetState>): Map<number, AssetState[]> {
   const failing = new Map<number, AssetState[]>();
   for (const asset of assets) {
@@ -261,15 +286,16 @@ export function failingByCheck(assets: Iterable<AssetState>): Map<number, AssetS
   return failing;
 }
 
-/** Returns the findings of one check. */
+/** Returns the findings of one check: the name, start, evidence and facts of each failing asset. */
 export const findingsOf = (failing: ReadonlyMap<number, AssetState[]>, code: number): Finding[] =>
   (failing.get(code) ?? []).map(({ name, failed, facts }) => {
     const { since, evidence } = failed.find((failure) => failure.code === code)!;
     return [name, since, evidence, facts];
   });
 
-function emptied(row: Row<VaultState>): VaultState {
+/** Returns the row of a removed vault: without results, with the exemptions of its assets. */
+function withoutResults(row: Row<VaultState>): VaultState {
   const { dueAt: _due, evaluationId: _id, owners: _owners, ...state } = withoutKeys(row);
-  const exemptions = row.exemptions.map((one) => ({ ...one, failing: false }));
+  const exemptions = row.exemptions.map((exemption) => ({ ...exemption, failing: false }));
   return { ...state, tallies: new Uint8Array(), failures: [], details: [], exemptions, gone: true };
 }

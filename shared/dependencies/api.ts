@@ -1,5 +1,12 @@
 import * as z from "zod";
-import { ASSET_TYPES, assetId, credentialIds, isCredentialId, placesOf } from "../inventory/asset.ts";
+import {
+  ASSET_TYPES,
+  assetId,
+  credentialIds,
+  isCredentialId,
+  placesOf,
+  titleOfCredential,
+} from "../inventory/asset.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
 import { toSingleLine } from "../platform/http/single-line.ts";
@@ -10,7 +17,10 @@ import { applicationHolder, CONSUMER_KINDS } from "./edge.ts";
 import type { EdgeFilter, FoundEdge } from "./query.ts";
 import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
 
-/** API schemas and views of dependencies. */
+/**
+ * API schemas of dependencies, and views: functions that convert stored records to the schemas. A dependency says that a
+ * resource (consumer) uses an asset (secret, key or certificate of a vault).
+ */
 
 const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 
@@ -66,7 +76,7 @@ export const Dependency = z
       .meta({
         id: "ConsumerRefresh",
         description:
-          "Effect of a new version of the asset. `automatic`: the consumer picks it up without action. `action`: it needs to be triggered. `blind`: the time can't be observed. `willBreak`: it keeps using the old value.",
+          "Effect of a new version of the asset. `automatic`: the consumer uses it automatically. `action`: the consumer needs an update or restart. `blind`: the service can't tell when the consumer uses it. `willBreak`: the consumer keeps using the old value.",
       }),
     state: z
       .object({
@@ -158,12 +168,17 @@ export const DependencyQuery = z.strictObject({
   ...pageParameters,
 });
 
-/** Returns the possible places of an asset ID. @throws {Problem} invalidRequest for a text that can't be an asset ID. */
+/**
+ * Returns the filter of a query, with the place (vault, type and name) of its asset ID.
+ *
+ * @throws {Problem} invalidRequest for a text that can't be an asset ID.
+ */
 export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
   const { limit: _limit, offset: _offset, cursor: _cursor, assetId: id, ...filter } = query;
   if (id === undefined) return filter;
+  // The ID of an application credential has two places, for its two possible types. Both have the same name.
   const [place] = placesOf(id);
-  // Consumers of an application name the application, not one of its credentials.
+  // The ID is `entra.<tenant ID>.<client ID>.<key ID>`. Consumers name the application, not one of its credentials.
   const application = isCredentialId(id) && /^entra\./i.test(id) ? credentialIds(place?.name ?? "") : undefined;
   if (application) {
     const vaultName = applicationHolder(id.split(".")[1]!);
@@ -181,7 +196,7 @@ export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Depe
   const { vaultName, type, name, resource, strength, evidence, pinned, refresh, state, copy = false } = edge;
   const id = type !== undefined && name !== undefined ? assetId({ vaultName, type, name }) : "";
   return {
-    // Consumers that name an application do not name one of its secrets.
+    // Null also for a consumer of an application: `entra.<tenant ID>.secret.<client ID>` is not the ID of an asset.
     secret: placesOf(id).length > 0 ? id : null,
     vaultName,
     type: type ?? null,
@@ -207,6 +222,7 @@ const resourceView = (resource: FoundEdge["edge"]["resource"]): z.infer<typeof R
   managedBy: resource.managedBy ?? null,
 });
 
+/** Converts a coverage item. `source` and `since` are "" in the single item that stands there before the first run. */
 export const notSeenView = (one: NotSeenRecord): z.infer<typeof NotSeen> => ({
   scope: one.scope,
   source: one.source || null,
@@ -232,7 +248,8 @@ const BlastConsumer = z
     strength: z.enum(STRENGTHS),
     evidence: z.array(z.string()).meta({ description: "Names of settings, variables, fields or roles, up to 20." }),
     refresh: z.enum(HOW).meta({
-      description: "How the consumer picks up a new version: without action, after a trigger, unobservably, or never.",
+      description:
+        "How the consumer gets a new version: automatically, after an update or restart, at an unknown time, or never.",
     }),
     pinned: z.string().nullable().meta({ description: "Version that the reference names. Null: the newest version." }),
     resolved: z.boolean().nullable(),
@@ -309,13 +326,14 @@ export function blastRadiusView(found: FoundBlastRadius): z.infer<typeof BlastRa
     byEnvironment: countBy(consumers, ({ resource }) => resource.environment?.toLowerCase() ?? "unknown"),
     consumers: consumers.slice(0, MAX_CONSUMERS).map(consumerView),
     nodes: [
-      { id: secret, kind: asset.asset.type, name: asset.asset.name, environment: null },
+      { id: secret, kind: asset.asset.type, name: nameOf(asset.asset), environment: null },
       ...shownConsumers.map(({ resource: { id, kind, name, environment } }) => {
         return { id, kind, name, environment: environment ?? null };
       }),
     ],
-    edges: shownConsumers.map(({ resource, edges: [first] }) => {
-      const { strength, refresh } = first!.edge;
+    // One edge for each consumer: its dependency with the highest weight, which comes first.
+    edges: shownConsumers.map(({ resource, edges: [heaviest] }) => {
+      const { strength, refresh } = heaviest!.edge;
       return { from: resource.id, to: secret, strength, refresh: refresh.how };
     }),
     leftOut: consumers.length - shownConsumers.length,
@@ -323,7 +341,12 @@ export function blastRadiusView(found: FoundBlastRadius): z.infer<typeof BlastRa
   };
 }
 
+/** Returns the name to show. The stored name of an application credential consists of IDs, so its title is used. */
+const nameOf = ({ name, credential }: FoundBlastRadius["asset"]["asset"]): string =>
+  (credential && titleOfCredential(credential)) || name;
+
 function consumerView({ resource, edges, effect, weight }: Consumer): z.infer<typeof BlastConsumer> {
+  // The dependencies are sorted by weight, so the first one describes the consumer.
   const { edge, seenAt } = edges[0]!;
   return {
     resource: resourceView(resource),
@@ -338,9 +361,9 @@ function consumerView({ resource, edges, effect, weight }: Consumer): z.infer<ty
   };
 }
 
-function countBy(consumers: readonly Consumer[], of: (consumer: Consumer) => string): Record<string, number> {
+function countBy(consumers: readonly Consumer[], groupOf: (consumer: Consumer) => string): Record<string, number> {
   const counts = new Map<string, number>();
-  for (const consumer of consumers) counts.set(of(consumer), (counts.get(of(consumer)) ?? 0) + 1);
+  for (const consumer of consumers) counts.set(groupOf(consumer), (counts.get(groupOf(consumer)) ?? 0) + 1);
   return Object.fromEntries([...counts].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 

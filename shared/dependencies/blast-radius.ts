@@ -3,18 +3,20 @@ import type { ConsumerKind, Edge, Resource } from "./edge.ts";
 import type { FoundEdge } from "./query.ts";
 
 /**
- * Scores how much a rotation of an asset affects. Every consumer has a weight. The score is 100 × sum ÷ (sum + HALF): it starts
- * at 0, increases with every consumer and stays below 100. docs/dependencies.md shows the formula with examples.
+ * The blast radius of an asset: a score that says how much a rotation of the asset affects its consumers. Each consumer has a
+ * weight, the product of the factors below. The score is 100 × sum ÷ (sum + HALF_SCORE_WEIGHT), rounded: it is 0 without
+ * consumers and increases with each consumer towards 100. docs/dependencies.md shows the formula with examples.
  */
 
-/** Sum of weights at which the score is 50: seven production web apps that take the new value without help. */
-const HALF = 20;
+/** Sum of weights at which the score is 50: about seven production web apps that take the new value without help. */
+const HALF_SCORE_WEIGHT = 20;
 
+/** Factors by how certain the use is, by how the consumer gets a new version, and by environment. */
 const STRENGTH: Record<Edge["strength"], number> = { references: 1, observed: 1, entitled: 0.05 };
 const REFRESH: Record<Edge["refresh"]["how"], number> = { automatic: 1, action: 1.5, blind: 2, willBreak: 3 };
 const ENVIRONMENT = { production: 3, unknown: 2, other: 1 };
 /** Kinds of resources that serve other resources. */
-const SHARED: ReadonlySet<ConsumerKind> = new Set([
+const SHARED_KINDS: ReadonlySet<ConsumerKind> = new Set([
   "apiManagement",
   "applicationGateway",
   "frontDoor",
@@ -32,6 +34,7 @@ const PRODUCTION = /^(prod|prd|production|live)\b/i;
 export const environmentOf = ({ environment }: Resource): keyof typeof ENVIRONMENT =>
   environment === undefined ? "unknown" : PRODUCTION.test(environment) ? "production" : "other";
 
+/** A resource that uses the asset. */
 export interface Consumer {
   resource: Resource;
   /** All dependencies of the resource, heaviest first. */
@@ -51,7 +54,7 @@ export const DRIVERS = [
   "entitled",
   "expiring",
 ] as const;
-/** A part of the score, with its size. */
+/** A reason for the score, such as `production`: how many consumers it covers, and how much of the score it explains. */
 export interface Driver {
   driver: (typeof DRIVERS)[number];
   /** Number of consumers. */
@@ -63,19 +66,20 @@ export interface Driver {
 
 type Factor = "strength" | "refresh" | "environment" | "shared" | "unresolved";
 
+/** Returns the product of the factors of a dependency, `without` one of them if given: it then counts as 1. */
 function weightOf({ edge }: FoundEdge, without?: Factor): number {
   const factors: Record<Factor, number> = {
     strength: STRENGTH[edge.strength],
     refresh: REFRESH[edge.pinned === undefined ? edge.refresh.how : "willBreak"],
     environment: ENVIRONMENT[environmentOf(edge.resource)],
-    shared: SHARED.has(edge.resource.kind) ? SHARED_FACTOR : 1,
+    shared: SHARED_KINDS.has(edge.resource.kind) ? SHARED_FACTOR : 1,
     unresolved: edge.state?.resolved === false ? UNRESOLVED_FACTOR : 1,
   };
   if (without) factors[without] = 1;
   return Object.values(factors).reduce((product, factor) => product * factor, 1);
 }
 
-const scoreOf = (sum: number): number => Math.round((100 * sum) / (sum + HALF));
+const scoreOf = (sum: number): number => Math.round((100 * sum) / (sum + HALF_SCORE_WEIGHT));
 
 /** Groups dependencies into consumers by resource, heaviest first. The heaviest dependency of a resource counts. */
 export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
@@ -92,6 +96,7 @@ export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
         .sort((a, b) => b.weight - a.weight || (a.text < b.text ? -1 : 1));
       const [first] = sorted as [(typeof sorted)[number]];
       return {
+        // Shows the resource itself, not its managed identity that a log contains.
         resource: (sorted.find(({ one }) => one.edge.resource.identityOf === undefined) ?? first).one.edge.resource,
         edges: sorted.map(({ one }) => one),
         weight: first.weight,
@@ -111,21 +116,23 @@ export function scoreAndDrivers(
   expiring: boolean,
 ): { score: number; drivers: Driver[] } {
   const factor = expiring ? EXPIRING_FACTOR : 1;
-  const heaviest = consumers.map(({ edges }) => edges[0]!);
+  // Each consumer counts with its heaviest dependency, the first one.
+  const heaviestEdges = consumers.map(({ edges }) => edges[0]!);
   const sum = consumers.reduce((all, { weight }) => all + weight, 0);
   const score = scoreOf(sum * factor);
   const drivers: Driver[] = [];
+  // `is` selects the consumers that a driver covers, and `without` returns their weight without the driver.
   const add = (
     driver: Driver["driver"],
     is: (one: FoundEdge) => boolean,
     message: (count: number) => string,
     without: (one: FoundEdge) => number,
   ) => {
-    const about = heaviest.filter(is);
-    if (about.length === 0) return;
-    const rest = heaviest.reduce((all, one) => all + (is(one) ? without(one) : weightOf(one)), 0);
-    const points = score - scoreOf(rest * factor);
-    drivers.push({ driver, count: about.length, points, message: message(about.length) });
+    const covered = heaviestEdges.filter(is);
+    if (covered.length === 0) return;
+    const sumWithout = heaviestEdges.reduce((total, one) => total + (is(one) ? without(one) : weightOf(one)), 0);
+    const points = score - scoreOf(sumWithout * factor);
+    drivers.push({ driver, count: covered.length, points, message: message(covered.length) });
   };
   const uses = ({ edge }: FoundEdge) => edge.strength !== "entitled";
   const pinned = ({ edge }: FoundEdge) => edge.pinned !== undefined || edge.refresh.how === "willBreak";
@@ -133,76 +140,86 @@ export function scoreAndDrivers(
   add(
     "consumers",
     uses,
-    (n) => count(n, "consumer uses it.", "consumers use it."),
+    (n) => count(n, "confirmed consumer uses the asset.", "confirmed consumers use the asset."),
     () => 0,
   );
   add(
     "production",
     (one) => uses(one) && environmentOf(one.edge.resource) === "production",
-    (n) => count(n, "of them is in production.", "of them are in production."),
+    (n) => count(n, "confirmed consumer is in production.", "confirmed consumers are in production."),
     (one) => weightOf(one, "environment"),
   );
   add(
     "pinned",
     (one) => uses(one) && pinned(one),
-    (n) => count(n, "keeps using the old value.", "keep using the old value."),
+    (n) => count(n, "consumer keeps using the old value.", "consumers keep using the old value."),
     (one) => weightOf(one, "refresh"),
   );
   add(
     "blind",
     (one) => uses(one) && !pinned(one) && one.edge.refresh.how === "blind",
-    (n) => `For ${n}, the arrival of the new value can't be observed.`,
+    (n) => `The service can't tell whether ${count(n, "consumer uses", "consumers use")} the new value.`,
     (one) => weightOf(one, "refresh"),
   );
   add(
     "action",
     (one) => uses(one) && !pinned(one) && one.edge.refresh.how === "action",
-    (n) => count(n, "takes the new value only after a trigger.", "take the new value only after a trigger."),
+    (n) => `${count(n, "consumer", "consumers")} must be updated or restarted to use the new value.`,
     (one) => weightOf(one, "refresh"),
   );
   add(
     "shared",
-    (one) => uses(one) && SHARED.has(one.edge.resource.kind),
-    (n) => `${n} of them have consumers of their own.`,
+    (one) => uses(one) && SHARED_KINDS.has(one.edge.resource.kind),
+    (n) => `${count(n, "consumer serves", "consumers serve")} other resources, such as a gateway.`,
     (one) => weightOf(one, "shared"),
   );
   add(
     "unresolved",
     ({ edge }) => edge.state?.resolved === false,
-    (n) => count(n, "reference can't be followed now.", "references can't be followed now."),
+    (n) => `${count(n, "consumer has a reference", "consumers have a reference")} that is not resolved.`,
     (one) => weightOf(one, "unresolved"),
   );
   add(
     "entitled",
     (one) => !uses(one),
-    (n) => `${n} more may read it.`,
+    (n) =>
+      count(
+        n,
+        "possible consumer has permission to read the asset.",
+        "possible consumers have permission to read the asset.",
+      ),
     () => 0,
   );
   if (expiring && consumers.length > 0) {
     const points = score - scoreOf(sum);
-    drivers.push({ driver: "expiring", count: consumers.length, points, message: "It has expired or does so soon." });
+    drivers.push({
+      driver: "expiring",
+      count: consumers.length,
+      points,
+      message: "The asset has expired or expires soon.",
+    });
   }
   return { score, drivers: drivers.sort((a, b) => b.points - a.points || (a.driver < b.driver ? -1 : 1)) };
 }
 
 /** Describes the effect of a rotation on a consumer. */
 export function effectOf({ refresh, pinned, strength, resource }: Edge): string {
-  if (strength === "entitled") return "It may read the asset; whether it does is not known.";
+  if (strength === "entitled") return "It has permission to read the asset, but no use was found.";
   if (strength === "observed")
-    return "A log contains a read of the asset. Where the consumer stores the value is unknown.";
-  const managed = resource.managedBy === undefined ? "" : ` Its settings are written by ${resource.managedBy}.`;
-  if (pinned !== undefined) return `Pinned to version ${pinned}: keeps using that value.${managed}`;
+    return "A log shows that it read the asset. The service doesn't know where it stores the value.";
+  const managed = resource.managedBy === undefined ? "" : ` ${resource.managedBy} manages its settings.`;
+  if (pinned !== undefined) return `It is pinned to version ${pinned} and keeps using that value.${managed}`;
   switch (refresh.how) {
     case "automatic": {
       const within = refresh.slowestSeconds === undefined ? "" : ` within ${timeText(refresh.slowestSeconds)}`;
-      return `Takes the new value without action${within}.${managed}`;
+      return `It uses the new value automatically${within}.${managed}`;
     }
     case "action":
-      return `Takes the new value after a trigger, which a full-stack rotation sends.${managed}`;
+      return `It uses the new value only after an update or restart, which a rotation does.${managed}`;
     case "blind":
-      return `The time when it takes the new value can't be observed from outside.${managed}`;
+      return `The service can't tell when it uses the new value.${managed}`;
     case "willBreak":
-      return `Holds a copy and keeps using the old value until someone changes it.${managed}`;
+      return `It has a copy of the value and keeps using the old value until someone changes the copy.${managed}`;
   }
 }
 

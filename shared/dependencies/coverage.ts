@@ -18,14 +18,21 @@ import {
   Units,
 } from "./rows.ts";
 
+/**
+ * Coverage: the list of everything that dependency discovery could not read. A unit is the part of a source that is read in one
+ * step, such as a subscription. Each run over a unit updates the unit's items.
+ */
+
 /** Maximum number of coverage rows of one unit. Further items are only counted. */
 const MAX_ROWS = 1000;
 
 /** Result of one run over a unit. */
-interface Reading {
+interface UnitReading {
   source: string;
   unit: string;
+  /** Key of the unit in row keys. */
   key: string;
+  /** The unit's row before this run. */
   before: UnitRecord | undefined;
   /** `resourceHash` of each reported resource. */
   reported: ReadonlySet<string>;
@@ -39,12 +46,13 @@ interface Reading {
 }
 
 /**
- * Returns the operations that update the coverage of a unit, for its fence. After a full run only the items of this run remain.
- * After an incremental, partial or failed run, earlier items also remain if their resource was not reported since. Makes one
- * request if there were earlier items.
+ * Returns the operations that update the coverage of a unit. The caller writes them under the unit's fence, which rejects
+ * writes of workers that lost the unit. After a full run only the items of this run remain. After an incremental, partial or
+ * failed run, earlier items also remain if their resource was not reported since. Makes one request if there were earlier
+ * items.
  */
 export async function coverageOperations(
-  { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: Reading,
+  { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: UnitReading,
   tables: Tables,
 ): Promise<{ operations: Operation[]; count: number; leftOut: number }> {
   const stored = new Map<string, NotSeenRecord>();
@@ -52,9 +60,9 @@ export async function coverageOperations(
     for await (const rows of tables.pages(NotSeenRows, rangeOf(notSeenPrefix(key))))
       for (const row of rows) stored.set(row.rowKey, withoutKeys(row));
   const wanted = new Map<string, NotSeenRecord>();
-  const addWanted = (one: NotSeen) => {
-    const rowKey = notSeenKey(key, one);
-    const { scope, code, message, remedy } = one;
+  const addWanted = (item: NotSeen) => {
+    const rowKey = notSeenKey(key, item);
+    const { scope, code, message, remedy } = item;
     wanted.set(rowKey, { scope, code, message, remedy, source, unit, since: stored.get(rowKey)?.since ?? at });
   };
   if (failure) addWanted({ ...failure, scope: unit });
@@ -62,22 +70,24 @@ export async function coverageOperations(
   for (const [rowKey, one] of stored) {
     const resource = resourceHash(key, one.scope);
     const isStillValid = earlier.has(resource) || ((!isFull || failure) && !reported.has(resource));
+    // An item whose scope is the whole unit is the failure of an earlier run, which this run's own result replaces.
     if (!wanted.has(rowKey) && one.scope !== unit && isStillValid) wanted.set(rowKey, one);
   }
-  const kept = new Map([...wanted].slice(0, MAX_ROWS));
+  const remaining = new Map([...wanted].slice(0, MAX_ROWS));
   const operations = [
-    ...[...stored.keys()].filter((rowKey) => !kept.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
-    ...[...kept]
+    ...[...stored.keys()].filter((rowKey) => !remaining.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
+    ...[...remaining]
       .filter(([rowKey, one]) => fingerprint(contentOf(one)) !== fingerprint(contentOf(stored.get(rowKey))))
       .map(([rowKey, one]) => put(NotSeenRows, rowKey, one)),
   ];
-  return { operations, count: kept.size, leftOut: wanted.size - kept.size };
+  return { operations, count: remaining.size, leftOut: wanted.size - remaining.size };
 }
 
+/** `since`, `source` and `unit` are left out: they never change for the same row. */
 const contentOf = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
 
-/** Returns all units. Makes one request per 1,000. */
-export async function allUnits(tables: Tables): Promise<Map<string, UnitRecord>> {
+/** Returns the rows of all units, by unit key. Makes one request per 1,000. */
+export async function readUnits(tables: Tables): Promise<Map<string, UnitRecord>> {
   const units = new Map<string, UnitRecord>();
   for await (const rows of tables.pages(Units, rangeOf(UNITS)))
     for (const row of rows) units.set(row.rowKey.slice(UNITS.length), withoutKeys(row));
@@ -94,6 +104,7 @@ export interface Coverage {
   lastFullAt: string | undefined;
 }
 
+/** The only item before the first run. */
 const NEVER_READ: Omit<NotSeenRecord, "since"> = {
   scope: "*",
   source: "",
@@ -103,12 +114,13 @@ const NEVER_READ: Omit<NotSeenRecord, "since"> = {
   remedy: "Start a run with POST /api/assets/dependencies/discover, or wait for the weekly run.",
 };
 
+/** Content of the API's cursor: the row key of the last item of the previous page. */
 const Cursor = z.object({ after: z.string().max(1024) });
 
 /**
  * Returns a page of the coverage, with one request.
  *
- * @param units - Result of `allUnits`. @throws {Problem} invalidCursor
+ * @param units - Result of `readUnits`. @throws {Problem} invalidCursor
  */
 export async function coveragePage(
   units: ReadonlyMap<string, UnitRecord>,
@@ -116,26 +128,27 @@ export async function coveragePage(
   tables: Tables,
 ): Promise<Page<NotSeenRecord> & Pick<Coverage, "lastFullAt">> {
   const cursor = text === undefined ? undefined : decodeCursor(Cursor, text);
-  const readings = [...units.values()].filter(({ unit }) => unit !== "").map(({ lastFullAt }) => lastFullAt);
-  const lastFullAt = readings.includes(undefined) ? undefined : (readings as string[]).sort()[0];
+  // A unit without a name only has the coverage item of a source that is off or whose units could not be listed.
+  const fullRuns = [...units.values()].filter(({ unit }) => unit !== "").map(({ lastFullAt }) => lastFullAt);
+  const lastFullAt = fullRuns.includes(undefined) ? undefined : (fullRuns as string[]).sort()[0];
   const page = { limit, offset, lastFullAt };
   if (units.size === 0) {
     const items = offset === 0 && !cursor ? [{ ...NEVER_READ, since: "" }] : [];
     return { ...page, items, total: 1, nextCursor: null };
   }
   const total = [...units.values()].reduce((sum, { notSeen, notSeenLeftOut }) => sum + notSeen + notSeenLeftOut, 0);
-  const found: { key: string; one: NotSeenRecord }[] = [];
+  const found: { key: string; item: NotSeenRecord }[] = [];
   let skip = cursor ? 0 : offset;
   const range = { ...rangeOf(NOT_SEEN), ...(cursor && { after: cursor.after }) };
   if (total > 0) {
-    walk: for await (const rows of tables.pages(NotSeenRows, {
+    pages: for await (const rows of tables.pages(NotSeenRows, {
       ...range,
       pageSize: Math.min(1000, skip + limit + 1),
     })) {
       for (const row of rows) {
         if (skip-- > 0) continue;
-        found.push({ key: row.rowKey, one: withoutKeys(row) });
-        if (found.length > limit) break walk;
+        found.push({ key: row.rowKey, item: withoutKeys(row) });
+        if (found.length > limit) break pages;
       }
     }
   }
@@ -143,7 +156,7 @@ export async function coveragePage(
   const more = found.length > limit;
   return {
     ...page,
-    items: items.map(({ one }) => one),
+    items: items.map(({ item }) => item),
     total,
     nextCursor: more ? encodeCursor({ after: items.at(-1)!.key } satisfies z.infer<typeof Cursor>) : null,
   };

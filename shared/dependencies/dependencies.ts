@@ -19,19 +19,20 @@ import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
-import { allUnits, type Coverage, coveragePage } from "./coverage.ts";
+import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
 import { applicationHolder } from "./edge.ts";
 import type { EdgeSource } from "./edge-source.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
-import { type EdgeFilter, type FoundEdge, listEdges, seenEdge } from "./query.ts";
+import { type EdgeFilter, type FoundEdge, listEdges, withSeenAt } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import { assetPrefix, Edges, type NotSeenRecord, type RunRecord, rangeOf, type UnitRecord } from "./rows.ts";
 import { createRunWork, QUEUE } from "./run-work.ts";
 import { createRuns } from "./runs.ts";
 
 export { QUEUE } from "./run-work.ts";
+/** Queue message that starts or continues a discovery run. */
 export const DiscoverMessage = z.object({
-  /** Absent: starts a scheduled run. */
+  /** The run to continue. Without it, the message starts a scheduled run. */
   runId: z.string().optional(),
   mode: z.enum(["full", "changes"]).optional(),
 });
@@ -62,7 +63,10 @@ export interface BlastRadius {
   coverage: Coverage;
 }
 
-/** Dependencies: which resources use which assets. Starts discovery runs and answers queries. */
+/**
+ * Dependencies: which resources (consumers) use which secrets, keys and certificates (assets). Starts discovery runs, which
+ * read the consumers from several sources, and answers queries.
+ */
 export interface Dependencies {
   /** Starts a full run, and returns it when it ends or after 20 seconds. If a run is in progress, returns that run instead. */
   discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
@@ -102,6 +106,7 @@ export function createDependencies(deps: {
   sources: readonly EdgeSource[];
   /** Reads and sign-ins from logs. */
   usage: Pick<Usage, "of" | "lastSignIn">;
+  /** `moment` returns the current time and the thresholds that decide whether an asset expires soon. */
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
   /** Returns the vault secrets that certainly store an application's credential. @throws {CloudFailure} */
   holdersOf?: (credential: { appId: string; keyId: string }) => Promise<AssetPlace[]>;
@@ -127,18 +132,20 @@ export function createDependencies(deps: {
     references,
   });
 
-  async function begin(made: Pick<RunRecord, "mode" | "trigger">, caller: Caller): Promise<RunRecord> {
-    const event = { type: "dependencies.discoveryRequested", caller, details: { ...made } };
+  /** Starts a run, or returns the one in progress, and sends the message that works on it. */
+  async function startRun(request: Pick<RunRecord, "mode" | "trigger">, caller: Caller): Promise<RunRecord> {
+    const event = { type: "dependencies.discoveryRequested", caller, details: { ...request } };
     return await audited(
       audit,
       event,
       async () => {
-        const { run } = await runs.start({ ...made, status: "queued", failures: [] }, caller);
-        // If a run is already in progress its message may be lost. A duplicate does no harm.
+        const { run } = await runs.start({ ...request, status: "queued", failures: [] }, caller);
+        // Sends a message also for a run that is already in progress, because its message may be lost. A duplicate does no
+        // harm.
         await queues.send(
           QUEUE,
           { runId: run.runId },
-          { delaySeconds: made.trigger === "api" ? MESSAGE_DELAY_SECONDS : 0 },
+          { delaySeconds: request.trigger === "api" ? MESSAGE_DELAY_SECONDS : 0 },
         );
         return run;
       },
@@ -146,17 +153,17 @@ export function createDependencies(deps: {
     );
   }
 
-  async function beginScheduled(mode: RunRecord["mode"], caller: Caller): Promise<void> {
+  async function startScheduledRun(mode: RunRecord["mode"], caller: Caller): Promise<void> {
     if (await deps.licensed()) {
-      const run = await begin({ mode, trigger: "schedule" }, caller);
+      const run = await startRun({ mode, trigger: "schedule" }, caller);
       log.info("Dependencies will be read", { runId: run.runId, mode: run.mode });
       return;
     }
     log.info("Dependency discovery skipped: no PRO license", { mode });
     // A run that started under a license is finished without one.
-    const under = await runs.active();
-    if (under) await queues.send(QUEUE, { runId: under.runId });
-    // Logged once a week.
+    const activeRun = await runs.active();
+    if (activeRun) await queues.send(QUEUE, { runId: activeRun.runId });
+    // The audit log records only skipped full runs, which are scheduled once a week.
     if (mode !== "full") return;
     const details = { mode, reason: "licenseRequired" };
     await audit.append({ type: "dependencies.discovered", caller, outcome: "refused", details });
@@ -171,12 +178,13 @@ export function createDependencies(deps: {
   async function edgesUnder(prefix: string, units: ReadonlyMap<string, UnitRecord>) {
     const edges: FoundEdge[] = [];
     for await (const rows of tables.pages(Edges, rangeOf(prefix))) {
-      edges.push(...rows.map((row) => seenEdge(withoutKeys(row), units)));
+      edges.push(...rows.map((row) => withSeenAt(withoutKeys(row), units)));
       if (edges.length >= MAX_EDGES) break;
     }
     return { edges, more: edges.length >= MAX_EDGES };
   }
 
+  /** Returns the dependencies of an asset and of its whole vault. */
   async function edgesOf({ vaultName, type, name }: AssetPlace, units: ReadonlyMap<string, UnitRecord>) {
     // Consumers of a certificate may reference the key or secret behind it.
     const types: AssetType[] = type === "certificate" ? ["certificate", "key", "secret"] : [type];
@@ -184,6 +192,7 @@ export function createDependencies(deps: {
       edgesUnder(assetPrefix(vaultName), units),
       ...types.map((one) => edgesUnder(assetPrefix(vaultName, one, name), units)),
     ]);
+    // A dependency on a whole vault has a type if the identity may read only the assets of that type.
     const ofVault = whole.edges.filter(({ edge }) => edge.type === undefined || types.includes(edge.type));
     return {
       edges: [...found.flatMap(({ edges }) => edges), ...ofVault],
@@ -194,14 +203,19 @@ export function createDependencies(deps: {
   /** Returns the asset with this ID. For the secret or key behind a certificate, returns the certificate. */
   async function assetOf(id: string, moment: Moment): Promise<FoundAsset> {
     const found = await inventory.assets.get(id, moment);
-    if (found) return ofOthers(found, id);
+    if (found) return requireForeignAsset(found, id);
     const [place] = placesOf(id);
-    const backed = place && place.type !== "certificate" && assetId({ ...place, type: "certificate" });
-    const certificate = backed ? await inventory.assets.get(backed, moment) : undefined;
-    return ofOthers(certificate, id);
+    const certificateId = place && place.type !== "certificate" && assetId({ ...place, type: "certificate" });
+    const certificate = certificateId ? await inventory.assets.get(certificateId, moment) : undefined;
+    return requireForeignAsset(certificate, id);
   }
 
-  function ofOthers(asset: FoundAsset | undefined, id: string): FoundAsset {
+  /**
+   * Returns the asset if it is foreign: not in the service's own key vault.
+   *
+   * @throws {Problem} notFound if the asset is undefined, serviceVault if it is in the service's own key vault.
+   */
+  function requireForeignAsset(asset: FoundAsset | undefined, id: string): FoundAsset {
     if (!asset) throw notFound(`The asset ${id.slice(0, 300)}`);
     if (!isServiceVault(deps.config, asset.asset.vaultName)) return asset;
     throw new Problem("serviceVault", "Only the service itself uses the secrets in its own key vault.");
@@ -214,16 +228,16 @@ export function createDependencies(deps: {
   async function placesOfCredential(asset: AssetRecord): Promise<{ places: AssetPlace[]; notSeen?: NotSeenRecord }> {
     const { tenantId, appId, keyId } = asset.credential ?? {};
     if (tenantId === undefined || appId === undefined || keyId === undefined) return { places: [] };
-    const ofApplication = { vaultName: applicationHolder(tenantId), type: "secret", name: appId } as const;
+    const applicationPlace = { vaultName: applicationHolder(tenantId), type: "secret", name: appId } as const;
     try {
       const holders = sourceOf(asset) === "entra" ? await deps.holdersOf?.({ appId, keyId }) : [];
-      return { places: [ofApplication, ...(holders ?? [])] };
+      return { places: [applicationPlace, ...(holders ?? [])] };
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       const { code, message, remedy } = error;
       const unit = { source: "azure", unit: tenantId, since: clock.now().toISOString() };
       return {
-        places: [ofApplication],
+        places: [applicationPlace],
         notSeen: { scope: `the application ${appId}`, code, message, remedy, ...unit },
       };
     }
@@ -234,18 +248,19 @@ export function createDependencies(deps: {
     run: (runId) => runs.get(runId),
 
     async discover(caller) {
-      const under = await runs.active();
-      const { runId } = await begin({ mode: "full", trigger: "api" }, caller);
+      const activeRun = await runs.active();
+      const { runId } = await startRun({ mode: "full", trigger: "api" }, caller);
       const late = AbortSignal.timeout(waitMs);
+      // Works on the run in this process. `false`: no queue message is handled here, `startRun` has sent one.
       await waitForRun(work.work(runId, false), { runId, late, log });
       let run = await runs.get(runId);
-      // Workers of the queue may still have the last units.
+      // Workers of the queue may still read the last units.
       for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(POLL_MS);
-      return { run, isNew: under?.runId !== runId };
+      return { run, isNew: activeRun?.runId !== runId };
     },
 
     async handle({ runId, mode = "full" }, caller) {
-      if (runId === undefined) await beginScheduled(mode, caller);
+      if (runId === undefined) await startScheduledRun(mode, caller);
       else await work.work(runId, true);
     },
 
@@ -254,7 +269,7 @@ export function createDependencies(deps: {
     },
 
     async list(filter, request) {
-      const units = await allUnits(tables);
+      const units = await readUnits(tables);
       const [page, coverage] = await Promise.all([
         listEdges(filter, request, units, tables),
         firstCoverageItems(units),
@@ -262,9 +277,9 @@ export function createDependencies(deps: {
       return { page, coverage };
     },
 
-    coverage: async (request) => await coveragePage(await allUnits(tables), request, tables),
+    coverage: async (request) => await coveragePage(await readUnits(tables), request, tables),
 
-    edgesOf: async (place) => await edgesOf(place, await allUnits(tables)),
+    edgesOf: async (place) => await edgesOf(place, await readUnits(tables)),
 
     async usage(id) {
       const { asset } = await assetOf(id, await inventory.moment());
@@ -279,7 +294,7 @@ export function createDependencies(deps: {
     async blastRadius(id) {
       const moment = await inventory.moment();
       const asset = await assetOf(id, moment);
-      const units = await allUnits(tables);
+      const units = await readUnits(tables);
       const [coverage, { places, notSeen }] = await Promise.all([
         firstCoverageItems(units),
         placesOfCredential(asset.asset),

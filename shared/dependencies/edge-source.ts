@@ -28,7 +28,9 @@ export type ReadingItem =
   /** A position: everything before it was reported. A run that takes too long continues after it. */
   | { place: string };
 
+/** Options of a read of a unit. */
 export interface ReadOptions {
+  /** Only resources that may have changed since this time. Undefined: all resources. */
   since?: Date | undefined;
   signal?: AbortSignal | undefined;
   /** In a full run: the position up to which earlier parts have read. */

@@ -48,7 +48,7 @@ export type Resource = z.infer<typeof Resource>;
 
 /**
  * How a consumer gets a new version of the asset. `automatic`: without help within `slowestSeconds`. `action`: after a refresh.
- * `blind`: it is not visible when. `willBreak`: never, because it is pinned to a version or stores a copy.
+ * `blind`: at a time that can't be observed. `willBreak`: never, because the consumer is pinned to a version or stores a copy.
  */
 export const Refresh = z.object({
   how: z.enum(["automatic", "action", "blind", "willBreak"]),

@@ -6,6 +6,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import type { ConsumerKind, Edge } from "./edge.ts";
 import { assetPrefix, EDGES, type EdgeRecord, Edges, rangeOf, type UnitRecord, vaultPrefix } from "./rows.ts";
 
+/** Filter of the list of dependencies. Undefined members do not filter. */
 export interface EdgeFilter {
   vault?: string | undefined;
   /** Name of the asset. */
@@ -28,20 +29,21 @@ export interface FoundEdge {
 }
 
 /**
- * Returns when the dependency was last confirmed: for `observed`, the day of the last read. Otherwise the later of its own last
- * change and the last run that found it unchanged. ISO texts of one time zone sort by time.
+ * Returns the dependency with the time of its last confirmation: for `observed`, the day of the last read. Otherwise the later
+ * of its own last change and the last run that found it unchanged. ISO texts of one time zone sort by time.
  */
-export function seenEdge(edge: EdgeRecord, units: ReadonlyMap<string, UnitRecord>): FoundEdge {
+export function withSeenAt(edge: EdgeRecord, units: ReadonlyMap<string, UnitRecord>): FoundEdge {
   if (edge.lastReadOn !== undefined) return { edge, seenAt: `${edge.lastReadOn}T00:00:00.000Z` };
-  const last = edge.lastSeenAt ?? units.get(edge.unit)?.lastFullAt ?? edge.toldAt;
-  return { edge, seenAt: last > edge.toldAt ? last : edge.toldAt };
+  // `toldAt` is the time when the dependency was last written. `lastSeenAt` is set while its resource can't be read.
+  const unchangedAt = edge.lastSeenAt ?? units.get(edge.unit)?.lastFullAt ?? edge.toldAt;
+  return { edge, seenAt: unchangedAt > edge.toldAt ? unchangedAt : edge.toldAt };
 }
 
 /**
  * Lists dependencies by vault, type and name of the asset, those on whole vaults first. A filter by vault or asset reads one
  * range. Any other filter reads at most ten pages of 1,000 per call.
  *
- * @param units - Result of `allUnits`.
+ * @param units - Result of `readUnits`.
  * @throws {Problem} invalidCursor
  */
 export async function listEdges(
@@ -58,23 +60,24 @@ export async function listEdges(
     pages: (range) => tables.pages(Edges, { ...rangeOf(prefix), ...range }),
     total: all ? [...units.values()].reduce((edges, unit) => edges + unit.edges, 0) : undefined,
   });
-  return { ...page, items: page.items.map((edge) => seenEdge(withoutKeys(edge), units)) };
+  return { ...page, items: page.items.map((edge) => withSeenAt(withoutKeys(edge), units)) };
 }
 
 /** Returns the range for a filter, and a test for the parts of the filter that the range does not cover. */
 function planOf(filter: EdgeFilter): { prefix: string; matches: ((edge: EdgeRecord) => boolean) | undefined } {
   const { place, vault, secret, kind, strength, subscription, environment, resolved, pinned, refresh } = filter;
   const tests: ((edge: EdgeRecord) => boolean)[] = [];
-  const same = (wanted: string | undefined, of: (edge: EdgeRecord) => string | undefined) => {
-    if (wanted !== undefined) tests.push((edge) => of(edge)?.toLowerCase() === wanted.toLowerCase());
+  const addTest = (wanted: string | undefined, memberOf: (edge: EdgeRecord) => string | undefined) => {
+    if (wanted !== undefined) tests.push((edge) => memberOf(edge)?.toLowerCase() === wanted.toLowerCase());
   };
-  if (place) same(vault, (edge) => edge.vaultName);
-  same(secret, ({ name }) => name);
-  same(kind, ({ resource }) => resource.kind);
-  same(strength, (edge) => edge.strength);
-  same(subscription, ({ resource }) => resource.subscriptionId);
-  same(environment, ({ resource }) => resource.environment);
-  same(refresh, (edge) => edge.refresh.how);
+  // Without `place` the range covers exactly the vault, so the vault needs no test.
+  if (place) addTest(vault, (edge) => edge.vaultName);
+  addTest(secret, ({ name }) => name);
+  addTest(kind, ({ resource }) => resource.kind);
+  addTest(strength, (edge) => edge.strength);
+  addTest(subscription, ({ resource }) => resource.subscriptionId);
+  addTest(environment, ({ resource }) => resource.environment);
+  addTest(refresh, (edge) => edge.refresh.how);
   if (resolved !== undefined) tests.push(({ state }) => state?.resolved === resolved);
   if (pinned !== undefined) tests.push((edge) => (edge.pinned !== undefined) === pinned);
   const prefix = place

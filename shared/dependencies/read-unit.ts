@@ -38,6 +38,7 @@ const UNFINISHED: Failure = {
   remedy: "No action needed: the run continues.",
 };
 
+/** Dependencies of reading and removing units. */
 export interface ReadDeps {
   tables: Tables;
   clock: Clock;
@@ -58,7 +59,9 @@ export interface UnitOutcome {
 
 /**
  * Reads a unit and updates its rows: first the dependencies of changed resources, then deletions, and last the unit's own row.
- * After a crash at any point the next worker sees from the rows what remains.
+ * A unit is a part of a source that one worker reads, such as an Azure subscription. After a crash at any point the next worker
+ * sees from the rows what remains. A fence, a row whose ETag is part of each transaction, rejects the writes of earlier
+ * workers.
  *
  * A full run that takes too long continues in parts, if its source reports positions.
  *
@@ -96,52 +99,58 @@ export async function readUnit(
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
 
   const notSeen: NotSeen[] = [];
+  /** Hashes of the resources that the source reported, or reported as gone. */
   const reported = new Set<string>();
+  /** Hashes of the resources that an earlier part of this run reported. */
   const earlier = new Set<string>();
   let place = readTo?.place;
   let failure: Failure | undefined;
   try {
-    for await (const one of source.read(unit, { since, signal, runId, after: readTo?.place })) {
-      if ("notSeen" in one) {
-        notSeen.push(one.notSeen);
+    for await (const item of source.read(unit, { since, signal, runId, after: readTo?.place })) {
+      if ("notSeen" in item) {
+        notSeen.push(item.notSeen);
         continue;
       }
-      if ("place" in one) {
-        place = one.place;
+      if ("place" in item) {
+        place = item.place;
         continue;
       }
-      if ("earlier" in one) {
-        earlier.add(resourceHash(key, one.earlier));
+      if ("earlier" in item) {
+        earlier.add(resourceHash(key, item.earlier));
         continue;
       }
-      const id = "gone" in one ? one.gone : one.resource.id;
+      const id = "gone" in item ? item.gone : item.resource.id;
       reported.add(resourceHash(key, id));
       earlier.delete(resourceHash(key, id));
-      if ("gone" in one) await writer.remove(resourceHash(key, id));
-      else await writer.write(one);
+      if ("gone" in item) await writer.remove(resourceHash(key, id));
+      else await writer.write(item);
     }
-    if (since === undefined) await keepUnreported({ isWhole: true });
+    if (since === undefined) await settleUnreported({ isWhole: true });
   } catch (error) {
     if (error instanceof CloudFailure) failure = { code: error.code, message: error.message, remedy: error.remedy };
     else if (signal?.aborted) failure = TIMED_OUT;
     else throw error;
   }
+  // Time is over. The unit continues in another part if this part passed a new position. Otherwise more time would not help.
   const isLate = failure !== undefined && (failure.code === TIMED_OUT.code || signal?.aborted === true);
   const isUnfinished = isLate && since === undefined && place !== readTo?.place;
   if (isUnfinished) {
     failure = undefined;
-    await keepUnreported({ isWhole: false });
-    // Added after `settleUntold`, so that resources of later parts are not marked as unreadable.
+    await settleUnreported({ isWhole: false });
+    // Added after `settleUnreported`, so that resources of later parts are not marked as unreadable.
     notSeen.push({ ...UNFINISHED, scope: unit });
   }
   await writer.flush();
 
-  /** Deletes resources that a full run did not report, unless they could not be read. */
-  async function keepUnreported({ isWhole }: { isWhole: boolean }): Promise<void> {
-    const hidden = scopes(notSeen);
+  /**
+   * Handles stored resources that a full run did not report. Those that could not be read stay, marked as unconfirmed. The
+   * others are deleted if the whole unit was read.
+   */
+  async function settleUnreported({ isWhole }: { isWhole: boolean }): Promise<void> {
+    const isUnreadable = unreadableScopes(notSeen);
     for (const [hash, { id }] of stored) {
       if (reported.has(hash) || earlier.has(hash)) continue;
-      if (hidden(id)) await writer.markUnconfirmed(hash);
+      if (isUnreadable(id)) await writer.markUnconfirmed(hash);
       else if (isWhole) await writer.remove(hash);
     }
   }
@@ -153,9 +162,9 @@ export async function readUnit(
   );
   const read = failure === undefined && !isUnfinished ? { lastReadAt: startedAt } : {};
   const full = failure === undefined && isFull ? { lastFullAt: startedAt } : {};
-  const { lastFailure: _, ...last } = before ?? {};
-  const after: UnitRecord = {
-    ...last,
+  const { lastFailure: _, ...unitWithoutFailure } = before ?? {};
+  const newUnitRow: UnitRecord = {
+    ...unitWithoutFailure,
     source: source.name,
     unit,
     ...read,
@@ -167,7 +176,7 @@ export async function readUnit(
     notSeenLeftOut: coverage.leftOut,
   };
   // The unit's row is written last. Until then it describes the previous run.
-  await fence.write([...coverage.operations, put(Units, unitRowKey(key), after)]);
+  await fence.write([...coverage.operations, put(Units, unitRowKey(key), newUnitRow)]);
   return {
     changed: writer.changed,
     ...(failure === undefined ? {} : { failure }),
@@ -193,7 +202,7 @@ export async function removeUnit(
   for (const hash of stored.keys()) await writer.remove(hash);
   await writer.flush();
   const at = clock.now().toISOString();
-  const nothing = {
+  const emptyResult = {
     reported: new Set<string>(),
     earlier: new Set<string>(),
     notSeen: [],
@@ -201,19 +210,19 @@ export async function removeUnit(
     isFull: true,
     at,
   };
-  const { operations } = await coverageOperations({ source, unit, key, before, ...nothing }, tables);
+  const { operations } = await coverageOperations({ source, unit, key, before, ...emptyResult }, tables);
   const last: Operation[] = row ? [remove(Units, unitRowKey(key))] : [];
   await fence.write([...operations, ...last]);
   return { changed: writer.changed };
 }
 
-/** Returns the stored resources of a unit. Makes one request per 1,000. */
+/** Returns the stored resources of a unit by hash. Sends one request per 1,000 resources. */
 async function resourcesOf(tables: Tables, unit: string): Promise<Map<string, ResourceRecord>> {
   const prefix = resourcesPrefix(unit);
-  const found = new Map<string, ResourceRecord>();
+  const resources = new Map<string, ResourceRecord>();
   for await (const rows of tables.pages(Resources, rangeOf(prefix)))
-    for (const row of rows) found.set(row.rowKey.slice(prefix.length), withoutKeys(row));
-  return found;
+    for (const row of rows) resources.set(row.rowKey.slice(prefix.length), withoutKeys(row));
+  return resources;
 }
 
 /** Returns the start of an incremental run; undefined for a full run. */
@@ -223,13 +232,13 @@ function sinceOf(source: EdgeSource, before: UnitRecord | undefined, mode: "full
 }
 
 /** Returns a function that tests whether a resource belongs to a scope that could not be read. */
-function scopes(notSeen: readonly NotSeen[]): (id: string) => boolean {
-  const found = new Set(notSeen.map(({ scope }) => scope.toLowerCase()));
+function unreadableScopes(notSeen: readonly NotSeen[]): (id: string) => boolean {
+  const scopes = new Set(notSeen.map(({ scope }) => scope.toLowerCase()));
   return (id) => {
     const text = id.toLowerCase();
-    if (found.has(text)) return true;
-    for (let at = text.indexOf("/", 1); at > 0; at = text.indexOf("/", at + 1))
-      if (found.has(text.slice(0, at))) return true;
+    if (scopes.has(text)) return true;
+    for (let slash = text.indexOf("/", 1); slash > 0; slash = text.indexOf("/", slash + 1))
+      if (scopes.has(text.slice(0, slash))) return true;
     return false;
   };
 }

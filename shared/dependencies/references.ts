@@ -43,6 +43,7 @@ export interface References {
   unresolved(
     from: Date,
   ): AsyncGenerator<{ unresolved: UnresolvedRecord; currentEdge(): Promise<EdgeRecord | undefined> }[]>;
+  /** Deletes events of unresolved references that are older than 30 days. */
   removeOld(): Promise<void>;
 }
 
@@ -75,8 +76,9 @@ export function createReferences(deps: {
         const vaults = Map.groupBy(rows, ({ vaultName }) => vaultName);
         for (const [vaultName, places] of vaults) {
           const assets = places.flatMap(({ asset }) => (asset === undefined ? [] : [asset]));
-          for (let at = 0; at === 0 || at < assets.length; at += ASSETS_AT_ONCE)
-            await deps.changed(vaultName, assets.slice(at, at + ASSETS_AT_ONCE));
+          // Makes one call also if only the whole vault is marked, with an empty list.
+          for (let start = 0; start === 0 || start < assets.length; start += ASSETS_AT_ONCE)
+            await deps.changed(vaultName, assets.slice(start, start + ASSETS_AT_ONCE));
         }
         // Assets that were marked again in the meantime stay for the next call.
         for (const { rowKey, etag } of rows)

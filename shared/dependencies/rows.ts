@@ -110,6 +110,7 @@ export type OutdatedRecord = z.infer<typeof OutdatedRecord>;
 export const Outdated = entity(TABLE, OutdatedRecord);
 
 const text = (part: string): string => keyText(part.toLowerCase());
+/** Returns a hash of this number of base64url characters, with 6 bits each. */
 const hash = (content: string, length: number): string =>
   createHash("sha256").update(content).digest("base64url").slice(0, length);
 
@@ -126,7 +127,11 @@ export const vaultPrefix = (vaultName: string): string => `${EDGES}${text(vaultN
 /** Returns a key prefix. Without a name: of dependencies on the whole vault. */
 export const assetPrefix = (vaultName: string, type?: AssetType, name?: string): string =>
   `${vaultPrefix(vaultName)}${type === undefined || name === undefined ? WHOLE_VAULT : type}|${text(name ?? "")}|`;
-/** Returns the row key of a dependency. A resource can have one for each setting, variable, field or role. */
+/**
+ * Returns the row key of a dependency. A resource can have one for each setting, variable, field or role.
+ *
+ * @param resource - The resource's `resourceHash`.
+ */
 export const edgeKey = ({ vaultName, type, name, strength, evidence }: Edge, resource: string): string =>
   `${assetPrefix(vaultName, type, name)}${resource}|${hash(`${type ?? ""}\n${strength}\n${evidence}`, 10)}`;
 
@@ -138,6 +143,7 @@ export function placeOfEdge(rowKey: string): OutdatedRecord {
 }
 
 export const unitKey = (source: string, unit: string): string => `${source}|${text(unit)}`;
+/** Returns a row key. `unit` is the result of `unitKey`, here and in the functions below. */
 export const unitRowKey = (unit: string): string => UNITS + unit;
 export const fenceKey = (unit: string): string => `f|${unit}`;
 export const resourcesPrefix = (unit: string): string => `r|${unit}|`;

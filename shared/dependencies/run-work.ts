@@ -8,7 +8,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import { allUnits } from "./coverage.ts";
+import { readUnits } from "./coverage.ts";
 import type { EdgeSource } from "./edge-source.ts";
 import { type ReadDeps, readUnit, removeUnit } from "./read-unit.ts";
 import type { References } from "./references.ts";
@@ -24,14 +24,14 @@ import {
   unitKey,
   unitRowKey,
 } from "./rows.ts";
-import { type DependencyRuns, type HeldUnit, UNITS_AT_ONCE } from "./runs.ts";
+import { type DependencyRuns, type LeasedUnit, UNITS_AT_ONCE } from "./runs.ts";
 
 export const QUEUE = "dependencies-discover";
 
 /** Time that one invocation works on units before it continues in a new message. */
-const CHAIN_MS = 4 * MINUTE_MS;
+const WORK_MS = 4 * MINUTE_MS;
 /** Maximum time of one unit, less than the timeout of an invocation (host.json). */
-const READING_MS = 20 * MINUTE_MS;
+const MAX_UNIT_MS = 20 * MINUTE_MS;
 /** Delay before a retry if other workers have the maximum number of units. They may have crashed. */
 const BUSY_SECONDS = 60;
 /** Maximum number of failures that a run shows. */
@@ -51,7 +51,10 @@ export interface WorkDeps extends ReadDeps {
   log: Logger;
 }
 
-/** Works on discovery runs. */
+/**
+ * Works on discovery runs. A run reads each unit of each source, such as each subscription. Several workers share the units of
+ * a run.
+ */
 export interface RunWork {
   /**
    * Continues a run: plans it, works on units for some minutes, and ends it when all units are done. Each message has one
@@ -73,21 +76,22 @@ export function createRunWork(deps: WorkDeps): RunWork {
     const found = await runs.find(runId);
     if (!found || isOver(found)) return;
     if (found.status === "queued") await plan(found);
-    const until = clock.now().getTime() + CHAIN_MS;
+    const deadline = clock.now().getTime() + WORK_MS;
     for (;;) {
       const run = await runs.find(runId);
       if (!run || isOver(run)) return;
-      const held = run.entryId === undefined ? await runs.next(run) : undefined;
-      if (held === "busy") return isMessage ? await send(runId, BUSY_SECONDS) : undefined;
-      if (!held) return await finish(run);
-      await workOn(held);
-      if (clock.now().getTime() >= until) return isMessage ? await send(runId) : undefined;
+      // A run with `entryId` has no units left: a worker has started to end it.
+      const leased = run.entryId === undefined ? await runs.leaseNextUnit(run) : undefined;
+      if (leased === "busy") return isMessage ? await send(runId, BUSY_SECONDS) : undefined;
+      if (!leased) return await finish(run);
+      await workOn(leased);
+      if (clock.now().getTime() >= deadline) return isMessage ? await send(runId) : undefined;
     }
   }
 
   /** Plans the units of each source to read, and the units to remove. */
   async function plan(run: Row<RunRecord>): Promise<void> {
-    const known = await allUnits(tables);
+    const storedUnits = await readUnits(tables);
     const works: UnitWork[] = [];
     const failures: RunRecord["failures"] = [];
     const add = (source: string, unit: string, action: UnitWork["action"]) =>
@@ -97,14 +101,14 @@ export function createRunWork(deps: WorkDeps): RunWork {
         const units = new Set(source.off ? [] : await source.units());
         for (const unit of units) add(source.name, unit, "read");
         const keys = new Set([...units].map((unit) => unitKey(source.name, unit)));
-        for (const [key, { source: of, unit }] of known)
-          if (of === source.name && unit !== "" && !keys.has(key)) add(source.name, unit, "remove");
-        await listed(source.name, known.has(unitKey(source.name, "")), source.off);
+        for (const [key, { source: storedSource, unit }] of storedUnits)
+          if (storedSource === source.name && unit !== "" && !keys.has(key)) add(source.name, unit, "remove");
+        await recordListing(source.name, storedUnits.has(unitKey(source.name, "")), source.off);
       } catch (error) {
         if (!(error instanceof CloudFailure)) throw error;
         const { code, message, remedy } = error;
         failures.push({ source: source.name, code, message, remedy });
-        await listed(source.name, known.has(unitKey(source.name, "")), { code, message, remedy });
+        await recordListing(source.name, storedUnits.has(unitKey(source.name, "")), { code, message, remedy });
       }
     }
     await runs.plan(run, works, failures);
@@ -113,8 +117,9 @@ export function createRunWork(deps: WorkDeps): RunWork {
   }
 
   /** Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. */
-  async function listed(source: string, wasReported: boolean, failure: Failure | undefined): Promise<void> {
+  async function recordListing(source: string, wasReported: boolean, failure: Failure | undefined): Promise<void> {
     const key = unitKey(source, "");
+    // The key contains no code, so that the next run finds the row even if the failure is another one.
     const rowKey = notSeenKey(key, { scope: source, code: "" });
     if (failure) {
       const { code, message, remedy } = failure;
@@ -128,28 +133,28 @@ export function createRunWork(deps: WorkDeps): RunWork {
       await tables.write(TABLE, DEPENDENCIES, [remove(NotSeenRows, rowKey), remove(Units, unitRowKey(key))]);
   }
 
-  async function workOn(held: HeldUnit): Promise<void> {
-    const { source: name, unit, action, readTo } = held.work;
+  async function workOn(leased: LeasedUnit): Promise<void> {
+    const { source: name, unit, action, readTo } = leased.work;
     const source = sources.find((one) => one.name === name);
-    const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
+    const signal = AbortSignal.any([leased.signal, AbortSignal.timeout(MAX_UNIT_MS)]);
     try {
       const outcome =
         action === "remove" || !source
-          ? await removeUnit(name, unit, { runId: held.runId, owner: held.worker }, deps)
+          ? await removeUnit(name, unit, { runId: leased.runId, owner: leased.worker }, deps)
           : await readUnit(
               source,
               unit,
-              { mode: held.mode, runId: held.runId, owner: held.worker, signal, readTo },
+              { mode: leased.mode, runId: leased.runId, owner: leased.worker, signal, readTo },
               deps,
             );
       await references.requestEvaluations();
       const { failure } = outcome;
-      const changed = (held.work.changed ?? 0) + outcome.changed;
-      if (outcome.readTo) await held.handOff({ changed, readTo: outcome.readTo });
-      else await held.end({ status: failure ? "failed" : "done", changed, ...(failure ? { failure } : {}) });
+      const changed = (leased.work.changed ?? 0) + outcome.changed;
+      if (outcome.readTo) await leased.handOff({ changed, readTo: outcome.readTo });
+      else await leased.end({ status: failure ? "failed" : "done", changed, ...(failure ? { failure } : {}) });
       log.debug("A unit's dependencies were read", { source: name, unit, action, changed, failure: failure?.code });
     } catch (error) {
-      await held.release();
+      await leased.release();
       // Another worker has taken the unit and ends it.
       if (!isConflict(error)) throw error;
     }
@@ -166,9 +171,9 @@ export function createRunWork(deps: WorkDeps): RunWork {
       ];
       const status =
         failures.length === 0 ? "completed" : works.some((one) => one.status === "done") ? "partial" : "failed";
-      const units = await allUnits(tables);
-      const sum = (of: "resources" | "edges" | "notSeen") =>
-        [...units.values()].reduce((all, unit) => all + unit[of], 0);
+      const units = await readUnits(tables);
+      const sum = (member: "resources" | "edges" | "notSeen") =>
+        [...units.values()].reduce((total, unit) => total + unit[member], 0);
       const counts = {
         unitsFailed: failed.length,
         resources: sum("resources"),
@@ -193,6 +198,7 @@ export function createRunWork(deps: WorkDeps): RunWork {
         {
           clock,
           randomness,
+          // Called if the audit log needs another entry ID. The run's row stores the new ID before the entry is written.
           async keep(id) {
             decided = await runs.change(decided, { entryId: id });
           },
@@ -217,11 +223,11 @@ export function createRunWork(deps: WorkDeps): RunWork {
     async failRun(runId) {
       const run = await runs.find(runId);
       if (!run || isOver(run)) return;
-      log.error("Reading dependencies failed for good", { runId, mode: run.mode });
-      const held = run.planId === undefined ? undefined : await runs.next(run);
-      // Other workers are still active and will end the run.
-      if (held === "busy") return;
-      await held?.release();
+      log.error("Dependency discovery failed permanently", { runId, mode: run.mode });
+      // Leases a unit only to find out whether other workers are active. If so, these workers end the run.
+      const leased = run.planId === undefined ? undefined : await runs.leaseNextUnit(run);
+      if (leased === "busy") return;
+      await leased?.release();
       const failure = {
         source: "service",
         code: "internal",

@@ -23,7 +23,7 @@ export const UNITS_AT_ONCE = 4;
 const MAX_ATTEMPTS = 5;
 
 /** A worker's lease on a unit of a run. */
-export interface HeldUnit {
+export interface LeasedUnit {
   readonly work: UnitWork;
   readonly mode: RunRecord["mode"];
   readonly runId: string;
@@ -44,10 +44,10 @@ export interface DependencyRuns extends RunStore<RunRecord> {
   /** Stores the units of a run. If two workers plan concurrently, one plan becomes valid. */
   plan(run: Row<RunRecord>, works: readonly UnitWork[], failures: RunRecord["failures"]): Promise<void>;
   /**
-   * Takes a unit to work on. Returns "busy" if other workers have the maximum number of units or the last ones, and undefined
+   * Leases a unit to work on. Returns "busy" if other workers have the maximum number of units or the last ones, and undefined
    * if all are done.
    */
-  next(run: RunRecord): Promise<HeldUnit | "busy" | undefined>;
+  leaseNextUnit(run: RunRecord): Promise<LeasedUnit | "busy" | undefined>;
   /** Returns all units of a run. Makes one request per 1,000. */
   works(run: RunRecord): Promise<Row<UnitWork>[]>;
   /** Changes a run. @throws A conflict if another worker changed it first. */
@@ -56,7 +56,7 @@ export interface DependencyRuns extends RunStore<RunRecord> {
 
 export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Randomness }): DependencyRuns {
   const { tables, clock, randomness } = deps;
-  const kept = createRunStore({ runs: Runs, partitionKey: RUNS }, deps, "run");
+  const store = createRunStore({ runs: Runs, partitionKey: RUNS }, deps, "run");
 
   async function works(run: RunRecord): Promise<Row<UnitWork>[]> {
     const found: Row<UnitWork>[] = [];
@@ -68,12 +68,13 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
   }
 
   /** Returns the unit if the lease of its worker has expired. */
-  const claimLost = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
+  const findExpired = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
     const found = await tables.getWithAge(UnitWorks, partitionKey, rowKey);
     return found?.row.status === "running" && found.ageMs >= LEASE_MS ? found.row : undefined;
   };
 
-  async function take(row: Row<UnitWork>, { runId, mode }: RunRecord): Promise<HeldUnit | undefined> {
+  /** Leases a unit, or fails it and returns undefined if too many workers have tried it. */
+  async function lease(row: Row<UnitWork>, { runId, mode }: RunRecord): Promise<LeasedUnit | undefined> {
     if (row.attempts >= MAX_ATTEMPTS) {
       const failure = {
         code: "internal",
@@ -84,31 +85,32 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       return undefined;
     }
     const worker = `dependencies/${runId}/${randomness.ulid(clock.now())}`;
-    const taken = { ...row, status: "running", worker, attempts: row.attempts + 1 } as const;
-    return heldUnit(await tables.replace(UnitWorks, taken), { worker, mode, runId });
+    const claimed = { ...row, status: "running", worker, attempts: row.attempts + 1 } as const;
+    return leasedUnit(await tables.replace(UnitWorks, claimed), { worker, mode, runId });
   }
 
-  function heldUnit(taken: Row<UnitWork>, of: Pick<HeldUnit, "worker" | "mode" | "runId">): HeldUnit {
-    const held = leaseRow(tables, UnitWorks, taken);
+  function leasedUnit(row: Row<UnitWork>, owner: Pick<LeasedUnit, "worker" | "mode" | "runId">): LeasedUnit {
+    const leased = leaseRow(tables, UnitWorks, row);
     const end = async (change: Partial<UnitWork>) => {
       try {
-        await held.end((row) => tables.replace(UnitWorks, { ...row, ...change, worker: undefined }));
+        await leased.end((row) => tables.replace(UnitWorks, { ...row, ...change, worker: undefined }));
       } catch (error) {
         // Another worker has taken the unit.
         if (!isConflict(error)) throw error;
       }
     };
     return {
-      work: withoutKeys(taken),
-      ...of,
-      signal: held.signal,
+      work: withoutKeys(row),
+      ...owner,
+      signal: leased.signal,
       end,
+      // The unit made progress, so its attempts are counted anew.
       handOff: (change) => end({ ...change, status: "waiting", attempts: 0 }),
       release: () => end({ status: "waiting" }),
     };
   }
 
-  /** Deletes the other rows of runs. */
+  /** Deletes the units of old runs. */
   async function removeWorks(runIds: readonly string[]): Promise<void> {
     for (const partitionKey of runIds.map(runPartition)) {
       for await (const works of tables.pages(UnitWorks, { partitionKey, select: [] })) {
@@ -119,9 +121,9 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
   }
 
   return {
-    ...kept,
+    ...store,
     works,
-    removeOld: () => kept.removeOld(removeWorks),
+    removeOld: () => store.removeOld(removeWorks),
 
     async plan(run, planned, failures) {
       const planId = randomness.ulid(clock.now());
@@ -131,32 +133,35 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       try {
         await tables.replace(Runs, { ...run, ...change });
       } catch (error) {
+        // Another worker's plan became valid. The rows of this one are never read, because their keys contain its plan ID.
         if (!isConflict(error)) throw error;
       }
     },
 
-    async next(run) {
+    async leaseNextUnit(run) {
       return await repeatOnConflict(async () => {
         const all = await works(run);
         const waiting = all.filter(({ status }) => status === "waiting");
+        /** Number of units whose worker still renews its lease. */
         let alive = 0;
-        for (const one of all.filter(({ status }) => status === "running")) {
-          const lost = await claimLost(one);
-          if (!lost) {
+        for (const running of all.filter(({ status }) => status === "running")) {
+          const expired = await findExpired(running);
+          if (!expired) {
             alive++;
             continue;
           }
-          const held = await take(lost, run);
-          if (held) return held;
+          const leased = await lease(expired, run);
+          if (leased) return leased;
         }
         if (alive >= UNITS_AT_ONCE) return "busy";
         while (waiting.length > 0) {
           // A random choice, so that concurrent workers take different units.
           const [chosen] = waiting.splice(Math.floor(randomness.number() * waiting.length), 1);
-          const held = await take(chosen!, run);
-          if (held) return held;
+          const leased = await lease(chosen!, run);
+          if (leased) return leased;
         }
         return alive > 0 ? "busy" : undefined;
+        // 20 attempts, because several workers may lease units at the same time.
       }, 20);
     },
 

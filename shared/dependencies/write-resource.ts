@@ -32,23 +32,27 @@ type ReadResource = Extract<ReadingItem, { resource: Resource }>;
  */
 const MAX_OPERATIONS = 99;
 /** Maximum size of the rows in one transaction, far below its limit of 4 MiB. */
-const MAX_TEXT = 1_000_000;
+const MAX_CHARACTERS = 1_000_000;
 
 /** Writes the resources of a unit with their dependencies, under the unit's fence. */
 export interface ResourceWriter {
   /** Number of resources whose dependencies were written or deleted. */
   readonly changed: number;
   write(read: ReadResource): Promise<void>;
+  /** Deletes a resource by its `resourceHash`. */
   remove(resource: string): Promise<void>;
   /** Marks a resource that could not be read: it stays, with the time of its last confirmation. */
   markUnconfirmed(resource: string): Promise<void>;
+  /** Writes everything that earlier calls have collected for a common transaction. */
   flush(): Promise<void>;
 }
 
 /**
  * Creates a writer.
  *
- * @param standing - The unit's stored resources by `resourceHash`. Updated by each call.
+ * @param deps.unit - Key of the unit.
+ * @param deps.before - The unit's row before this run.
+ * @param deps.stored - The unit's stored resources by `resourceHash`. Updated by each call.
  */
 export function createResourceWriter(deps: {
   tables: Tables;
@@ -65,12 +69,12 @@ export function createResourceWriter(deps: {
   const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
   let changed = 0;
   let group = new Map<string, Operation>();
-  let text = 0;
+  let characters = 0;
 
   async function flush(): Promise<void> {
     if (group.size > 0) await fence.write(group.values());
     group = new Map();
-    text = 0;
+    characters = 0;
   }
 
   /**
@@ -86,15 +90,16 @@ export function createResourceWriter(deps: {
     const key = resourceKey(unit, resource);
     const last = after ? put(Resources, key, after) : remove(Resources, key);
     const length = [...edges.values()].reduce((sum, { columns }) => sum + JSON.stringify(columns).length, 0);
-    if (group.size + edges.size + 1 > MAX_OPERATIONS || text + length > MAX_TEXT) await flush();
-    if (edges.size + 1 <= MAX_OPERATIONS && length <= MAX_TEXT) {
+    if (group.size + edges.size + 1 > MAX_OPERATIONS || characters + length > MAX_CHARACTERS) await flush();
+    if (edges.size + 1 <= MAX_OPERATIONS && length <= MAX_CHARACTERS) {
       for (const operation of [...edges.values(), last]) group.set(operation.rowKey, operation);
-      text += length;
+      characters += length;
     } else {
       const known = before ? unpackEdges(key, before) : new Map<string, Resolved>();
       const added = [...(after ? unpackEdges(key, after) : [])].filter(([edge]) => !known.has(edge));
-      const either = new Map([...known, ...added.map(([edge]): [string, Resolved] => [edge, -1])]);
-      const unfinished = { id: (after ?? before)!.id, hash: "", edges: packEdges(either), count: known.size };
+      // -1 (state unknown) for new dependencies, whose rows may not exist yet after a crash.
+      const oldAndNew = new Map([...known, ...added.map(([edge]): [string, Resolved] => [edge, -1])]);
+      const unfinished = { id: (after ?? before)!.id, hash: "", edges: packEdges(oldAndNew), count: known.size };
       await fence.write([put(Resources, key, unfinished)]);
       await fence.write(edges.values());
       await fence.write([last]);
@@ -104,17 +109,22 @@ export function createResourceWriter(deps: {
   }
 
   /**
-   * Returns the stored dependencies of a resource. After a crashed write some may be missing, so each is checked with one
-   * request.
+   * Returns the stored dependencies of a resource. After a crashed write (`before.hash` is "") some may be missing, so each is
+   * checked with one request.
+   *
+   * @param idHash - The resource's `resourceHash`. `before.hash` is another one, of the resource's content.
    */
-  async function edgesOf(hash: string, before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
-    const known = before ? unpackEdges(resourceKey(unit, hash), before) : new Map<string, Resolved>();
+  async function edgesOf(idHash: string, before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
+    const known = before ? unpackEdges(resourceKey(unit, idHash), before) : new Map<string, Resolved>();
     if (before?.hash !== "") return known;
     for (const key of known.keys()) if (!(await tables.get(Edges, DEPENDENCIES, key))) known.delete(key);
     return known;
   }
 
-  /** Returns the operations for events and compliance if the platform's ability to resolve the reference changed. */
+  /**
+   * Returns the operations for events and compliance if the platform's ability to resolve the reference changed. `was` and `is`
+   * are 1 (resolved), 0 (unresolved) or -1 (not reported, or no such dependency).
+   */
   function unresolvedOperations(key: string, edge: EdgeRecord | undefined, was: Resolved = -1): Operation[] {
     const is = edge ? resolvedOf(edge) : -1;
     if (was === is) return [];
@@ -134,28 +144,29 @@ export function createResourceWriter(deps: {
 
     async write({ resource: given, edges, partial = false }) {
       const resource = Resource.parse(given);
-      const hash = resourceHash(unit, resource.id);
+      const idHash = resourceHash(unit, resource.id);
       const toldAt = clock.now().toISOString();
       const wanted = new Map<string, EdgeRecord>();
       for (const one of edges) {
         // Parsed for the order of the schema, so that equal dependencies have equal hashes.
         const edge = Edge.parse({ ...one, resource });
-        if (!deps.isServiceVault(edge.vaultName)) wanted.set(edgeKey(edge, hash), { ...edge, unit, toldAt });
+        if (!deps.isServiceVault(edge.vaultName)) wanted.set(edgeKey(edge, idHash), { ...edge, unit, toldAt });
       }
-      const before = stored.get(hash);
+      const before = stored.get(idHash);
       const content = fingerprint([resource, [...wanted].sort(byKey).map(([, { toldAt: _, ...edge }]) => edge)]);
+      // Nothing to write if the state is unchanged and confirmed. A complete read also deletes what a partial read had kept.
       if (before?.hash === content && before.lastSeenAt === undefined && (partial || !before.partial)) return;
       if (!before && wanted.size === 0) return;
-      const known = await edgesOf(hash, before);
+      const known = await edgesOf(idHash, before);
       const after = new Map([...wanted].map(([key, edge]) => [key, resolvedOf(edge)]));
       const operations: Operation[] = [];
       for (const [key, edge] of wanted)
         operations.push(put(Edges, key, edge), ...unresolvedOperations(key, edge, known.get(key)));
-      let kept = false;
+      let hasKeptEdges = false;
       for (const [key, was] of known) {
         if (wanted.has(key)) continue;
         if (partial) {
-          kept = true;
+          hasKeptEdges = true;
           after.set(key, was);
           operations.push(merge(Edges, key, { lastSeenAt }));
         } else operations.push(remove(Edges, key), ...unresolvedOperations(key, undefined, was));
@@ -165,31 +176,31 @@ export function createResourceWriter(deps: {
         hash: content,
         edges: packEdges(after),
         count: after.size,
-        ...(kept ? { partial: true } : {}),
+        ...(hasKeptEdges ? { partial: true } : {}),
       };
-      await submit(hash, byRow(operations), before, after.size === 0 ? undefined : record);
+      await submit(idHash, byRow(operations), before, after.size === 0 ? undefined : record);
       changed++;
     },
 
-    async remove(hash) {
-      const before = stored.get(hash);
+    async remove(idHash) {
+      const before = stored.get(idHash);
       if (!before) return;
-      const known = [...unpackEdges(resourceKey(unit, hash), before)];
+      const known = [...unpackEdges(resourceKey(unit, idHash), before)];
       const operations = known.flatMap(([key, was]) => [
         remove(Edges, key),
         ...unresolvedOperations(key, undefined, was),
       ]);
-      await submit(hash, byRow(operations), before, undefined);
+      await submit(idHash, byRow(operations), before, undefined);
       changed++;
     },
 
-    async markUnconfirmed(hash) {
-      const before = stored.get(hash);
+    async markUnconfirmed(idHash) {
+      const before = stored.get(idHash);
       if (!before || before.lastSeenAt !== undefined) return;
-      const known = await edgesOf(hash, before);
+      const known = await edgesOf(idHash, before);
       const operations = [...known.keys()].map((key) => merge(Edges, key, { lastSeenAt }));
       const edges = { edges: packEdges(known), count: known.size };
-      await submit(hash, byRow(operations), before, { ...before, ...edges, lastSeenAt });
+      await submit(idHash, byRow(operations), before, { ...before, ...edges, lastSeenAt });
     },
   };
 }

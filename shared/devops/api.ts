@@ -1,11 +1,12 @@
 import * as z from "zod";
 import { singleLine } from "../platform/http/single-line.ts";
 
-/** Schemas of the Azure DevOps integration in the API. */
+// Schemas of the Azure DevOps integration in the API. The endpoints validate requests with them and generate the API
+// description from them.
 
 const projectIds = z.array(singleLine(256)).max(1000);
 
-/** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
+/** Formats: https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
 const vaultName = z.string().regex(/^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$/, "must be a key vault's name");
 const secretName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/, "must be a secret's name");
 
@@ -66,11 +67,16 @@ export const DevopsCopiesChange = z
       .array(copy)
       .max(500)
       .superRefine((copies, context) => {
-        const seen = new Set<string>();
+        const variableKeys = new Set<string>();
         for (const [index, { projectId, groupId, variable }] of copies.entries()) {
-          const place = `${projectId}/${groupId}/${variable.toLowerCase()}`;
-          if (seen.has(place)) context.addIssue({ code: "custom", path: [index], message: "names a variable twice" });
-          seen.add(place);
+          const variableKey = `${projectId}/${groupId}/${variable.toLowerCase()}`;
+          if (variableKeys.has(variableKey))
+            context.addIssue({
+              code: "custom",
+              path: [index],
+              message: "names a variable that is already in the list",
+            });
+          variableKeys.add(variableKey);
         }
       })
       .meta({ description: "The complete list. Variables that are not included are no longer treated as copies." }),
@@ -119,7 +125,9 @@ export const DevopsTest = z
         remedy: z.string().nullable(),
       }),
     ),
-    projectsNotTested: z.int().meta({ description: "Maximum number of projects that one test covers." }),
+    projectsNotTested: z
+      .int()
+      .meta({ description: "Number of projects that were not tested, because one test covers at most 20." }),
   })
   .meta({ id: "DevopsTest" });
 export type DevopsTest = z.infer<typeof DevopsTest>;

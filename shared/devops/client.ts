@@ -15,33 +15,36 @@ import {
 } from "./response-schemas.ts";
 
 /**
- * The resource for which tokens for Azure DevOps are requested:
+ * The scope of access tokens for Azure DevOps, with the fixed ID of the resource Azure DevOps:
  * https://learn.microsoft.com/azure/devops/integrate/get-started/authentication/service-principal-managed-identity
  */
 const SCOPE = "499b84ac-1321-427f-aa17-267ca6975798/.default";
 
 /** The identity that DevOps returns, with status 200, for requests without a valid token. */
-const ANONYMOUS = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
+const ANONYMOUS_USER_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
 
-const VERSION = "api-version=7.1";
+const API_VERSION = "api-version=7.1";
 
-/** Requests status 401 instead of a redirect to the sign-in page. */
+/** Headers of each request. `Suppress` makes DevOps return status 401 instead of a redirect to the sign-in page. */
 const HEADERS = { accept: "application/json", "x-tfs-fedauthredirect": "Suppress" };
 
 export interface ListOptions {
-  /** Returns only items that the identity may change. */
+  /** True to list only items that the identity can change. */
   manageable?: boolean;
   /** Called for entries that don't match the documentation of DevOps. Without it, such an entry fails the list. */
   unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
 
-/** A write was not sent within the allowed milliseconds after the read that it is based on. */
+/** Thrown instead of sending a write whose time `notAfter` has passed: the read that it is based on is too old. */
 export class ReadTooOld extends Error {
   override readonly name = "ReadTooOld";
 }
 
-/** Client of one organization. Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
+/**
+ * Client of one Azure DevOps organization. All methods throw `CloudFailure`, with the code `timedOut` if their signal is
+ * aborted.
+ */
 export interface DevopsClient {
   /** Returns the service's identity in the organization. @throws {CloudFailure} unauthorized if it has none. */
   user(signal?: AbortSignal): Promise<{ id: string; name: string | undefined }>;
@@ -49,12 +52,12 @@ export interface DevopsClient {
   /** Lists the items that the identity can see. DevOps silently omits those for which it has no role. */
   variableGroups(projectId: string, options?: ListOptions): AsyncGenerator<VariableGroup[]>;
   connections(projectId: string, options?: ListOptions): AsyncGenerator<ServiceConnection[]>;
-  /** Undefined if the item does not exist or the identity can't see it. */
+  /** Reads one item. Undefined if the item does not exist or the identity can't see it. */
   variableGroup(projectId: string, id: number): Promise<VariableGroup | undefined>;
   connection(projectId: string, id: string): Promise<ServiceConnection | undefined>;
   /**
-   * Replaces the whole group. Missing variables are deleted; a secret without a value keeps its value. Sent once, never
-   * retried.
+   * Replaces the whole group. DevOps deletes variables that are missing, and keeps the value of a secret without one. The
+   * request is sent once and not retried.
    *
    * @param notAfter - Latest time to send, Unix milliseconds.
    * @throws {ReadTooOld} if that time has passed; nothing was sent.
@@ -62,7 +65,7 @@ export interface DevopsClient {
   putVariableGroup(group: VariableGroup, notAfter: number): Promise<VariableGroup>;
   /** Replaces the whole connection, with the rules of `putVariableGroup`. */
   putConnection(connection: ServiceConnection, notAfter: number): Promise<ServiceConnection>;
-  /** Makes DevOps sign in with the connection. */
+  /** Makes DevOps sign in with the connection. Returns true if that succeeds. */
   testConnection(projectId: string, connection: ServiceConnection): Promise<boolean>;
 }
 
@@ -75,7 +78,7 @@ export interface DevopsClientOptions {
   limits?: Partial<CallLimits> | undefined;
 }
 
-interface Sending {
+interface SendOptions {
   method?: "GET" | "POST" | "PUT";
   body?: object;
   notAfter?: number;
@@ -91,16 +94,16 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
   const base = pathname.replace(/\/+$/, "");
   const limits = { ...CALL_LIMITS, ...options.limits };
   /**
-   * Time until which requests wait, Unix milliseconds. DevOps delays clients that don't slow down by themselves, also after
-   * status 200.
+   * Time until which requests wait, Unix milliseconds. DevOps returns Retry-After also with status 200, and blocks
+   * clients that ignore it.
    */
   let notBefore = 0;
 
-  async function paced(target: CallTarget, signal: AbortSignal | undefined): Promise<void> {
+  async function waitForRateLimit(target: CallTarget, signal: AbortSignal | undefined): Promise<void> {
     const wait = notBefore - Date.now();
     if (wait <= 0) return;
     if (wait > limits.totalWaitMs) {
-      throw failure("throttled", target, "Azure DevOps asks to wait", {
+      throw failure("throttled", target, "Azure DevOps requests a delay", {
         remedy: "No action needed: the service retries later.",
         retryAfterSeconds: Math.ceil(wait / 1000),
       });
@@ -110,8 +113,12 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
     });
   }
 
-  /** Sends the requests of one call: the pages of a list, or a single request. */
-  async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}, unreadable?: ListOptions["unreadable"]) {
+  /** Returns the function that sends the requests of one call: the pages of a list, or a single request. */
+  async function createCall(
+    signal?: AbortSignal,
+    callLimits: Partial<CallLimits> = {},
+    unreadable?: ListOptions["unreadable"],
+  ) {
     const route = (path: string) =>
       path.startsWith(`${base}/`) ? devopsRoute(path.slice(base.length), address) : undefined;
     const send = await createSender({
@@ -125,37 +132,39 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
       failureOf: devopsFailure,
       log,
       randomness,
-      limits: { ...limits, ...own },
+      limits: { ...limits, ...callLimits },
     });
-    return async (path: string, { method = "GET", body, notAfter }: Sending = {}) => {
+    return async (path: string, { method = "GET", body, notAfter }: SendOptions = {}) => {
       const url = `${address}${path}`;
-      await paced(route(new URL(url).pathname)!.target, signal);
+      await waitForRateLimit(route(new URL(url).pathname)!.target, signal);
       if (notAfter !== undefined) {
-        // Acquire the token first, because that takes time.
+        // The token is acquired before the time is checked, because acquiring it takes time.
         await (await identity.credential()).getToken(SCOPE);
         if (Date.now() > notAfter) throw new ReadTooOld();
       }
+      // Token of the next page, if the response has one.
       let next: string | undefined;
+      /** Called with the headers of a successful response. */
       const answered = (header: (name: string) => string | undefined) => {
         next = header("x-ms-continuationtoken");
         const seconds = retryAfter({ status: 200, body: "", header });
         if (seconds !== undefined) notBefore = Math.max(notBefore, Date.now() + seconds * 1000);
       };
-      // The unparsed body, not the result of a schema: a write must send back every member.
+      // Returns the unparsed body, not the result of a schema, because a write must send back all members.
       return { json: await send({ method, url, body, headers: HEADERS, answered }), next };
     };
   }
 
-  async function one<T>(path: string, sending?: Sending, own?: Partial<CallLimits>): Promise<T> {
-    return (await (await sender(undefined, own))(path, sending)).json as T;
+  async function requestOne<T>(path: string, options?: SendOptions, callLimits?: Partial<CallLimits>): Promise<T> {
+    return (await (await createCall(undefined, callLimits))(path, options)).json as T;
   }
 
   async function* pages<T>(path: string, query: string, { unreadable, signal }: ListOptions = {}) {
-    const send = await sender(signal, {}, unreadable);
+    const send = await createCall(signal, {}, unreadable);
     let token: string | undefined;
     do {
-      const more = token === undefined ? "" : `&continuationToken=${encodeURIComponent(token)}`;
-      const { json, next } = await send(`${path}?${VERSION}${query}${more}`);
+      const continuation = token === undefined ? "" : `&continuationToken=${encodeURIComponent(token)}`;
+      const { json, next } = await send(`${path}?${API_VERSION}${query}${continuation}`);
       yield (json as Page<T>).value;
       token = next;
     } while (token);
@@ -164,14 +173,14 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
   const groups = "_apis/distributedtask/variablegroups";
   const endpoints = "_apis/serviceendpoint/endpoints";
   const filter = (manageable: boolean | undefined) => (manageable ? "&actionFilter=manage" : "");
-  /** Not retried: a retry would be based on a state that may have changed. */
-  const once = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1 };
+  /** Limits without retries: the state that a retry is based on may have changed. */
+  const withoutRetries = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1 };
 
   return {
     async user(signal) {
-      const { json } = await (await sender(signal))("/_apis/connectionData?api-version=7.1-preview.1");
+      const { json } = await (await createCall(signal))("/_apis/connectionData?api-version=7.1-preview.1");
       const { authenticatedUser: user } = json as ConnectionData;
-      if (user.id.toLowerCase() === ANONYMOUS) {
+      if (user.id.toLowerCase() === ANONYMOUS_USER_ID) {
         throw devopsFailure(
           { status: 401, body: "", header: () => undefined },
           { operation: "sign in to Azure DevOps", resource: address },
@@ -189,15 +198,20 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
         rest,
       ),
     variableGroup: async (projectId, id) =>
-      (await one<VariableGroup | null>(`/${encodeURIComponent(projectId)}/${groups}/${id}?${VERSION}`)) ?? undefined,
+      (await requestOne<VariableGroup | null>(`/${encodeURIComponent(projectId)}/${groups}/${id}?${API_VERSION}`)) ??
+      undefined,
     connection: async (projectId, id) =>
-      (await one<ServiceConnection | null>(
-        `/${encodeURIComponent(projectId)}/${endpoints}/${encodeURIComponent(id)}?${VERSION}`,
+      (await requestOne<ServiceConnection | null>(
+        `/${encodeURIComponent(projectId)}/${endpoints}/${encodeURIComponent(id)}?${API_VERSION}`,
       )) ?? undefined,
     putVariableGroup: (group, notAfter) =>
-      one(`/${groups}/${group.id}?${VERSION}`, { method: "PUT", body: group, notAfter }, once),
+      requestOne(`/${groups}/${group.id}?${API_VERSION}`, { method: "PUT", body: group, notAfter }, withoutRetries),
     putConnection: (connection, notAfter) =>
-      one(`/${endpoints}/${connection.id}?${VERSION}`, { method: "PUT", body: connection, notAfter }, once),
+      requestOne(
+        `/${endpoints}/${connection.id}?${API_VERSION}`,
+        { method: "PUT", body: connection, notAfter },
+        withoutRetries,
+      ),
 
     async testConnection(projectId, connection) {
       const path = `/${encodeURIComponent(projectId)}/_apis/serviceendpoint/endpointproxy?endpointId=${connection.id}&api-version=7.2-preview.1`;
@@ -216,7 +230,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
         resultTransformationDetails: { callbackContextTemplate: "", callbackRequiredTemplate: "", resultTemplate: "" },
         serviceEndpointDetails: connection,
       };
-      const { statusCode } = await one<Proxied>(path, { method: "POST", body });
+      const { statusCode } = await requestOne<Proxied>(path, { method: "POST", body });
       return statusCode.toLowerCase() === "ok";
     },
   };

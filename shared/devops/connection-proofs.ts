@@ -9,20 +9,22 @@ import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts"
 const record = z.object({ appId: z.string(), tenantId: z.string(), provedAt: z.string() });
 
 /**
- * Records that a connection signed in as an application. This decides whether the connection gets the next secret: see
- * `replaceConnectionSecret`.
+ * A proof: the row that records that a service connection signed in as an application. Only such a connection gets the
+ * application's next secret: see `replaceConnectionSecret`.
  */
 export const ProofRow = entity("Devops", record, { signed: true });
-/** Prefix of the partition key, before the organization's URL. */
+/** Prefix of the partition key `proofs|<organization's URL>`. The row key is `<project ID>|<connection ID>`. */
 export const PROOFS = "proofs";
 
-/** Retention: longer than a rotation including its rollback. */
-const HOLDS_MS = 60 * DAY_MS;
+/** Time for which a proof is valid: longer than a rotation including its rollback. */
+const VALIDITY_MS = 60 * DAY_MS;
 
-/** The connections of an organization that have signed in as an application. */
+/** The proofs of one organization. */
 export interface ConnectionProofs {
-  holds(place: ConnectionPlace, of: ReplacedCredential): Promise<boolean>;
-  keep(place: ConnectionPlace, of: ReplacedCredential): Promise<void>;
+  /** Returns true if there is a valid proof for the connection and the application. */
+  isProven(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
+  /** Stores a proof, valid from now. */
+  store(place: ConnectionPlace, credential: ReplacedCredential): Promise<void>;
 }
 
 export function createConnectionProofs({ tables, clock }: { tables: Tables; clock: Clock }) {
@@ -31,12 +33,12 @@ export function createConnectionProofs({ tables, clock }: { tables: Tables; cloc
     of(address: string): ConnectionProofs {
       const partition = `${PROOFS}|${keyText(address.toLowerCase())}`;
       return {
-        async holds(place, { appId, tenantId }) {
+        async isProven(place, { appId, tenantId }) {
           const proof = await tables.get(ProofRow, partition, keyOf(place));
           if (proof?.appId !== appId || proof.tenantId !== tenantId) return false;
-          return clock.now().getTime() - Date.parse(proof.provedAt) < HOLDS_MS;
+          return clock.now().getTime() - Date.parse(proof.provedAt) < VALIDITY_MS;
         },
-        async keep(place, { appId, tenantId }) {
+        async store(place, { appId, tenantId }) {
           const provedAt = clock.now().toISOString();
           await tables.put(ProofRow, partition, keyOf(place), { appId, tenantId, provedAt });
         },

@@ -29,7 +29,7 @@ export type { Changed } from "./change-resource.ts";
 export type { DevopsClient } from "./client.ts";
 export type { Project, ServiceConnection, VariableGroup } from "./response-schemas.ts";
 
-/** The configured organization, for dependency discovery and rotations. */
+/** The configured organization. Dependency discovery reads it, and rotations replace secrets in it. */
 export interface DevopsOrganization {
   /** The organization's name: lower-case letters, digits and dashes. */
   name: string;
@@ -43,21 +43,24 @@ export interface DevopsOrganization {
   /** Returns true if a group has this secret variable. Its value can't be read. @throws {CloudFailure} */
   hasSecretVariable(place: VariablePlace): Promise<boolean>;
   /** See `replaceConnectionSecret`. */
-  replaceConnectionSecret(place: ConnectionPlace, of: ReplacedCredential, secret: string): Promise<Changed>;
+  replaceConnectionSecret(place: ConnectionPlace, credential: ReplacedCredential, secret: string): Promise<Changed>;
   /**
-   * Returns true if a connection signs in as the application. Undefined if it contains no secret of the application any more.
+   * Returns true if a connection signs in as the application. Undefined if it no longer contains a secret of the application.
    * @throws {CloudFailure}
    */
-  signsIn(place: ConnectionPlace, of: ReplacedCredential): Promise<boolean | undefined>;
+  signsIn(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean | undefined>;
 }
 
 /** The Azure DevOps integration: its settings, the connection test, and the configured organization. */
 export interface Devops {
+  /** Returns the settings. */
   settings(): Promise<DevopsSettingsView>;
-  /** @throws {Problem} invalidRequest for a URL that is not of Azure DevOps; conflict; preconditionFailed */
+  /** Changes the settings. @throws {Problem} invalidRequest for a URL outside Azure DevOps; conflict; preconditionFailed */
   configure(change: SettingsChange, ifMatch: string | undefined, caller: Caller): Promise<DevopsSettingsView>;
   /**
-   * Lists all projects that the service can see. @throws {Problem} conflict while the integration is turned off; unavailable
+   * Lists all projects that the service can see.
+   *
+   * @throws {Problem} conflict while the integration is turned off; unavailable
    */
   projects(): Promise<DevopsProject[]>;
   /** Tests the connection and returns what is missing. @throws {Problem} conflict while the integration is turned off */
@@ -73,17 +76,17 @@ export interface DevopsDependencies extends SettingsDependencies {
   limits?: Partial<CallLimits>;
 }
 
-/** The Azure DevOps integration: its settings, the connection test, and the configured organization. */
+/** Creates the Azure DevOps integration. */
 export function createDevops(deps: DevopsDependencies): Devops {
   const store = createDevopsSettings(deps);
   const proofs = createConnectionProofs(deps);
-  // Besides the public host names, the configured endpoint is allowed.
+  // Connections may target Azure Resource Manager at its public host names or at the configured endpoint.
   const resourceManagers = [...RESOURCE_MANAGERS, deps.config.cloud.resourceManager];
   /** One client per process, so that all callers share its rate limit. */
   const clients = new Map<string, DevopsClient>();
 
   function clientOf({ orgUrl }: DevopsSettings): { address: string; client: DevopsClient } | undefined {
-    // Check again: the URL may have been saved while another endpoint was configured.
+    // The URL is checked again, because it may have been saved while another endpoint was configured.
     const address = orgUrl === undefined ? undefined : organizationAddress(orgUrl, deps.config);
     if (address === undefined) return undefined;
     const client = clients.get(address) ?? createDevopsClient({ ...deps, address });
@@ -91,16 +94,16 @@ export function createDevops(deps: DevopsDependencies): Devops {
     return { address, client };
   }
 
-  async function opened() {
+  async function requireOrganization() {
     const settings = await store.read();
-    const found = clientOf(settings);
-    if (!found) {
+    const organization = clientOf(settings);
+    if (!organization) {
       throw new Problem(
         "conflict",
         "The DevOps integration is turned off: PUT orgUrl to /api/settings/integrations/devops.",
       );
     }
-    return { ...found, settings };
+    return { ...organization, settings };
   }
 
   return {
@@ -108,11 +111,15 @@ export function createDevops(deps: DevopsDependencies): Devops {
     configure: async (change, ifMatch, caller) => settingsView(await store.change(change, ifMatch, caller)),
 
     async projects() {
-      const { client, settings } = await opened();
+      const { client, settings } = await requireOrganization();
       try {
-        const visible = await allOf(client.projects());
+        const visible = await readAllPages(client.projects());
         const selected = new Set(chosenProjects(visible, settings.projectIds).projects);
-        return visible.map((one) => ({ id: one.id, name: toSingleLine(one.name), selected: selected.has(one) }));
+        return visible.map((project) => ({
+          id: project.id,
+          name: toSingleLine(project.name),
+          selected: selected.has(project),
+        }));
       } catch (error) {
         if (!(error instanceof CloudFailure)) throw error;
         throw retryLater("unavailable", `${error.message} ${error.remedy}`, error.retryAfterSeconds ?? RETRY_SECONDS);
@@ -120,26 +127,27 @@ export function createDevops(deps: DevopsDependencies): Devops {
     },
 
     async test() {
-      const { client, settings } = await opened();
+      const { client, settings } = await requireOrganization();
       const { orgUrl = "", projectIds } = settings;
       return await testOrganization(client, { orgUrl, projectIds, now: deps.clock.now() });
     },
 
     async organization() {
       const settings = await store.read();
-      const found = clientOf(settings);
-      if (!found) return undefined;
-      const { address, client } = found;
+      const organization = clientOf(settings);
+      if (!organization) return undefined;
+      const { address, client } = organization;
       return {
         name: nameIn(address),
         client,
         copies: settings.copies,
         replaceVariable: (place, value) => replaceVariable(client, place, value),
         hasSecretVariable: (place) => hasSecretVariable(client, place),
-        replaceConnectionSecret: (place, of, secret) =>
-          replaceConnectionSecret({ client, proofs: proofs.of(address), resourceManagers }, place, of, secret),
-        signsIn: (place, of) => signsIn(client, place, of),
-        projects: async (signal) => chosenProjects(await allOf(client.projects(signal)), settings.projectIds).projects,
+        replaceConnectionSecret: (place, credential, secret) =>
+          replaceConnectionSecret({ client, proofs: proofs.of(address), resourceManagers }, place, credential, secret),
+        signsIn: (place, credential) => signsIn(client, place, credential),
+        projects: async (signal) =>
+          chosenProjects(await readAllPages(client.projects(signal)), settings.projectIds).projects,
       };
     },
   };
@@ -158,8 +166,8 @@ function nameIn(address: string): string {
 /** Seconds of `Retry-After` if DevOps did not specify a time. */
 const RETRY_SECONDS = 10;
 
-async function allOf<T>(pages: AsyncGenerator<T[]>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const page of pages) all.push(...page);
-  return all;
+async function readAllPages<T>(pages: AsyncGenerator<T[]>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const page of pages) items.push(...page);
+  return items;
 }

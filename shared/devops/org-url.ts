@@ -1,15 +1,16 @@
 import type { Config } from "../platform/config/config.ts";
 
-/** Host names of Azure DevOps. The service's token is sent nowhere else. */
+/** URL of Azure DevOps. The service sends its token only there or to the configured endpoint. */
 const DEVOPS = "https://dev.azure.com";
 
 /** https://learn.microsoft.com/azure/devops/organizations/settings/naming-restrictions#organization-names */
-const NAME = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?";
-const ADDRESSES = [
-  new RegExp(`^https://dev\\.azure\\.com/(${NAME})/?$`),
-  new RegExp(`^https://(${NAME})\\.visualstudio\\.com/?$`),
+const ORGANIZATION_NAME = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?";
+/** Match the two forms of an organization's URL, with the organization's name as the group. */
+const URL_FORMS = [
+  new RegExp(`^https://dev\\.azure\\.com/(${ORGANIZATION_NAME})/?$`),
+  new RegExp(`^https://(${ORGANIZATION_NAME})\\.visualstudio\\.com/?$`),
 ];
-const ORGANIZATION = new RegExp(`^/(${NAME})/?$`);
+const PATH_FORM = new RegExp(`^/(${ORGANIZATION_NAME})/?$`);
 
 /**
  * Returns the base URL for requests to an organization, without a trailing slash. Undefined unless `orgUrl` is exactly
@@ -21,13 +22,13 @@ export function organizationAddress(
   orgUrl: string,
   { AZURE_DEVOPS_ENDPOINT: endpoint }: Pick<Config, "AZURE_DEVOPS_ENDPOINT">,
 ): string | undefined {
-  for (const address of ADDRESSES) {
-    const organization = address.exec(orgUrl)?.[1];
+  for (const form of URL_FORMS) {
+    const organization = form.exec(orgUrl)?.[1];
     if (organization !== undefined) return `${endpoint ?? DEVOPS}/${organization}`;
   }
   if (endpoint === undefined || !orgUrl.startsWith(endpoint)) return undefined;
-  const rest = orgUrl.slice(endpoint.length);
-  if (rest === "" || rest === "/") return endpoint;
-  const organization = ORGANIZATION.exec(rest)?.[1];
+  const pathAtEndpoint = orgUrl.slice(endpoint.length);
+  if (pathAtEndpoint === "" || pathAtEndpoint === "/") return endpoint;
+  const organization = PATH_FORM.exec(pathAtEndpoint)?.[1];
   return organization === undefined ? undefined : `${endpoint}/${organization}`;
 }

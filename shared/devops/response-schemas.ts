@@ -1,12 +1,10 @@
 import * as z from "zod";
 import type { Route } from "../platform/azure/calls.ts";
 
-/**
- * The members of Azure DevOps responses that this service reads. Other members are sent back unchanged when something is
- * updated. https://learn.microsoft.com/rest/api/azure/devops, version 7.1
- */
+// Schemas of the Azure DevOps responses that this service reads (https://learn.microsoft.com/rest/api/azure/devops, version
+// 7.1). Members that no schema names are kept, because an update must send them back unchanged.
 
-/** Used in URLs and storage keys. */
+/** IDs are validated strictly, because they become parts of URLs and storage keys. */
 const guid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
 const name = z.string().max(1024);
 
@@ -44,7 +42,7 @@ const serviceConnection = z.looseObject({
   url: z.string().max(2048).nullish(),
   authorization: z.looseObject({
     scheme: z.string().max(256),
-    /** The names of parameters have several spellings. */
+    /** Upper and lower case of the parameters' names differ between connections. */
     parameters: z.record(z.string(), z.unknown()).nullish(),
   }),
   data: z.record(z.string(), z.unknown()).nullish(),
@@ -59,11 +57,12 @@ export type Proxied = z.infer<typeof proxied>;
 export const page = z.looseObject({ value: z.array(z.unknown()) });
 export type Page<T> = { value: T[] };
 
+// Roles that an operation needs, as parts of remedies.
 const LIBRARY = "in the project's library the role Reader of the variable groups, or Administrator to change them";
 const CONNECTIONS =
   "in the project's settings the role Reader of the service connections, or Administrator to change them";
 
-/** Returns the resource type of a path below an organization. Undefined for other paths. */
+/** Returns the operation and the response schema for a path below an organization. Undefined for other paths. */
 export function devopsRoute(path: string, organization: string): Route | undefined {
   const route = (operation: string, answer: z.ZodType, rest: Partial<Route> & { grant?: string } = {}): Route => {
     const { grant, ...more } = rest;
@@ -72,9 +71,10 @@ export function devopsRoute(path: string, organization: string): Route | undefin
   const list = { paged: true };
   if (path === "/_apis/connectionData") return route("sign in to Azure DevOps", user);
   if (path === "/_apis/projects") return route("list projects", page, { ...list, entry: project });
-  const [, within = "", resource = "", id] = /^(\/[^/]+)?\/_apis\/([^/]+\/[^/]+)(\/[^/]+)?$/.exec(path) ?? [];
+  // Matches `/{project}/_apis/{area}/{resource}/{id}`, where project and ID are optional.
+  const [, projectPath = "", resource = "", id] = /^(\/[^/]+)?\/_apis\/([^/]+\/[^/]+)(\/[^/]+)?$/.exec(path) ?? [];
   const grant = resource.startsWith("distributedtask") ? LIBRARY : CONNECTIONS;
-  switch (`${within === "" ? "" : "project "}${resource}${id === undefined ? "" : "/ID"}`) {
+  switch (`${projectPath === "" ? "" : "project "}${resource}${id === undefined ? "" : "/ID"}`) {
     case "project distributedtask/variablegroups":
       return route("list variable groups", page, { ...list, entry: variableGroup, grant });
     case "project distributedtask/variablegroups/ID":
@@ -97,11 +97,10 @@ export function devopsRoute(path: string, organization: string): Route | undefin
 /** Returns a connection's parameter by its name in lower case, in any spelling. Undefined if it is not text. */
 export function parameterOf(
   connection: ServiceConnection,
-  wanted: string,
+  lowerCaseName: string,
 ): { name: string; value: string | undefined } | undefined {
-  for (const [written, value] of Object.entries(connection.authorization.parameters ?? {})) {
-    if (written.toLowerCase() === wanted)
-      return { name: written, value: typeof value === "string" ? value : undefined };
+  for (const [name, value] of Object.entries(connection.authorization.parameters ?? {})) {
+    if (name.toLowerCase() === lowerCaseName) return { name, value: typeof value === "string" ? value : undefined };
   }
   return undefined;
 }

@@ -1,8 +1,10 @@
+// Where secrets are in Azure DevOps.
+
 /** A variable of a variable group. */
 export interface VariablePlace {
   projectId: string;
   groupId: number;
-  /** Names are not case-sensitive in DevOps. */
+  /** Name of the variable. Names are not case-sensitive in DevOps. */
   variable: string;
 }
 
@@ -12,7 +14,7 @@ export interface ConnectionPlace {
   connectionId: string;
 }
 
-/** The application whose client secret is replaced, in lower case. */
+/** The application whose client secret is replaced. The IDs are in lower case. */
 export interface ReplacedCredential {
   appId: string;
   tenantId: string;

@@ -5,7 +5,7 @@ import type { ConnectionProofs } from "./connection-proofs.ts";
 import { parameterOf, type ServiceConnection } from "./response-schemas.ts";
 import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts";
 
-/** How a connection signs in as an application. */
+/** How a service connection signs in as an Entra application. */
 export interface ConnectionSignIn {
   /** Application id in lower case. */
   appId: string;
@@ -31,8 +31,8 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
   return { appId, tenantId, with: type === "spnkey" ? "secret" : "certificate", automatic };
 }
 
-/** Members that describe the present state. */
-const VOLATILE = new Set(["isReady", "isOutdated", "operationStatus"]);
+/** Members that DevOps updates by itself. */
+const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
 
 interface Connections {
   client: DevopsClient;
@@ -41,10 +41,10 @@ interface Connections {
 }
 
 /**
- * Writes the application's new client secret to a manually configured connection. Anyone who can create connections can name
- * any application in one and may be able to read its secret. So only a connection that currently signs in as the application
- * gets the new secret, because its creator already had a secret. The proof is stored, since the connection must get the
- * previous secret again if the new one does not work.
+ * Writes the application's new client secret to a manually configured connection. Rotations call it. Anyone who can create
+ * connections can name any application in one and may be able to read the secret that it gets. So only a connection that
+ * currently signs in as the application gets the new secret, because its creator already had a secret. A proof of the sign-in
+ * is stored: if the new secret does not work, the connection can no longer sign in, but must get the previous secret again.
  *
  * @throws {CloudFailure} notFound; refused if the connection did not sign in as the application, or accepts no secret;
  * conflict, see `changeResource`.
@@ -52,27 +52,27 @@ interface Connections {
 export async function replaceConnectionSecret(
   connections: Connections & { proofs: ConnectionProofs },
   place: ConnectionPlace,
-  of: ReplacedCredential,
+  application: ReplacedCredential,
   secret: string,
 ): Promise<Changed> {
   const { client, proofs } = connections;
   const target = targetOf("change the secret of a service connection", place);
   const read = async () => {
-    const connection = await found(client, place, target);
-    requireWritable(connection, of, connections, target);
+    const connection = await readConnection(client, place, target);
+    requireWritable(connection, application, connections, target);
     return connection;
   };
   const connection = await read();
-  if (!(await proofs.holds(place, of))) {
+  if (!(await proofs.isProven(place, application))) {
     if (!(await client.testConnection(place.projectId, connection))) {
-      throw failure("refused", target, "it does not sign in as the application now", {
-        remedy: "Give it a client secret of the application in Azure DevOps, or delete it.",
+      throw failure("refused", target, "it does not currently sign in as the application", {
+        remedy: "Set a client secret of the application in the connection in Azure DevOps, or delete the connection.",
       });
     }
-    await proofs.keep(place, of);
+    await proofs.store(place, application);
   }
   return await changeResource(
-    { target, read, ignored: VOLATILE, write: (changed, notAfter) => client.putConnection(changed, notAfter) },
+    { target, read, ignored: AUTOMATIC_MEMBERS, write: (changed, notAfter) => client.putConnection(changed, notAfter) },
     (changed) => {
       const { name } = parameterOf(changed, "serviceprincipalkey") ?? { name: "serviceprincipalkey" };
       changed.authorization.parameters![name] = secret;
@@ -81,7 +81,8 @@ export async function replaceConnectionSecret(
 }
 
 /**
- * Returns true if a connection signs in as the application. Undefined if it contains no client secret of it.
+ * Returns true if a connection signs in as the application. Undefined if the connection contains no client secret of the
+ * application.
  *
  * @throws {CloudFailure} notFound if there is no such connection or it is not visible. Then it is unknown whether the secret is
  * used.
@@ -89,11 +90,11 @@ export async function replaceConnectionSecret(
 export async function signsIn(
   client: DevopsClient,
   place: ConnectionPlace,
-  of: ReplacedCredential,
+  application: ReplacedCredential,
 ): Promise<boolean | undefined> {
-  const connection = await found(client, place, targetOf("read a service connection", place));
+  const connection = await readConnection(client, place, targetOf("read a service connection", place));
   const signIn = signInOf(connection);
-  if (signIn?.with !== "secret" || !isOf(signIn, of)) return undefined;
+  if (signIn?.with !== "secret" || !belongsTo(signIn, application)) return undefined;
   return await client.testConnection(place.projectId, connection);
 }
 
@@ -102,10 +103,14 @@ const targetOf = (operation: string, { projectId, connectionId }: ConnectionPlac
   resource: `service connection ${connectionId} of project ${projectId}`,
 });
 
-const isOf = (signIn: ConnectionSignIn | undefined, of: ReplacedCredential): boolean =>
-  signIn?.appId === of.appId && signIn.tenantId === of.tenantId;
+const belongsTo = (signIn: ConnectionSignIn | undefined, application: ReplacedCredential): boolean =>
+  signIn?.appId === application.appId && signIn.tenantId === application.tenantId;
 
-async function found(client: DevopsClient, place: ConnectionPlace, target: CallTarget): Promise<ServiceConnection> {
+async function readConnection(
+  client: DevopsClient,
+  place: ConnectionPlace,
+  target: CallTarget,
+): Promise<ServiceConnection> {
   const connection = await client.connection(place.projectId, place.connectionId);
   if (connection) return connection;
   throw failure("notFound", target, "there is no such connection, or the identity may not see it", {
@@ -113,37 +118,45 @@ async function found(client: DevopsClient, place: ConnectionPlace, target: CallT
   });
 }
 
+/**
+ * Throws unless the connection belongs to the application, accepts a secret, and leads to Azure.
+ *
+ * @throws {CloudFailure} refused
+ */
 function requireWritable(
   connection: ServiceConnection,
-  of: ReplacedCredential,
+  application: ReplacedCredential,
   { resourceManagers }: Connections,
   target: CallTarget,
 ): void {
-  const refused = (reason: string, remedy: string) => failure("refused", target, reason, { remedy });
+  const rejection = (reason: string, remedy: string) => failure("refused", target, reason, { remedy });
   const signIn = signInOf(connection);
-  if (!signIn || !isOf(signIn, of)) {
-    throw refused("it does not belong to this application", "See who changed the service connection.");
+  if (!signIn || !belongsTo(signIn, application)) {
+    throw rejection("it does not belong to this application", "Find out who changed the service connection.");
   }
-  if (signIn.with !== "secret") throw refused("it holds no client secret", "Nothing to do: it needs none.");
+  if (signIn.with !== "secret") throw rejection("it has no client secret", "No action needed: it needs none.");
   if (signIn.automatic) {
-    throw refused(
-      "Azure DevOps made it, and takes no secret for it from others",
+    throw rejection(
+      "Azure DevOps created it and accepts no secret for it from others",
       "Choose Rotate secret in the connection's menu, or better convert it to workload identity federation.",
     );
   }
-  if (!leadsToAzure(connection, resourceManagers)) {
-    throw refused("it leads to another address than the resource manager's", "See who made the service connection.");
+  if (!isAzureAddress(connection, resourceManagers)) {
+    throw rejection(
+      "its address is not that of Azure Resource Manager",
+      "Find out who created the service connection.",
+    );
   }
   if (!connection.serviceEndpointProjectReferences?.length) {
-    throw refused("DevOps does not say which projects it belongs to", "Change it in Azure DevOps.");
+    throw rejection("DevOps does not return its projects", "Change it in Azure DevOps.");
   }
 }
 
-/** https://learn.microsoft.com/azure/devops/pipelines/library/azure-resource-manager-alternate-approaches */
+/** Azure clouds: https://learn.microsoft.com/azure/devops/pipelines/library/azure-resource-manager-alternate-approaches */
 const ENVIRONMENTS = ["azurecloud", "azurechinacloud", "azureusgovernment"];
 
-/** Not Azure Stack: its URLs, including the sign-in URL, are chosen by the creator of the connection. */
-function leadsToAzure({ url, data }: ServiceConnection, resourceManagers: readonly string[]): boolean {
+/** Returns false for Azure Stack, whose URLs, including the sign-in URL, the creator of the connection chooses. */
+function isAzureAddress({ url, data }: ServiceConnection, resourceManagers: readonly string[]): boolean {
   if (!url || !URL.canParse(url) || !resourceManagers.includes(new URL(url).origin)) return false;
   const members = Object.entries(data ?? {}).map(([name, value]) => [name.toLowerCase(), value] as const);
   return members.every(

@@ -13,11 +13,11 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { organizationAddress } from "./org-url.ts";
 
 /**
- * A secret variable that contains a copy of a key vault secret, as an administrator configured it: DevOps never returns the
- * value.
+ * A secret variable that contains a copy of a key vault secret. An administrator configures it, because DevOps does not return
+ * the value with which the service could find it.
  */
 export const VariableCopy = z.object({
-  /** In lower case. */
+  /** Project ID in lower case. */
   projectId: z.string(),
   groupId: z.int(),
   variable: z.string(),
@@ -27,12 +27,12 @@ export const VariableCopy = z.object({
 export type VariableCopy = z.infer<typeof VariableCopy>;
 
 const record = z.object({
-  /** As entered. Absent while the integration is turned off. */
+  /** URL of the organization as an administrator entered it. Absent while the integration is turned off. */
   orgUrl: z.string().optional(),
-  /** Ids or names. Empty: all projects that the identity can see. */
+  /** IDs or names of the scanned projects. Empty: all projects that the identity can see. */
   projectIds: z.array(z.string()),
   copies: z.array(VariableCopy).default([]),
-  /** Changes with every change. */
+  /** Gets a new value with each change. It is the ETag in the API. */
   revision: z.string(),
   updatedAt: z.string(),
   updatedBy: z.string(),
@@ -40,12 +40,12 @@ const record = z.object({
 /** The stored settings of the Azure DevOps integration. */
 export type DevopsSettings = z.infer<typeof record>;
 
-/** Decides where the service's token and rotated secrets are sent, so it is signed. */
+/** The row of the settings. It is signed, because it decides where the service's token and rotated secrets are sent. */
 export const SettingsRow = entity("Devops", record, { signed: true });
 export const DEVOPS = "devops";
 export const SETTINGS = "settings";
 
-/** The settings before an administrator saves any. */
+/** The settings before an administrator saves any. Their revision is `none`, and their time is not shown. */
 const UNCONFIGURED: DevopsSettings = {
   projectIds: [],
   copies: [],
@@ -65,6 +65,8 @@ export interface DevopsSettingsStore {
   /** Reads the settings. Costs one read. */
   read(): Promise<DevopsSettings>;
   /**
+   * Changes the settings.
+   *
    * @param change - Any subset of the members. `orgUrl` null turns the integration off and keeps the other members.
    * @throws {Problem} invalidRequest for a URL that is not of Azure DevOps; serviceVault; conflict; preconditionFailed
    */
@@ -81,30 +83,34 @@ export interface SettingsDependencies {
 
 export function createDevopsSettings(deps: SettingsDependencies): DevopsSettingsStore {
   const { tables, audit, config, clock, randomness } = deps;
-  const row = () => tables.get(SettingsRow, DEVOPS, SETTINGS);
+  const readRow = () => tables.get(SettingsRow, DEVOPS, SETTINGS);
 
-  /** After a write conflict the change is applied again, because it names each changed member. `If-Match` then fails. */
+  /**
+   * After a conflict with another write the change is applied to the new settings, unless `If-Match` was given, which then
+   * fails.
+   */
   async function write(
     { orgUrl, projectIds, copies }: SettingsChange,
     ifMatch: string | undefined,
     caller: Caller,
   ): Promise<DevopsSettings> {
     return await repeatOnConflict(async () => {
-      const found = await row();
-      const { orgUrl: known, ...before } = found ? withoutKeys(found) : UNCONFIGURED;
+      const row = await readRow();
+      const { orgUrl: storedUrl, ...before } = row ? withoutKeys(row) : UNCONFIGURED;
       requireMatch(etagOf(before), ifMatch, THE_SETTINGS);
-      const now = clock.now();
-      const url = orgUrl === undefined ? known : orgUrl;
+      const changedAt = clock.now();
+      // Undefined keeps the stored URL, null removes it.
+      const newUrl = orgUrl === undefined ? storedUrl : orgUrl;
       const next: DevopsSettings = {
         ...before,
-        ...(url && { orgUrl: url }),
+        ...(newUrl && { orgUrl: newUrl }),
         ...(projectIds && { projectIds: [...new Set(projectIds)] }),
         ...(copies && { copies }),
-        revision: randomness.ulid(now),
-        updatedAt: now.toISOString(),
+        revision: randomness.ulid(changedAt),
+        updatedAt: changedAt.toISOString(),
         updatedBy: caller.actor,
       };
-      if (found) await tables.replace(SettingsRow, { ...keysOf(found), ...next });
+      if (row) await tables.replace(SettingsRow, { ...keysOf(row), ...next });
       else await tables.insert(SettingsRow, DEVOPS, SETTINGS, next);
       return next;
     });
@@ -112,8 +118,8 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
 
   return {
     async read() {
-      const found = await row();
-      return found ? withoutKeys(found) : UNCONFIGURED;
+      const row = await readRow();
+      return row ? withoutKeys(row) : UNCONFIGURED;
     },
 
     async change(change, ifMatch, caller) {
@@ -127,7 +133,7 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
         const endpoint = config.AZURE_DEVOPS_ENDPOINT;
         throw invalidBody(
           "orgUrl",
-          `must be https://dev.azure.com/{organization} or https://{organization}.visualstudio.com${endpoint ? `, or lie at ${endpoint}` : ""}`,
+          `must be https://dev.azure.com/{organization} or https://{organization}.visualstudio.com${endpoint ? `, or be at ${endpoint}` : ""}`,
         );
       }
       for (const { vaultName } of change.copies ?? []) {
@@ -135,13 +141,13 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
           throw new Problem("serviceVault", "Secrets in the service's own key vault are never copied to Azure DevOps.");
         }
       }
-      const before = entered(await this.read());
+      const before = auditView(await this.read());
       const event = { type: "devops.configured", caller, target: { type: "devops", id: SETTINGS }, before };
       return await audited(
         audit,
         event,
         () => write(change, ifMatch, caller),
-        (after) => ({ after: entered(after) }),
+        (after) => ({ after: auditView(after) }),
       );
     },
   };
@@ -156,4 +162,4 @@ const keysOf = <T extends { partitionKey: string; rowKey: string; etag: string }
   return { partitionKey, rowKey, etag };
 };
 
-const entered = ({ orgUrl, projectIds, copies }: DevopsSettings) => ({ orgUrl: orgUrl ?? null, projectIds, copies });
+const auditView = ({ orgUrl, projectIds, copies }: DevopsSettings) => ({ orgUrl: orgUrl ?? null, projectIds, copies });

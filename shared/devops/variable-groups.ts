@@ -5,15 +5,15 @@ import type { VariableGroup } from "./response-schemas.ts";
 import type { VariablePlace } from "./secret-locations.ts";
 
 /**
- * Writes a new value to a secret variable of a variable group. It is only known that DevOps accepted it: the value can't be
- * read.
+ * Writes a new value to a secret variable of a variable group. Rotations call it. The service can't verify the value, because
+ * DevOps does not return values of secret variables.
  *
  * @throws {CloudFailure} notFound; refused if it is not such a variable; conflict, see `changeResource`.
  */
 export async function replaceVariable(client: DevopsClient, place: VariablePlace, value: string): Promise<Changed> {
   const target = targetOf(place);
   const read = async () => {
-    const group = await found(client, place, target);
+    const group = await readGroup(client, place, target);
     requireWritable(group, place, target);
     return group;
   };
@@ -26,11 +26,15 @@ export async function replaceVariable(client: DevopsClient, place: VariablePlace
 }
 
 /**
- * Returns true if the group contains the secret variable. @throws {CloudFailure} notFound if there is no such group or it is
- * not visible.
+ * Returns true if the group contains the secret variable.
+ *
+ * @throws {CloudFailure} notFound if there is no such group or it is not visible
  */
 export async function hasSecretVariable(client: DevopsClient, place: VariablePlace): Promise<boolean> {
-  const group = await found(client, place, { ...targetOf(place), operation: `read the variable ${place.variable}` });
+  const group = await readGroup(client, place, {
+    ...targetOf(place),
+    operation: `read the variable ${place.variable}`,
+  });
   return group.type === "Vsts" && isSecret(group, place.variable);
 }
 
@@ -39,7 +43,7 @@ const targetOf = ({ projectId, groupId, variable }: VariablePlace): CallTarget =
   resource: `variable group ${groupId} of project ${projectId}`,
 });
 
-async function found(client: DevopsClient, place: VariablePlace, target: CallTarget): Promise<VariableGroup> {
+async function readGroup(client: DevopsClient, place: VariablePlace, target: CallTarget): Promise<VariableGroup> {
   const group = await client.variableGroup(place.projectId, place.groupId);
   if (group) return group;
   throw failure("notFound", target, "there is no such group, or the identity may not see it", {
@@ -47,31 +51,33 @@ async function found(client: DevopsClient, place: VariablePlace, target: CallTar
   });
 }
 
+/** Returns true if the group has this variable and it is a secret. */
 export function isSecret(group: VariableGroup, variable: string): boolean {
   const name = nameIn(group, variable);
   return name !== undefined && group.variables![name]!.isSecret === true;
 }
 
 function requireWritable(group: VariableGroup, place: VariablePlace, target: CallTarget): void {
-  const refused = (reason: string, remedy: string) => failure("refused", target, reason, { remedy });
+  const rejection = (reason: string, remedy: string) => failure("refused", target, reason, { remedy });
   if (group.type !== "Vsts") {
-    throw refused(
+    throw rejection(
       "the group has no values of its own",
       "A group that is linked to a key vault reads the key vault itself.",
     );
   }
   const name = nameIn(group, place.variable);
-  if (name === undefined) throw refused("the group has no such variable", "Check whether it was renamed.");
+  if (name === undefined) throw rejection("the group has no such variable", "Check whether it was renamed.");
   if (!isSecret(group, name)) {
-    throw refused("the variable is not kept secret", "Mark it as secret in Azure DevOps first.");
+    throw rejection("the variable is not a secret variable", "Mark it as secret in Azure DevOps first.");
   }
-  // Without them DevOps would reject the update, and they may name projects that the identity does not see.
+  // DevOps rejects an update without the projects. The service can't list them itself, because it may not have access to all of
+  // them.
   if (!group.variableGroupProjectReferences?.length) {
-    throw refused("DevOps does not say which projects it belongs to", "Change it in Azure DevOps.");
+    throw rejection("DevOps does not return its projects", "Change it in Azure DevOps.");
   }
 }
 
-/** Returns the variable's name in the group's spelling. */
-function nameIn({ variables }: VariableGroup, wanted: string): string | undefined {
-  return Object.keys(variables ?? {}).find((name) => name.toLowerCase() === wanted.toLowerCase());
+/** Returns the variable's name with upper and lower case as in the group. Undefined if the group has no such variable. */
+function nameIn({ variables }: VariableGroup, variable: string): string | undefined {
+  return Object.keys(variables ?? {}).find((name) => name.toLowerCase() === variable.toLowerCase());
 }

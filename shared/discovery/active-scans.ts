@@ -1,3 +1,7 @@
+/**
+ * The row that lists all active scans and re-scans. A scan reads all vaults. A re-scan reads a single vault after an event;
+ * stored members call it `looks`. Both share a limit of workers.
+ */
 import { Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -6,8 +10,8 @@ import {
   ACTIVE,
   ActiveScans,
   DONE,
+  hasEnded,
   isHandedOff,
-  isOver,
   PlannedVaults,
   SCAN_ROW,
   type ScanMode,
@@ -16,8 +20,8 @@ import {
   WAITING,
 } from "./scan.ts";
 
-/** Age from which an active scan without its own row counts as lost: the process that created it crashed. */
-const CREATION_MS = MINUTE_MS;
+/** If a listed scan has no row of its own after this time, the process that created it has crashed. */
+const CREATION_TIMEOUT_MS = MINUTE_MS;
 
 /** A scan that is queued or running. */
 export interface ActiveScan {
@@ -25,15 +29,18 @@ export interface ActiveScan {
   mode: ScanMode;
   /** Undefined for all subscriptions. */
   subscriptions?: string[] | undefined;
-  /** Vaults the scan may have claimed at once, without those handed off. 0 until it is planned. */
+  /**
+   * Number of workers, each with one claimed vault. Vaults that are written in the background don't count. 0 until the scan is
+   * planned.
+   */
   workers: number;
   createdAt: string;
 }
 
-/** A re-scan that is not renewed for this time belongs to a crashed worker. */
-const SILENT_RESCAN_MS = MINUTE_MS;
+/** If a re-scan is not renewed for this time, its worker has crashed. */
+const RESCAN_LEASE_MS = MINUTE_MS;
 
-/** A worker that re-scans one vault between scans. */
+/** A running re-scan of one vault. */
 export interface ActiveRescan {
   /** Identifies this attempt of the worker. */
   worker: string;
@@ -60,7 +67,7 @@ export interface ActiveScanList {
    *
    * @throws {Problem} scanRunning when an active scan covers any of the same subscriptions, unless the new scan is `force`.
    */
-  enter(scan: ActiveScan): Promise<void>;
+  add(scan: ActiveScan): Promise<void>;
   /**
    * Rejects the removal of a subscription while it is scanned, because the scan would add its vaults again.
    *
@@ -69,18 +76,18 @@ export interface ActiveScanList {
   rejectWhileScanned(subscriptionId: string): Promise<void>;
   /** Returns whether a listed scan is really queued or running. */
   isAlive(scan: ActiveScan): Promise<boolean>;
-  /** Removes a scan. Returns true if a re-scan was denied a worker meanwhile and can start now. */
-  leave(scanId: string): Promise<boolean>;
+  /** Removes a scan. Returns true if a re-scan was denied a worker since the last removal (`looksWait`) and can start now. */
+  remove(scanId: string): Promise<boolean>;
   /**
-   * Assigns up to `wanted` workers to the scan, as far as `limit` and the other scans allow. Returns the number, 0 if none is
-   * free.
+   * Assigns up to `wanted` workers to the scan, as far as `limit` and the other scans allow. The number replaces the one that
+   * an earlier call assigned. Returns it, 0 if no worker is free.
    */
   takeWorkers(scanId: string, wanted: number, limit: number): Promise<number>;
   /**
-   * Adds a re-scan. False if scans and other re-scans use all workers of `limit`. If the limit is reached, idle workers of
-   * scans are not counted, which takes two requests per scan.
+   * Adds a re-scan. Returns false if scans and other re-scans use all workers of `limit`. If they seem to, this also subtracts
+   * the workers of scans that have no vault left, which takes two requests per scan.
    */
-  enterRescan(look: ActiveRescan, limit: number): Promise<boolean>;
+  enterRescan(rescan: ActiveRescan, limit: number): Promise<boolean>;
   /** Renews a re-scan's lease. Call it more often than once a minute. */
   renewRescan(worker: string): Promise<void>;
   leaveRescan(worker: string): Promise<void>;
@@ -88,44 +95,46 @@ export interface ActiveScanList {
 
 export function createActiveScans({ tables, clock }: { tables: Tables; clock: Clock }): ActiveScanList {
   /**
-   * Changes the row's members that `of` returns; undefined leaves the row unchanged. Every change also drops re-scans of
-   * crashed workers.
+   * Replaces the members of the row that `compute` returns; undefined leaves the row unchanged. Every change also drops
+   * the re-scans of crashed workers.
    */
-  const change = (of: (scans: ActiveScan[], looks: Rescans, looksWait: boolean) => Partial<Active> | undefined) =>
+  const modifyRow = (
+    compute: (scans: ActiveScan[], looks: LeasedRescans, looksWait: boolean) => Partial<ActiveRow> | undefined,
+  ) =>
     tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => {
       const { scans = [], looksWait = false } = row ?? {};
       const looks = aliveRescans(row?.looks);
-      const changed = of(scans, looks, looksWait);
+      const changed = compute(scans, looks, looksWait);
       return changed && { scans, looks, looksWait, ...changed };
     });
 
-  const leaseEnd = () => new Date(clock.now().getTime() + SILENT_RESCAN_MS).toISOString();
+  const leaseEnd = () => new Date(clock.now().getTime() + RESCAN_LEASE_MS).toISOString();
 
   /** Returns the re-scans whose worker has not crashed. */
-  function aliveRescans(looks: Rescans = []): Rescans {
+  function aliveRescans(looks: LeasedRescans = []): LeasedRescans {
     const now = clock.now().toISOString();
     return looks.filter(({ until }) => until > now);
   }
 
   /** Adds a re-scan. Returns false if `limit` workers are in use. */
-  async function tryEnter(look: ActiveRescan, limit: number): Promise<boolean> {
-    let entered = false;
-    await change((scans, looks, looksWait) => {
-      entered = scans.reduce((sum, scan) => sum + scan.workers, looks.length) < limit;
-      if (entered) return { looks: [...looks, { ...look, until: leaseEnd() }] };
+  async function tryEnter(rescan: ActiveRescan, limit: number): Promise<boolean> {
+    let isEntered = false;
+    await modifyRow((scans, looks, looksWait) => {
+      isEntered = scans.reduce((sum, scan) => sum + scan.workers, looks.length) < limit;
+      if (isEntered) return { looks: [...looks, { ...rescan, until: leaseEnd() }] };
       return looksWait ? undefined : { looksWait: true };
     });
-    return entered;
+    return isEntered;
   }
 
   /**
-   * Returns the number of a listed scan's workers that no longer have a vault: none waits, and fewer are claimed than workers
-   * assigned.
+   * Returns how many of the scan's workers have no vault any more: no vault waits, and fewer vaults are claimed than workers
+   * are assigned.
    */
   async function idleWorkers({ scanId, workers }: ActiveScan): Promise<number> {
     const partitionKey = scanPartition(scanId);
     const scan = await tables.get(Scans, partitionKey, SCAN_ROW);
-    // Before the scan runs, its workers may be assigned while its vaults are not claimed yet.
+    // Before the scan runs, workers are assigned although no vault is claimed yet.
     if (scan?.status !== "running") return 0;
     let claimed = 0;
     const range = {
@@ -137,40 +146,41 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
     };
     for await (const rows of tables.pages(PlannedVaults, range)) {
       if (rows[0]?.rowKey.startsWith(WAITING)) return 0;
+      // A vault that is handed off is written in the background, so its worker already has another vault.
       claimed += rows.filter(({ rowKey }) => !isHandedOff(rowKey)).length;
     }
     return Math.max(0, workers - claimed);
   }
 
-  const list: ActiveScanList = {
+  const activeScans: ActiveScanList = {
     async all() {
       return (await tables.get(ActiveScans, ACTIVE, ACTIVE))?.scans ?? [];
     },
 
-    async enter(scan) {
+    async add(scan) {
       for (;;) {
         let conflicting: ActiveScan | undefined;
-        await change((scans) => {
+        await modifyRow((scans) => {
           conflicting = scan.mode === "force" ? undefined : scans.find((other) => overlaps(other, scan));
           return conflicting ? undefined : { scans: [...scans, scan] };
         });
         if (!conflicting) return;
-        if (await list.isAlive(conflicting)) {
+        if (await activeScans.isAlive(conflicting)) {
           throw new Problem(
             "scanRunning",
-            `The scan ${conflicting.scanId} covers these subscriptions and is not over. Wait for it, cancel it, or use the mode force.`,
+            `The scan ${conflicting.scanId} covers these subscriptions and has not ended. Wait for it, cancel it, or use the mode force.`,
             { members: { scanId: conflicting.scanId } },
           );
         }
-        await list.leave(conflicting.scanId);
+        await activeScans.remove(conflicting.scanId);
       }
     },
 
     async rejectWhileScanned(subscriptionId) {
       const row = await tables.get(ActiveScans, ACTIVE, ACTIVE);
-      const covers = ({ subscriptionId: one, otherSubscriptionIds = [] }: ActiveRescan) =>
-        [one, ...otherSubscriptionIds].includes(subscriptionId.toLowerCase());
-      if (aliveRescans(row?.looks).some(covers)) {
+      const coversSubscription = ({ subscriptionId: firstId, otherSubscriptionIds = [] }: ActiveRescan) =>
+        [firstId, ...otherSubscriptionIds].includes(subscriptionId.toLowerCase());
+      if (aliveRescans(row?.looks).some(coversSubscription)) {
         const detail =
           "A vault of this subscription is being re-scanned after an event. Repeat the request in a moment.";
         throw new Problem("conflict", detail);
@@ -183,65 +193,70 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
 
     async isAlive(scan) {
       const row = await tables.get(Scans, scanPartition(scan.scanId), SCAN_ROW);
-      if (row) return !isOver(row.status);
-      // Independent of the clock that wrote `createdAt`: a scan is at least as old as the last change of the row that lists it.
-      const named = await tables.getWithAge(ActiveScans, ACTIVE, ACTIVE);
+      if (row) return !hasEnded(row.status);
+      // The age of the list's row is measured by storage. The scan is at least that old, even if a wrong clock wrote
+      // `createdAt`.
+      const activeRow = await tables.getWithAge(ActiveScans, ACTIVE, ACTIVE);
       const sinceCreated = clock.now().getTime() - Date.parse(scan.createdAt);
-      return Math.max(named?.ageMs ?? 0, sinceCreated) < CREATION_MS;
+      return Math.max(activeRow?.ageMs ?? 0, sinceCreated) < CREATION_TIMEOUT_MS;
     },
 
-    async leave(scanId) {
-      let looksWaited = false;
-      await change((scans, _, looksWait) => {
-        const left = scans.filter((scan) => scan.scanId !== scanId);
-        if (left.length === scans.length) return undefined;
-        looksWaited = looksWait;
-        return { scans: left, looksWait: false };
+    async remove(scanId) {
+      let hadWaitingRescan = false;
+      await modifyRow((scans, _, looksWait) => {
+        const remaining = scans.filter((scan) => scan.scanId !== scanId);
+        if (remaining.length === scans.length) return undefined;
+        hadWaitingRescan = looksWait;
+        return { scans: remaining, looksWait: false };
       });
-      return looksWaited;
+      return hadWaitingRescan;
     },
 
     async takeWorkers(scanId, wanted, limit) {
       let workers = 0;
-      await change((scans, looks) => {
-        const own = scans.find((scan) => scan.scanId === scanId);
-        const others = scans.reduce((sum, scan) => sum + (scan.scanId === scanId ? 0 : scan.workers), looks.length);
-        workers = Math.max(0, Math.min(wanted, limit - others));
-        if (!own || own.workers === workers) return undefined;
-        return { scans: scans.map((scan) => (scan === own ? { ...own, workers } : scan)) };
+      await modifyRow((scans, looks) => {
+        const ownEntry = scans.find((scan) => scan.scanId === scanId);
+        const usedByOthers = scans.reduce(
+          (sum, scan) => sum + (scan.scanId === scanId ? 0 : scan.workers),
+          looks.length,
+        );
+        workers = Math.max(0, Math.min(wanted, limit - usedByOthers));
+        if (!ownEntry || ownEntry.workers === workers) return undefined;
+        return { scans: scans.map((scan) => (scan === ownEntry ? { ...ownEntry, workers } : scan)) };
       });
       return workers;
     },
 
-    async enterRescan(look, limit) {
-      if (await tryEnter(look, limit)) return true;
-      const idle = await Promise.all((await list.all()).map(idleWorkers));
-      const more = idle.reduce((sum, count) => sum + count, 0);
-      return more > 0 && (await tryEnter(look, limit + more));
+    async enterRescan(rescan, limit) {
+      if (await tryEnter(rescan, limit)) return true;
+      const idleCounts = await Promise.all((await activeScans.all()).map(idleWorkers));
+      const idleWorkersCount = idleCounts.reduce((sum, count) => sum + count, 0);
+      // The row still counts the idle workers, so the limit is raised by their number.
+      return idleWorkersCount > 0 && (await tryEnter(rescan, limit + idleWorkersCount));
     },
 
     async renewRescan(worker) {
-      await change((_, looks) =>
-        looks.some((look) => look.worker === worker)
-          ? { looks: looks.map((look) => (look.worker === worker ? { ...look, until: leaseEnd() } : look)) }
+      await modifyRow((_, looks) =>
+        looks.some((rescan) => rescan.worker === worker)
+          ? { looks: looks.map((rescan) => (rescan.worker === worker ? { ...rescan, until: leaseEnd() } : rescan)) }
           : undefined,
       );
     },
 
     async leaveRescan(worker) {
-      await change((_, looks) => {
-        const left = looks.filter((look) => look.worker !== worker);
-        return left.length < looks.length ? { looks: left } : undefined;
+      await modifyRow((_, looks) => {
+        const remaining = looks.filter((rescan) => rescan.worker !== worker);
+        return remaining.length < looks.length ? { looks: remaining } : undefined;
       });
     },
   };
-  return list;
+  return activeScans;
 }
 
-type Rescans = (ActiveRescan & { until: string })[];
-interface Active {
+type LeasedRescans = (ActiveRescan & { until: string })[];
+interface ActiveRow {
   scans: ActiveScan[];
-  looks: Rescans;
+  looks: LeasedRescans;
   looksWait: boolean;
 }
 

@@ -11,13 +11,13 @@ import { remove, type Tables } from "../platform/storage/tables.ts";
 import { isUlid, newestFirst, ULID } from "../platform/ulid.ts";
 import type { ActiveScanList } from "./active-scans.ts";
 import {
+  AFTER_DONE,
   addTally,
-  BEYOND,
   CLAIMED,
   DONE,
   doneKey,
   emptyTally,
-  isOver,
+  hasEnded,
   PlannedVaults,
   QUEUES,
   SCAN_LIST,
@@ -32,10 +32,16 @@ import {
 } from "./scan.ts";
 
 /**
- * Number of newest scans among which the last ended one is searched. Scans of other subscriptions and of mode `force` overlap.
+ * Scans as users and timers see them: starts, lists and cancels scans, and returns their progress. The other files of
+ * this folder run the scans.
  */
-const NEWEST_SCANS = 20;
-const ENDED = [
+
+/**
+ * Number of newest scans among which `lastEnded` searches. Several are needed, because scans can overlap and end in another
+ * order.
+ */
+const MAX_SEARCHED_SCANS = 20;
+const ENDED_COLUMNS = [
   "scanId",
   "mode",
   "status",
@@ -45,7 +51,7 @@ const ENDED = [
   "vaultsTotal",
   "vaultsFailed",
 ] as const;
-export type EndedScan = Pick<ScanRecord, (typeof ENDED)[number]>;
+export type EndedScan = Pick<ScanRecord, (typeof ENDED_COLUMNS)[number]>;
 
 /** A scan with current counts. While it runs, its vaults are counted. */
 export interface ScanProgress extends ScanRecord {
@@ -59,8 +65,8 @@ export interface Discovery {
   /**
    * Writes a queued scan and sends the message that plans it.
    *
-   * @param scanId - An id that was claimed for this scan. If several callers use the same id, one writes the scan's row and the
-   * others throw `RowExists`.
+   * @param scanId - ID for the scan, from the claim of the first scan. If several callers use the same ID, one of them writes
+   * the scan's row and the others throw `RowExists`. Default: a new ID.
    * @throws {Problem} scanRunning when another scan covers any of the same subscriptions, unless the mode is `force`;
    * invalidRequest for a subscription that is not in scope.
    */
@@ -117,15 +123,15 @@ export interface DiscoveryDeps {
 export function createDiscovery(deps: DiscoveryDeps): Discovery {
   const { tables, queues, active, audit, clock, log } = deps;
 
-  async function record(scanId: string): Promise<Row<ScanRecord>> {
+  async function readScan(scanId: string): Promise<Row<ScanRecord>> {
     const scan = isUlid(scanId) ? await tables.get(Scans, scanPartition(scanId), SCAN_ROW) : undefined;
     if (!scan) throw notFound(`The scan ${scanId.slice(0, 64)}`);
     return scan;
   }
 
-  /** Returns the scan's current record. The list's copy is written only when a scan starts and ends. */
+  /** Returns the scan's current record for a copy in the list, which is written only when a scan starts and ends. */
   async function currentRecord(copy: ScanRecord): Promise<ScanRecord> {
-    if (isOver(copy.status)) return copy;
+    if (hasEnded(copy.status)) return copy;
     return (await tables.get(Scans, scanPartition(copy.scanId), SCAN_ROW)) ?? copy;
   }
 
@@ -153,7 +159,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
       vaultsTotal: 0,
       subscriptionOutcomes: [],
     };
-    await active.enter({ scanId, mode: scan.mode, subscriptions, workers: 0, createdAt: scan.createdAt });
+    await active.add({ scanId, mode: scan.mode, subscriptions, workers: 0, createdAt: scan.createdAt });
     await audit.append({
       type: "scan.started",
       caller,
@@ -168,23 +174,23 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
   }
 
   async function progress(scanId: string): Promise<ScanProgress> {
-    const scan = await record(scanId);
-    if (isOver(scan.status)) return { vaultsDone: 0, vaultsFailed: 0, ...scan, tally: scan.tally ?? emptyTally() };
-    const counted = { vaultsDone: 0, vaultsFailed: 0, tally: emptyTally() };
+    const scan = await readScan(scanId);
+    if (hasEnded(scan.status)) return { vaultsDone: 0, vaultsFailed: 0, ...scan, tally: scan.tally ?? emptyTally() };
+    const counts = { vaultsDone: 0, vaultsFailed: 0, tally: emptyTally() };
     const range = {
       partitionKey: scanPartition(scanId),
       from: DONE,
-      before: BEYOND,
+      before: AFTER_DONE,
       select: ["outcome" as const, "tally" as const],
     };
     for await (const rows of tables.pages(VaultOutcomes, range)) {
       for (const row of rows) {
-        counted.vaultsDone++;
-        if (row.outcome === "failed" || row.outcome === "skipped") counted.vaultsFailed++;
-        addTally(counted.tally, row.tally);
+        counts.vaultsDone++;
+        if (row.outcome === "failed" || row.outcome === "skipped") counts.vaultsFailed++;
+        addTally(counts.tally, row.tally);
       }
     }
-    return { ...scan, ...counted };
+    return { ...scan, ...counts };
   }
 
   return {
@@ -193,22 +199,22 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
 
     async results(scanId, request) {
       const scan = await progress(scanId);
-      const after =
+      const afterKey =
         request.cursor === undefined
           ? undefined
           : decodeCursor(z.object({ after: z.string().regex(/^\d{6}$/) }), request.cursor).after;
-      const wanted = request.offset + request.limit;
-      const rows = await firstRows(
+      const rowsNeeded = request.offset + request.limit;
+      const rows = await readFirstRows(
         tables.pages(VaultOutcomes, {
           partitionKey: scanPartition(scanId),
-          ...(after === undefined ? { from: DONE } : { after: doneKey(after) }),
-          before: BEYOND,
-          pageSize: Math.min(1000, wanted + 1),
+          ...(afterKey === undefined ? { from: DONE } : { after: doneKey(afterKey) }),
+          before: AFTER_DONE,
+          pageSize: Math.min(1000, rowsNeeded + 1),
         }),
-        wanted + 1,
+        rowsNeeded + 1,
       );
-      const last = rows[wanted - 1];
-      const items = rows.slice(request.offset, wanted);
+      const lastRow = rows[rowsNeeded - 1];
+      const items = rows.slice(request.offset, rowsNeeded);
       return {
         scan,
         page: {
@@ -216,7 +222,8 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
           total: scan.vaultsDone,
           limit: request.limit,
           offset: request.offset,
-          nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.rowKey.slice(DONE.length) }) : null,
+          nextCursor:
+            rows.length > rowsNeeded && lastRow ? encodeCursor({ after: lastRow.rowKey.slice(DONE.length) }) : null,
         },
       };
     },
@@ -226,50 +233,54 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
         request.cursor === undefined
           ? undefined
           : decodeCursor(z.object({ after: z.string().regex(ULID) }), request.cursor);
-      const wanted = request.offset + request.limit;
+      const rowsNeeded = request.offset + request.limit;
       const from = cursor ? { after: newestFirst(cursor.after) } : {};
-      const [rows, counted] = await Promise.all([
-        firstRows(
-          tables.pages(Scans, { partitionKey: SCAN_LIST, ...from, pageSize: Math.min(1000, wanted + 1) }),
-          wanted + 1,
+      const [rows, countedRows] = await Promise.all([
+        readFirstRows(
+          tables.pages(Scans, { partitionKey: SCAN_LIST, ...from, pageSize: Math.min(1000, rowsNeeded + 1) }),
+          rowsNeeded + 1,
         ),
-        firstRows(tables.pages(Scans, { partitionKey: SCAN_LIST, select: ["scanId"] }), MAX_COUNTED + 1),
+        readFirstRows(tables.pages(Scans, { partitionKey: SCAN_LIST, select: ["scanId"] }), MAX_COUNTED + 1),
       ]);
-      const last = rows[wanted - 1];
+      const lastRow = rows[rowsNeeded - 1];
       return {
-        items: await Promise.all(rows.slice(request.offset, wanted).map(currentRecord)),
-        ...(counted.length > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total: counted.length }),
+        items: await Promise.all(rows.slice(request.offset, rowsNeeded).map(currentRecord)),
+        ...(countedRows.length > MAX_COUNTED
+          ? { total: null, totalAtLeast: MAX_COUNTED }
+          : { total: countedRows.length }),
         limit: request.limit,
         offset: request.offset,
-        nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.scanId }) : null,
+        nextCursor: rows.length > rowsNeeded && lastRow ? encodeCursor({ after: lastRow.scanId }) : null,
       };
     },
 
     async lastEnded() {
-      const range = { partitionKey: SCAN_LIST, pageSize: NEWEST_SCANS, select: ENDED };
-      const newest = await firstRows(tables.pages(Scans, range), NEWEST_SCANS);
-      const endOf = ({ finishedAt, createdAt }: EndedScan) => finishedAt ?? createdAt;
+      const range = { partitionKey: SCAN_LIST, pageSize: MAX_SEARCHED_SCANS, select: ENDED_COLUMNS };
+      const newest = await readFirstRows(tables.pages(Scans, range), MAX_SEARCHED_SCANS);
+      const endTimeOf = ({ finishedAt, createdAt }: EndedScan) => finishedAt ?? createdAt;
       return newest
-        .filter(({ status }) => isOver(status))
-        .sort((a, b) => endOf(b).localeCompare(endOf(a)))
+        .filter(({ status }) => hasEnded(status))
+        .sort((a, b) => endTimeOf(b).localeCompare(endTimeOf(a)))
         .at(0);
     },
 
     async cancel(scanId, caller) {
-      const scan = await record(scanId);
+      const scan = await readScan(scanId);
       const partition = scan.partitionKey;
       const event = { type: "scan.cancelled", caller, target: { type: "scan", id: scanId } };
-      const cancelled = (row: Row<ScanRecord> | undefined) => {
+      const withCancellation = (row: Row<ScanRecord> | undefined) => {
+        // `ending`: the decided final status, while the last steps of the scan are still being written.
         const status = row?.ending?.status ?? row?.status;
-        if (!row || !status || isOver(status)) {
-          throw new Problem("conflict", `The scan ${scanId} is over: ${status ?? "gone"}.`);
+        if (!row || !status || hasEnded(status)) {
+          throw new Problem("conflict", `The scan ${scanId} has already ended: ${status ?? "removed"}.`);
         }
         return { ...row, cancelledBy: caller.actor };
       };
-      cancelled(scan);
-      const mark = () => tables.modify(Scans, partition, SCAN_ROW, cancelled);
-      await audited(audit, event, mark, (changed) => ({ details: { status: changed?.status } }));
-      // Workers claim waiting vaults only. Without any, they end.
+      // Rejects a scan that has ended before the audit log records the intent to cancel it.
+      withCancellation(scan);
+      const writeCancellation = () => tables.modify(Scans, partition, SCAN_ROW, withCancellation);
+      await audited(audit, event, writeCancellation, (changed) => ({ details: { status: changed?.status } }));
+      // Remove the waiting vaults, so that workers find no further vault and end.
       for await (const rows of tables.pages(PlannedVaults, {
         partitionKey: partition,
         from: WAITING,
@@ -290,7 +301,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
         await start({ mode }, { actor: "system", requestId }, "schedule");
       } catch (error) {
         if (!(error instanceof Problem) || error.code !== "scanRunning") throw error;
-        log.warn("A scheduled scan was left out, since another one is running", {
+        log.warn("A scheduled scan was skipped, because another scan is in progress", {
           mode,
           running: error.members.scanId,
         });
@@ -315,7 +326,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
   };
 }
 
-async function firstRows<T>(pages: AsyncGenerator<T[]>, count: number): Promise<T[]> {
+async function readFirstRows<T>(pages: AsyncGenerator<T[]>, count: number): Promise<T[]> {
   const rows: T[] = [];
   for await (const page of pages) {
     rows.push(...page);

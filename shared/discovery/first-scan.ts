@@ -7,8 +7,13 @@ import { SECOND_MS } from "../platform/time.ts";
 import type { Discovery } from "./discovery.ts";
 import { FIRST, type FirstScan, FirstScans, SCAN_LIST, Scans } from "./scan.ts";
 
-/** Age from which a claim without a scan is abandoned: an instance starts the scan right after its claim, so its instance crashed. */
-const ABANDONED_MS = 30 * SECOND_MS;
+/**
+ * The first scan of a new installation, which starts without a request. Each instance tries to insert the same row, the claim.
+ * The instance that inserted it starts the scan.
+ */
+
+/** An instance starts the scan right after its claim. If there is no scan after this time, the instance has crashed. */
+const CLAIM_TIMEOUT_MS = 30 * SECOND_MS;
 
 export interface FirstScanDeps {
   tables: Tables;
@@ -21,14 +26,14 @@ export interface FirstScanDeps {
 }
 
 /**
- * Returns a function that starts a full scan if no scan was ever started in this store, once for all instances. Call it every
- * minute: a claim that carries the scan's id is inserted first, and a later call starts the scan of an abandoned claim under the
- * same id, which only one can do. The scan watch completes a scan that has its row. After that, this process makes no more
- * requests.
+ * Returns a function that starts a full scan if this storage has never had a scan. A timer calls it every minute on each
+ * instance. The function first inserts a claim: a row with the ID of the scan to start. If the claim's instance crashes, a
+ * later call starts the scan under the same ID, so that only one instance can. Once there is a scan, the function sends no
+ * further requests in this process.
  */
 export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Promise<void> {
   const { tables, discovery, clock, randomness, log } = deps;
-  let isSettled = !deps.enabled;
+  let isDone = !deps.enabled;
 
   async function hasScans(): Promise<boolean> {
     const range = { partitionKey: SCAN_LIST, pageSize: 1, select: ["scanId" as const] };
@@ -36,7 +41,7 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
     return false;
   }
 
-  /** Returns undefined if another instance was faster. */
+  /** Inserts the claim. Returns undefined if another instance inserted it first. */
   async function claim(): Promise<Row<FirstScan> | undefined> {
     const scanId = randomness.ulid(clock.now());
     try {
@@ -47,12 +52,14 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
     }
   }
 
-  /** Returns true once the store has a scan. Returns false while another scan is being started, which may still be lost. */
+  /**
+   * Starts the scan if there is none. Returns false while another scan is being created, because its creation may still fail.
+   */
   async function start({ scanId }: FirstScan, requestId: string): Promise<boolean> {
     if (await hasScans()) return true;
     try {
       await discovery.start({ mode: "full" }, { actor: "system", requestId }, "schedule", scanId);
-      log.info("Starting the first scan: no scan exists", { scanId });
+      log.info("The first scan was started, because no scan exists", { scanId });
       return true;
     } catch (error) {
       if (error instanceof Problem && error.code === "scanRunning") return false;
@@ -61,15 +68,15 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
   }
 
   return async function startFirstScan(requestId) {
-    if (isSettled) return;
-    const found = await tables.getWithAge(FirstScans, FIRST, FIRST);
-    const claimed = found?.row ?? (await claim());
+    if (isDone) return;
+    const stored = await tables.getWithAge(FirstScans, FIRST, FIRST);
+    const claimed = stored?.row ?? (await claim());
     if (!claimed) return;
     if (!claimed.started) {
-      if (found && found.ageMs < ABANDONED_MS) return;
+      if (stored && stored.ageMs < CLAIM_TIMEOUT_MS) return;
       if (!(await start(claimed, requestId))) return;
       await undefinedIfChanged(tables.replace(FirstScans, { ...claimed, started: true }));
     }
-    isSettled = true;
+    isDone = true;
   };
 }

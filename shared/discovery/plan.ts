@@ -1,3 +1,7 @@
+/**
+ * The first step of a scan: lists the vaults, writes them as the scan's plan, and claims one vault for each worker slot. A slot
+ * is the right to scan one vault at a time. All scans and re-scans share `discoveryMaxWorkers` slots.
+ */
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { ResourceManager, SubscriptionResource } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER } from "../platform/azure/watch-roles.ts";
@@ -15,8 +19,8 @@ import { failureRecord } from "./read-list.ts";
 import {
   claimedKey,
   DONE,
-  indexAt,
-  isOver,
+  hasEnded,
+  indexText,
   type PlannedVault,
   PlannedVaults,
   QUEUES,
@@ -28,13 +32,16 @@ import {
   waitingKey,
 } from "./scan.ts";
 import type { ScanEnd } from "./scan-end.ts";
-import { internalFailure, type PlannedScan, VAULTS_AT_ONCE } from "./scan-worker.ts";
+import { internalFailure, MAX_CONCURRENT_VAULTS, type PlannedScan } from "./scan-worker.ts";
 import { type Claims, PLAN_WORKER } from "./vault-claims.ts";
 
-/** How long a scan waits for workers of other scans before it asks again. */
-const NO_WORKER_DELAY_SECONDS = 5;
-/** Longest duration of the listing of vaults. Shorter than the time after which the watch restarts the plan. */
-export const LISTING_MS = 8 * MINUTE_MS;
+/** If other scans use all slots, the scan's message is sent again with this delay. */
+const RETRY_WITHOUT_WORKER_SECONDS = 5;
+/**
+ * Maximum duration of listing the vaults. Must be shorter than 10 minutes: then the timer that restarts stuck scans
+ * (scan-watch.ts) sends the scan's message again.
+ */
+export const MAX_LISTING_MS = 8 * MINUTE_MS;
 
 export interface PlanDeps {
   tables: Tables;
@@ -53,14 +60,15 @@ export interface PlanDeps {
   randomness: Randomness;
 }
 
-/** Plans scans: lists the vaults and claims one for each worker. */
+/** Plans scans: lists the vaults and claims one for each worker slot. */
 export interface ScanPlan {
   /**
-   * Plans a queued scan. Two workers may plan at once after a duplicate delivery. The one that changed the scan's row last
-   * continues and the other stops at its next step, so that a late plan cannot overwrite a running scan.
+   * Plans a queued scan. After a duplicate delivery two workers may plan at the same time. Each step replaces the scan's row by
+   * its ETag. So the worker that wrote last continues, and the other one stops at its next step and can't overwrite a running
+   * scan.
    *
    * @param delivery - 1 for the message's first delivery.
-   * @returns the vaults that the caller scans, if any. Messages are sent for further workers.
+   * @returns the vaults that the caller scans, if any. For each further claimed vault, a message starts another worker.
    */
   plan(scanId: string, delivery: number): Promise<PlannedScan | undefined>;
   /** Ends a scan whose plan failed five times. */
@@ -72,19 +80,23 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
 
   async function plan(scanId: string, delivery: number): Promise<PlannedScan | undefined> {
     const row = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    if (!row || isOver(row.status)) return undefined;
+    if (!row || hasEnded(row.status)) return undefined;
     if (row.status === "running") {
-      // The previous delivery crashed or failed while it scanned vaults. A duplicate of the first delivery has nothing to do.
+      // A second delivery follows a crash or failure during the scan of vaults. It sends messages for the vaults that this
+      // message's worker had claimed. If no vault is claimed, it ends the scan. A duplicate of the first delivery has nothing
+      // to do.
       if (delivery > 1 && (await claims.resendClaimed(scanId, PLAN_WORKER)) === 0) await end.finish(scanId);
       return undefined;
     }
     if (row.cancelledBy) return await endPlan(end.finish(scanId));
-    const scan = await undefinedIfChanged(tables.replace(Scans, { ...row, planner: planner() }));
+    // From here on, any other invocation that plans this scan fails at its next step.
+    const scan = await undefinedIfChanged(tables.replace(Scans, { ...row, planner: newPlannerId() }));
     if (!scan) return undefined;
     const settings = await deps.settings.values();
-    const free = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
-    if (free === 0) {
-      return await endPlan(queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS }));
+    // One slot is enough while the vaults are listed. How many the scan needs is known only afterwards.
+    const planningSlots = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
+    if (planningSlots === 0) {
+      return await endPlan(queues.send(QUEUES.plan, { scanId }, { delaySeconds: RETRY_WITHOUT_WORKER_SECONDS }));
     }
     let planned: VaultPlan;
     try {
@@ -92,26 +104,32 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
         tables,
         resourceManager: deps.resourceManager,
         watched: () => deps.subscriptions.watched(),
-        seen: (subscriptions, complete) => deps.subscriptions.discovered(subscriptions, complete),
+        onSubscriptionsListed: (subscriptions, complete) => deps.subscriptions.discovered(subscriptions, complete),
         clock,
-        signal: AbortSignal.timeout(Math.min(LISTING_MS, settings.discoveryScanTimeout * SECOND_MS)),
+        signal: AbortSignal.timeout(Math.min(MAX_LISTING_MS, settings.discoveryScanTimeout * SECOND_MS)),
       });
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       return await endPlan(end.fail(scanId, failureRecord(error, clock.now().toISOString())));
     }
     if (planned.subscriptions.length === 0) return await endPlan(end.fail(scanId, nothingWatchedFailure(clock)));
-    const wanted = Math.max(1, planned.vaults.length);
-    const workers = Math.max(1, await active.takeWorkers(scanId, wanted, settings.discoveryMaxWorkers));
-    const vaults = planned.vaults.map((vault, at) => {
-      if (at >= workers) return vault;
-      return at < VAULTS_AT_ONCE ? { ...vault, begun: true, worker: PLAN_WORKER } : { ...vault, begun: false };
+    // At least one, even if other scans use all slots by now: then the limit is exceeded by one.
+    const neededSlots = Math.max(1, planned.vaults.length);
+    const slots = Math.max(1, await active.takeWorkers(scanId, neededSlots, settings.discoveryMaxWorkers));
+    // `begun` has three values. Undefined: the vault waits, no worker has claimed it. True: it is claimed and being scanned,
+    // here by the caller of this function (`PLAN_WORKER`). False: it is claimed, and its message in the queue starts a worker
+    // for it. The caller scans up to `MAX_CONCURRENT_VAULTS` vaults itself.
+    const vaults = planned.vaults.map((vault, index) => {
+      if (index >= slots) return vault;
+      return index < MAX_CONCURRENT_VAULTS
+        ? { ...vault, begun: true, worker: PLAN_WORKER }
+        : { ...vault, begun: false };
     });
-    const written = await undefinedIfChanged(writeVaults(scan, vaults));
-    if (!written) return undefined;
+    const writtenPlan = await undefinedIfChanged(writeVaults(scan, vaults));
+    if (!writtenPlan) return undefined;
     const now = clock.now();
     const running = await startRunning({
-      ...written.scan,
+      ...writtenPlan.scan,
       status: "running",
       startedAt: now.toISOString(),
       deadline: new Date(now.getTime() + settings.discoveryScanTimeout * SECOND_MS).toISOString(),
@@ -120,30 +138,30 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     });
     if (!running) return undefined;
     if (vaults.length === 0) return await endPlan(end.finish(scanId));
-    const rows = vaults.map((vault, at) => ({ index: indexAt(at), vault }));
-    await Promise.all(rows.slice(VAULTS_AT_ONCE, workers).map(({ index }) => claims.send(scanId, index)));
+    const rows = vaults.map((vault, at) => ({ index: indexText(at), vault }));
+    await Promise.all(rows.slice(MAX_CONCURRENT_VAULTS, slots).map(({ index }) => claims.send(scanId, index)));
     return {
       scan: withoutKeys(running),
       claims: rows
-        .slice(0, Math.min(workers, VAULTS_AT_ONCE))
+        .slice(0, Math.min(slots, MAX_CONCURRENT_VAULTS))
         .map((row) => ({ ...row, rowKey: claimedKey(row.index) })),
-      waiting: rows.slice(workers).map((row) => ({ ...row, etag: written.etags.get(waitingKey(row.index))! })),
+      waiting: rows.slice(slots).map((row) => ({ ...row, etag: writtenPlan.etags.get(waitingKey(row.index))! })),
     };
   }
 
-  /** Sets the scan to running. Undefined if another worker plans it or it is over. */
+  /** Sets the scan to running. Returns undefined if another worker plans it or if it has ended. */
   async function startRunning(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
     const running = await undefinedIfChanged(tables.replace(Scans, scan));
     if (running) return running;
-    // The response may have been lost and the row written by a retry, or the scan was canceled in between. Its vaults are
-    // claimed in any case.
-    const now = await tables.get(Scans, scan.partitionKey, SCAN_ROW);
-    return now?.status === "running" && now.planner === scan.planner ? now : undefined;
+    // The row may have changed because this write was applied and its response lost, or because the scan was canceled
+    // meanwhile. In both cases this worker's claims exist, so it must scan them.
+    const currentScan = await tables.get(Scans, scan.partitionKey, SCAN_ROW);
+    return currentScan?.status === "running" && currentScan.planner === scan.planner ? currentScan : undefined;
   }
 
   /**
-   * Writes the plan and removes rows of an interrupted plan. Each transaction also replaces the scan's row by its ETag, so that
-   * none succeeds once another worker plans or the scan runs.
+   * Writes the plan's rows and removes those of an interrupted plan. Each transaction also replaces the scan's row by its ETag.
+   * So it fails if another worker plans the scan or if the scan is running.
    *
    * @returns the scan's row, and the ETags of the plan's rows by key.
    * @throws {RowChanged} if another worker has changed the scan's row.
@@ -152,19 +170,23 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     scan: Row<ScanRecord>,
     vaults: PlannedVault[],
   ): Promise<{ scan: Row<ScanRecord>; etags: Map<string, string> }> {
-    const keyOf = ({ begun }: PlannedVault, at: number) => (begun === undefined ? waitingKey : claimedKey)(indexAt(at));
+    // Only claimed vaults have a value of `begun`.
+    const keyOf = ({ begun }: PlannedVault, at: number) =>
+      (begun === undefined ? waitingKey : claimedKey)(indexText(at));
     const rows = new Map(vaults.map((vault, at) => [keyOf(vault, at), vault]));
     const operations: Operation[] = [...rows].map(([key, row]) => put(PlannedVaults, key, row));
     const range = { partitionKey: scan.partitionKey, from: WAITING, before: DONE };
-    for await (const left of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
-      for (const row of left) if (!rows.has(row.rowKey)) operations.push(remove(PlannedVaults, row.rowKey));
+    for await (const staleRows of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
+      for (const row of staleRows) if (!rows.has(row.rowKey)) operations.push(remove(PlannedVaults, row.rowKey));
     }
     let { etag } = scan;
     const etags = new Map<string, string>();
-    for (let at = 0; at < operations.length; at += MAX_TRANSACTION_OPERATIONS - 1) {
-      const fence = replace(Scans, SCAN_ROW, { ...withoutKeys(scan), planner: planner() }, etag);
-      const part = operations.slice(at, at + MAX_TRANSACTION_OPERATIONS - 1);
-      const written = await tables.transaction(PlannedVaults.table, scan.partitionKey, [fence, ...part]);
+    for (let start = 0; start < operations.length; start += MAX_TRANSACTION_OPERATIONS - 1) {
+      // Requires the ETag of this planner's last write, so the whole transaction fails if another planner wrote in between. The
+      // new ID distinguishes this write from another planner's if the storage service's answer is lost.
+      const scanRowWrite = replace(Scans, SCAN_ROW, { ...withoutKeys(scan), planner: newPlannerId() }, etag);
+      const part = operations.slice(start, start + MAX_TRANSACTION_OPERATIONS - 1);
+      const written = await tables.transaction(PlannedVaults.table, scan.partitionKey, [scanRowWrite, ...part]);
       for (const [key, value] of written) etags.set(key, value);
       etag = written.get(SCAN_ROW)!;
     }
@@ -172,18 +194,19 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
   }
 
   /** Awaits the last step and returns undefined: the caller has nothing to scan. */
-  async function endPlan(done: Promise<void>): Promise<undefined> {
-    await done;
+  async function endPlan(lastStep: Promise<void>): Promise<undefined> {
+    await lastStep;
   }
 
   async function planFailed(scanId: string): Promise<void> {
     const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    // The vaults already have messages, or the watch sends them.
+    // The scan was planned after all. Its vaults have messages, or the timer that restarts stuck scans (scan-watch.ts) sends
+    // them.
     if (scan?.status === "running") return;
-    await end.fail(scanId, internalFailure(clock, "The scan could not be planned, in five tries."));
+    await end.fail(scanId, internalFailure(clock, "The scan could not be planned in five attempts."));
   }
 
-  const planner = (): string => randomness.ulid(clock.now());
+  const newPlannerId = (): string => randomness.ulid(clock.now());
 
   return { plan, planFailed };
 }
@@ -191,7 +214,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
 /** The failure of a scan without subscriptions. An empty scan must not be reported as "no changes". */
 const nothingWatchedFailure = (clock: Clock) => ({
   code: "nothingWatched",
-  message: "There is no subscription to scan: none is watched, or the service's identity sees none.",
-  remedy: `For each subscription to scan, give the identity ${INVENTORY_READER}. If watchAll is false, add the subscription with POST /subscriptions.`,
+  message: "There is no subscription to scan: none is monitored, or the service's identity can read none.",
+  remedy: `For each subscription to scan, assign ${INVENTORY_READER} to the identity. If the setting to monitor all subscriptions (watchAll) is off, add the subscription on the Vaults page or with POST /subscriptions.`,
   at: clock.now().toISOString(),
 });

@@ -1,3 +1,4 @@
+/** Turns the entries of a vault's list into assets, with the details and rotation policies that further requests return. */
 import pMap from "p-map";
 import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
@@ -5,14 +6,14 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Answer, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
 import { hashEntries, hashEntry } from "./read-list.ts";
 
-/** Number of keys or certificates of a vault whose details are requested concurrently. */
-const DETAILS_AT_ONCE = 8;
+/** Maximum number of keys or certificates of a vault whose details are requested concurrently. */
+const MAX_CONCURRENT_DETAILS = 8;
 
-/** Number of keys or certificates whose responses are held in memory at once, about 3 KB each. */
-const ANSWERS_AT_ONCE = 500;
+/** Number of keys or certificates whose responses are in memory at the same time, about 3 KB each. */
+const RESPONSES_PER_BATCH = 500;
 
 /** The assets of one type that the vault has now. */
-export interface ReadList {
+export interface AssetList {
   assets: AssetRecord[];
   /**
    * Hash over all list entries. The same hash means that no entry changed. Empty if an entry or its details could not be read.
@@ -29,52 +30,56 @@ export interface ReadList {
 /** Fields of an asset that one response contains. */
 type AssetFields = Partial<AssetRecord>;
 
-/** The response for a part of an asset, or why there is none. `none`: this asset has no such part, so nothing was requested. */
-type Part = Answer<AssetFields> | "none" | "gone" | "withheld" | CloudFailure;
-const isAnswer = (part: Part): part is Answer<AssetFields> =>
+/**
+ * The response for a part of an asset (its details or its rotation policy), or why there is none. An `Answer` has the
+ * response's `text`, which `read` parses. `none`: the asset has no such part, or it was not requested. `gone`: the asset no
+ * longer exists. `withheld`: Key Vault does not return the part of a disabled asset.
+ */
+type PartResponse = Answer<AssetFields> | "none" | "gone" | "withheld" | CloudFailure;
+const isResponse = (part: PartResponse): part is Answer<AssetFields> =>
   typeof part === "object" && !(part instanceof CloudFailure);
 
 /** A list entry with the responses for its details and policy. */
-interface AssetAnswers {
+interface AssetResponses {
   entry: ListedAsset;
-  /** The stored asset, if it was read. If its list entry has not changed, it stays and nothing was requested. */
+  /** The stored asset, if it was read. If its list entry has not changed, nothing was requested. */
   stored?: AssetRecord | undefined;
-  details: Part;
-  policy: Part;
+  details: PartResponse;
+  policy: PartResponse;
 }
 
 /** Returns a hash over the responses, or undefined if a response is missing. */
-function hashAnswers(answers: readonly AssetAnswers[]): string | undefined {
-  const isMissing = (part: Part) => part === "gone" || part instanceof CloudFailure;
+function hashResponses(answers: readonly AssetResponses[]): string | undefined {
+  const isMissing = (part: PartResponse) => part === "gone" || part instanceof CloudFailure;
   if (answers.some(({ stored, details, policy }) => stored || isMissing(details) || isMissing(policy)))
     return undefined;
-  const textOf = (part: Part) => (isAnswer(part) ? part.text : part);
+  const textOf = (part: PartResponse) => (isResponse(part) ? part.text : part);
   return fingerprint(answers.map(({ entry, details, policy }) => [entry.name, textOf(details), textOf(policy)]));
 }
 
-/** Failures that may be gone on the next attempt. */
-const TRANSIENT: readonly CloudFailure["code"][] = ["throttled", "unreachable"];
+/** Codes of failures that the next attempt may not have. */
+const TRANSIENT_CODES: readonly CloudFailure["code"][] = ["throttled", "unreachable"];
 
 /** The fields of a part, or why they are missing. */
-type ReadFields = AssetFields | "gone" | "withheld" | CloudFailure;
-const isRead = (read: ReadFields): read is AssetFields => typeof read === "object" && !(read instanceof CloudFailure);
+type PartFields = AssetFields | "gone" | "withheld" | CloudFailure;
+const hasFields = (read: PartFields): read is AssetFields =>
+  typeof read === "object" && !(read instanceof CloudFailure);
 
-/** Failures of one part over all assets of a list. After `accessDenied` the part is not requested for the other assets. */
+/** The failures of one part, over all assets of a list. After `accessDenied` the part is not requested for further assets. */
 interface Failures {
   first?: CloudFailure | undefined;
-  refusal?: CloudFailure;
+  accessDenied?: CloudFailure;
 }
 
 /**
  * Turns list entries into assets. Requests the details of a key or certificate if `storedAssets` has no asset with the same
  * list entry, or if `refresh` returns true for it. For the latter, `storedAssets` is read only if details can't be read.
  *
- * Responses are parsed after all have arrived, because parsing certificates in one go takes a quarter of the time. If
- * `isSameAnswers` returns true for their hash, nothing is parsed and the result is undefined: the stored assets are still
- * right.
+ * Responses are parsed after all have arrived, because parsing all certificates together takes a quarter of the time. If
+ * `isSameAnswers` returns true for their hash, nothing is parsed and the result is undefined: the stored assets are up to date.
  *
- * Details that can't be read keep their stored values. The asset then loses the hash of its list entry, so that the next scan
- * in any mode reads it again. After a transient failure the whole asset keeps its stored state, so that one change is not
+ * If details can't be read, their stored values stay. The hash of the asset's list entry is emptied, so that the next scan in
+ * any mode reads the details again. After a transient failure the whole asset keeps its stored state, so that one change is not
  * counted twice. After other failures, which may last, the asset gets the fields of its list entry.
  *
  * @throws {CloudFailure} timedOut if `signal` was aborted.
@@ -91,14 +96,14 @@ export async function readAssets(
     now: string;
     signal: AbortSignal;
   },
-): Promise<ReadList | undefined> {
+): Promise<AssetList | undefined> {
   const { storedAssets, refresh, isSameAnswers, now, signal } = options;
   const details: Failures = {};
   const policies: Failures = {};
-  let whole = true;
+  let isComplete = true;
   const storedAsset = async ({ name }: ListedAsset) => (await storedAssets()).get(name.toLowerCase());
 
-  async function requestParts(entry: ListedAsset): Promise<AssetAnswers> {
+  async function requestParts(entry: ListedAsset): Promise<AssetResponses> {
     const stored = refresh(entry.name) ? undefined : await storedAsset(entry);
     if (stored?.listing === hashEntry(entry)) return { entry, stored, details: "none", policy: "none" };
     const parts = await Promise.all([
@@ -108,20 +113,20 @@ export async function readAssets(
     return { entry, stored, details: parts[0], policy: parts[1] };
   }
 
-  async function read({ entry, stored: unchanged, ...partAnswers }: AssetAnswers): Promise<AssetRecord | undefined> {
+  async function read({ entry, stored: unchanged, ...partAnswers }: AssetResponses): Promise<AssetRecord | undefined> {
     const listing = hashEntry(entry);
     if (unchanged?.listing === listing) return unchanged;
     const detailsRead = readPart(entry, partAnswers.details, details);
     const policyRead = readPart(entry, partAnswers.policy, policies);
     const parts = [detailsRead, policyRead];
-    const complete = !parts.some((part) => part instanceof CloudFailure);
-    if (!complete || parts.includes("gone")) whole = false;
+    const isAssetComplete = !parts.some((part) => part instanceof CloudFailure);
+    if (!isAssetComplete || parts.includes("gone")) isComplete = false;
     if (parts.includes("gone")) return undefined;
-    const stored = parts.every(isRead) ? undefined : await storedAsset(entry);
-    if (stored && detailsRead instanceof CloudFailure && TRANSIENT.includes(detailsRead.code)) {
+    const stored = parts.every(hasFields) ? undefined : await storedAsset(entry);
+    if (stored && detailsRead instanceof CloudFailure && TRANSIENT_CODES.includes(detailsRead.code)) {
       return { ...stored, listing: "" };
     }
-    // Created as a single object: a copy with more fields takes half as much memory again, for each asset.
+    // Created as one object literal: copying it with further fields would take 50% more memory for each asset.
     const asset: AssetRecord = {
       type,
       name: entry.name,
@@ -135,34 +140,39 @@ export async function readAssets(
       expiresOn: entry.expiresOn,
       ...("contentType" in entry ? { contentType: entry.contentType } : {}),
       ...(entry.tags && Object.keys(entry.tags).length > 0 ? { tags: entry.tags } : {}),
-      ...(isRead(detailsRead) ? detailsRead : detailsOf(stored)),
-      ...(isRead(policyRead) ? policyRead : { rotationPolicy: stored?.rotationPolicy }),
+      ...(hasFields(detailsRead) ? detailsRead : detailsOf(stored)),
+      ...(hasFields(policyRead) ? policyRead : { rotationPolicy: stored?.rotationPolicy }),
       listing,
       firstSeenAt: unchanged?.firstSeenAt ?? now,
       content: "",
     };
-    // The content includes the entry's hash even if that hash is not stored: reading the same details later is no change.
+    // The content hash includes the entry's hash even if that is not stored. So reading the same details later is no change.
     asset.content = contentOf(asset);
-    if (!complete) asset.listing = "";
+    if (!isAssetComplete) asset.listing = "";
     return asset;
   }
 
   const assets: AssetRecord[] = [];
   let answers: string | undefined;
-  // No further requests are made for secrets.
-  const [atOnce, concurrency] = type === "secret" ? [entries.length || 1, 1] : [ANSWERS_AT_ONCE, DETAILS_AT_ONCE];
-  for (let at = 0; at === 0 || at < entries.length; at += atOnce) {
-    const part = entries.slice(at, at + atOnce);
+  // Secrets have no details, so all are in one batch.
+  const [batchSize, concurrency] =
+    type === "secret" ? [entries.length || 1, 1] : [RESPONSES_PER_BATCH, MAX_CONCURRENT_DETAILS];
+  for (let start = 0; start === 0 || start < entries.length; start += batchSize) {
+    const part = entries.slice(start, start + batchSize);
     const requested = await pMap(part, requestParts, { concurrency });
-    // The hash needs all responses at once, so it is undefined if the list exceeds one batch.
-    if (part.length === entries.length) answers = hashAnswers(requested);
+    // The hash needs all responses in memory, so it stays undefined if the list exceeds one batch.
+    if (part.length === entries.length) answers = hashResponses(requested);
     if (answers !== undefined && isSameAnswers?.(answers)) return undefined;
-    for (const one of requested) {
-      const asset = await read(one);
+    for (const responses of requested) {
+      const asset = await read(responses);
       if (asset) assets.push(asset);
     }
   }
-  const result: ReadList = { assets, listing: whole ? hashEntries(entries) : "", answers: whole ? answers : undefined };
+  const result: AssetList = {
+    assets,
+    listing: isComplete ? hashEntries(entries) : "",
+    answers: isComplete ? answers : undefined,
+  };
   if (details.first) result.failure = details.first;
   if (policies.first) result.policyFailure = policies.first;
   return result;
@@ -172,8 +182,8 @@ async function requestPart(
   entry: ListedAsset,
   failures: Failures,
   request: () => Promise<Answer<AssetFields> | undefined>,
-): Promise<Part> {
-  if (failures.refusal) return failures.refusal;
+): Promise<PartResponse> {
+  if (failures.accessDenied) return failures.accessDenied;
   try {
     return (await request()) ?? "none";
   } catch (error) {
@@ -181,9 +191,9 @@ async function requestPart(
   }
 }
 
-function readPart(entry: ListedAsset, part: Part, failures: Failures): ReadFields {
+function readPart(entry: ListedAsset, part: PartResponse, failures: Failures): PartFields {
   if (part === "none") return {};
-  if (!isAnswer(part)) return part;
+  if (!isResponse(part)) return part;
   try {
     return part.read();
   } catch (error) {
@@ -197,12 +207,12 @@ function failedPart(entry: ListedAsset, failures: Failures, error: unknown): "go
   if (error.code === "notFound") return "gone";
   // Key Vault does not return details of a disabled item. This is no failure, and does not affect other items.
   if (error.code === "accessDenied" && !entry.enabled) return "withheld";
-  if (error.code === "accessDenied") failures.refusal = error;
+  if (error.code === "accessDenied") failures.accessDenied = error;
   failures.first ??= error;
   return error;
 }
 
-/** Returns an asset's stored details. The rotation policy is not one of them, because it is read separately. */
+/** Returns an asset's stored details. The rotation policy is not included, because it is read separately. */
 function detailsOf(asset: AssetRecord | undefined): Partial<AssetRecord> {
   if (!asset) return {};
   return {
@@ -219,7 +229,7 @@ function detailsOf(asset: AssetRecord | undefined): Partial<AssetRecord> {
   };
 }
 
-/** Returns undefined for secrets, which have no details. */
+/** Requests an asset's details. Returns undefined for secrets, which have none. */
 async function requestDetails(
   client: VaultClient,
   type: AssetType,
@@ -228,14 +238,14 @@ async function requestDetails(
 ): Promise<Answer<AssetFields> | undefined> {
   if (type === "secret") return undefined;
   if (type === "key") {
-    return mapAnswer(await client.key(name, signal), (key) => ({
+    return mapResponse(await client.key(name, signal), (key) => ({
       version: key.version,
       keyType: key.keyType,
       keySize: key.keySize,
       keyCurve: key.keyCurve,
     }));
   }
-  return mapAnswer(await client.certificate(name, signal), (certificate) => ({
+  return mapResponse(await client.certificate(name, signal), (certificate) => ({
     version: certificate.version,
     subject: certificate.subject,
     issuer: certificate.issuer,
@@ -249,7 +259,7 @@ async function requestDetails(
   }));
 }
 
-/** Returns undefined for other types, and for keys without a policy. */
+/** Requests a key's rotation policy. Returns undefined for other types, and for keys without a policy. */
 async function requestPolicy(
   client: VaultClient,
   type: AssetType,
@@ -258,10 +268,10 @@ async function requestPolicy(
 ): Promise<Answer<AssetFields> | undefined> {
   if (type !== "key") return undefined;
   const policy = await client.rotationPolicy(name, signal);
-  return policy && mapAnswer(policy, (rotationPolicy) => ({ rotationPolicy }));
+  return policy && mapResponse(policy, (rotationPolicy) => ({ rotationPolicy }));
 }
 
-const mapAnswer = <T>({ text, read }: Answer<T>, toFields: (value: T) => AssetFields): Answer<AssetFields> => ({
+const mapResponse = <T>({ text, read }: Answer<T>, toFields: (value: T) => AssetFields): Answer<AssetFields> => ({
   text,
   read: () => toFields(read()),
 });

@@ -1,3 +1,8 @@
+/**
+ * Reads the secrets, keys and certificates of one vault and compares them with the inventory. Secrets are read from their list
+ * alone. Keys and certificates also have details, which cost a request each. For scheduled full scans they are divided into
+ * seven parts, the "sevenths" (inventory/details.ts): each scan reads the parts that are due.
+ */
 import { ASSET_TYPES, type AssetRecord, type AssetType } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
@@ -41,11 +46,15 @@ export interface TypeResult {
   type: AssetType;
   /** Undefined if the list could not be read. The stored assets then stay. */
   list?: {
+    /** Hash of the list's entries. */
     listing: string;
+    /** Hash of the assets. */
     contents: string;
-    assets: AssetRecord[] | undefined;
-    found: number;
     /** Undefined if unchanged. */
+    assets: AssetRecord[] | undefined;
+    /** Number of assets. */
+    found: number;
+    /** When the details of each seventh were last read. Undefined if unchanged. */
     details?: ReadSevenths | undefined;
     /** Result of `readingHash`. Undefined if some details were not requested or could not be read. */
     answers: string | undefined;
@@ -61,43 +70,45 @@ export interface TypeResult {
 /** Reads secrets, keys and certificates concurrently. Each type succeeds or fails on its own. */
 export async function readTypes(
   vault: VaultRecord,
-  readForUpdate: StoredVault,
+  storedVault: StoredVault,
   options: ReadTypesOptions,
   deps: ReadTypesDeps,
   now: string,
 ): Promise<TypeResult[]> {
-  let opened: VaultClient | undefined;
+  let openedClient: VaultClient | undefined;
   const client = (): VaultClient => {
-    opened ??= deps.keyVaults.open(vault);
-    return opened;
+    openedClient ??= deps.keyVaults.open(vault);
+    return openedClient;
   };
   try {
     return await Promise.all(
-      ASSET_TYPES.map((type) => readType(type, vault, readForUpdate, options, { ...deps, client }, now)),
+      ASSET_TYPES.map((type) => readType(type, vault, storedVault, options, { ...deps, client }, now)),
     );
   } finally {
-    await opened?.close();
+    await openedClient?.close();
   }
 }
 
 async function readType(
   type: AssetType,
   vault: VaultRecord,
-  readForUpdate: StoredVault,
+  storedVault: StoredVault,
   options: ReadTypesOptions,
   deps: ReadTypesDeps & { client: () => VaultClient },
   now: string,
 ): Promise<TypeResult> {
-  const { row } = readForUpdate;
-  const interruptedWrites = new Map(
-    readForUpdate.pending.filter(([of]) => of === type).map(([, name]) => [name, true]),
-  );
+  const { row } = storedVault;
+  /** Lower-case names of assets of this type that a crashed worker may have written only in part. The values mean nothing. */
+  const interruptedWrites = new Map(storedVault.pending.filter(([of]) => of === type).map(([, name]) => [name, true]));
   let rows: Promise<Map<string, AssetRecord>> | undefined;
   const storedAssets = () => {
     rows ??= row ? deps.writer.assetsOf(vault.name, type) : Promise.resolve(new Map());
     return rows;
   };
-  /** Counts the owners of unchanged assets if the row has no counts, or counts of another owner tag. */
+  /**
+   * Counts the owners of unchanged assets if the row has no counts, or counts of another owner tag. Returns undefined if the
+   * stored counts are still right.
+   */
   const recountOwners = async () =>
     !row || row.owners?.[type]?.tag === deps.ownerTag
       ? undefined
@@ -107,54 +118,55 @@ async function readType(
     const items = await readListing(client, type, options.signal);
     const listing = hashEntries(items);
     const detailsBefore = type === "secret" ? undefined : row?.details?.[type];
-    const due = dueDetails(type, readForUpdate, options, deps, now);
+    const dueParts = dueDetails(type, storedVault, options, deps, now);
     const isDue = (name: string) =>
-      due.size === ALL_SEVENTHS.size || (due.size > 0 && due.has(seventhOf(vault.name, name)));
+      dueParts.size === ALL_SEVENTHS.size || (dueParts.size > 0 && dueParts.has(seventhOf(vault.name, name)));
     const isSameListing = row?.listings[type] === listing && interruptedWrites.size === 0;
     const contentsBefore = row?.contents[type] ?? "";
-    // Without a time of the last reading, the details are read.
+    // If the time of the last read is unknown, the responses are not compared and the details are parsed.
     const answersBefore = type === "secret" || detailsBefore ? row?.answers?.[type] : undefined;
     /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
       return { type, changes: [], list: { ...list, answers: answersBefore }, owners: await recountOwners() };
     };
-    let reading = { storedAssets, refresh: isDue, now, signal: options.signal };
-    if (isSameListing && due.size < ALL_SEVENTHS.size) {
-      // Assets that are not due are requested only if their list entry changed.
+    let readOptions = { storedAssets, refresh: isDue, now, signal: options.signal };
+    if (isSameListing && dueParts.size < ALL_SEVENTHS.size) {
+      // The list is unchanged, so only the details that are due are requested.
       const dueItems = items.filter(({ name }) => isDue(name));
-      const { assets } = (await readAssets(client, type, dueItems, vault, reading))!;
-      const details = detailsBefore && refreshIfUnchanged(assets, detailsBefore, due, now);
-      if (due.size === 0 || details) return await unchanged(details);
-      // Assets that were just read are requested again only if they could not be read.
-      const asRead = assets.map((asset) => [asset.name.toLowerCase(), asset] as const);
-      reading = {
-        ...reading,
-        storedAssets: async () => new Map([...(await storedAssets()), ...asRead]),
+      const { assets } = (await readAssets(client, type, dueItems, vault, readOptions))!;
+      const details = detailsBefore && refreshIfUnchanged(assets, detailsBefore, dueParts, now);
+      if (dueParts.size === 0 || details) return await unchanged(details);
+      // Details changed. Build all assets now, from the stored ones and those just read; request again only details that
+      // failed.
+      const readAssetEntries = assets.map((asset) => [asset.name.toLowerCase(), asset] as const);
+      readOptions = {
+        ...readOptions,
+        storedAssets: async () => new Map([...(await storedAssets()), ...readAssetEntries]),
         refresh: () => false,
       };
     }
     const hashReading = (contents: string, answers: string) => readingHash(vault, { listing, contents, answers });
     const isSameAnswers = (answers: string) => isSameListing && answersBefore === hashReading(contentsBefore, answers);
-    const read = await readAssets(client, type, items, vault, { ...reading, isSameAnswers });
-    if (!read) return await unchanged(detailsBefore && seventhsReadAt(detailsBefore, now));
-    const contents = hashContents(read.assets);
-    const details = type === "secret" ? undefined : seventhsOf(read.assets, detailsBefore, due, now);
-    const answers = read.answers === undefined ? undefined : hashReading(contents, read.answers);
-    const list = { listing: read.listing, contents, found: read.assets.length, details, answers };
-    const failures = { failure: read.failure, policyFailure: read.policyFailure };
+    const assetList = await readAssets(client, type, items, vault, { ...readOptions, isSameAnswers });
+    if (!assetList) return await unchanged(detailsBefore && seventhsReadAt(detailsBefore, now));
+    const contents = hashContents(assetList.assets);
+    const details = type === "secret" ? undefined : seventhsOf(assetList.assets, detailsBefore, dueParts, now);
+    const answers = assetList.answers === undefined ? undefined : hashReading(contents, assetList.answers);
+    const list = { listing: assetList.listing, contents, found: assetList.assets.length, details, answers };
+    const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };
     if (row?.contents[type] === contents && interruptedWrites.size === 0) {
       return { type, changes: [], list: { ...list, assets: undefined }, owners: await recountOwners(), ...failures };
     }
     return {
       type,
-      changes: diff(type, await storedAssets(), read.assets, interruptedWrites),
-      list: { ...list, assets: read.assets },
-      owners: countOwners(read.assets, deps.ownerTag),
+      changes: compareAssets(type, await storedAssets(), assetList.assets, interruptedWrites),
+      list: { ...list, assets: assetList.assets },
+      owners: countOwners(assetList.assets, deps.ownerTag),
       ...failures,
     };
   } catch (error) {
-    // A failure of the storage is not a failure of the vault: the error escapes and the queue redelivers the message.
+    // An error of storage is not a failure of the vault. It is thrown, so that the queue redelivers the message.
     if (!(error instanceof CloudFailure)) throw error;
     return {
       type,
@@ -164,7 +176,7 @@ async function readType(
   }
 }
 
-/** Returns the sevenths of which all details are read, even if their list entries have not changed. */
+/** Returns the sevenths (parts of the assets) whose details must be read although their list entries have not changed. */
 function dueDetails(
   type: AssetType,
   { row, interrupted }: StoredVault,
@@ -183,24 +195,25 @@ function dueDetails(
  *
  * @param interruptedWrites - Keys of assets whose rows may be incomplete, because a worker crashed. They are always written.
  */
-function diff(
+function compareAssets(
   type: AssetType,
   storedAssets: Map<string, AssetRecord>,
   assets: AssetRecord[],
   interruptedWrites: Map<string, boolean>,
 ): AssetChange[] {
   const changes: AssetChange[] = [];
-  const left = new Map(storedAssets);
+  const unmatched = new Map(storedAssets);
   for (const asset of assets) {
     const key = asset.name.toLowerCase();
-    const before = left.get(key);
-    left.delete(key);
-    if (before) asset.firstSeenAt = before.firstSeenAt;
-    if (before?.content !== asset.content || before.listing !== asset.listing || interruptedWrites.has(key)) {
-      changes.push({ type, name: asset.name, before, after: asset });
+    const assetBefore = unmatched.get(key);
+    unmatched.delete(key);
+    if (assetBefore) asset.firstSeenAt = assetBefore.firstSeenAt;
+    if (assetBefore?.content !== asset.content || assetBefore.listing !== asset.listing || interruptedWrites.has(key)) {
+      changes.push({ type, name: asset.name, before: assetBefore, after: asset });
     }
   }
-  for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
+  for (const assetBefore of unmatched.values())
+    changes.push({ type, name: assetBefore.name, before: assetBefore, after: undefined });
   return changes;
 }
 

@@ -1,3 +1,4 @@
+/** Runs the re-scan of one vault: reads it from the cloud, updates the inventory, and records changes in the audit log. */
 import type { Audit } from "../audit/audit.ts";
 import { assetId } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
@@ -5,13 +6,13 @@ import type { AssetChange } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { parseResourceId } from "../platform/azure/resource-id.ts";
 import type { Randomness } from "../platform/runtime.ts";
-import { listVaults, planListed } from "./plan-vaults.ts";
+import { listVaults, planSubscriptionVaults } from "./plan-vaults.ts";
 import { type RescanRecord, resourceIdsOf } from "./rescan-rows.ts";
 import type { PlannedVault } from "./scan.ts";
-import { hasSameFacts, type ScanVaultDeps, scanVault } from "./scan-vault.ts";
+import { hasSameComparedFields, type ScanVaultDeps, scanVault } from "./scan-vault.ts";
 
 /** Maximum number of changed assets that an audit entry names. The counts include all. */
-const MAX_NAMED = 100;
+const MAX_NAMED_ASSETS = 100;
 
 export interface RescanVaultDeps extends ScanVaultDeps {
   audit: Pick<Audit, "append">;
@@ -34,12 +35,12 @@ export async function rescanVault(
   deps: RescanVaultDeps,
 ): Promise<boolean> {
   const { owner, requestId, signal } = options;
-  const known = await deps.writer.find(row.vaultName);
-  const planned = await planRescan(row, known, signal, deps);
+  const storedVault = await deps.writer.find(row.vaultName);
+  const planned = await planRescan(row, storedVault, signal, deps);
   if (!planned) return false;
-  let changed = false;
+  let hasChanged = false;
 
-  async function enter(id: string, change: VaultChange, changes: AssetChange[]): Promise<void> {
+  async function recordChange(id: string, change: VaultChange, changes: AssetChange[]): Promise<void> {
     await deps.audit.append({
       id,
       type: "vault.changed",
@@ -48,24 +49,25 @@ export async function rescanVault(
       target: { type: "vault", id: change.vault.id },
       details: { trigger: "event", ...detailsOf(change, changes) },
     });
-    changed = true;
+    hasChanged = true;
   }
 
   const prepareChange: ScanVaultDeps["prepareChange"] = async (change) => {
     const record = await deps.prepareChange(change);
-    // One entry ID for all attempts, because derived data may be written again.
+    // All attempts use the same entry ID, because the returned function may be called again after a conflict.
     let entryId: string | undefined;
+    // `confirm` throws if another worker has claimed the vault meanwhile.
     return async (changes, confirm) => {
       await record(changes, confirm);
-      if (changes.length === 0 && !vaultChange(change)) return;
+      if (changes.length === 0 && !changeKindOf(change)) return;
       entryId ??= deps.randomness.ulid(deps.clock.now());
-      await enter(entryId, change, changes);
+      await recordChange(entryId, change, changes);
     };
   };
   const eventAt = row.want.fromVault ? row.want.at : undefined;
-  const mode = known ? "delta" : "full";
+  const mode = storedVault ? "delta" : "full";
   await scanVault(planned, { mode, owner, signal, rescan: { eventAt } }, { ...deps, prepareChange });
-  return changed;
+  return hasChanged;
 }
 
 /**
@@ -74,13 +76,13 @@ export async function rescanVault(
  */
 async function planRescan(
   { want }: RescanRecord,
-  known: VaultRecord | undefined,
+  storedVault: VaultRecord | undefined,
   signal: AbortSignal,
   { resourceManager, watched, clock }: RescanVaultDeps,
 ): Promise<PlannedVault | undefined> {
   for (const id of resourceIdsOf(want)) {
-    const place = parseResourceId(id);
-    if (!place || !(await watched(place.subscriptionId.toLowerCase()))) continue;
+    const resourceId = parseResourceId(id);
+    if (!resourceId || !(await watched(resourceId.subscriptionId.toLowerCase()))) continue;
     const listedAt = clock.now().toISOString();
     try {
       const resource = await resourceManager.vault(id, signal);
@@ -90,35 +92,38 @@ async function planRescan(
       if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
     }
   }
-  if (!known || !(await watched(known.subscriptionId))) return undefined;
-  const { name, subscriptionId } = known;
+  if (!storedVault || !(await watched(storedVault.subscriptionId))) return undefined;
+  const { name, subscriptionId } = storedVault;
+  // The events concern only the vault's objects, so the stored description is used.
   if (want.vaultId === undefined) {
-    return { name, subscriptionId, action: "scan", listedAt: known.describedAt, resource: { ...known } };
+    return { name, subscriptionId, action: "scan", listedAt: storedVault.describedAt, resource: { ...storedVault } };
   }
   // Only a complete listing proves that a vault was deleted.
   const listedAt = clock.now().toISOString();
   const listed = await listVaults(resourceManager, subscriptionId, signal);
-  const only = new Map([[name.toLowerCase(), undefined]]);
-  const { vaults } = planListed(subscriptionId, listed, only, "force", listedAt);
+  // The key is the vault's name, the value would be the end of its back-off. A re-scan ignores the back-off.
+  const thisVault = new Map([[name.toLowerCase(), undefined]]);
+  const { vaults } = planSubscriptionVaults(subscriptionId, listed, thisVault, "force", listedAt);
   return vaults.find((one) => one.name.toLowerCase() === name.toLowerCase() && one.action !== "fail");
 }
 
 type VaultChange = Parameters<ScanVaultDeps["prepareChange"]>[0];
 
 /** Returns how the vault itself changed, apart from its assets. */
-function vaultChange({ vault, vaultBefore, vaultGone }: VaultChange): "added" | "removed" | "updated" | undefined {
+function changeKindOf({ vault, vaultBefore, vaultGone }: VaultChange): "added" | "removed" | "updated" | undefined {
   if (vaultGone) return "removed";
   if (!vaultBefore) return "added";
-  return hasSameFacts(vaultBefore, vault) ? undefined : "updated";
+  return hasSameComparedFields(vaultBefore, vault) ? undefined : "updated";
 }
 
 function detailsOf(change: VaultChange, changes: AssetChange[]): object {
   const { name: vaultName } = change.vault;
-  const ids = (of: AssetChange[]) => of.slice(0, MAX_NAMED).map(({ type, name }) => assetId({ vaultName, type, name }));
+  const ids = (of: AssetChange[]) =>
+    of.slice(0, MAX_NAMED_ASSETS).map(({ type, name }) => assetId({ vaultName, type, name }));
   const added = changes.filter(({ before, after }) => !before && after);
   const removed = changes.filter(({ before, after }) => before && !after);
   const updated = changes.filter(({ before, after }) => before && after && before.content !== after.content);
-  const vault = vaultChange(change);
+  const vault = changeKindOf(change);
   return {
     ...(vault ? { vault } : {}),
     counts: { added: added.length, updated: updated.length, removed: removed.length },

@@ -1,3 +1,4 @@
+/** The last step of a scan: decides its status, records it, and removes the scan from the active ones. */
 import type { Audit } from "../audit/audit.ts";
 import { recordRunEnd } from "../platform/runs/record-run-end.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
@@ -9,11 +10,11 @@ import { SECOND_MS } from "../platform/time.ts";
 import { newestFirst } from "../platform/ulid.ts";
 import type { ActiveScanList } from "./active-scans.ts";
 import {
+  AFTER_DONE,
   addTally,
-  BEYOND,
   DONE,
   emptyTally,
-  isOver,
+  hasEnded,
   PlannedVaults,
   SCAN_LIST,
   SCAN_ROW,
@@ -32,25 +33,25 @@ export interface EndDeps {
   tables: Tables;
   active: ActiveScanList;
   claims: Claims;
-  /** Called before a scan is recorded as over, possibly more than once. */
-  ended: (scan: ScanRecord) => Promise<void>;
+  /** Called before the scan's own row says that it has ended, possibly more than once. */
+  onEnded: (scan: ScanRecord) => Promise<void>;
   /** Recomputes the stored totals of the inventory. They make queries cheaper; results are correct without them. */
   renewTotals: () => Promise<void>;
   /** Called when a scan leaves the list of active scans. Starts a re-scan that waited for the scan's workers. */
-  scanLeft: () => Promise<void>;
+  onScanRemoved: () => Promise<void>;
   audit: Audit;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
 }
 
-/** Ends scans. Any worker can repeat each step until the scan's own row says that it is over. */
+/** Ends scans. Each step can be repeated by any worker until the scan's own row says that the scan has ended. */
 export interface ScanEnd {
   /**
-   * Ends a scan that was canceled or has no waiting and no claimed vault left. Restarts a worker if vaults wait and no worker is
-   * active. Does nothing while vaults are claimed, while the scan is queued and not canceled, or if the scan is over.
+   * Ends a scan that was canceled or has no waiting and no claimed vault left. Restarts a worker if vaults wait and no worker
+   * is active. Does nothing while vaults are claimed, while the scan is queued and not canceled, or if the scan has ended.
    *
-   * @param overdue - True: ends the scan even if vaults wait or are claimed.
+   * @param overdue - True for a scan past its deadline: ends the scan even if vaults wait or are claimed.
    */
   finish(scanId: string, overdue?: boolean): Promise<void>;
   /** Ends a scan that failed before it read any vault. */
@@ -65,115 +66,125 @@ type Decision = Omit<Ending, "entryId" | "finishedAt">;
  */
 const MAX_NAMED_SUBSCRIPTIONS = 20;
 
-function titlesOf(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
+function subscriptionTitles(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
   const titles = outcomes.slice(0, MAX_NAMED_SUBSCRIPTIONS).map(subscriptionTitle);
-  const more = outcomes.length - titles.length;
-  return more > 0 ? [...titles, `and ${more} more`] : titles;
+  const unlistedCount = outcomes.length - titles.length;
+  return unlistedCount > 0 ? [...titles, `and ${unlistedCount} more`] : titles;
 }
 
 export function createScanEnd(deps: EndDeps): ScanEnd {
-  const { tables, active, claims, ended, renewTotals, scanLeft, audit, clock, randomness, log } = deps;
+  const { tables, active, claims, onEnded, renewTotals, onScanRemoved, audit, clock, randomness, log } = deps;
 
   async function activeScan(scanId: string): Promise<Row<ScanRecord> | undefined> {
     const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    return scan && !isOver(scan.status) ? scan : undefined;
+    return scan && !hasEnded(scan.status) ? scan : undefined;
   }
 
   async function finish(scanId: string, overdue = false): Promise<void> {
     const scan = await activeScan(scanId);
     if (!scan) return;
     if (scan.ending) return await completeEnd(scan, scan.ending);
-    const queued = scan.status === "queued";
-    if (queued && !scan.cancelledBy) return;
-    // Waiting and claimed vaults are counted before the outcomes, so that a vault that finishes in between is not missed.
-    const left = await countLeft(scanId);
-    if (left.claimed > 0 && !overdue && !queued) return;
-    const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
-    if (left.waiting > 0 && inTime && !scan.cancelledBy && !overdue) return await restartWorker(scan);
-    const done = await countDone(scanId);
-    const unfinished = left.waiting + left.claimed > 0 || (done.incomplete > 0 && !inTime);
-    const status = scan.cancelledBy ? "cancelled" : unfinished ? "timedOut" : statusOf(scan, done);
+    const isQueued = scan.status === "queued";
+    if (isQueued && !scan.cancelledBy) return;
+    // Remaining vaults are counted before outcomes. So a vault that finishes in between is counted twice rather than missed.
+    const remaining = await countRemaining(scanId);
+    // While a scan is queued, claims come from an unfinished plan, and no worker scans them.
+    if (remaining.claimed > 0 && !overdue && !isQueued) return;
+    const isBeforeDeadline = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
+    if (remaining.waiting > 0 && isBeforeDeadline && !scan.cancelledBy && !overdue) return await restartWorker(scan);
+    const outcomes = await countOutcomes(scanId);
+    // Reads of vaults are aborted at the deadline. So if a vault could not be read completely, the deadline may be the reason.
+    const isUnfinished = remaining.waiting + remaining.claimed > 0 || (outcomes.incomplete > 0 && !isBeforeDeadline);
+    const status = scan.cancelledBy ? "cancelled" : isUnfinished ? "timedOut" : statusOf(scan, outcomes);
     const failure = status === "failed" ? await failureOf(scan) : undefined;
-    await decide(scan, {
+    await storeEnding(scan, {
       status,
-      vaultsDone: done.vaults,
-      vaultsFailed: done.failed,
-      tally: done.tally,
+      vaultsDone: outcomes.vaults,
+      vaultsFailed: outcomes.failed,
+      tally: outcomes.tally,
       ...(failure ? { failure } : {}),
     });
   }
 
   /** Returns the status of a scan that processed all its vaults. */
-  function statusOf(scan: ScanRecord, done: Awaited<ReturnType<typeof countDone>>): ScanStatus {
-    if (done.incomplete + unreadSubscriptions(scan.subscriptionOutcomes).length === 0) return "completed";
-    return done.vaults === done.failed ? "failed" : "partial";
+  function statusOf(scan: ScanRecord, outcomes: Awaited<ReturnType<typeof countOutcomes>>): ScanStatus {
+    if (outcomes.incomplete + unreadSubscriptions(scan.subscriptionOutcomes).length === 0) return "completed";
+    return outcomes.vaults === outcomes.failed ? "failed" : "partial";
   }
 
-  async function countDone(scanId: string) {
-    const done = { vaults: 0, failed: 0, incomplete: 0, tally: emptyTally() };
+  async function countOutcomes(scanId: string) {
+    const outcomes = { vaults: 0, failed: 0, incomplete: 0, tally: emptyTally() };
     for await (const rows of tables.pages(VaultOutcomes, {
       partitionKey: scanPartition(scanId),
       from: DONE,
-      before: BEYOND,
+      before: AFTER_DONE,
       select: ["outcome", "tally"],
     })) {
       for (const { outcome, tally } of rows) {
-        addTally(done.tally, tally);
-        done.vaults++;
-        if (outcome === "failed" || outcome === "skipped") done.failed++;
-        if (outcome !== "succeeded" && outcome !== "removed") done.incomplete++;
+        addTally(outcomes.tally, tally);
+        outcomes.vaults++;
+        if (outcome === "failed" || outcome === "skipped") outcomes.failed++;
+        if (outcome !== "succeeded" && outcome !== "removed") outcomes.incomplete++;
       }
     }
-    return done;
+    return outcomes;
   }
 
-  async function countLeft(scanId: string): Promise<{ waiting: number; claimed: number }> {
-    const left = { waiting: 0, claimed: 0 };
+  async function countRemaining(scanId: string): Promise<{ waiting: number; claimed: number }> {
+    const remaining = { waiting: 0, claimed: 0 };
     for await (const rows of tables.pages(PlannedVaults, {
       partitionKey: scanPartition(scanId),
       from: WAITING,
       before: DONE,
       select: ["name"],
     })) {
-      for (const row of rows) row.rowKey.startsWith(WAITING) ? left.waiting++ : left.claimed++;
+      for (const row of rows) row.rowKey.startsWith(WAITING) ? remaining.waiting++ : remaining.claimed++;
     }
-    return left;
+    return remaining;
   }
 
   /** Returns why no vault of a scan could be read: its unread subscriptions, or the first failure of a vault. */
   async function failureOf(scan: ScanRecord): Promise<ScanRecord["failure"]> {
     const unread = unreadSubscriptions(scan.subscriptionOutcomes);
-    const first = unread[0]?.failure;
-    if (first) {
-      const which = `${unread.length} of ${scan.subscriptionOutcomes.length} subscriptions could not be read: ${titlesOf(unread).join(", ")}`;
-      return { ...first, message: `No vault could be read, since ${which}. The first failure: ${first.message}` };
+    const firstFailure = unread[0]?.failure;
+    if (firstFailure) {
+      const which = `${unread.length} of ${scan.subscriptionOutcomes.length} subscriptions could not be read: ${subscriptionTitles(unread).join(", ")}`;
+      return {
+        ...firstFailure,
+        message: `No vault could be read, since ${which}. The first failure: ${firstFailure.message}`,
+      };
     }
-    const range = { partitionKey: scanPartition(scan.scanId), from: DONE, before: BEYOND };
+    const range = { partitionKey: scanPartition(scan.scanId), from: DONE, before: AFTER_DONE };
     for await (const rows of tables.pages(VaultOutcomes, { ...range, select: ["vaultName", "failures"] })) {
       const named = rows.find(({ failures }) => failures.length > 0);
       if (!named) continue;
       const { code, message, remedy, at } = named.failures[0]!;
       return { code, message: `No vault could be read. The first, ${named.vaultName}: ${message}`, remedy, at };
     }
-    // All vaults are in back-off because their last scans failed.
+    // No vault has a failure: all were skipped, because their earlier scans failed.
     return {
       code: "skipped",
-      message: "No vault was read: the scans before failed at each of them, and they are left alone for a while.",
+      message:
+        "No vault was read. Earlier scans failed at each vault, so this scan skipped them until their next retry.",
       remedy: "Wait, or start a scan with the mode force.",
       at: clock.now().toISOString(),
     };
   }
 
   /**
-   * Restarts one worker when vaults wait and no worker is active, which happens if a chain broke before it could send its
-   * message.
+   * Sends a message for one waiting vault. Needed if vaults wait but no worker is active, because a worker crashed before it
+   * sent its message.
    */
   async function restartWorker(scan: ScanRecord): Promise<void> {
     const { scanId } = scan;
-    const waiting = await claims.waiting(scan);
+    const waiting = await claims.findWaiting(scan);
     if (!waiting) return;
     try {
-      await tables.transaction(PlannedVaults.table, scanPartition(scanId), claims.take(waiting, undefined).operations);
+      await tables.transaction(
+        PlannedVaults.table,
+        scanPartition(scanId),
+        claims.claimOperations(waiting, undefined).operations,
+      );
     } catch (error) {
       if (isConflict(error)) return; // Another worker restarts the scan.
       throw error;
@@ -185,7 +196,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     const scan = await activeScan(scanId);
     if (!scan) return;
     if (scan.ending) return await completeEnd(scan, scan.ending);
-    await decide(scan, {
+    await storeEnding(scan, {
       status: "failed",
       vaultsDone: 0,
       vaultsFailed: 0,
@@ -195,32 +206,37 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   }
 
   /**
-   * Stores the outcome. From then on the outcome is final, and any worker can repeat the remaining steps of the end. If the scan's
-   * row changed since it was read, another worker, or the message of a cancellation, ends the scan.
+   * Stores the decided status, which is then final. Any worker can repeat the remaining steps. If the scan's row changed since
+   * it was read, this does nothing: another worker, or the message of a cancellation, ends the scan.
    */
-  async function decide(scan: Row<ScanRecord>, decision: Decision): Promise<void> {
+  async function storeEnding(scan: Row<ScanRecord>, decision: Decision): Promise<void> {
     const now = clock.now();
     const ending = { ...decision, finishedAt: now.toISOString(), entryId: randomness.ulid(now) };
     const decided = await undefinedIfChanged(tables.replace(Scans, { ...scan, ending }));
     if (decided) await completeEnd(decided, ending);
   }
 
+  /**
+   * Performs the remaining steps: the audit entry, the scan's copy in the list, the list of active scans, the inventory's
+   * totals, `onEnded`, and last the scan's own row. Until that row has the final status, another worker repeats the steps after
+   * a crash.
+   */
   async function completeEnd(scan: Row<ScanRecord>, ending: Ending): Promise<void> {
     const recorded = await recordEnd(scan, ending);
     if (!recorded) return;
     const { entryId: _, ...result } = ending;
-    const over = { ...recorded, ...result, ending: undefined };
-    await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), withoutKeys(over));
-    if (await active.leave(scan.scanId)) await scanLeft();
-    const [renewed] = await Promise.allSettled([renewTotals()]);
-    await ended(withoutKeys(over));
-    if (await undefinedIfChanged(tables.replace(Scans, over))) {
+    const endedScan = { ...recorded, ...result, ending: undefined };
+    await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), withoutKeys(endedScan));
+    if (await active.remove(scan.scanId)) await onScanRemoved();
+    const [renewal] = await Promise.allSettled([renewTotals()]);
+    await onEnded(withoutKeys(endedScan));
+    if (await undefinedIfChanged(tables.replace(Scans, endedScan))) {
       const unread = unreadSubscriptions(scan.subscriptionOutcomes);
       const ended = {
         scanId: scan.scanId,
         status: result.status,
         subscriptionsFailed: unread.length,
-        unreadSubscriptions: titlesOf(unread),
+        unreadSubscriptions: subscriptionTitles(unread),
         vaultsFailed: result.vaultsFailed,
       };
       log.info("A scan is over", ended, "event");
@@ -228,8 +244,9 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       recordMetric("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
       recordMetric("vaults.failed", result.vaultsFailed);
     }
-    // The scan is over. Throwing makes the failure visible; the next scan's end or the reconciliation recomputes the totals.
-    if (renewed.status === "rejected") throw renewed.reason;
+    // The scan has ended in any case. The error is thrown so that it is logged. The next scan or the reconciliation recomputes
+    // the totals.
+    if (renewal.status === "rejected") throw renewal.reason;
   }
 
   /** Records the end in the audit log. Returns the scan's row, or undefined if another worker has changed it. */
@@ -247,13 +264,14 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
         vaultsDone: ending.vaultsDone,
         vaultsFailed: ending.vaultsFailed,
         subscriptionsFailed: unreadSubscriptions(scan.subscriptionOutcomes).length,
-        unreadSubscriptions: titlesOf(unreadSubscriptions(scan.subscriptionOutcomes)),
+        unreadSubscriptions: subscriptionTitles(unreadSubscriptions(scan.subscriptionOutcomes)),
         added: ending.tally.added,
         updated: ending.tally.updated,
         removed: ending.tally.removed,
       },
     } as const;
     let row = scan;
+    /** Called if the entry gets a new ID. The stored ID is used again if another worker repeats this step. */
     const storeEntryId = async (entryId: string) => {
       row = await tables.replace(Scans, { ...row, ending: { ...ending, entryId } });
     };

@@ -5,9 +5,9 @@ import { type Claims, createClaims } from "./vault-claims.ts";
 
 /**
  * Connects the steps of a scan: plan (`plan.ts`), workers (`scan-worker.ts`) and end (`scan-end.ts`). A small scan does all of
- * them in one message. The plan claims one vault per worker. A worker that finishes or hands off a vault claims the next one,
- * and the worker that finds none left ends the scan. The watch (`scan-watch.ts`) recovers from crashed workers and lost
- * messages.
+ * them in one message. The plan claims one vault per worker. A worker that finishes a vault, or hands it off to be written in
+ * the background, claims the next one. The worker that finds none left ends the scan. A timer (`scan-watch.ts`) recovers from
+ * crashed workers and lost messages.
  */
 export interface ScanRun extends ScanPlan, ScanWork, Pick<ScanEnd, "finish"> {
   /**

@@ -1,3 +1,4 @@
+/** Reads one vault from the cloud and updates the inventory. Workers of scans and re-scans call this. */
 import { ASSET_TYPES, type AssetRecord, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
@@ -12,7 +13,7 @@ import { type ReadTypesDeps, type ReadTypesOptions, readTypes, type TypeResult }
 import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type VaultOutcome } from "./scan.ts";
 
 /** First back-off of a failed vault for scans other than `force`. It doubles with each failure up to `MAX_BACK_OFF_MS`. */
-const BACK_OFF_MS = 5 * MINUTE_MS;
+const FIRST_BACK_OFF_MS = 5 * MINUTE_MS;
 const MAX_BACK_OFF_MS = 6 * HOUR_MS;
 
 export interface ScanVaultDeps extends ReadTypesDeps {
@@ -35,7 +36,7 @@ export interface ScanVaultDeps extends ReadTypesDeps {
 interface ScanVaultOptions extends ReadTypesOptions {
   /** Identifies this attempt of the worker in the vault's row. */
   owner: string;
-  /** Set when this vault alone is re-scanned, between scans. */
+  /** Set for a re-scan: this vault alone is read, after an event. */
   rescan?: Rescan;
 }
 
@@ -45,16 +46,17 @@ interface Rescan {
 }
 
 /**
- * Returns the plan, or the plan with a newer state of the vault. A re-scan or another scan may have queried the resource manager
- * after the plan was made. Then that newer result counts: the vault's description, or that the vault does not exist.
+ * Returns the planned vault, with a newer state if there is one. A re-scan or another scan may have queried the resource
+ * manager after this plan was created. Then its result applies: a newer description of the vault, or that the vault no longer
+ * exists.
  */
 async function withNewerDescription(
   planned: PlannedVault,
   { row }: StoredVault,
   { writer }: Pick<ScanVaultDeps, "writer">,
 ): Promise<PlannedVault> {
-  const later = row ? row.describedAt : await writer.removedAt(planned.name);
-  if (later === undefined || later <= (planned.listedAt ?? "")) return planned;
+  const describedLater = row ? row.describedAt : await writer.removedAt(planned.name);
+  if (describedLater === undefined || describedLater <= (planned.listedAt ?? "")) return planned;
   if (!row) return { ...planned, action: "remove" };
   const { subscriptionId, describedAt: listedAt } = row;
   return { ...planned, action: "scan", subscriptionId, listedAt, resource: { ...row } };
@@ -82,7 +84,8 @@ export async function scanVault(...args: Parameters<typeof readVault>): Promise<
  * Reads one vault and compares it with the inventory. Failures of the cloud become part of the outcome. All other errors
  * (storage, a bug) are thrown, so that the queue redelivers the message.
  *
- * @throws {VaultBusy} while another worker holds the vault.
+ * @param plan - The vault as the scan's plan describes it. A newer stored description takes precedence.
+ * @throws {VaultBusy} while another worker has claimed the vault in order to write it.
  */
 export async function readVault(
   plan: PlannedVault,
@@ -92,53 +95,56 @@ export async function readVault(
   const { writer, clock } = deps;
   if (plan.action === "skip") {
     const row = await writer.find(plan.name);
-    // A half-finished write of a crashed worker must be completed even if the vault is skipped.
-    if (row && !row.pending) return noChanges(skipped(plan, row, clock));
+    // If a crashed worker left the vault partly written, the vault is read although it is in back-off.
+    if (row && !row.pending) return noChanges(skippedOutcome(plan, row, clock));
   }
   const storedVault = await writer.readForUpdate(plan.name);
   const planned = await withNewerDescription(plan, storedVault, deps);
-  const moved =
+  const hasMoved =
     storedVault.row && storedVault.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
-  // If another scan found the vault in a different subscription meanwhile, this plan must not remove it.
+  // If another scan has found the vault in a different subscription, this plan must not remove it from there. Then nothing is
+  // removed.
   if (planned.action === "remove") {
-    const write = () => removeVault(planned, moved ? undefined : storedVault, options.owner, deps);
+    const write = () => removeVault(planned, hasMoved ? undefined : storedVault, options.owner, deps);
     return { changes: 0, write };
   }
 
   const resource = planned.resource as unknown as VaultResource;
-  if (moved) {
-    // The vault's rows are stored under the old subscription. Remove them there and add the vault as a new one.
+  if (hasMoved) {
+    // The vault's rows are stored under the old subscription. Remove them there and add the vault as a new one. Without
+    // `listedAt`, the removal stores no row that says that the vault no longer exists.
     await removeVault({ ...planned, listedAt: undefined }, storedVault, options.owner, deps);
     return await readVault(planned, options, deps);
   }
-  const now = clock.now().toISOString();
-  const before = storedVault.row && withoutKeys(storedVault.row);
+  const nowText = clock.now().toISOString();
+  const storedRecord = storedVault.row && withoutKeys(storedVault.row);
   const vault: VaultRecord = {
-    ...newVaultRecord(resource, planned.listedAt, now),
-    ...(before ? scanFields(before) : {}),
+    ...newVaultRecord(resource, planned.listedAt, nowText),
+    ...(storedRecord ? scanFields(storedRecord) : {}),
   };
   const failures: VaultOutcome["failures"] = [];
-  const fail = (list: string, failure: CloudFailure) => failures.push({ list, ...failureRecord(failure, now) });
+  const addFailure = (list: string, failure: CloudFailure) =>
+    failures.push({ list, ...failureRecord(failure, nowText) });
 
   if (options.mode !== "delta") {
     try {
       const settings = await deps.resourceManager.diagnosticSettings(resource.id, options.signal);
-      // Parsed to the stored fields, so that a comparison with the stored record finds no false difference.
+      // Parsing drops fields that are not stored. Otherwise the comparison with the stored record would find a difference.
       vault.diagnostics = settings.map((setting) => DiagnosticSetting.parse(setting));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      fail("diagnosticSettings", error);
+      addFailure("diagnosticSettings", error);
     }
   }
-  const results = await readTypes(vault, storedVault, options, deps, now);
+  const results = await readTypes(vault, storedVault, options, deps, nowText);
   for (const { type, list, owners, failure, policyFailure } of results) {
-    if (policyFailure) fail("rotationPolicies", policyFailure);
+    if (policyFailure) addFailure("rotationPolicies", policyFailure);
     if (failure) {
-      fail(LIST_NAMES[type], failure);
-      vault.failures[type] = failureRecord(failure, now);
+      addFailure(LIST_NAMES[type], failure);
+      vault.failures[type] = failureRecord(failure, nowText);
     } else delete vault.failures[type];
     if (!list) continue;
-    vault.listedAt[type] = now;
+    vault.listedAt[type] = nowText;
     vault.listings[type] = list.listing;
     vault.contents[type] = list.contents;
     if (list.details && type !== "secret") vault.details = { ...vault.details, [type]: list.details };
@@ -153,13 +159,20 @@ export async function readVault(
   return {
     changes: changes.length,
     async write() {
-      if (changes.length === 0 && before && hasSameFacts(before, vault) && !storedVault.interrupted)
+      // Nothing changed, or only fields from which no other module derives data: only the vault's own row is written. Not if a
+      // crashed worker left a partial write (`interrupted`), which `apply` completes.
+      if (
+        changes.length === 0 &&
+        storedRecord &&
+        hasSameComparedFields(storedRecord, vault) &&
+        !storedVault.interrupted
+      )
         await writer.writeVaultOnly(storedVault, vault);
       else {
-        const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
+        const prepare = () => deps.prepareChange({ vault, vaultBefore: storedRecord, vaultGone: false });
         await writer.apply(storedVault, vault, changes, options.owner, prepare);
       }
-      return outcomeOf(planned, vault, results, failures, now);
+      return outcomeOf(planned, vault, results, failures, nowText);
     },
   };
 }
@@ -169,35 +182,35 @@ export const noChanges = (outcome: VaultOutcome): VaultRead => ({ changes: 0, wr
 
 const LIST_NAMES = { certificate: "certificates", key: "keys", secret: "secrets" } as const;
 
-/** Removes a vault and its assets from the inventory. `known` is undefined if there is nothing to remove. */
+/** Removes a vault and its assets from the inventory. `storedVault` is undefined if there is nothing to remove. */
 async function removeVault(
   planned: PlannedVault,
   storedVault: StoredVault | undefined,
   owner: string,
   deps: ScanVaultDeps,
 ): Promise<VaultOutcome> {
-  const now = deps.clock.now().toISOString();
-  let gone: AssetRecord[] = [];
+  const nowText = deps.clock.now().toISOString();
+  let removedAssets: AssetRecord[] = [];
   if (storedVault?.row) {
     const vault = withoutKeys(storedVault.row);
     const prepare = () => deps.prepareChange({ vault, vaultBefore: vault, vaultGone: true });
-    gone = await deps.writer.forget(storedVault, owner, prepare, planned.listedAt);
+    removedAssets = await deps.writer.forget(storedVault, owner, prepare, planned.listedAt);
   }
-  const names = gone.map(assetId);
+  const names = removedAssets.map(assetId);
   return {
     vaultName: planned.name,
     subscriptionId: planned.subscriptionId,
     outcome: "removed",
     failures: [],
-    tally: { ...emptyTally(), removed: gone.length },
+    tally: { ...emptyTally(), removed: removedAssets.length },
     added: [],
     updated: [],
     removed: names.slice(0, MAX_NAMED_CHANGES),
-    finishedAt: now,
+    finishedAt: nowText,
   };
 }
 
-function skipped(planned: PlannedVault, row: VaultRecord, clock: Clock): VaultOutcome {
+function skippedOutcome(planned: PlannedVault, row: VaultRecord, clock: Clock): VaultOutcome {
   const failures = ASSET_TYPES.flatMap((type) => {
     const failure = row.failures[type];
     return failure ? [{ list: LIST_NAMES[type], ...failure }] : [];
@@ -220,7 +233,7 @@ function outcomeOf(
   vault: VaultRecord,
   results: TypeResult[],
   failures: VaultOutcome["failures"],
-  now: string,
+  nowText: string,
 ): VaultOutcome {
   const changes = results.flatMap((result) => result.changes);
   const names = (of: AssetChange[]) =>
@@ -240,28 +253,28 @@ function outcomeOf(
     added: names(added),
     updated: names(updated),
     removed: names(removed),
-    finishedAt: now,
+    finishedAt: nowText,
   };
 }
 
 /**
- * Updates a vault's back-off after a scan. If no list could be read, doubles the back-off up to its maximum. Otherwise clears it. A
- * failed re-scan does not change the back-off.
+ * Updates a vault's back-off after a scan. If no list could be read, doubles the back-off up to its maximum. Otherwise clears
+ * it. A failed re-scan does not change the back-off.
  */
 function updateBackOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isRescan: boolean): void {
-  const failed = Object.values(LIST_NAMES).every((list) => failures.some((failure) => failure.list === list));
-  if (failed && isRescan) return;
-  vault.failedScans = failed ? vault.failedScans + 1 : 0;
-  if (!failed) {
+  const isUnreadable = Object.values(LIST_NAMES).every((list) => failures.some((failure) => failure.list === list));
+  if (isUnreadable && isRescan) return;
+  vault.failedScans = isUnreadable ? vault.failedScans + 1 : 0;
+  if (!isUnreadable) {
     delete vault.retryAt;
     return;
   }
-  const wait = Math.min(MAX_BACK_OFF_MS, BACK_OFF_MS * 2 ** (vault.failedScans - 1));
+  const wait = Math.min(MAX_BACK_OFF_MS, FIRST_BACK_OFF_MS * 2 ** (vault.failedScans - 1));
   vault.retryAt = new Date(clock.now().getTime() + wait).toISOString();
 }
 
 /** Returns a new record of a vault from its description, with nothing listed yet. */
-function newVaultRecord(resource: VaultResource, describedAt: string | undefined, now: string): VaultRecord {
+function newVaultRecord(resource: VaultResource, describedAt: string | undefined, nowText: string): VaultRecord {
   return {
     name: resource.name,
     id: resource.id,
@@ -280,7 +293,7 @@ function newVaultRecord(resource: VaultResource, describedAt: string | undefined
     networkDefaultAction: resource.networkDefaultAction,
     privateEndpoints: resource.privateEndpoints,
     describedAt,
-    firstSeenAt: now,
+    firstSeenAt: nowText,
     listedAt: {},
     failures: {},
     failedScans: 0,
@@ -312,12 +325,12 @@ function scanFields(before: VaultRecord): Partial<VaultRecord> {
   };
 }
 
-/** Returns whether both records agree in all fields that other modules derive data from. */
-export const hasSameFacts = (before: VaultRecord, vault: VaultRecord): boolean =>
-  JSON.stringify(facts(before)) === JSON.stringify(facts(vault));
+/** Returns whether both records agree in all fields from which other modules derive data, such as compliance results. */
+export const hasSameComparedFields = (before: VaultRecord, vault: VaultRecord): boolean =>
+  JSON.stringify(comparedFields(before)) === JSON.stringify(comparedFields(vault));
 
 /** Returns the fields that other modules derive data from, without the bookkeeping of scans. */
-function facts(vault: VaultRecord): unknown {
+function comparedFields(vault: VaultRecord): unknown {
   const { name, subscriptionId, softDelete, softDeleteRetentionDays, purgeProtection, rbacAuthorization } = vault;
   const { publicNetworkAccess, networkDefaultAction, privateEndpoints, diagnostics, tags } = vault;
   return [

@@ -8,8 +8,8 @@ import type { ActiveScanList } from "./active-scans.ts";
 import {
   CLAIMED,
   DONE,
+  hasEnded,
   indexOf,
-  isOver,
   PlannedVaults,
   QUEUES,
   SCAN_ROW,
@@ -19,19 +19,27 @@ import {
 } from "./scan.ts";
 import type { ScanRun } from "./scan-run.ts";
 
-/** A lease is abandoned after three missed heartbeats. Also the minimum age of a scan's row before its messages are checked. */
-const SILENT_MS = 60 * SECOND_MS;
 /**
- * Age at which the message of a claim that no worker has started counts as lost. The platform redelivers the message of a crashed
- * process after ten minutes.
+ * The watch of scans: every minute it finds scans whose worker crashed or whose message was lost, and lets them
+ * continue or ends them.
  */
-const LOST_MS = 11 * MINUTE_MS;
-/** Time without a change of a queued scan after which its plan message is sent again. */
-const UNPLANNED_MS = 10 * MINUTE_MS;
-/** Time after the deadline for workers to end the scan themselves. */
-const GRACE_MS = MINUTE_MS;
-/** Claims checked concurrently. */
-const CLAIMS_AT_ONCE = 8;
+
+/**
+ * If a claim's row is not renewed for this time (three missed renewals), its worker has crashed. Also the minimum age of a
+ * scan's row before its messages are checked.
+ */
+const LEASE_MS = 60 * SECOND_MS;
+/**
+ * If no worker has started a claimed vault after this time, the vault's message is lost. The platform redelivers the message of
+ * a crashed process after ten minutes.
+ */
+const LOST_MESSAGE_MS = 11 * MINUTE_MS;
+/** If a queued scan's row does not change for this time, the scan's message is sent again. */
+const LOST_PLAN_MESSAGE_MS = 10 * MINUTE_MS;
+/** Time after a scan's deadline in which workers can end the scan themselves. */
+const DEADLINE_GRACE_MS = MINUTE_MS;
+/** Maximum number of claims that are checked concurrently. */
+const MAX_CONCURRENT_CLAIMS = 8;
 
 interface WatchDeps {
   tables: Tables;
@@ -43,8 +51,9 @@ interface WatchDeps {
 }
 
 /**
- * Returns a function that recovers active scans, to be called every minute. It ends scans past their deadline and scans whose
- * last step was lost, and resends lost messages. Losses are detected by the age of rows, which storage measures.
+ * Returns a function that recovers active scans. A timer calls it every minute. It ends scans past their deadline and scans
+ * whose last worker crashed, and sends lost messages again. It recognizes losses by the age of rows, measured by the storage
+ * clock.
  */
 export function createScanWatch({ tables, queues, active, run, clock, log }: WatchDeps): () => Promise<void> {
   return async function watch(): Promise<void> {
@@ -53,9 +62,9 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
       try {
         await checkScan(entry);
       } catch (error) {
-        // Invalid rows of one scan must not delay the others.
+        // A damaged row of one scan must not stop the recovery of the others.
         const reason = error instanceof Error ? error.message : "";
-        log.error("A scan could not be looked after", { scanId: entry.scanId, reason });
+        log.error("A scan could not be checked", { scanId: entry.scanId, reason });
         failures.push(error);
       }
     }
@@ -64,25 +73,27 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
 
   async function checkScan(entry: Awaited<ReturnType<ActiveScanList["all"]>>[number]): Promise<void> {
     const { scanId } = entry;
-    const found = await tables.getWithAge(Scans, scanPartition(scanId), SCAN_ROW);
-    if (!found || isOver(found.row.status)) {
-      if (!(await active.isAlive(entry))) await active.leave(scanId);
-    } else if (found.row.status === "queued") {
-      // A scan that waits for free workers requeues itself every few seconds. Another message would multiply with it.
-      if (found.ageMs < UNPLANNED_MS) return;
-      // Renews the row's age first, so that the next minutes send no further message.
-      if (await undefinedIfChanged(tables.replace(Scans, found.row))) await queues.send(QUEUES.plan, { scanId });
-    } else if (isOverdue(found.row)) {
-      log.warn("A scan is past its time and is ended", { scanId });
+    const stored = await tables.getWithAge(Scans, scanPartition(scanId), SCAN_ROW);
+    if (!stored || hasEnded(stored.row.status)) {
+      // The process crashed before it created the scan or before it removed the scan from the list, or it still creates the
+      // scan.
+      if (!(await active.isAlive(entry))) await active.remove(scanId);
+    } else if (stored.row.status === "queued") {
+      // A scan that waits for free workers sends its own message every few seconds. A second message would do so too.
+      if (stored.ageMs < LOST_PLAN_MESSAGE_MS) return;
+      // The write renews the row's age first, so that no further message is sent in the next minutes.
+      if (await undefinedIfChanged(tables.replace(Scans, stored.row))) await queues.send(QUEUES.plan, { scanId });
+    } else if (isOverdue(stored.row)) {
+      log.warn("A scan is past its deadline and is ended", { scanId });
       await run.finish(scanId, true);
-    } else if (found.ageMs >= SILENT_MS && (await resendLostMessages(scanId)) === 0) {
+    } else if (stored.ageMs >= LEASE_MS && (await resendLostMessages(scanId)) === 0) {
       // A scan that started less than a minute ago cannot have lost a message yet.
       await run.finish(scanId);
     }
   }
 
   function isOverdue(scan: ScanRecord): boolean {
-    return clock.now().getTime() > Date.parse(scan.deadline!) + GRACE_MS;
+    return clock.now().getTime() > Date.parse(scan.deadline!) + DEADLINE_GRACE_MS;
   }
 
   /** Sends the lost messages of claimed vaults again. Returns the number of claimed vaults. */
@@ -91,18 +102,21 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
     const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
     for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
       claimed += rows.length;
-      await pMap(rows, ({ rowKey }) => resendIfLost(scanId, rowKey), { concurrency: CLAIMS_AT_ONCE });
+      await pMap(rows, ({ rowKey }) => resendIfLost(scanId, rowKey), { concurrency: MAX_CONCURRENT_CLAIMS });
     }
     return claimed;
   }
 
   async function resendIfLost(scanId: string, rowKey: string): Promise<void> {
-    const found = await tables.getWithAge(PlannedVaults, scanPartition(scanId), rowKey);
-    if (!found || found.ageMs < (found.row.begun ? SILENT_MS : LOST_MS)) return;
-    // Fails if the vault's worker finished it at this moment.
-    if (!(await undefinedIfChanged(tables.replace(PlannedVaults, { ...found.row, begun: false })))) return;
-    log.warn("A vault's worker or message seems lost and its message is sent again", { scanId, vault: found.row.name });
-    // The message has only the index, so that the receiver reads the claim first: the vault may be done by now.
+    const stored = await tables.getWithAge(PlannedVaults, scanPartition(scanId), rowKey);
+    if (!stored || stored.ageMs < (stored.row.begun ? LEASE_MS : LOST_MESSAGE_MS)) return;
+    // The write fails if the worker has just finished the vault.
+    if (!(await undefinedIfChanged(tables.replace(PlannedVaults, { ...stored.row, begun: false })))) return;
+    log.warn("The worker or message of a vault was lost. The message is sent again", {
+      scanId,
+      vault: stored.row.name,
+    });
+    // The message contains only the index. So its receiver reads the claim first, in case the vault is done by then.
     await queues.send(QUEUES.vaults, { scanId, index: indexOf(rowKey) });
   }
 }

@@ -1,3 +1,7 @@
+/**
+ * The workers of a scan. A worker claims a vault, reads it, writes it and claims the next one, for some minutes (a "chain"). It
+ * hands a vault with many changes off: the vault is then written in the background while the worker reads the next one.
+ */
 import type * as z from "zod";
 import { VaultBusy } from "../inventory/vault-claim.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
@@ -21,23 +25,25 @@ import {
 } from "./scan.ts";
 import type { ScanEnd } from "./scan-end.ts";
 import { noChanges, type readVault, type VaultRead } from "./scan-vault.ts";
-import { type Claim, type Claims, PLAN_WORKER, type Waiting } from "./vault-claims.ts";
+import { type Claim, type Claims, PLAN_WORKER, type WaitingVault } from "./vault-claims.ts";
 
 /**
- * Vaults that one invocation scans at once, so that a scan of a few dozen vaults needs no second invocation. Workers mostly
- * wait for the cloud. More of them would exceed the processor of the smallest instance.
+ * Number of vaults that one invocation scans at the same time, so that a scan of a few dozen vaults needs no second invocation.
+ * Workers mostly wait for the cloud. More of them would overload the processor of the smallest instance.
  */
-export const VAULTS_AT_ONCE = 10;
+export const MAX_CONCURRENT_VAULTS = 10;
 /**
- * After this time the invocation continues with one worker. The other workers send a message each, which any instance can take.
+ * After this time the invocation continues with one worker. The other workers send one message each, which any instance can take.
  */
-export const TOGETHER_MS = 15 * SECOND_MS;
-/** How long one worker moves from vault to vault before it continues in a new message. */
-const CHAIN_MS = 4 * MINUTE_MS;
-/** How long the record of a running scan is cached. Workers use only members that do not change, such as its mode and deadline. */
+export const CONCURRENT_PHASE_MS = 15 * SECOND_MS;
+/** After this time, a worker continues in a new message. */
+const MAX_CHAIN_MS = 4 * MINUTE_MS;
+/**
+ * Time for which the record of a running scan is cached. Workers use only members that don't change, such as mode and deadline.
+ */
 const CACHE_MS = MINUTE_MS;
 /** Maximum delay before a vault that another scan is writing is retried. */
-const MAX_BUSY_SECONDS = 30;
+const MAX_BUSY_DELAY_SECONDS = 30;
 /**
  * Vaults with 50 to 1,000 changed assets are written in the background while the worker reads the next vault. Fewer: the
  * overlap saves nothing. More: two vaults would not fit into 512 MB.
@@ -52,16 +58,16 @@ interface Chain {
   /** Time in milliseconds since 1970 after which the worker continues in a new message. */
   until: number;
   /**
-   * Returns the next waiting vault, if any. `taken` is true when the previously returned vault was claimed by another worker or
-   * canceled.
+   * Returns the next waiting vault, if any. `wasTaken` is true if another worker claimed the previously returned vault, or if
+   * the scan was canceled.
    */
-  next: (taken: boolean) => Promise<Waiting | undefined>;
+  next: (wasTaken: boolean) => Promise<WaitingVault | undefined>;
 }
 
-/** For vaults after which no further vault is claimed. */
+/** A chain that ends after its vault. */
 const NO_NEXT_VAULT: Pick<Chain, "worker" | "next"> = { worker: undefined, next: async () => undefined };
 
-/** The write that runs in the background while the worker reads the next vault. `written` rejects if that write failed. */
+/** The write that runs in the background while the worker reads the next vault. `written` rejects if the write fails. */
 interface BackgroundWrite {
   written: Promise<void>;
 }
@@ -85,7 +91,7 @@ export interface PlannedScan {
   /** Vaults that the invocation of the plan scans itself. */
   claims: Claim[];
   /** Vaults that are not claimed yet. */
-  waiting: Waiting[];
+  waiting: WaitingVault[];
 }
 
 /** The workers of a scan. The number of vaults read at once is the number of claims that are not handed off. */
@@ -97,8 +103,8 @@ export interface ScanWork {
   scanPlanned(planned: PlannedScan): Promise<void>;
   /**
    * Scans claimed vaults one after the other for some minutes, because each queue message costs a polling delay. The message
-   * contains the index of the first vault. Finishing a vault and claiming the next one are one transaction, so a vault is finished exactly
-   * once, however often the message is delivered. The worker that finds no vault left ends the scan.
+   * contains the index of the first vault. Finishing a vault and claiming the next one are one transaction, so a vault is
+   * finished exactly once, however often the message is delivered. The worker that finds no vault left ends the scan.
    *
    * @param delivery - 1 for the message's first delivery. A later delivery follows a crash or failure, so the vaults that the
    * failed worker had claimed are read again.
@@ -110,91 +116,101 @@ export interface ScanWork {
 
 export function createScanWork(deps: WorkDeps): ScanWork {
   const { tables, claims, end, readVault, clock, randomness } = deps;
+  const runningScans = createRunningScans(tables, clock);
 
   async function scanPlanned({ scan, claims: claimed, waiting }: PlannedScan): Promise<void> {
     const { scanId } = scan;
     const startedAt = clock.now().getTime();
-    cacheScan(scan);
-    // Waiting rows are only ever removed. So the rows in memory are complete until another worker claims one of them.
-    let shared = false;
-    const next = async (taken: boolean) => {
-      shared ||= taken;
-      return shared ? await claims.waiting(scan) : waiting.shift();
+    runningScans.add(scan);
+    // Waiting rows are only removed, not added. So the list in memory is correct until another worker claims one of them.
+    let hasOtherWorkers = false;
+    const next = async (wasTaken: boolean) => {
+      hasOtherWorkers ||= wasTaken;
+      return hasOtherWorkers ? await claims.findWaiting(scan) : waiting.shift();
     };
     const results = await Promise.allSettled(
       claimed.map((claim, at) =>
-        scanChain(scanId, claim, { worker: PLAN_WORKER, until: startedAt + (at === 0 ? CHAIN_MS : TOGETHER_MS), next }),
+        scanChain(scanId, claim, {
+          worker: PLAN_WORKER,
+          until: startedAt + (at === 0 ? MAX_CHAIN_MS : CONCURRENT_PHASE_MS),
+          next,
+        }),
       ),
     );
     const failed = results.find((one) => one.status === "rejected");
-    // The redelivered message sends new messages for the vaults in progress.
+    // The message is redelivered, and its handler sends messages for the vaults that are still claimed.
     if (failed) throw failed.reason;
-    await finishWhenLast(scanId);
+    await finishIfLast(scanId);
   }
 
   async function scanVaults(message: z.infer<typeof VaultMessage>, delivery: number): Promise<void> {
     const { scanId } = message;
-    const until = clock.now().getTime() + CHAIN_MS;
-    const first = await firstClaim(message, delivery);
-    if (!first) return;
+    const until = clock.now().getTime() + MAX_CHAIN_MS;
+    const firstClaimResult = await firstClaim(message, delivery);
+    if (!firstClaimResult) return;
     const next = async () => {
-      const scan = isHandedOff(first.rowKey) ? undefined : await runningScan(scanId);
-      return scan && (await claims.waiting(scan));
+      const scan = isHandedOff(firstClaimResult.rowKey) ? undefined : await runningScans.read(scanId);
+      return scan && (await claims.findWaiting(scan));
     };
-    await scanChain(scanId, first, { worker: message.index, until, next });
-    // Needed also when the worker continued in a message: the background write may have finished the last vault.
-    await finishWhenLast(scanId);
+    await scanChain(scanId, firstClaimResult, { worker: message.index, until, next });
+    // Also needed if the worker continued in a message, because its background write may have finished the last vault.
+    await finishIfLast(scanId);
   }
 
   async function firstClaim(
     { scanId, index }: z.infer<typeof VaultMessage>,
     delivery: number,
   ): Promise<Claim | undefined> {
-    const row = await claims.claimed(scanId, index);
+    const row = await claims.readClaimed(scanId, index);
     if (!row) {
-      // The vault is done: the message's worker crashed or failed at a later vault, or this is a duplicate delivery.
+      // The vault is done. The message's worker crashed or failed at a later vault, or this is a duplicate delivery.
       if (delivery > 1) await claims.resendClaimed(scanId, index);
-      await finishWhenLast(scanId);
+      await finishIfLast(scanId);
       return undefined;
     }
-    const mine = delivery > 1 && (row.worker === undefined || row.worker === index);
-    if (row.begun && !mine) return undefined;
-    // The crashed worker had claimed a second vault.
-    if (mine && isHandedOff(row.rowKey)) await claims.resendClaimed(scanId, index, index);
+    const isRedelivered = delivery > 1 && (row.worker === undefined || row.worker === index);
+    if (row.begun && !isRedelivered) return undefined;
+    // The crashed worker had handed this vault off and claimed a second one, which needs a message.
+    if (isRedelivered && isHandedOff(row.rowKey)) await claims.resendClaimed(scanId, index, index);
     if (!(await claims.start(scanId, row, index))) return undefined;
     return { index, rowKey: row.rowKey, vault: { ...withoutKeys(row), begun: true, worker: index } };
   }
 
   /**
-   * Scans one vault after the other until none is left, the time is over, or the scan has ended. Then waits for the background
-   * write.
+   * Scans one vault after the other until none is left, the worker's time is over, or the scan has ended. Then waits for the
+   * background write.
    */
-  async function scanChain(scanId: string, first: Claim, chain: Chain): Promise<void> {
+  async function scanChain(scanId: string, firstClaimResult: Claim, chain: Chain): Promise<void> {
     const background: BackgroundWrite = { written: Promise.resolve() };
     try {
-      await runChain(scanId, first, chain, background);
+      await runChain(scanId, firstClaimResult, chain, background);
     } finally {
       await background.written;
     }
   }
 
-  async function runChain(scanId: string, first: Claim, chain: Chain, background: BackgroundWrite): Promise<void> {
-    for (let work = first; ; ) {
-      const scan = await runningScan(scanId);
+  async function runChain(
+    scanId: string,
+    firstClaimResult: Claim,
+    chain: Chain,
+    background: BackgroundWrite,
+  ): Promise<void> {
+    for (let currentClaim = firstClaimResult; ; ) {
+      const scan = await runningScans.read(scanId);
       if (!scan) return;
-      await withHeartbeat(scanId, work, () => deps.between(scan.requestId));
-      const next = await scanClaimed(scan, work, chain, background);
+      await withHeartbeat(scanId, currentClaim, () => deps.between(scan.requestId));
+      const next = await scanClaimed(scan, currentClaim, chain, background);
       if (next === "noneLeft") await deps.workerFreed();
       if (typeof next === "string") return;
-      work = next;
+      currentClaim = next;
       if (clock.now().getTime() < chain.until) continue;
-      await claims.release(scanId, work.rowKey);
-      await claims.send(scanId, work.index);
+      await claims.release(scanId, currentClaim.rowKey);
+      await claims.send(scanId, currentClaim.index);
       return;
     }
   }
 
-  /** Scans one vault and claims the next one. A vault that is handed off is read here and written in the background. */
+  /** Scans one vault and claims the next one. Writes a vault with many changes in the background. */
   async function scanClaimed(
     scan: ScanRecord,
     claim: Claim,
@@ -203,24 +219,25 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
     const { index, vault } = claim;
     const next = await requeueIfBusy(scan, claim, async () => {
-      const read = vault.action === "fail" ? noChanges(unreadable(vault)) : await readInTime(scan, index, vault);
+      const read = vault.action === "fail" ? noChanges(unreadableOutcome(vault)) : await readInTime(scan, index, vault);
       await background.written;
       if (read.changes < MIN_BACKGROUND_CHANGES || read.changes > MAX_BACKGROUND_CHANGES) {
         return await endVault(scan, claim, await read.write(), chain);
       }
       const { handedOff, operations } = claims.handOff(claim);
-      const another = await claimNext(scan, claim, chain, { withNext: operations });
-      if (another === "continuedElsewhere") return another;
-      if (another === "noneLeft") return await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
+      const nextClaim = await claimNext(scan, claim, chain, { withNext: operations });
+      if (nextClaim === "continuedElsewhere") return nextClaim;
+      if (nextClaim === "noneLeft") return await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
       background.written = writeInBackground(scan, handedOff, read);
-      // The rejection is handled when `written` is awaited after the next read. Without this handler it would end the process.
+      // A rejection is thrown where `written` is awaited, after the next read. Without this handler it would end the process
+      // before.
       background.written.catch(() => {});
-      return another;
+      return nextClaim;
     });
     return next ?? "continuedElsewhere";
   }
 
-  /** Writes a vault that was handed off. A failure of the cloud does not stop the chain; a failure of storage does. */
+  /** Writes a vault that was handed off. If another worker writes the vault, requeues it. An error of storage is thrown. */
   async function writeInBackground(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
     await requeueIfBusy(scan, claim, async () => {
       await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
@@ -237,7 +254,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       return await withHeartbeat(scanId, claim, work);
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
-      // The heartbeat has stopped by now. A renewal after the release would make the new message's worker ignore the vault.
+      // The renewals have stopped. A renewal after the release would make the worker of the new message ignore the vault.
       await requeue(scanId, claim, error);
       return undefined;
     }
@@ -245,7 +262,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
 
   /** Releases the vault and sends a new, delayed message. Throwing instead would count as a failed delivery. */
   async function requeue(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
-    const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), MAX_BUSY_SECONDS);
+    const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), MAX_BUSY_DELAY_SECONDS);
     await claims.release(scanId, rowKey);
     await claims.send(scanId, index, { delaySeconds });
   }
@@ -270,23 +287,6 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     });
   }
 
-  /** Running scans by id, cached for a minute. */
-  const cache = new Map<string, { scan: ScanRecord; until: number }>();
-  async function runningScan(scanId: string): Promise<ScanRecord | undefined> {
-    const cached = cache.get(scanId);
-    if (cached && cached.until > clock.now().getTime()) return cached.scan;
-    const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    if (scan?.status !== "running") return undefined;
-    cacheScan(scan);
-    return scan;
-  }
-
-  function cacheScan(scan: ScanRecord): void {
-    const now = clock.now().getTime();
-    for (const [id, { until }] of cache) if (until <= now) cache.delete(id);
-    cache.set(scan.scanId, { scan, until: now + CACHE_MS });
-  }
-
   /** Records the outcome and claims the next vault in one transaction. */
   const endVault = (
     scan: ScanRecord,
@@ -299,25 +299,25 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     });
 
   /**
-   * Claims the next vault in one transaction with the given operations on this vault's row. Removing that row ensures that only
-   * one of two workers of the same vault succeeds.
+   * Claims the next vault in one transaction with operations on this vault's row. They remove that row, so that only one of two
+   * workers of the same vault succeeds.
    *
-   * @param own - `always`: written whether or not another vault is left. `withNext`: written only if one is left.
+   * @param operationsOfVault - `always`: written whether or not another vault is left. `withNext`: written only if one is left.
    * @returns `continuedElsewhere` if another worker of this vault was faster.
    */
   async function claimNext(
     scan: ScanRecord,
     { rowKey }: Pick<Claim, "rowKey">,
     { worker, next }: Pick<Chain, "worker" | "next">,
-    own: { always: Operation[] } | { withNext: Operation[] },
+    operationsOfVault: { always: Operation[] } | { withNext: Operation[] },
   ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
     const { scanId } = scan;
-    for (let taken = false; ; taken = true) {
-      const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
-      const waiting = inTime ? await next(taken) : undefined;
-      const claim = waiting && claims.take(waiting, worker);
-      if (!claim && "withNext" in own) return "noneLeft";
-      const operations = "always" in own ? own.always : own.withNext;
+    for (let wasTaken = false; ; wasTaken = true) {
+      const isBeforeDeadline = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
+      const waiting = isBeforeDeadline ? await next(wasTaken) : undefined;
+      const claim = waiting && claims.claimOperations(waiting, worker);
+      if (!claim && "withNext" in operationsOfVault) return "noneLeft";
+      const operations = "always" in operationsOfVault ? operationsOfVault.always : operationsOfVault.withNext;
       try {
         await tables.transaction(PlannedVaults.table, scanPartition(scanId), [
           ...operations,
@@ -325,7 +325,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
         ]);
       } catch (error) {
         if (!isConflict(error)) throw error;
-        // Either another worker of this vault was faster and continues, or another worker claimed the next vault.
+        // Another worker of this vault has finished it and continues, or another worker has claimed the next vault.
         if (!(await claims.exists(scanId, rowKey))) return "continuedElsewhere";
         continue;
       }
@@ -333,24 +333,24 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     }
   }
 
-  async function finishWhenLast(scanId: string): Promise<void> {
+  async function finishIfLast(scanId: string): Promise<void> {
     if (!(await claims.hasClaimed(scanId))) await end.finish(scanId);
   }
 
-  /** The outcome of a vault whose description could not be read. Its stored assets stay. */
-  function unreadable(vault: PlannedVault): VaultOutcome {
-    return failed(vault, vault.failure ?? internalFailure(clock, "The vault's description could not be read."));
+  /** Returns the outcome of a vault whose description could not be read. Its stored assets stay. */
+  function unreadableOutcome(vault: PlannedVault): VaultOutcome {
+    return failedOutcome(vault, vault.failure ?? internalFailure(clock, "The vault's description could not be read."));
   }
 
   async function vaultFailed(scanId: string, index: string): Promise<void> {
-    const scan = await runningScan(scanId);
+    const scan = await runningScans.read(scanId);
     if (!scan) return;
-    const vault = await claims.claimed(scanId, index);
+    const vault = await claims.readClaimed(scanId, index);
     if (vault) {
-      const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
-      // The next vault is claimed in this worker's name, so that the watch resends it soon if this worker crashes.
-      const chain = isHandedOff(vault.rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.waiting(scan) };
-      const next = await endVault(scan, { index, rowKey: vault.rowKey }, failed(vault, failure), chain);
+      const failure = internalFailure(clock, "The vault could not be written to the inventory in five attempts.");
+      // The next vault is claimed as started by this worker. So if this worker crashes, the watch finds it after a minute.
+      const chain = isHandedOff(vault.rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.findWaiting(scan) };
+      const next = await endVault(scan, { index, rowKey: vault.rowKey }, failedOutcome(vault, failure), chain);
       if (next === "continuedElsewhere") return;
     }
     if ((await claims.resendClaimed(scanId, index)) === 0) await end.finish(scanId);
@@ -359,7 +359,31 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   return { scanPlanned, scanVaults, vaultFailed };
 }
 
-function failed(vault: PlannedVault, failure: NonNullable<PlannedVault["failure"]>): VaultOutcome {
+/** Caches running scans for a minute, so that a worker does not read the scan's row before each vault. */
+function createRunningScans(tables: Tables, clock: Clock) {
+  const cache = new Map<string, { scan: ScanRecord; until: number }>();
+
+  function add(scan: ScanRecord): void {
+    const now = clock.now().getTime();
+    for (const [id, { until }] of cache) if (until <= now) cache.delete(id);
+    cache.set(scan.scanId, { scan, until: now + CACHE_MS });
+  }
+
+  return {
+    add,
+    /** Returns the scan, or undefined if it has ended or does not exist. */
+    async read(scanId: string): Promise<ScanRecord | undefined> {
+      const cached = cache.get(scanId);
+      if (cached && cached.until > clock.now().getTime()) return cached.scan;
+      const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
+      if (scan?.status !== "running") return undefined;
+      add(scan);
+      return scan;
+    },
+  };
+}
+
+function failedOutcome(vault: PlannedVault, failure: NonNullable<PlannedVault["failure"]>): VaultOutcome {
   return {
     vaultName: vault.name,
     subscriptionId: vault.subscriptionId,

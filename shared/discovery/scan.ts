@@ -1,3 +1,7 @@
+/**
+ * Records, row keys and messages of scans. A scan reads all vaults of the chosen subscriptions; its plan is the list of these
+ * vaults.
+ */
 import * as z from "zod";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { VaultFailure } from "../inventory/vault.ts";
@@ -6,10 +10,10 @@ import { entity } from "../platform/storage/entity.ts";
 export const SCAN_MODES = ["full", "delta", "force"] as const;
 export type ScanMode = (typeof SCAN_MODES)[number];
 
-/** `queued → running →` one of the final statuses. DELETE on a scan leads to `cancelled`. */
+/** A scan is `queued`, then `running`, then has one of the final statuses. Canceling it leads to `cancelled`. */
 export const SCAN_STATUSES = ["queued", "running", "completed", "partial", "failed", "timedOut", "cancelled"] as const;
 export type ScanStatus = (typeof SCAN_STATUSES)[number];
-export const isOver = (status: ScanStatus): boolean => status !== "queued" && status !== "running";
+export const hasEnded = (status: ScanStatus): boolean => status !== "queued" && status !== "running";
 
 const counts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 
@@ -69,7 +73,10 @@ export const ScanRecord = z.object({
   requestedBy: z.string(),
   requestId: z.string(),
   createdAt: z.string(),
-  /** Owner of the plan. It changes with each step, so that only one of two concurrent planners can continue. */
+  /**
+   * ID of the worker's last step of planning. It changes with each step, so that only one of two concurrent planners can
+   * continue.
+   */
   planner: z.string().optional(),
   startedAt: z.string().optional(),
   finishedAt: z.string().optional(),
@@ -80,11 +87,11 @@ export const ScanRecord = z.object({
   subscriptionOutcomes: z.array(SubscriptionOutcome),
   /** Reason of a scan that failed before it read any vault. */
   failure: VaultFailure.optional(),
-  /** Set when the scan is over. Before that, the vaults' rows are counted. */
+  /** Set when the scan has ended. Before that, the vaults' rows are counted. */
   vaultsDone: z.int().optional(),
   vaultsFailed: z.int().optional(),
   tally: Tally.optional(),
-  /** The decided end of the scan, present until all of its end is written. */
+  /** The decided end of the scan. Present until the end is written completely. */
   ending: z
     .object({
       status: z.enum(SCAN_STATUSES),
@@ -100,10 +107,10 @@ export const ScanRecord = z.object({
 });
 export type ScanRecord = z.infer<typeof ScanRecord>;
 
-/** The scan in its own partition, and a copy under `scans`, newest first, for the list. */
+/** Rows of scans: one in the scan's own partition, and a copy in the partition `SCAN_LIST`, newest first. */
 export const Scans = entity("Scans", ScanRecord);
 
-/** A vault of a scan's plan, with all that the worker needs from the resource manager. */
+/** A vault of a scan's plan, with the resource manager's description that the worker needs. */
 export const PlannedVault = z.object({
   name: z.string(),
   subscriptionId: z.string(),
@@ -114,13 +121,16 @@ export const PlannedVault = z.object({
   /** The resource manager's description. For `scan` and `skip`. */
   resource: z.record(z.string(), z.unknown()).optional(),
   /**
-   * When the description, or the listing that lacks the vault, was requested, by the store's clock. Absent in rows of earlier
-   * versions.
+   * When the description, or the listing that lacks the vault, was requested, by the clock of the storage. Absent in rows of
+   * earlier versions.
    */
   listedAt: z.string().optional(),
   /** For `fail`. */
   failure: VaultFailure.optional(),
-  /** For claimed vaults: true while a worker scans the vault and renews its row. Otherwise its message waits in the queue. */
+  /**
+   * Undefined until a worker claims the vault. For a claimed vault: true while a worker scans the vault and renews its row,
+   * false while the vault's message waits in the queue.
+   */
   begun: z.boolean().optional(),
   /** For claimed vaults: the last worker. `plan` for the scan's first message, otherwise the index in the worker's message. */
   worker: z.string().optional(),
@@ -150,7 +160,12 @@ export const VaultOutcomes = entity("Scans", VaultOutcome);
 
 /**
  * A scan's partition has the scan and then its vaults, grouped by state. A vault changes its state by moving from one key
- * prefix to the next in one transaction, so that one range query returns the remaining vaults.
+ * prefix to the next in one transaction, so that one range query returns the remaining vaults. Row keys, in their order:
+ * - `0`: the scan itself
+ * - `1!<index>`: a vault that waits
+ * - `2!<index>`: a vault that a worker has claimed
+ * - `2~<index>`: a claimed vault that is handed off (`handedOffKey`)
+ * - `3!<index>`: a finished vault, with its outcome
  */
 export const scanPartition = (scanId: string): string => `scan:${scanId}`;
 export const SCAN_ROW = "0";
@@ -163,16 +178,16 @@ export const claimedKey = (index: string): string => `2!${index}`;
 export const handedOffKey = (index: string): string => `${HANDED_OFF}${index}`;
 export const isHandedOff = (rowKey: string): boolean => rowKey.startsWith(HANDED_OFF);
 export const doneKey = (index: string): string => `3!${index}`;
-/** A vault's position in the plan, as its row keys and messages contain it. */
-export const indexAt = (place: number): string => String(place).padStart(6, "0");
+/** Returns a vault's position in the plan as six digits, for row keys and messages. */
+export const indexText = (position: number): string => String(position).padStart(6, "0");
 export const indexOf = (rowKey: string): string => rowKey.slice(2);
 export const WAITING = "1!";
 export const CLAIMED = "2!";
-/** Sorts within the claimed vaults. */
+/** Prefix that sorts after other claimed vaults and before finished ones. */
 const HANDED_OFF = "2~";
 export const DONE = "3!";
 /** Sorts after every key of the three states. */
-export const BEYOND = "4";
+export const AFTER_DONE = "4";
 
 /** All queued and running scans in one row, to detect overlaps and count workers, and the single-vault re-scans (`looks`). */
 export const ActiveScans = entity(
@@ -183,7 +198,7 @@ export const ActiveScans = entity(
         scanId: z.string(),
         mode: z.enum(SCAN_MODES),
         subscriptions: z.array(z.string()).optional(),
-        /** Vaults this scan may have claimed at once, without those handed off. 0 until it is planned. */
+        /** Number of workers, each with one claimed vault. 0 until the scan is planned. */
         workers: z.int(),
         createdAt: z.string(),
       }),
@@ -206,13 +221,13 @@ export const ActiveScans = entity(
 export const ACTIVE = "active";
 
 /**
- * The first scan, which an empty store starts automatically. It is claimed before it is started, so that only one instance
- * starts it.
+ * The claim of the first scan, which starts automatically if storage has no scan. The claim is inserted before the scan starts,
+ * so that only one instance starts it.
  */
 export const FirstScan = z.object({
-  /** If the store already had scans, no scan has this id. */
+  /** ID of the scan to start. If there were scans already, no scan has this ID. */
   scanId: z.string(),
-  /** False until the store has a scan. */
+  /** True once there is a scan. */
   started: z.boolean(),
 });
 export type FirstScan = z.infer<typeof FirstScan>;

@@ -1,3 +1,7 @@
+/**
+ * Claims: rows by which the workers of a scan take vaults, renew them and hand them off. Row keys are in scan.ts. A worker's
+ * name is `plan` for the scan's first message, otherwise the vault's index in the worker's message.
+ */
 import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
@@ -10,8 +14,8 @@ import {
   claimedKey,
   DONE,
   handedOffKey,
-  indexAt,
   indexOf,
+  indexText,
   type PlannedVault,
   PlannedVaults,
   QUEUES,
@@ -22,75 +26,75 @@ import {
 } from "./scan.ts";
 
 /**
- * Interval at which a worker renews its lease on a vault. A lease that is not renewed belongs to a crashed worker (see the scan
- * watch).
+ * Interval at which a worker renews its claim of a vault. If a claim is not renewed for a minute, its worker has crashed
+ * (scan-watch.ts).
  */
 export const RENEWAL_MS = 20 * SECOND_MS;
-/** Worker name of the vaults that the plan's own invocation scans. */
+/** Worker name in the claims of vaults that the planning invocation scans itself. */
 export const PLAN_WORKER = "plan";
 
 /** A vault of the plan. */
-interface Planned {
+interface IndexedVault {
   index: string;
   vault: PlannedVault;
 }
 
 /** A vault that a worker has claimed. */
-export interface Claim extends Planned {
+export interface Claim extends IndexedVault {
   /** Key of the vault's row in the scan's partition. */
   rowKey: string;
 }
 
 /** A waiting vault, as its row was read or written. */
-export interface Waiting extends Planned {
+export interface WaitingVault extends IndexedVault {
   etag: string;
 }
 
 /** A vault with the operations that claim it, for a transaction in the scan's partition. */
-export interface Next extends Claim {
+export interface NextVault extends Claim {
   operations: Operation[];
 }
 
 /**
- * The waiting and claimed vaults of a scan. For a claimed vault, either a worker renews its lease or a message waits in the
- * queue. A lease is judged by the age of its row, which storage measures.
+ * The waiting and claimed vaults of a scan. Each claimed vault has a worker that renews its row, or a message in the queue. The
+ * age of the row, measured by storage, shows whether its worker is active.
  */
 export interface Claims {
   /**
-   * Returns a waiting vault: the first one after a random position, so that concurrent workers choose different vaults. Reads
-   * one row, or two near the end. Undefined if none is left.
+   * Returns a waiting vault, or undefined if none is left. Takes the first one after a random position, so that concurrent
+   * workers usually choose different vaults. Reads one row, or two near the end.
    */
-  waiting(scan: Pick<ScanRecord, "scanId" | "vaultsTotal">): Promise<Waiting | undefined>;
+  findWaiting(scan: Pick<ScanRecord, "scanId" | "vaultsTotal">): Promise<WaitingVault | undefined>;
   /**
    * Returns the operations that claim a waiting vault.
    *
    * @param worker - The worker that starts at once; undefined if a message is sent for the vault.
    */
-  take(waiting: Waiting, worker: string | undefined): Next;
+  claimOperations(waiting: WaitingVault, worker: string | undefined): NextVault;
   /**
-   * Returns the operations that hand a vault off: it is still to be written, but no longer occupies its worker. Run them in the
-   * transaction that claims the worker's next vault.
+   * Returns the operations that hand a vault off: it is written in the background and no longer counts as its worker's vault.
+   * They belong into the transaction that claims the worker's next vault.
    */
   handOff(claim: Claim): { handedOff: Claim; operations: Operation[] };
   /** Sends the message of a claimed vault without an active worker. A duplicate does no harm: only one worker starts. */
   send(scanId: string, index: string, options?: { delaySeconds?: number }): Promise<void>;
   /**
-   * Sends messages for the claimed vaults of a crashed or failed worker. For `plan`, these include all claimed vaults that no
-   * worker has started. Vaults that another worker released are left to that worker: after an outage, all redelivered messages
-   * would otherwise send one for each vault.
+   * Sends messages for the claimed vaults of a crashed or failed worker. For the worker `plan`, these include all claimed
+   * vaults that no worker has started. Vaults of other workers are left to the messages of those. Otherwise, after an outage,
+   * each redelivered message would send a message for every vault.
    *
-   * @param except - Index of a vault that the caller is already scanning.
+   * @param exceptIndex - Index of a vault that the caller is already scanning.
    * @returns the number of claimed vaults of the scan, by any worker.
    */
-  resendClaimed(scanId: string, worker: string, except?: string): Promise<number>;
-  /** Starts a claimed vault for a worker. False if another worker was faster or the vault is done. */
+  resendClaimed(scanId: string, worker: string, exceptIndex?: string): Promise<number>;
+  /** Records that a worker starts a claimed vault. Returns false if another worker did so first, or if the vault is done. */
   start(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
-  /** Releases a claimed vault. Its next message starts it again. */
+  /** Records that no worker scans the claimed vault any more. The worker of its next message starts it again. */
   release(scanId: string, rowKey: string): Promise<void>;
-  /** Starts renewing a lease. Call the returned function to stop. */
+  /** Starts renewing the row of a claimed vault. Call the returned function to stop. */
   startHeartbeat(scanId: string, rowKey: string): () => Promise<void>;
   /** Returns a claimed vault's row, also if it is handed off. One or two requests. */
-  claimed(scanId: string, index: string): Promise<Row<PlannedVault> | undefined>;
+  readClaimed(scanId: string, index: string): Promise<Row<PlannedVault> | undefined>;
   /** Returns whether the claim's row still exists: the vault is neither finished nor handed off. */
   exists(scanId: string, rowKey: string): Promise<boolean>;
   hasClaimed(scanId: string): Promise<boolean>;
@@ -103,15 +107,15 @@ interface ClaimsDeps {
 }
 
 export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims {
-  /** Updates a claimed vault's row. False if the row has changed or is no longer there. */
+  /** Updates a claimed vault's row. Returns false if the row has changed or was removed. */
   async function updateRow(
     scanId: string,
     rowKey: string,
-    part: Partial<PlannedVault>,
+    changes: Partial<PlannedVault>,
     etag?: string,
   ): Promise<boolean> {
     try {
-      const operation = merge(PlannedVaults, rowKey, part, etag);
+      const operation = merge(PlannedVaults, rowKey, changes, etag);
       await tables.transaction(PlannedVaults.table, scanPartition(scanId), [operation]);
       return true;
     } catch (error) {
@@ -120,7 +124,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
     }
   }
 
-  async function firstWaiting(scanId: string, from: string): Promise<Waiting | undefined> {
+  async function readFirstWaiting(scanId: string, from: string): Promise<WaitingVault | undefined> {
     const range = { partitionKey: scanPartition(scanId), from, before: CLAIMED, pageSize: 1 };
     for await (const [row] of tables.pages(PlannedVaults, range)) {
       if (row) return { index: indexOf(row.rowKey), vault: withoutKeys(row), etag: row.etag };
@@ -129,13 +133,13 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
   }
 
   const claims: Claims = {
-    async waiting({ scanId, vaultsTotal }) {
-      const place = Math.floor(randomness.number() * vaultsTotal);
-      const found = await firstWaiting(scanId, waitingKey(indexAt(place)));
-      return found ?? (place > 0 ? await firstWaiting(scanId, WAITING) : undefined);
+    async findWaiting({ scanId, vaultsTotal }) {
+      const startIndex = Math.floor(randomness.number() * vaultsTotal);
+      const waitingVault = await readFirstWaiting(scanId, waitingKey(indexText(startIndex)));
+      return waitingVault ?? (startIndex > 0 ? await readFirstWaiting(scanId, WAITING) : undefined);
     },
 
-    take({ index, vault, etag }, worker) {
+    claimOperations({ index, vault, etag }, worker) {
       const claimed = { ...vault, ...(worker === undefined ? { begun: false } : { begun: true, worker }) };
       const rowKey = claimedKey(index);
       const operations = [remove(PlannedVaults, waitingKey(index), etag), insert(PlannedVaults, rowKey, claimed)];
@@ -150,15 +154,16 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     send: (scanId, index, options) => queues.send(QUEUES.vaults, { scanId, index }, options),
 
-    async resendClaimed(scanId, worker, except) {
+    async resendClaimed(scanId, worker, exceptIndex) {
       let claimed = 0;
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
       for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["begun", "worker"] })) {
         claimed += rows.length;
         for (const row of rows) {
+          // A vault that no worker has started yet has no worker's name. The scan's first message is responsible for it.
           const sender = row.worker ?? (row.begun ? undefined : PLAN_WORKER);
           const index = indexOf(row.rowKey);
-          if (sender !== worker || index === except) continue;
+          if (sender !== worker || index === exceptIndex) continue;
           if (row.begun) await claims.release(scanId, row.rowKey);
           await claims.send(scanId, index);
         }
@@ -173,12 +178,13 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
     },
 
     startHeartbeat(scanId, rowKey) {
-      // If a renewal fails, another worker may read the vault too. Only one of them can write it.
+      // After failed renewals another worker may read the vault at the same time. Only one of them can write it: a write fails
+      // if the ETag of the vault's fence row changed since the read.
       const renewals = startHeartbeat(RENEWAL_MS, () => updateRow(scanId, rowKey, { begun: true }));
       return () => renewals.stop();
     },
 
-    async claimed(scanId, index) {
+    async readClaimed(scanId, index) {
       const row = await tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index));
       return row ?? (await tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(index)));
     },

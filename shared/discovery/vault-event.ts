@@ -9,7 +9,7 @@ import { parseResourceId } from "../platform/azure/resource-id.ts";
  */
 export const EVENT_QUEUE = "vault-events";
 
-/** The vault that an event names. Nothing else of an event is used: something may have changed in this vault. */
+/** The vault that an event names. An event is only a hint that this vault may have changed, so nothing else of it is used. */
 export interface VaultHint {
   /** Rebuilt from the validated parts of the event's resource ID. */
   vaultId: string;
@@ -23,22 +23,30 @@ export interface VaultHint {
   about: "assets" | "vault" | "resource";
 }
 
+/** Matches events of a vault about its objects, such as `Microsoft.KeyVault.SecretNewVersionCreated`. */
 const KEY_VAULT_EVENT = /^Microsoft\.KeyVault\.(?:(?:Secret|Key|Certificate)(?:NewVersionCreated|NearExpiry|Expired))$/;
 const POLICY_EVENT = "Microsoft.KeyVault.VaultAccessPolicyChanged";
+/** Matches events of the resource manager, such as `Microsoft.Resources.ResourceWriteSuccess`. */
 const RESOURCE_EVENT = /^Microsoft\.Resources\.Resource(?:Write|Delete)Success$/;
 
 const VAULT = "microsoft.keyvault/vaults";
 const VAULT_NAME = /^[0-9A-Za-z-]{1,127}$/;
 
-const text = z.string().max(2048);
+const shortText = z.string().max(2048);
 
 const EventGridEvent = z
-  .object({ id: text, topic: text, subject: text, eventType: text, eventTime: text })
+  .object({ id: shortText, topic: shortText, subject: shortText, eventType: shortText, eventTime: shortText })
   .transform(({ topic, subject, eventType }) => ({ source: topic, subject, type: eventType }));
 
 /** https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md: `subject` and `time` are optional. */
 const CloudEvent = z
-  .object({ specversion: z.literal("1.0"), id: text, source: text, subject: text.default(""), type: text })
+  .object({
+    specversion: z.literal("1.0"),
+    id: shortText,
+    source: shortText,
+    subject: shortText.default(""),
+    type: shortText,
+  })
   .transform(({ source, subject, type }) => ({ source, subject, type }));
 
 /**
@@ -52,6 +60,7 @@ function hintOf({ source, subject, type }: { source: string; subject: string; ty
   if (KEY_VAULT_EVENT.test(type)) return vaultOf(source, "assets");
   if (type === POLICY_EVENT) return vaultOf(source, "vault");
   if (!RESOURCE_EVENT.test(type)) return undefined;
+  // The resource manager's subject is the vault, and its source is the vault's subscription. Both must name the same one.
   const hint = vaultOf(subject, "resource");
   const topic = /^\/subscriptions\/([0-9a-f-]{36})(?:\/|$)/i.exec(source)?.[1]?.toLowerCase();
   return hint?.subscriptionId === topic ? hint : undefined;

@@ -19,7 +19,10 @@ import type { FoundVault } from "./inventory.ts";
 import type { FoundAsset } from "./query.ts";
 import { DiagnosticSetting, expiriesOf, forEachType, VaultFailure } from "./vault.ts";
 
-/** Schemas and views of the inventory in the API. */
+/**
+ * Schemas and views of assets and vaults in the API, and the query parameters of their lists. The summary and the changes are
+ * in summary-api.ts, the versions of an asset in versions-api.ts.
+ */
 
 const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 const subscriptionName = z
@@ -152,19 +155,20 @@ export const AssetDetails = Asset.extend({
 export const toInstant = (seconds: number | undefined): string | null =>
   seconds === undefined ? null : new Date(seconds * 1000).toISOString();
 
+/** @param moment - The time and the policy's thresholds, which decide the asset's status. */
 export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): z.infer<typeof Asset> {
   const { asset, lastSeenAt } = found;
-  const certificate = asset.type === "certificate";
+  const isCertificate = asset.type === "certificate";
   const source = sourceOf(asset);
-  const ofVault = <T>(value: T): T | null => (source === "keyVault" ? value : null);
+  const ifVaultAsset = <T>(value: T): T | null => (source === "keyVault" ? value : null);
   return {
     id: assetId(asset),
     source,
     type: asset.type,
     name: asset.name,
-    vaultName: ofVault(asset.vaultName),
-    vaultId: ofVault(asset.vaultId),
-    subscriptionId: ofVault(asset.subscriptionId),
+    vaultName: ifVaultAsset(asset.vaultName),
+    vaultId: ifVaultAsset(asset.vaultId),
+    subscriptionId: ifVaultAsset(asset.subscriptionId),
     subscriptionName: found.subscriptionName ?? null,
     outOfScope: found.outOfScopeSince !== undefined,
     outOfScopeSince: found.outOfScopeSince ?? null,
@@ -190,7 +194,7 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
       ? {}
       : { keyType: asset.keyType ?? null, keySize: asset.keySize ?? null, keyCurve: asset.keyCurve ?? null }),
     ...(asset.type === "key" ? { rotationPolicy: asset.rotationPolicy ?? null } : {}),
-    ...(certificate
+    ...(isCertificate
       ? {
           subject: asset.subject ?? null,
           issuer: asset.issuer ?? null,
@@ -207,8 +211,8 @@ export const credentialView = ({
   secretsUntil: _secrets,
   certificatesUntil: _certificates,
   federated: _federated,
-  ...shown
-}: Credential): NonNullable<z.infer<typeof Asset>["credential"]> => shown;
+  ...visibleMembers
+}: Credential): NonNullable<z.infer<typeof Asset>["credential"]> => visibleMembers;
 
 const TypeCounts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 const StatusCounts = z.object({ healthy: z.int(), warning: z.int(), critical: z.int(), expired: z.int() });
@@ -261,8 +265,8 @@ export const Vault = z
   })
   .meta({ id: "Vault" });
 
-export function vaultView(found: FoundVault, moment: Moment): z.infer<typeof Vault> {
-  const { vault } = found;
+export function vaultView(vaultWithScope: FoundVault, moment: Moment): z.infer<typeof Vault> {
+  const { vault } = vaultWithScope;
   const health = { healthy: 0, warning: 0, critical: 0, expired: 0 };
   for (const type of ASSET_TYPES) {
     const counts = healthOf([vault], type, moment);
@@ -274,9 +278,9 @@ export function vaultView(found: FoundVault, moment: Moment): z.infer<typeof Vau
     vaultUri: vault.vaultUri,
     location: vault.location,
     subscriptionId: vault.subscriptionId,
-    subscriptionName: found.subscriptionName ?? null,
-    outOfScope: found.outOfScopeSince !== undefined,
-    outOfScopeSince: found.outOfScopeSince ?? null,
+    subscriptionName: vaultWithScope.subscriptionName ?? null,
+    outOfScope: vaultWithScope.outOfScopeSince !== undefined,
+    outOfScopeSince: vaultWithScope.outOfScopeSince ?? null,
     resourceGroup: vault.resourceGroup,
     tenantId: vault.tenantId,
     sku: vault.sku,
@@ -346,13 +350,15 @@ export const AssetQuery = z.strictObject({
   ...pageParameters,
 });
 
-/** For files: columns to leave out. */
+/** The query of files: all filters and the cursor, but no format and no page size. */
 export const AssetFileQuery = AssetQuery.omit({ format: true, limit: true, offset: true });
 
 /** Parses a tag filter: a name, or a name and a value. */
 export const tagFilter = (text: string): { name: string; value?: string } => {
-  const at = text.indexOf("=");
-  return at < 1 ? { name: text } : { name: text.slice(0, at), value: text.slice(at + 1) };
+  const separatorIndex = text.indexOf("=");
+  return separatorIndex < 1
+    ? { name: text }
+    : { name: text.slice(0, separatorIndex), value: text.slice(separatorIndex + 1) };
 };
 
 export const assetDetailsView = (view: z.infer<typeof Asset>, portal: Portal): z.infer<typeof AssetDetails> => {
@@ -371,11 +377,11 @@ export const VaultQuery = z.strictObject({
 });
 
 /**
- * Throws if the filters contradict each other.
+ * Verifies that the filters don't contradict each other.
  *
  * @throws {Problem} invalidRequest
  */
-export function refuseImpossible({
+export function requireConsistentFilters({
   counted,
   outOfScope,
   expiresAfter,

@@ -5,8 +5,11 @@ import { END_OF_TIME } from "./asset-status.ts";
 
 /**
  * Row keys of assets. An asset is in three partitions (all, its subscription, its vault), in each once by name and once by
- * expiry. `!` separates the parts because it sorts before every character of a Key Vault name, so that whole names are
- * compared.
+ * expiry in unix seconds:
+ * - `n!secret!db-password!kv-payments`
+ * - `e!secret!1767225600!db-password!kv-payments`, or `e!secret!~!db-password!kv-payments` without an expiry
+ *
+ * `!` separates the parts because it sorts before every character of a Key Vault name, so that whole names are compared.
  */
 export const partitions = {
   all: "all",
@@ -41,7 +44,10 @@ export const expiryBounds = (type: AssetType, from: number, before: number, unse
   before: expiryPrefix(type) + (unset ? `${NO_EXPIRY}${NO_EXPIRY}` : boundText(before)),
 });
 
-/** Row key of a vault's fence in each of its partitions: after every `e!` and before every `n!`, in no list's range. */
+/**
+ * Row key of a vault's fence in each of its partitions: after every `e!` and before every `n!`, in no list's range. A fence is
+ * a row whose ETag each write of the vault's rows requires, so that late requests of a crashed worker fail (vault-claim.ts).
+ */
 const FENCE = "f!";
 export const fenceKey = (vaultName: string): string => `${FENCE}${vaultName.toLowerCase()}`;
 export const fenceRange = (partitionKey: string) => ({ partitionKey, from: FENCE, before: keyEnd(FENCE) });

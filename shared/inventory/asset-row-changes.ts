@@ -4,8 +4,8 @@ import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.t
 import { expiryKey, nameKey } from "./asset-keys.ts";
 
 /**
- * Derives the table operations of changed assets. The operations also repair the rows that a crashed worker may have written only
- * in part.
+ * Derives the table operations of changed assets. The operations also repair the rows that a crashed worker may have written
+ * only in part.
  */
 
 /** A changed asset: `before` as stored in the vault's partition, `after` as it should be. */
@@ -17,8 +17,9 @@ export interface AssetChange {
 }
 
 /**
- * An index entry that a worker announces before it writes the entry. The expiry is in unix seconds. `mark` identifies the
- * asset's stored state at that time (`contentMark`): null if the asset did not exist. Earlier versions wrote no mark.
+ * An index entry that a worker announces before it writes the entry, as the tuple `[type, name, expiry, mark]`. `expiry` is in
+ * unix seconds, null for none. `mark` identifies the asset's stored state at that time (`contentMark`): null if the asset did
+ * not exist. Earlier versions wrote no mark.
  */
 export const PendingEntry = z.tuple([
   z.enum(ASSET_TYPES),
@@ -52,8 +53,8 @@ const contentMark = (asset: AssetRecord | undefined): string | null => asset?.co
 const changeKey = (type: AssetType, name: string): string => `${type}!${name.toLowerCase()}`;
 
 /**
- * Returns the changes plus removals of assets that only a crashed worker announced. Other modules may have been notified of such an
- * asset, so they must be notified of its removal.
+ * Returns the changes plus removals of assets that only a crashed worker announced. Other modules may have been notified of
+ * such an asset, so they must be notified of its removal.
  */
 export function withAnnouncedRemovals(changes: AssetChange[], pending: PendingEntry[]): AssetChange[] {
   if (pending.length === 0) return changes;
@@ -79,9 +80,9 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
 }
 
 /** Returns all index entries by expiry that may exist while these rows are being written. */
-export function pendingEntries(rows: RowChange[], earlier: PendingEntry[]): PendingEntry[] {
+export function pendingEntries(rows: RowChange[], alreadyAnnounced: PendingEntry[]): PendingEntry[] {
   return [
-    ...earlier,
+    ...alreadyAnnounced,
     ...rows.map(
       ({ type, name, asset, mark }): PendingEntry => [type, name.toLowerCase(), asset?.expiresOn ?? null, mark],
     ),
@@ -107,8 +108,9 @@ export function netChanges(changes: readonly AssetChange[], pending: readonly Pe
   }
   return changes.flatMap(({ type, name, before, after }): NetChange[] => {
     const [stored, wanted] = [contentMark(before), contentMark(after)];
-    const first = announced.get(changeKey(type, name));
-    const original = first === undefined ? stored : first;
+    // The first announcement names the state before any worker wrote. Without one, the stored state is the original.
+    const firstMark = announced.get(changeKey(type, name));
+    const original = firstMark === undefined ? stored : firstMark;
     if (original === wanted) return [];
     const kind = original === null ? "added" : wanted === null ? "removed" : "updated";
     return [{ kind, type, name, before: original === stored ? before : undefined, after }];
@@ -117,20 +119,21 @@ export function netChanges(changes: readonly AssetChange[], pending: readonly Pe
 
 /**
  * Returns the operations that bring one partition from any state that a crashed worker may have left to the wanted state. The
- * row by name is last, because the next worker compares with that row: until it is written, the next worker repeats all operations.
+ * row by name is last, because the next worker compares with that row: until it is written, the next worker repeats all
+ * operations.
  */
 export function* rowOperations(changes: readonly RowChange[]): Generator<Operation> {
   for (const change of changes) {
     const { type, name, vaultName, asset, staleExpiries } = change;
-    const wanted = asset && expiryKey(type, asset.expiresOn, name, vaultName);
+    const wantedExpiryKey = asset && expiryKey(type, asset.expiresOn, name, vaultName);
     const stale = new Set(staleExpiries.map((expiry) => expiryKey(type, expiry, name, vaultName)));
-    if (wanted) stale.delete(wanted);
+    if (wantedExpiryKey) stale.delete(wantedExpiryKey);
     for (const key of stale) yield remove(Assets, key);
-    if (asset && wanted) {
+    if (asset && wantedExpiryKey) {
       const key = nameKey(type, name, vaultName);
       const row = change.encoded ?? encoded(Assets, key, asset);
       if (changes.length <= MAX_CACHED) change.encoded = row;
-      yield putEncoded(row, wanted);
+      yield putEncoded(row, wantedExpiryKey);
       yield putEncoded(row, key);
     } else {
       yield remove(Assets, nameKey(type, name, vaultName));

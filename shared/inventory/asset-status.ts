@@ -1,5 +1,10 @@
 import { DAY_MS } from "../platform/time.ts";
 
+/**
+ * The status of an asset (healthy, warning, critical or expired), computed from its expiry at request time, and the
+ * range of expiries of each status.
+ */
+
 export const STATUSES = ["healthy", "warning", "critical", "expired"] as const;
 export type Status = (typeof STATUSES)[number];
 
@@ -16,10 +21,10 @@ export interface Moment {
 /** Returns the status of an asset. `expiresOn` is in unix seconds. */
 export function statusOf(expiresOn: number | undefined, moment: Moment): Status {
   if (expiresOn === undefined) return "healthy";
-  const left = expiresOn * 1000 - moment.now;
-  if (left < 0) return "expired";
-  if (left <= moment.criticalDays * DAY_MS) return "critical";
-  return left <= moment.warningDays * DAY_MS ? "warning" : "healthy";
+  const remainingMs = expiresOn * 1000 - moment.now;
+  if (remainingMs < 0) return "expired";
+  if (remainingMs <= moment.criticalDays * DAY_MS) return "critical";
+  return remainingMs <= moment.warningDays * DAY_MS ? "warning" : "healthy";
 }
 
 /** Returns whole days until the expiry, rounded down; negative after it. */
@@ -40,14 +45,14 @@ export const END_OF_TIME = 9_999_999_999;
 
 /** Returns the range of expiries that has the status at that time. */
 export function rangeOf(status: Status, moment: Moment): ExpiryRange {
-  const first = Math.ceil(moment.now / 1000);
+  const firstUnexpired = Math.ceil(moment.now / 1000);
   const afterCritical = Math.floor((moment.now + moment.criticalDays * DAY_MS) / 1000) + 1;
   const afterWarning = Math.floor((moment.now + moment.warningDays * DAY_MS) / 1000) + 1;
   switch (status) {
     case "expired":
-      return { from: 0, before: first, unset: false };
+      return { from: 0, before: firstUnexpired, unset: false };
     case "critical":
-      return { from: first, before: afterCritical, unset: false };
+      return { from: firstUnexpired, before: afterCritical, unset: false };
     case "warning":
       return { from: afterCritical, before: afterWarning, unset: false };
     case "healthy":

@@ -3,6 +3,12 @@ import * as z from "zod";
 import { copyText } from "../platform/runtime.ts";
 import { entity } from "../platform/storage/entity.ts";
 
+/**
+ * An asset: a secret, key or certificate of a key vault, or a credential of a directory (an Entra or B2C tenant).
+ * Defines the stored row, the ID and the hashes of an asset. A credential is stored like an asset of a vault. The row
+ * that takes the place of its vault is its *holder* (holder.ts).
+ */
+
 export const ASSET_TYPES = ["certificate", "key", "secret"] as const;
 export type AssetType = (typeof ASSET_TYPES)[number];
 
@@ -81,8 +87,9 @@ export const RotationPolicy = z.object({
 });
 
 /**
- * A stored asset. Times of the vault are whole unix seconds, as in Key Vault. Each asset has six copies (see
- * shared/platform/storage/README.md), each complete, so that a list needs no second query.
+ * A stored asset. Times of the vault are whole unix seconds, as in Key Vault. Each asset has six copies: by name and by expiry,
+ * in the partitions of all assets, of its subscription and of its vault (asset-keys.ts). Each copy is complete, so that a list
+ * needs no second query.
  */
 export const AssetRecord = z.object({
   type: z.enum(ASSET_TYPES),
@@ -139,13 +146,13 @@ export function assetId({ vaultName, type, name }: AssetPlace): string {
 
 /** Returns a credential's ID. Undefined if the name is not that of a holder's credential. */
 function credentialIdOf(vaultName: string, name: string): string | undefined {
-  const [, tenantId] = HOLDER.exec(vaultName) ?? [];
+  const [, tenantId] = ENTRA_HOLDER.exec(vaultName) ?? [];
   const [, b2cTenantId, kind] = B2C_HOLDER.exec(vaultName) ?? [];
-  const place = tenantId === undefined ? `b2c.${b2cTenantId}.${kind}` : `entra.${tenantId}`;
+  const idPrefix = tenantId === undefined ? `b2c.${b2cTenantId}.${kind}` : `entra.${tenantId}`;
   if (tenantId === undefined && kind === undefined) return undefined;
-  if (kind?.toLowerCase() === "identityprovider") return `${place}.${name}`;
+  if (kind?.toLowerCase() === "identityprovider") return `${idPrefix}.${name}`;
   const parts = (kind?.toLowerCase() === "policykey" ? POLICY_KEY_NAME : CREDENTIAL_NAME).exec(name);
-  return parts ? `${place}.${parts[1]}.${parts[2]}` : undefined;
+  return parts ? `${idPrefix}.${parts[1]}.${parts[2]}` : undefined;
 }
 
 /** The vault, type and name that identify an asset's rows. */
@@ -156,15 +163,26 @@ export interface AssetPlace {
 }
 
 const GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
-const HOLDER = new RegExp(`^entra-(${GUID})-[0-9a-f]$`, "i");
+/** Example: `entra-<tenantId>-3`, where 3 is the first digit of the client IDs (holder.ts). */
+const ENTRA_HOLDER = new RegExp(`^entra-(${GUID})-[0-9a-f]$`, "i");
+/** Examples: `b2c-<tenantId>-application-3`, `b2c-<tenantId>-policykey`. */
 const B2C_HOLDER = new RegExp(`^b2c-(${GUID})-(application|policykey|identityprovider)(?:-[0-9a-f])?$`, "i");
+/** Name of an application's credential: `<appId>-<keyId>`. */
 const CREDENTIAL_NAME = new RegExp(`^(${GUID})-(${GUID})$`, "i");
-/** ID of a key set, and 16 digits that identify a key in it (b2c/read.ts). */
+/**
+ * Name of a policy key: the ID of its key set, and 16 digits that identify the key (b2c/read-tenant.ts). Example:
+ * `B2C_1A_TokenSigningKeyContainer-0123456789abcdef`.
+ */
 const POLICY_KEY_NAME = /^([0-9a-z_-]{1,120})-([0-9a-f]{16})$/i;
-const CREDENTIAL_START = new RegExp(`^(?:entra|b2c)\\.${GUID}\\.`, "i");
+/** Start of the ID of any credential: `entra.<tenantId>.` or `b2c.<tenantId>.`. */
+const CREDENTIAL_ID_START = new RegExp(`^(?:entra|b2c)\\.${GUID}\\.`, "i");
+/** `entra.<tenantId>.<appId>.<keyId>` or `b2c.<tenantId>.application.<appId>.<keyId>`. */
 const CREDENTIAL_ID = new RegExp(`^(entra|b2c)\\.(${GUID})(\\.application)?\\.(${GUID})\\.(${GUID})$`);
+/** `b2c.<tenantId>.policykey.<keySet>.<key>`. */
 const POLICY_KEY_ID = new RegExp(`^b2c\\.(${GUID})\\.policykey\\.([0-9a-z_-]{1,120})\\.([0-9a-f]{16})$`);
-const PROVIDER_ID = new RegExp(`^b2c\\.(${GUID})\\.identityprovider\\.([0-9a-z_-]{1,120})$`);
+/** `b2c.<tenantId>.identityprovider.<name>`. */
+const IDENTITY_PROVIDER_ID = new RegExp(`^b2c\\.(${GUID})\\.identityprovider\\.([0-9a-z_-]{1,120})$`);
+/** `<vault>.<type>.<name>`, such as `kv-payments.secret.db-password`. */
 const ASSET_ID = /^([a-z0-9-]{1,127})\.(secret|key|certificate)\.([a-z0-9-]{1,127})$/;
 
 /**
@@ -173,27 +191,27 @@ const ASSET_ID = /^([a-z0-9-]{1,127})\.(secret|key|certificate)\.([a-z0-9-]{1,12
  */
 export function placesOf(id: string): AssetPlace[] {
   const text = id.toLowerCase();
-  const places = (vaultName: string, name: string, types: readonly AssetType[]) =>
+  const locations = (vaultName: string, name: string, types: readonly AssetType[]) =>
     types.map((type) => ({ vaultName, type, name }));
   const credential = CREDENTIAL_ID.exec(text);
   if (credential) {
     const [, source, tenantId, kind, appId, keyId] = credential as unknown as string[];
     if ((source === "b2c") !== (kind !== undefined)) return [];
     const holder = source === "b2c" ? `b2c-${tenantId}-application` : `entra-${tenantId}`;
-    return places(`${holder}-${appId![0]}`, `${appId}-${keyId}`, ["secret", "certificate"]);
+    return locations(`${holder}-${appId![0]}`, `${appId}-${keyId}`, ["secret", "certificate"]);
   }
   const [, keysTenant, keySet, key] = POLICY_KEY_ID.exec(text) ?? [];
-  if (keysTenant !== undefined) return places(`b2c-${keysTenant}-policykey`, `${keySet}-${key}`, ASSET_TYPES);
-  const [, tenantId, provider] = PROVIDER_ID.exec(text) ?? [];
-  if (provider !== undefined) return places(`b2c-${tenantId}-identityprovider`, provider, ["secret"]);
+  if (keysTenant !== undefined) return locations(`b2c-${keysTenant}-policykey`, `${keySet}-${key}`, ASSET_TYPES);
+  const [, tenantId, provider] = IDENTITY_PROVIDER_ID.exec(text) ?? [];
+  if (provider !== undefined) return locations(`b2c-${tenantId}-identityprovider`, provider, ["secret"]);
   const asset = ASSET_ID.exec(text);
   // A credential has only the ID of the credential form.
-  if (!asset || HOLDER.test(asset[1]!) || B2C_HOLDER.test(asset[1]!)) return [];
+  if (!asset || ENTRA_HOLDER.test(asset[1]!) || B2C_HOLDER.test(asset[1]!)) return [];
   return [{ vaultName: asset[1]!, type: asset[2] as AssetType, name: asset[3]! }];
 }
 
 /** Returns whether the ID is that of a directory's credential. A vault may be named `entra` or `b2c` too. */
-export const isCredentialId = (id: string): boolean => CREDENTIAL_START.test(id);
+export const isCredentialId = (id: string): boolean => CREDENTIAL_ID_START.test(id);
 
 /** Returns a credential's title for people: application name and credential name. Its asset name consists of IDs. */
 export const titleOfCredential = ({
@@ -209,19 +227,19 @@ export function credentialIds(name: string): { appId: string; keyId: string } | 
   return appId === undefined || keyId === undefined ? undefined : { appId, keyId };
 }
 
-/** Returns a short, stable hash of a JSON value whose members have a fixed order. */
+/** Returns a short, stable hash of a JSON value whose members have a fixed order: 22 characters, 132 bits. */
 export const fingerprint = (value: unknown): string =>
   copyText(hash("sha256", JSON.stringify(value), "base64url").slice(0, 22));
 
 /** Members in the order of stored hashes. New members of the schema must be optional. */
-const CONTENT = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[])
+const CONTENT_MEMBERS = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[])
   .filter((name) => name !== "content" && name !== "firstSeenAt")
   .sort();
 
 /** Returns the content hash of an asset over all visible fields. */
 export function contentOf(asset: Omit<AssetRecord, "content" | "firstSeenAt"> & Partial<AssetRecord>): string {
   const entries: [string, unknown][] = [];
-  for (const name of CONTENT) {
+  for (const name of CONTENT_MEMBERS) {
     const value = asset[name];
     if (value === undefined) continue;
     entries.push([name, name === "tags" ? Object.entries(value).sort(byName) : value]);

@@ -60,10 +60,10 @@ const ITEMS_PER_ROW = 5_000;
  * Keys count down, so that the newest rows come first. Thirteen digits are enough for every millisecond until the year 2286.
  */
 const PREFIX = "c!";
-const LATEST_MS = 9_999_999_999_999;
+const MAX_INSTANT_MS = 9_999_999_999_999;
 /** Times outside of this range, such as a year before 1970 in a filter, count as its first or last time. */
-const instantKey = (at: number): string =>
-  `${PREFIX}${String(LATEST_MS - Math.min(Math.max(at, 0), LATEST_MS)).padStart(13, "0")}`;
+const instantKey = (instantMs: number): string =>
+  `${PREFIX}${String(MAX_INSTANT_MS - Math.min(Math.max(instantMs, 0), MAX_INSTANT_MS)).padStart(13, "0")}`;
 
 /** A logged change of an asset. */
 export interface LoggedChange {
@@ -115,14 +115,14 @@ export function changeOperations(
   const operations: Operation[] = [];
   const key = `${instantKey(now.getTime())}!${vault.name.toLowerCase()}!${randomUUID()}`;
   for (let start = 0; start < items.length; start += ITEMS_PER_ROW) {
-    const part = items.slice(start, start + ITEMS_PER_ROW);
+    const batch = items.slice(start, start + ITEMS_PER_ROW);
     const row: ChangeRecord = {
       at: now.toISOString(),
       vaultName: vault.name,
       subscriptionId: vault.subscriptionId,
       ...(vault.source === undefined ? {} : { source: vault.source }),
-      counts: countsOf(part),
-      items: pack(part),
+      counts: countsOf(batch),
+      items: pack(batch),
     };
     operations.push(put(ChangeRows, `${key}!${String(operations.length).padStart(3, "0")}`, row));
   }
@@ -138,7 +138,7 @@ function membersThatDiffer(before: AssetRecord, after: AssetRecord): string[] {
   return [...names].filter((name) => !BOOKKEEPING.has(name) && differs(name)).sort();
 }
 
-/** Tags have no order. */
+/** Returns the value as JSON with sorted members, because tags have no order. */
 const sorted = (value: unknown): string | undefined =>
   JSON.stringify(value, (_, one: unknown) =>
     typeof one === "object" && one !== null && !Array.isArray(one)
@@ -156,7 +156,7 @@ function countsOf(items: readonly PackedItem[]): ChangeRecord["counts"] {
 const Cursor = z.object({
   /** Hash of the filters for which the cursor is valid. */
   f: z.string(),
-  /** The last row that was read, and how many of its matching changes were returned or skipped. */
+  /** `k`: the last row that was read. `i`: how many of its matching changes were returned or skipped. */
   k: z.string().max(1024),
   i: z.int().min(0),
   /** Remaining number of changes to skip for the offset. */
@@ -186,7 +186,7 @@ export async function listChanges(
       "This cursor belongs to other filters. Send the same filters with it, or start without it.",
     );
   }
-  const found: LoggedChange[] = [];
+  const changes: LoggedChange[] = [];
   let skip = cursor ? cursor.s : request.offset;
   let next: z.infer<typeof Cursor> | undefined;
   let pages = 0;
@@ -194,44 +194,47 @@ export async function listChanges(
   const from = cursor ? { ...range, from: cursor.k } : range;
   paging: for await (const rows of tables.pages(ChangeRows, { ...from, pageSize: ROWS_PER_PAGE })) {
     for (const row of rows) {
-      if (!fitsRow(row, filter)) continue;
-      const fitting = itemsOf(row).filter(([kind, type]) => fitsItem(kind, type, filter));
-      const begin = row.rowKey === cursor?.k ? cursor.i : 0;
-      for (let at = begin; at < fitting.length; at++) {
+      if (!matchesRow(row, filter)) continue;
+      const matchingItems = itemsOf(row).filter(([kind, type]) => matchesItem(kind, type, filter));
+      const firstIndex = row.rowKey === cursor?.k ? cursor.i : 0;
+      for (let index = firstIndex; index < matchingItems.length; index++) {
         if (skip > 0) {
           skip--;
           continue;
         }
-        if (found.length === request.limit) {
-          next = { f: identity, k: row.rowKey, i: at, s: 0 };
+        if (changes.length === request.limit) {
+          next = { f: identity, k: row.rowKey, i: index, s: 0 };
           break paging;
         }
-        found.push(logged(row, fitting[at]!));
+        changes.push(toLoggedChange(row, matchingItems[index]!));
       }
     }
-    const last = rows.at(-1);
-    if (++pages === MAX_PAGES && last) {
-      // If this was the last page after all, the next call returns no changes.
-      next = { f: identity, k: last.rowKey, i: Number.MAX_SAFE_INTEGER, s: skip };
+    const lastRow = rows.at(-1);
+    if (++pages === MAX_PAGES && lastRow) {
+      // The large index skips the rest of this row. If this was the last page after all, the next call returns no changes.
+      next = { f: identity, k: lastRow.rowKey, i: Number.MAX_SAFE_INTEGER, s: skip };
       break;
     }
   }
   return {
-    items: found,
-    ...(await totalOf(tables, filter)),
+    items: changes,
+    ...(await countMatches(tables, filter)),
     limit: request.limit,
     offset: request.offset,
     nextCursor: next ? encodeCursor(next) : null,
   };
 }
 
-async function totalOf(tables: Tables, filter: ChangeFilter): Promise<Pick<Page<unknown>, "total" | "totalAtLeast">> {
+async function countMatches(
+  tables: Tables,
+  filter: ChangeFilter,
+): Promise<Pick<Page<unknown>, "total" | "totalAtLeast">> {
   let total = 0;
   let pages = 0;
   for await (const rows of tables.pages(ChangeRows, { ...rangeOf(filter), select: COUNTED })) {
     if (++pages > MAX_PAGES) return { total: null, totalAtLeast: total };
     for (const row of rows)
-      if (fitsRow(row, filter)) for (const kind of CHANGE_KINDS) total += countIn(row, kind, filter);
+      if (matchesRow(row, filter)) for (const kind of CHANGE_KINDS) total += countIn(row, kind, filter);
     if (total > MAX_COUNTED) return { total: null, totalAtLeast: MAX_COUNTED };
   }
   return { total };
@@ -246,7 +249,7 @@ export async function countChanges(tables: Tables, filter: ChangeFilter): Promis
   let read = 0;
   for await (const rows of tables.pages(ChangeRows, { ...rangeOf(filter), select: COUNTED })) {
     for (const row of rows)
-      if (fitsRow(row, filter)) for (const kind of CHANGE_KINDS) counts[kind] += countIn(row, kind, filter);
+      if (matchesRow(row, filter)) for (const kind of CHANGE_KINDS) counts[kind] += countIn(row, kind, filter);
     read += rows.length;
     if (read >= MAX_COUNTED_ROWS) return { ...counts, complete: false };
   }
@@ -260,7 +263,7 @@ function rangeOf({ since, until }: ChangeFilter) {
   return { partitionKey: VAULTS, from, before };
 }
 
-const fitsRow = (
+const matchesRow = (
   row: Pick<ChangeRecord, "vaultName" | "subscriptionId" | "source">,
   { vault, subscription, source }: ChangeFilter,
 ): boolean =>
@@ -268,15 +271,15 @@ const fitsRow = (
   (subscription === undefined || row.subscriptionId.toLowerCase() === subscription.toLowerCase()) &&
   (source === undefined || sourceOf(row) === source);
 
-const fitsItem = (kind: ChangeKind, type: AssetType, filter: ChangeFilter): boolean =>
+const matchesItem = (kind: ChangeKind, type: AssetType, filter: ChangeFilter): boolean =>
   (filter.change === undefined || kind === filter.change) && (filter.type === undefined || type === filter.type);
 
 const countIn = ({ counts }: Pick<ChangeRecord, "counts">, kind: ChangeKind, filter: ChangeFilter): number =>
-  ASSET_TYPES.reduce((sum, type) => sum + (fitsItem(kind, type, filter) ? counts[kind][type] : 0), 0);
+  ASSET_TYPES.reduce((sum, type) => sum + (matchesItem(kind, type, filter) ? counts[kind][type] : 0), 0);
 
 const itemsOf = (row: Row<ChangeRecord>): PackedItem[] => unpack(ChangeRows, row, "items", z.array(PackedItem));
 
-const logged = (
+const toLoggedChange = (
   { at, vaultName, subscriptionId, source }: ChangeRecord,
   [kind, type, name, members]: PackedItem,
 ): LoggedChange => ({

@@ -8,8 +8,13 @@ import { ASSET_TYPES, sourceOf } from "./asset.ts";
 import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault.ts";
 
 /**
+ * The rows that mark vaults as changed since the stored totals were computed (totals.ts). `writeVault` writes a vault's row
+ * together with its mark. A *holder* is the row that takes the place of a vault for credentials of a directory (holder.ts).
+ */
+
+/**
  * The fields of a vault that totals are computed from. `listedAt` changes with every scan, so it marks only holders of
- * credentials as changed (`countedEqually`).
+ * credentials as changed (`isCountedEqually`).
  */
 export const CountedState = VaultRecord.pick({
   name: true,
@@ -48,7 +53,7 @@ export type ChangedVault = z.infer<typeof ChangedVault>;
 export const ChangedVaults = entity(Vaults.table, ChangedVault);
 
 export const MARK_PREFIX = "l!";
-export const changedKey = (name: string): string => `${MARK_PREFIX}${name.toLowerCase()}`;
+export const markKey = (name: string): string => `${MARK_PREFIX}${name.toLowerCase()}`;
 
 /** Limit for each of the two states, because an entity has at most 1 MiB. */
 const MAX_STATE_BYTES = 500_000;
@@ -79,8 +84,8 @@ function unpackCounted(packed: Uint8Array | undefined): CountedState | undefined
  * Packs the owners of a state together with a hash of that state. An earlier version replaces the state but not the owners; the
  * hash then no longer matches.
  */
-const packOwners = (of: Uint8Array, owners: CountedState["owners"]): Uint8Array<ArrayBuffer> =>
-  of.length === 0 ? new Uint8Array() : pack([hashOf(of), owners ?? {}]);
+const packOwners = (packedState: Uint8Array, owners: CountedState["owners"]): Uint8Array<ArrayBuffer> =>
+  packedState.length === 0 ? new Uint8Array() : pack([hashOf(packedState), owners ?? {}]);
 const PackedOwners = z.tuple([z.string(), CountedState.shape.owners]);
 
 /**
@@ -88,11 +93,17 @@ const PackedOwners = z.tuple([z.string(), CountedState.shape.owners]);
  *
  * @throws if an earlier version replaced the state but not the owners.
  */
-function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined): CountedState | undefined {
-  const counted = unpackCounted(of);
+function unpackWithOwners(
+  packedState: Uint8Array | undefined,
+  packed: Uint8Array | undefined,
+): CountedState | undefined {
+  const counted = unpackCounted(packedState);
   if (!counted) return undefined;
   const [hash, owners] = unpackBytes(packed ?? new Uint8Array(), PackedOwners);
-  if (hash !== hashOf(of!)) throw new Error("These are the owners of another state of the vault.");
+  if (hash !== hashOf(packedState!))
+    throw new Error(
+      "The stored owners belong to an older state of the vault. An earlier version replaced the state only.",
+    );
   return { ...counted, owners };
 }
 
@@ -103,10 +114,10 @@ export function createMark(before: CountedState | undefined, now: CountedState |
   const packed = { before: packCounted(before), now: packCounted(now) };
   const ownersBefore = packOwners(packed.before, before?.owners);
   const ownersNow = packOwners(packed.now, now?.owners);
-  const fits =
+  const isWithinLimit =
     packed.before.length + ownersBefore.length <= MAX_STATE_BYTES &&
     packed.now.length + ownersNow.length <= MAX_STATE_BYTES;
-  return fits ? { ...packed, ownersBefore, ownersNow } : { unkept: true };
+  return isWithinLimit ? { ...packed, ownersBefore, ownersNow } : { unkept: true };
 }
 
 /**
@@ -114,23 +125,23 @@ export function createMark(before: CountedState | undefined, now: CountedState |
  *
  * @param owners - True if the owners are needed; their columns must have been read.
  */
-export function readChanged(row: Partial<ChangedVault>, owners: boolean): Changed | undefined {
+export function readMark(row: Partial<ChangedVault>, owners: boolean): VaultChange | undefined {
   const { before, now, ownersBefore, ownersNow, unkept: isTooLarge } = row;
   if (isTooLarge) return undefined;
   try {
     return owners
-      ? { before: withOwners(before, ownersBefore), now: withOwners(now, ownersNow) }
+      ? { before: unpackWithOwners(before, ownersBefore), now: unpackWithOwners(now, ownersNow) }
       : { before: unpackCounted(before), now: unpackCounted(now) };
   } catch {
     return undefined; // The content is corrupt, or an earlier version wrote it.
   }
 }
 
-export type Changed = Change<CountedState>;
+export type VaultChange = Change<CountedState>;
 
 /** Returns whether totals count both states equally. */
-export function countedEqually(one: CountedState | undefined, other: CountedState | undefined): boolean {
-  const counted = (vault: CountedState | undefined): string =>
+export function isCountedEqually(one: CountedState | undefined, other: CountedState | undefined): boolean {
+  const countedValues = (vault: CountedState | undefined): string =>
     JSON.stringify(
       vault && [
         vault.name,
@@ -141,7 +152,7 @@ export function countedEqually(one: CountedState | undefined, other: CountedStat
         sourceOf(vault) === "keyVault" ? null : vault.listedAt,
       ],
     );
-  return counted(one) === counted(other);
+  return countedValues(one) === countedValues(other);
 }
 
 /**
@@ -158,14 +169,14 @@ export async function writeVault(
   operations: readonly Operation[],
 ): Promise<Map<string, string>> {
   const { before, now } = change;
-  if (countedEqually(before, now)) return await tables.transaction(Vaults.table, VAULTS, operations);
-  const key = changedKey((now ?? before)!.name);
+  if (isCountedEqually(before, now)) return await tables.transaction(Vaults.table, VAULTS, operations);
+  const key = markKey((now ?? before)!.name);
   const isHolder = sourceOf((now ?? before)!) !== "keyVault";
-  const changed = createMark(isHolder ? undefined : before, now);
+  const mark = createMark(isHolder ? undefined : before, now);
   // A new mark stores `before`, the state that the totals count. An existing mark keeps its own `before`.
-  const { before: _, ownersBefore: _owners, ...again } = changed;
-  const row = { inserted: insert(ChangedVaults, key, changed), merged: merge(ChangedVaults, key, again) };
-  return await writeWithChangeRow(row, change.marked === true, (mark) =>
-    tables.transaction(Vaults.table, VAULTS, [...operations, mark]),
+  const { before: _, ownersBefore: _owners, ...updatedMark } = mark;
+  const row = { inserted: insert(ChangedVaults, key, mark), merged: merge(ChangedVaults, key, updatedMark) };
+  return await writeWithChangeRow(row, change.marked === true, (markOperation) =>
+    tables.transaction(Vaults.table, VAULTS, [...operations, markOperation]),
   );
 }

@@ -2,6 +2,8 @@ import type * as z from "zod";
 import { type Column, createCsv } from "../platform/csv.ts";
 import type { Asset } from "./api.ts";
 
+/** The inventory as a CSV file: one row per asset, with the members of the API's asset as columns. */
+
 type AssetView = z.infer<typeof Asset>;
 
 const json = (value: unknown): string => (value === null || value === undefined ? "" : JSON.stringify(value));

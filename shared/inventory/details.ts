@@ -25,14 +25,16 @@ export function seventhOf(vaultName: string, name: string): number {
 
 /**
  * Returns the sevenths that a scheduled full scan reads: the seventh of the day, unless it would still be recent enough on that
- * day of the next week; each seventh that would be too old tomorrow; and each seventh without a known time.
+ * day of the next week; and each seventh that would be too old tomorrow.
  *
+ * @param read - When each seventh was last read. Undefined if not all were read yet: then all are due.
  * @param now - Unix milliseconds.
  * @param refreshDays - Maximum age of details in days.
  */
 export function dueSevenths(read: ReadSevenths | undefined, now: number, refreshDays: number): ReadonlySet<number> {
   if (!read) return ALL_SEVENTHS;
   const today = new Date(now).getUTCDay();
+  // Each seventh has a tuple: when its details were last read (unix seconds), and a hash, which isn't needed here.
   const isDue = ([readAt]: ReadSevenths[number], seventh: number): boolean => {
     const days = (now - readAt * SECOND_MS) / DAY_MS;
     if (days > refreshDays - 1 + TOLERANCE_DAYS) return true;
@@ -42,8 +44,8 @@ export function dueSevenths(read: ReadSevenths | undefined, now: number, refresh
 }
 
 /**
- * Returns when an asset's details were read, in ISO 8601: the time of its seventh, or the asset's first sighting if that is later,
- * since a new asset is read with its details. Undefined if unknown.
+ * Returns when an asset's details were read, in ISO 8601: the time of its seventh, or the asset's first sighting if that is
+ * later, since a new asset is read with its details. Undefined if unknown.
  */
 export function detailsReadAt(
   asset: AssetRecord,

@@ -3,6 +3,11 @@ import type { AssetType } from "./asset.ts";
 import { type ExpiryRange, type Moment, rangeOf, STATUSES, type Status } from "./asset-status.ts";
 import { expiriesOf, type VaultRecord } from "./vault.ts";
 
+/**
+ * The expiries of a vault's assets of one type, packed into one value of the vault's row, and the counts that are
+ * computed from it.
+ */
+
 /** Stands for "no expiry" in packed expiries: the largest value, so that it sorts last. */
 export const UNSET = 0xffffffff;
 
@@ -12,21 +17,21 @@ export const UNSET = 0xffffffff;
  * worker. Counters would become wrong with duplicate deliveries.
  */
 export function packExpiries(expiries: Iterable<number | undefined>): Uint8Array<ArrayBuffer> {
-  const instants = Uint32Array.from(expiries, (expiry) => (expiry === undefined ? UNSET : packed32(expiry)));
+  const instants = Uint32Array.from(expiries, (expiry) => (expiry === undefined ? UNSET : clampTo32Bits(expiry)));
   return new Uint8Array(instants.sort().buffer);
 }
 
-const packed32 = (instant: number): number => Math.min(Math.max(instant, 0), UNSET - 1);
+const clampTo32Bits = (instant: number): number => Math.min(Math.max(instant, 0), UNSET - 1);
 
 /** Returns the number of expiries in the range, or of all. */
 export function countExpiries(packed: Uint8Array | undefined, range?: ExpiryRange): number {
   if (!packed) return 0;
   const instants = unpackExpiries(packed);
   if (!range) return instants.length;
-  const end = firstAtLeast(instants, UNSET);
-  const from = firstAtLeast(instants, packed32(range.from));
-  const set = Math.max(0, Math.min(end, firstAtLeast(instants, range.before)) - from);
-  return set + (range.unset ? instants.length - end : 0);
+  const firstUnset = firstAtLeast(instants, UNSET);
+  const from = firstAtLeast(instants, clampTo32Bits(range.from));
+  const withExpiry = Math.max(0, Math.min(firstUnset, firstAtLeast(instants, range.before)) - from);
+  return withExpiry + (range.unset ? instants.length - firstUnset : 0);
 }
 
 /** Adds the number of assets that expire on each UTC day from the given one on to `counts`. Days are numbered since 1970. */
@@ -34,8 +39,8 @@ export function addByDay(counts: number[], packed: Uint8Array | undefined, first
   if (!packed) return;
   const instants = unpackExpiries(packed);
   const end = Math.min(firstAtLeast(instants, (firstDay + counts.length) * DAY_SECONDS), firstAtLeast(instants, UNSET));
-  for (let at = firstAtLeast(instants, firstDay * DAY_SECONDS); at < end; at++) {
-    const day = Math.floor(instants[at]! / DAY_SECONDS) - firstDay;
+  for (let index = firstAtLeast(instants, firstDay * DAY_SECONDS); index < end; index++) {
+    const day = Math.floor(instants[index]! / DAY_SECONDS) - firstDay;
     counts[day] = counts[day]! + 1;
   }
 }
@@ -44,8 +49,8 @@ export function addByDay(counts: number[], packed: Uint8Array | undefined, first
 export function nextExpiries(packed: Uint8Array | undefined, from: number, count: number): number[] {
   if (!packed) return [];
   const instants = unpackExpiries(packed);
-  const first = firstAtLeast(instants, packed32(from));
-  return [...instants.subarray(first, Math.min(first + count, firstAtLeast(instants, UNSET)))];
+  const firstIndex = firstAtLeast(instants, clampTo32Bits(from));
+  return [...instants.subarray(firstIndex, Math.min(firstIndex + count, firstAtLeast(instants, UNSET)))];
 }
 
 /** Returns the numbers of assets of one type in these vaults by status. */

@@ -3,6 +3,12 @@ import { END_OF_TIME, type ExpiryRange } from "./asset-status.ts";
 import { UNSET } from "./expiries.ts";
 
 /**
+ * Histograms of expiries, which the stored totals contain (totals.ts, summary-totals.ts). Within a *window*, expiries
+ * are counted to the second. Outside of the windows, all expiries of a day, or all between two windows, are one
+ * number.
+ */
+
+/**
  * A period in which expiries are counted to the second: from <= expiry < before, in unix seconds. Windows of `countIn` are whole
  * days; windows of `countBetween` can start and end at any second.
  */
@@ -30,7 +36,7 @@ export function histogramOf(
   packed: Iterable<Uint32Array>,
   unsetInstant: number,
   windows: readonly Window[],
-  startOf: (instant: number) => number = dayOf,
+  startOf: (instant: number) => number = dayStart,
 ): Histogram {
   const counts = new Map<number, number>();
   let unset = 0;
@@ -38,12 +44,12 @@ export function histogramOf(
     for (const instant of instants) {
       if (instant === unsetInstant) unset++;
       else {
-        const at = isWithin(windows, instant) ? instant : startOf(instant);
-        counts.set(at, (counts.get(at) ?? 0) + 1);
+        const time = isWithin(windows, instant) ? instant : startOf(instant);
+        counts.set(time, (counts.get(time) ?? 0) + 1);
       }
     }
   const sorted = [...counts].sort(([a], [b]) => a - b);
-  return { at: sorted.map(([at]) => at), counts: sorted.map(([, count]) => count), unset };
+  return { at: sorted.map(([time]) => time), counts: sorted.map(([, count]) => count), unset };
 }
 
 /**
@@ -55,16 +61,16 @@ export function countIn(histogram: Histogram, windows: readonly Window[], range?
   const { before } = range ?? { before: END_OF_TIME };
   // Expiries later than 32 bits can express count as the last second (expiries.ts).
   const from = Math.min(range?.from ?? 0, UNSET - 1);
-  const days = new Set(
-    [from, before].filter((bound) => !isWithin(windows, bound) && bound !== dayOf(bound)).map(dayOf),
+  const partialDays = new Set(
+    [from, before].filter((bound) => !isWithin(windows, bound) && bound !== dayStart(bound)).map(dayStart),
   );
-  let found = range === undefined || range.unset ? unset : 0;
+  let total = range === undefined || range.unset ? unset : 0;
   for (let index = 0; index < at.length; index++) {
     const instant = at[index]!;
-    if (days.has(instant)) return undefined;
-    if (instant >= from && instant < before) found += counts[index]!;
+    if (partialDays.has(instant)) return undefined;
+    if (instant >= from && instant < before) total += counts[index]!;
   }
-  return found;
+  return total;
 }
 
 /** Returns the end of the last window that ends at or before the time. 0 if there is none. */
@@ -85,18 +91,18 @@ export function countBetween(
   const isExact = (bound: number) =>
     bound === 0 || bound >= END_OF_TIME || windows.some(([first, end]) => bound >= first && bound <= end);
   if (!isExact(from) || !isExact(before)) return undefined;
-  let found = range === undefined || range.unset ? unset : 0;
+  let total = range === undefined || range.unset ? unset : 0;
   for (let index = 0; index < at.length; index++) {
     const instant = at[index]!;
-    if (instant >= from && instant < before) found += counts[index]!;
+    if (instant >= from && instant < before) total += counts[index]!;
   }
-  return found;
+  return total;
 }
 
 const isWithin = (windows: readonly Window[], instant: number): boolean =>
   windows.some(([from, before]) => instant >= from && instant < before);
 
-const dayOf = (instant: number): number => instant - (instant % DAY_SECONDS);
+const dayStart = (instant: number): number => instant - (instant % DAY_SECONDS);
 
 /**
  * Returns 32-bit words: the number of times, the number without an expiry, the differences between the times, and the counts.
@@ -117,10 +123,10 @@ export function unpackHistograms(words: Uint32Array): Histogram[] | undefined {
   for (let start = 0; start + 1 < words.length; ) {
     const length = words[start]!;
     if (start + 2 + 2 * length > words.length) return undefined;
-    const at = words.slice(start + 2, start + 2 + length);
-    for (let index = 1; index < length; index++) at[index]! += at[index - 1]!;
+    const times = words.slice(start + 2, start + 2 + length);
+    for (let index = 1; index < length; index++) times[index]! += times[index - 1]!;
     histograms.push({
-      at,
+      at: times,
       counts: words.subarray(start + 2 + length, start + 2 + 2 * length),
       unset: words[start + 1]!,
     });

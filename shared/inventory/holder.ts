@@ -6,9 +6,10 @@ import type { VaultRecord } from "./vault.ts";
 
 /**
  * Credentials that are in no vault are stored like the assets of a vault. Their *holder* takes the place of the vault: a row of
- * the table Vaults with another source, which no list of vaults shows. So fences, packed expiries, fingerprints, check results,
- * alerts and reconciliation work for credentials without changes. A tenant's credentials are distributed over up to 16 holders,
- * so that a change reads and writes a sixteenth of them.
+ * the table Vaults with another source, which no list of vaults shows. So everything that works for vaults also works for
+ * credentials: concurrent writes, counts, the comparison with what was read before, compliance checks, alerts and
+ * reconciliation. A tenant's credentials are distributed over up to 16 holders, so that a change reads and writes a sixteenth
+ * of them.
  */
 
 /** Sources of credentials that are in no key vault. */
@@ -84,15 +85,15 @@ export interface CountingContext extends Pick<Moment, "now"> {
  * Returns why a vault or holder is excluded. Undefined if it counts: every vault of a subscription in scope, and with a PRO
  * license every holder seen in the last 7 days.
  */
-export function notCounted(
+export function exclusionReason(
   vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId">,
   { now, licensed, scope }: CountingContext,
 ): NotCounted | undefined {
   if (sourceOf(vault) === "keyVault")
     return scope.leftAt(vault.subscriptionId) === undefined ? undefined : "outOfScope";
   if (!licensed) return "noLicense";
-  const seen = Object.values(vault.listedAt).sort().at(-1);
-  return seen !== undefined && now - Date.parse(seen) <= UNSEEN_AFTER_MS ? undefined : "notSeen";
+  const lastSeenAt = Object.values(vault.listedAt).sort().at(-1);
+  return lastSeenAt !== undefined && now - Date.parse(lastSeenAt) <= UNSEEN_AFTER_MS ? undefined : "notSeen";
 }
 
 /**

@@ -20,6 +20,10 @@ import { readVaultRows } from "./vault-counts.ts";
 import { type AssetVersions, readVersions } from "./versions.ts";
 import { type InventoryWriter, VaultBusy, type WriteDerivedData } from "./write.ts";
 
+/**
+ * Queries of vaults, assets and changes, and the removal of a subscription's inventory.
+ */
+
 /** A vault with the scope data of its subscription. */
 export interface FoundVault {
   vault: Row<VaultRecord>;
@@ -38,7 +42,9 @@ export interface SubscriptionCounts {
   withEvents: number;
 }
 
-/** Queries of the inventory, and the removal of subscriptions. Scans and discoveries write with `InventoryWriter` (write.ts). */
+/**
+ * Queries of the inventory, and the removal of a subscription. Scans and discoveries write with `InventoryWriter` (write.ts).
+ */
 export interface Inventory {
   assets: AssetQueries;
   /** Returns the current time and thresholds. */
@@ -82,7 +88,7 @@ export function createInventory(deps: {
   /** Returns whether a PRO license is present. Without one, credentials that are in no vault don't count. */
   licensed: () => Promise<boolean>;
   /** Called for each vault that `forgetSubscription` removes. Returns the function that writes derived data. */
-  vaultLeaves: (vault: VaultRecord) => Promise<WriteDerivedData>;
+  prepareVaultRemoval: (vault: VaultRecord) => Promise<WriteDerivedData>;
 }): Inventory {
   const { tables, clock, writer } = deps;
   const assets = createAssetQueries({ tables, ownerTag: deps.ownerTag, licensed: deps.licensed });
@@ -108,7 +114,7 @@ export function createInventory(deps: {
           : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor);
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
       const scope = await readScope(tables);
-      const fits = (row: Pick<VaultRecord, "source" | "subscriptionId" | "failures">) =>
+      const matches = (row: Pick<VaultRecord, "source" | "subscriptionId" | "failures">) =>
         sourceOf(row) === "keyVault" &&
         (filter.failing === undefined || Object.keys(row.failures).length > 0 === filter.failing) &&
         (filter.outOfScope === undefined || (scope.leftAt(row.subscriptionId) !== undefined) === filter.outOfScope);
@@ -118,16 +124,17 @@ export function createInventory(deps: {
         ...range,
         select: ["name", "source", "subscriptionId", "failures"],
       })) {
-        const found = rows.filter(fits);
-        total += found.length;
-        for (const row of found) if (!cursor || row.rowKey > prefix + cursor.after) keys.push(row.rowKey);
+        const matchingRows = rows.filter(matches);
+        total += matchingRows.length;
+        for (const row of matchingRows) if (!cursor || row.rowKey > prefix + cursor.after) keys.push(row.rowKey);
       }
-      const wanted = keys.slice(request.offset, request.offset + request.limit);
+      const pageKeys = keys.slice(request.offset, request.offset + request.limit);
       const items: FoundVault[] = [];
-      const [first, last] = [wanted[0], wanted.at(-1)];
+      const [first, last] = [pageKeys[0], pageKeys.at(-1)];
       if (first !== undefined && last !== undefined) {
+        // `${last}!` is the next possible key after `last`, so that the range includes `last`.
         for await (const rows of tables.pages(Vaults, { partitionKey: VAULTS, from: first, before: `${last}!` }))
-          for (const vault of rows.filter(fits)) {
+          for (const vault of rows.filter(matches)) {
             const { subscriptionId } = vault;
             items.push({
               vault,
@@ -152,12 +159,12 @@ export function createInventory(deps: {
       for (const vault of vaults) {
         if (sourceOf(vault) !== "keyVault") continue;
         const id = vault.subscriptionId.toLowerCase();
-        const own = counts.get(id) ?? { vaults: 0, unreadable: 0, assets: 0, withEvents: 0 };
-        own.vaults++;
-        if ((vault.failedScans ?? 0) > 0) own.unreadable++;
-        if (vault.lastEventAt !== undefined) own.withEvents++;
-        for (const type of ASSET_TYPES) own.assets += countExpiries(expiriesOf(vault, type));
-        counts.set(id, own);
+        const subscriptionCounts = counts.get(id) ?? { vaults: 0, unreadable: 0, assets: 0, withEvents: 0 };
+        subscriptionCounts.vaults++;
+        if ((vault.failedScans ?? 0) > 0) subscriptionCounts.unreadable++;
+        if (vault.lastEventAt !== undefined) subscriptionCounts.withEvents++;
+        for (const type of ASSET_TYPES) subscriptionCounts.assets += countExpiries(expiriesOf(vault, type));
+        counts.set(id, subscriptionCounts);
       }
       return counts;
     },
@@ -170,29 +177,29 @@ export function createInventory(deps: {
       const prefix = vaultInSubscriptionKey(subscriptionId, "");
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
       const owner = `removal/${deps.randomness.ulid(clock.now())}`;
-      const gone = { vaults: 0, assets: 0 };
+      const removed = { vaults: 0, assets: 0 };
       for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) {
         for (const { name } of rows) {
-          const assets = await forgetVault(name, subscriptionId, owner).catch(busyIsConflict);
+          const assets = await forgetVault(name, subscriptionId, owner).catch(rethrowBusyAsConflict);
           if (!assets) continue;
-          gone.assets += assets.length;
-          gone.vaults++;
+          removed.assets += assets.length;
+          removed.vaults++;
         }
       }
-      return gone;
+      return removed;
     },
   };
 
   /** Removes a vault. Returns undefined if the vault was removed or found in another subscription meanwhile. */
   async function forgetVault(name: string, subscriptionId: string, owner: string): Promise<AssetRecord[] | undefined> {
-    const known = await writer.readForUpdate(name);
-    if (known.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
-    const vault = withoutKeys(known.row);
-    return await writer.forget(known, owner, () => deps.vaultLeaves(vault));
+    const storedVault = await writer.readForUpdate(name);
+    if (storedVault.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
+    const vault = withoutKeys(storedVault.row);
+    return await writer.forget(storedVault, owner, () => deps.prepareVaultRemoval(vault));
   }
 }
 
-function busyIsConflict(error: unknown): never {
+function rethrowBusyAsConflict(error: unknown): never {
   if (!(error instanceof VaultBusy)) throw error;
   throw new Problem("conflict", `${error.message}. Repeat the request then.`);
 }

@@ -2,11 +2,18 @@ import { type AssetRecord, sourceOf } from "./asset.ts";
 import { ownersOf } from "./holder.ts";
 import type { OwnerCounts, VaultRecord } from "./vault.ts";
 
+/**
+ * Numbers of assets by owner, which a scan counts for each vault and a summary adds up.
+ */
+
 /** Maximum number of owners per type in a vault's row: those with the most assets. The rest is one number. */
 const MAX_OWNERS = 200;
 
-/** Returns the tag that names the owners of a vault's assets. Credentials of directories have none. */
-export const ownerTagOf = (vault: Pick<VaultRecord, "source">, ownerTag: string): string =>
+/**
+ * Returns the name of the tag whose value is an asset's owner. Empty for holders, the rows that take the place of a vault for
+ * credentials of a directory, because the owners of a credential are those of its application.
+ */
+export const effectiveOwnerTag = (vault: Pick<VaultRecord, "source">, ownerTag: string): string =>
   sourceOf(vault) === "keyVault" ? ownerTag : "";
 
 /** Counts each asset for its first owner, which lists show. */

@@ -27,17 +27,26 @@ import {
   type Status,
 } from "./asset-status.ts";
 import { detailsReadAt } from "./details.ts";
-import { type CountingContext, type NotCounted, notCounted, ownersOf } from "./holder.ts";
+import { type CountingContext, exclusionReason, type NotCounted, ownersOf } from "./holder.ts";
 import { readScope } from "./scope.ts";
 import { type AssetSummary, type SummaryFilter, summaryOf } from "./summary.ts";
 import { forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
 import { type CountedGroups, groupKey, hiddenGroups, keyOfGroup, readGroups, subscriptionOf } from "./vault-counts.ts";
 
+/**
+ * Queries of assets for the API and for metrics: lists, a single asset, and counts. For a credential of a directory, its
+ * *holder* takes the place of the vault (holder.ts).
+ *
+ * A list is read from an index, by name or by expiry, with one range of rows per asset type. The ranges are merged in
+ * order. Filters that no index covers are applied to the rows as they are read. A *group* is one vault, or all vaults of a
+ * subscription, with the numbers of their assets (vault-counts.ts).
+ */
+
 /** Maximum number of pages of 1,000 rows that one call reads for filters without an index. */
 const MAX_SCANNED_PAGES = 10;
 const PAGE_ROWS = 1000;
 /** Vault rows read to find the last listings that the totals don't contain. */
-const READS_AT_ONCE = 8;
+const MAX_CONCURRENT_READS = 8;
 
 export interface AssetFilter {
   type?: AssetType;
@@ -100,7 +109,9 @@ export interface InventoryCounts {
   isExcluded(vault: Pick<VaultRecord, "name" | "subscriptionId">): boolean;
 }
 
-/** Queries of assets. Their cost does not grow with the number of assets, only with the numbers of vaults and of skipped rows. */
+/**
+ * Queries of assets. Their cost does not grow with the number of assets, only with the numbers of vaults and of skipped rows.
+ */
 export interface AssetQueries {
   /**
    * Lists assets that match the filter, by name or expiry. Up to two requests per type and page of 1,000 skipped rows, and one
@@ -138,8 +149,8 @@ export function createAssetQueries(deps: {
         "This cursor belongs to other filters. Send the same filters with it, or start without it.",
       );
     }
-    const at = cursor?.m ?? moment;
-    const range = expiryRangeOf(filter, at);
+    const pageMoment = cursor?.m ?? moment;
+    const range = expiryRangeOf(filter, pageMoment);
     const byExpiry = range !== undefined || filter.sort === "expiresOn";
     if (range && filter.sort === "name") {
       const message = "can't be used with status, expiresBefore or expiresAfter, whose order is by expiry";
@@ -153,23 +164,24 @@ export function createAssetQueries(deps: {
       range ? [range] : [],
       !filter.expiresBefore && !filter.expiresAfter,
     );
-    const countingContext = { now: at.now, licensed: await licensed(), scope: totals.scope };
+    const countingContext = { now: pageMoment.now, licensed: await licensed(), scope: totals.scope };
     const groups = new Set(
       totals.groups.filter(
         (group) =>
           (filter.source === undefined || sourceOf(group) === filter.source) &&
-          isWanted(notCounted(group, countingContext), filter),
+          isWanted(exclusionReason(group, countingContext), filter),
       ),
     );
     const types = filter.type ? [filter.type] : ASSET_TYPES;
     const counts = new Map(types.map((type) => [type, sum([...groups], (group) => group.count(type, range))]));
-    const indexed = sum([...counts.values()], (count) => count);
-    const unindexed = unindexedFilter(filter, ownerTag);
+    const indexedTotal = sum([...counts.values()], (count) => count);
+    const matchesUnindexed = unindexedFilter(filter, ownerTag);
+    // Groups whose assets must be filtered out while rows are read, because they are in the same partition.
     const hidden = hiddenGroups(totals.groups, groups, types);
     const matches =
       hidden.size === 0
-        ? unindexed
-        : (asset: AssetRecord) => !hidden.has(groupKey(asset)) && (!unindexed || unindexed(asset));
+        ? matchesUnindexed
+        : (asset: AssetRecord) => !hidden.has(groupKey(asset)) && (!matchesUnindexed || matchesUnindexed(asset));
     const subscription = subscriptionOf(filter);
     const partitionKey =
       filter.vault !== undefined
@@ -177,55 +189,58 @@ export function createAssetQueries(deps: {
         : subscription
           ? partitions.subscription(subscription)
           : partitions.all;
-    const empty = indexed === 0 || (range && range.before <= range.from && !range.unset);
+    const empty = indexedTotal === 0 || (range && range.before <= range.from && !range.unset);
+    // The streams of all types share this number of pages that they may still read.
     const budget = { pages: matches ? MAX_SCANNED_PAGES : Number.POSITIVE_INFINITY };
     const skipped = cursor ? cursor.s : request.offset;
-    const wanted = skipped + request.limit;
+    const pageEnd = skipped + request.limit;
     const streams = empty
       ? []
       : types.map((type) => {
-          const most = wanted + 1;
+          const maxRows = pageEnd + 1;
           const rows = matches
             ? { first: PAGE_ROWS, most: Number.POSITIVE_INFINITY }
-            : { first: rowsOfType(most, counts.get(type)! / indexed), most };
-          return stream(tables, partitionKey, type, byExpiry, range, cursor, rows, budget);
+            : { first: firstPageSize(maxRows, counts.get(type)! / indexedTotal), most: maxRows };
+          return openStream(tables, partitionKey, type, byExpiry, range, cursor, rows, budget);
         });
 
     const items: AssetRecord[] = [];
-    let matched = 0;
-    let last: Head | undefined;
-    let more = false;
-    for await (const head of merge(streams)) {
+    let matchedCount = 0;
+    let lastHeadOnPage: Head | undefined;
+    let hasMore = false;
+    for await (const head of mergeStreams(streams)) {
       if (!matches || matches(head.row)) {
-        if (matched >= wanted) {
-          more = true;
+        if (matchedCount >= pageEnd) {
+          hasMore = true;
           // If nothing else has to be counted by rows, one row beyond the page is enough.
-          if (!unindexed || cursor) break;
-        } else if (matched >= skipped) items.push(head.row);
-        matched++;
+          if (!matchesUnindexed || cursor) break;
+        } else if (matchedCount >= skipped) items.push(head.row);
+        matchedCount++;
       }
-      if (matched <= wanted && !more) last = head;
+      if (matchedCount <= pageEnd && !hasMore) lastHeadOnPage = head;
     }
-    const ended = budget.pages <= 0 && streams.some((one) => one.cut);
+    const isCutShort = budget.pages <= 0 && streams.some((one) => one.isCut);
     return {
-      items: await pMap(items, async (asset) => foundAsset(asset, await vaultOf(asset, totals), countingContext), {
-        concurrency: READS_AT_ONCE,
-      }),
-      ...(!unindexed
-        ? { total: indexed }
-        : cursor || ended
-          ? { total: null, totalAtLeast: Math.max(matched, items.length) }
-          : { total: matched }),
+      items: await pMap(
+        items,
+        async (asset) => toFoundAsset(asset, await findVaultOf(asset, totals), countingContext),
+        { concurrency: MAX_CONCURRENT_READS },
+      ),
+      ...(!matchesUnindexed
+        ? { total: indexedTotal }
+        : cursor || isCutShort
+          ? { total: null, totalAtLeast: Math.max(matchedCount, items.length) }
+          : { total: matchedCount }),
       limit: request.limit,
       offset: request.offset,
       nextCursor:
-        (more || ended) && last
+        (hasMore || isCutShort) && lastHeadOnPage
           ? encodeCursor({
               f: identity,
-              k: last.key,
-              t: last.type,
-              m: at,
-              s: Math.max(0, skipped - matched),
+              k: lastHeadOnPage.key,
+              t: lastHeadOnPage.type,
+              m: pageMoment,
+              s: Math.max(0, skipped - matchedCount),
             } satisfies z.infer<typeof Cursor>)
           : null,
     };
@@ -247,17 +262,17 @@ export function createAssetQueries(deps: {
       ]);
       const asset = assets.find((one) => one !== undefined);
       if (!asset) return undefined;
-      const found = foundAsset(asset, vault, { now, licensed: await licensed(), scope });
-      return { ...found, detailsReadAt: vault && detailsReadAt(asset, vault) };
+      const assetWithVaultData = toFoundAsset(asset, vault, { now, licensed: await licensed(), scope });
+      return { ...assetWithVaultData, detailsReadAt: vault && detailsReadAt(asset, vault) };
     },
 
     async figures(moment) {
       const ranges = STATUSES.map((status) => rangeOf(status, moment));
       const { groups, scope } = await readGroups(tables, {}, ranges, true);
       const countingContext = { now: moment.now, licensed: await licensed(), scope };
-      const counted = groups.filter((group) => notCounted(group, countingContext) === undefined);
+      const counted = groups.filter((group) => exclusionReason(group, countingContext) === undefined);
       const excluded = new Set(
-        groups.filter((group) => notCounted(group, countingContext) !== undefined).map(keyOfGroup),
+        groups.filter((group) => exclusionReason(group, countingContext) !== undefined).map(keyOfGroup),
       );
       const vaults = counted.filter((group) => sourceOf(group) === "keyVault");
       return {
@@ -279,7 +294,7 @@ export function createAssetQueries(deps: {
 }
 
 /** Returns the vault's or holder's data in an asset's response. */
-async function vaultOf(
+async function findVaultOf(
   { source, subscriptionId, vaultName, type }: AssetRecord,
   totals: CountedGroups,
 ): Promise<Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined> {
@@ -298,7 +313,7 @@ function isWanted(reason: NotCounted | undefined, { counted, outOfScope }: Asset
   return counted === undefined ? reason === undefined || isOut : (reason === undefined) === counted;
 }
 
-function foundAsset(
+function toFoundAsset(
   asset: AssetRecord,
   vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined,
   countingContext: CountingContext,
@@ -310,7 +325,7 @@ function foundAsset(
   return {
     asset,
     lastSeenAt,
-    notCounted: vault && notCounted(vault, countingContext),
+    notCounted: vault && exclusionReason(vault, countingContext),
     outOfScopeSince: isOfVault ? countingContext.scope.leftAt(asset.subscriptionId) : undefined,
     subscriptionName: isOfVault ? countingContext.scope.nameOf(asset.subscriptionId) : undefined,
   };
@@ -318,14 +333,14 @@ function foundAsset(
 
 /**
  * Returns the number of rows of one type to request first, from its share of all wanted rows. The types are mixed at random, so
- * two standard deviations are added. If that is too few, one more request follows.
+ * two standard deviations of a binomial distribution are added. If that is too few, one more request follows.
  */
-function rowsOfType(wanted: number, share: number): number {
+function firstPageSize(rowsWanted: number, share: number): number {
   // Clamp: counts can be wrong briefly during an upgrade, because earlier versions change vaults without marking them for the
   // totals.
-  const part = Math.min(1, Math.max(0, share));
-  const expected = part * wanted;
-  return Math.min(wanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - part))) + 1);
+  const clampedShare = Math.min(1, Math.max(0, share));
+  const expected = clampedShare * rowsWanted;
+  return Math.min(rowsWanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - clampedShare))) + 1);
 }
 
 /** Returns the range of expiries that matches status, expiresBefore and expiresAfter. Undefined if none of them is given. */
@@ -362,7 +377,7 @@ function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetR
   return tests.length === 0 ? undefined : (asset) => tests.every((test) => test(asset));
 }
 
-/** The next row of one type's range, by its sort key. */
+/** The next row of one type's range. `key`: the row key without its prefix, by which the ranges of several types are merged. */
 interface Head {
   key: string;
   type: AssetType;
@@ -373,10 +388,10 @@ interface Stream {
   type: AssetType;
   heads: AsyncGenerator<Head>;
   /** Whether the call's limit ended the range before its end. */
-  cut: boolean;
+  isCut: boolean;
 }
 
-function stream(
+function openStream(
   tables: Tables,
   partitionKey: string,
   type: AssetType,
@@ -398,14 +413,14 @@ function stream(
       : type > cursor.t
         ? { from: prefix + cursor.k }
         : { after: prefix + cursor.k };
-  const self: Stream = { type, cut: false, heads: heads() };
+  const self: Stream = { type, isCut: false, heads: heads() };
   async function* heads(): AsyncGenerator<Head> {
     const open = (begin: Pick<Range, "from" | "after">, pageSize: number) =>
       tables.pages(Assets, { partitionKey, ...begin, before: bounds.before, pageSize: Math.min(PAGE_ROWS, pageSize) });
     let pages = open(from, rows.first);
     for (let read = 0; ; ) {
       if (budget.pages <= 0) {
-        self.cut = true;
+        self.isCut = true;
         return;
       }
       budget.pages--;
@@ -422,18 +437,18 @@ function stream(
 }
 
 /** Merges the ranges in order. Stops when any range is cut: its unread rows may sort before the next rows of the others. */
-async function* merge(streams: Stream[]): AsyncGenerator<Head> {
-  const fronts = await Promise.all(streams.map(async (one) => ({ one, next: await one.heads.next() })));
+async function* mergeStreams(streams: Stream[]): AsyncGenerator<Head> {
+  const currentHeads = await Promise.all(streams.map(async (stream) => ({ stream, next: await stream.heads.next() })));
   for (;;) {
-    if (streams.some((one) => one.cut)) return;
-    let least: (typeof fronts)[number] | undefined;
-    for (const front of fronts) {
-      if (front.next.done) continue;
-      if (!least || sortsBefore(front.next.value, least.next.value as Head)) least = front;
+    if (streams.some((one) => one.isCut)) return;
+    let smallest: (typeof currentHeads)[number] | undefined;
+    for (const current of currentHeads) {
+      if (current.next.done) continue;
+      if (!smallest || sortsBefore(current.next.value, smallest.next.value as Head)) smallest = current;
     }
-    if (!least) return;
-    yield least.next.value as Head;
-    least.next = await least.one.heads.next();
+    if (!smallest) return;
+    yield smallest.next.value as Head;
+    smallest.next = await smallest.stream.heads.next();
   }
 }
 

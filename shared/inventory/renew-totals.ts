@@ -9,74 +9,81 @@ import {
   ChangedVaults,
   COUNTED_FIELDS,
   type CountedState,
-  changedKey,
-  countedEqually,
   createMark,
+  isCountedEqually,
   MARK_PREFIX,
-  readChanged,
+  markKey,
+  readMark,
 } from "./changed-vaults.ts";
 import type { Window } from "./histogram.ts";
 import { readScope, type Scope } from "./scope.ts";
-import { layoutOf, layoutOfSummary, type SummaryLayout, unpackSummary } from "./summary-totals.ts";
+import { layoutOfSummary, type SummaryLayout, summaryLayoutAt, unpackSummary } from "./summary-totals.ts";
 import {
+  computeTotals,
+  exactWindows,
   readTotals,
   TOTALS_END_KEY,
   TOTALS_KEY,
   TotalsEnd,
   type TotalsRecord,
   TotalsRows,
-  totalsOf,
   unusableTotals,
-  windowsOf,
 } from "./totals.ts";
 import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 
 /**
+ * Renews the stored totals of all vaults (totals.ts), and checks whether they are right. A *mark* is the row of a
+ * vault that changed since the totals were computed (changed-vaults.ts). A *holder* is the row that takes the place of a vault
+ * for credentials of a directory. Totals count only vaults, so each holder always has a mark.
+ */
+
+/**
  * Recomputes the totals from the vaults' rows, and removes the marks of vaults whose current state they then contain. One
- * request per 1,000 vaults, per 1,000 changed vaults and per 90 changed vaults, and three more. Does nothing if a vault's row can't
- * be read; the reconciliation repairs such a row.
+ * request per 1,000 vaults, per 1,000 changed vaults and per 90 changed vaults, and three more. Does nothing if a vault's row
+ * can't be read; the reconciliation repairs such a row.
  *
  * @throws the last conflict if other writers interfered in every attempt. Changed vaults are then still counted from their own
  * rows.
  */
 export async function renewTotals(tables: Tables, moment: Moment): Promise<void> {
   await repeatOnConflict(async () => {
-    const found = await readAll(tables);
-    if (found) await write(tables, found, windowsOf(moment), layoutOf(moment, found.scope));
+    const current = await readVaultsAndMarks(tables);
+    if (current) await writeNewTotals(tables, current, exactWindows(moment), summaryLayoutAt(moment, current.scope));
   });
 }
 
 /**
- * Returns how the totals are wrong, which only a bug or damaged storage can cause. Undefined if the totals are right, if there are
- * none, or if concurrent writes or an unreadable row prevent the comparison. Takes as many requests as `renewTotals`.
+ * Returns how the totals are wrong, which only a bug or damaged storage can cause. Undefined if the totals are right, if there
+ * are none, or if concurrent writes or an unreadable row prevent the comparison. Takes as many requests as `renewTotals`.
  */
-export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
-  const found = await readAll(tables);
-  if (!found) return undefined;
-  if (found.unreadable || (found.record && !isReadable(found.record))) return "unreadable";
-  const areMarksReadable = found.removable.every(({ change }) => change !== undefined);
-  if (!areMarksReadable || !found.record || countsExactly(found.record, found.counted)) return undefined;
-  return (await readStored(tables)).etag === found.etag ? "stale" : undefined;
+export async function findTotalsFault(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
+  const current = await readVaultsAndMarks(tables);
+  if (!current) return undefined;
+  if (current.unreadable || (current.record && !isReadable(current.record))) return "unreadable";
+  const areMarksReadable = current.removable.every(({ change }) => change !== undefined);
+  if (!areMarksReadable || !current.record || countsExactly(current.record, current.counted)) return undefined;
+  return (await readStored(tables)).etag === current.etag ? "stale" : undefined;
 }
 
 /** The stored totals, and the state they should contain. */
-interface Found extends StoredTotals {
+interface VaultsAndMarks extends StoredTotals {
   scope: Scope;
-  /** Vaults as the totals count them, by `changedKey`. */
+  /** Vaults as the totals count them, by `markKey`. */
   counted: Map<string, CountedState>;
+  /** The marks, which the renewed totals make unnecessary. */
   removable: RemovableChange<CountedState>[];
   /** Operations that write the missing or outdated marks of holders, which earlier versions did not write. */
-  unmarked: Operation[];
+  markOperations: Operation[];
 }
 
 /**
  * Reads in an order that makes the result consistent: the ETag of the totals, then the vaults' rows, then the marks.
  * - A vault without a mark has not changed since before the first read. Otherwise the totals were replaced, and their ETag no
  *   longer matches.
- * - A vault with a mark is counted by the mark's state. The transaction that writes the totals removes the mark by its ETag. Any
- *   further change of the vault replaces that ETag, so the transaction fails.
+ * - A vault with a mark is counted by the mark's state. The transaction that writes the totals removes the mark by its ETag.
+ *   Any further change of the vault replaces that ETag, so the transaction fails.
  */
-async function readAll(tables: Tables): Promise<Found | undefined> {
+async function readVaultsAndMarks(tables: Tables): Promise<VaultsAndMarks | undefined> {
   const stored = await readStored(tables);
   const scope = await readScope(tables);
   const counted = new Map<string, CountedState>();
@@ -84,19 +91,19 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
   let unreadable = 0;
   const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")), select: COUNTED_FIELDS };
   for await (const rows of tables.pages(Vaults, { ...range, onCorrupt: () => unreadable++ }))
-    for (const row of rows) (sourceOf(row) === "keyVault" ? counted : holders).set(changedKey(row.name), row);
+    for (const row of rows) (sourceOf(row) === "keyVault" ? counted : holders).set(markKey(row.name), row);
   // The content of an unreadable row is unknown. The reconciliation repairs the row.
   if (unreadable > 0) return undefined;
 
   const removable: RemovableChange<CountedState>[] = [];
-  const unmarked: Operation[] = [];
+  const markOperations: Operation[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
-  const changed = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, onCorrupt };
-  for await (const rows of tables.pages(ChangedVaults, changed)) {
+  const markRange = { partitionKey: VAULTS, from: MARK_PREFIX, before: TOTALS_END_KEY, onCorrupt };
+  for await (const rows of tables.pages(ChangedVaults, markRange)) {
     for (const row of rows) {
       const { rowKey, etag } = row;
-      const change = readChanged(row, true);
-      const read = counted.get(rowKey) ?? holders.get(rowKey);
+      const change = readMark(row, true);
+      const rowState = counted.get(rowKey) ?? holders.get(rowKey);
       setOrDelete(counted, rowKey, change?.before);
       if (!change) {
         removable.push({ rowKey, etag, change });
@@ -104,26 +111,32 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
       }
       holders.delete(rowKey);
       // Earlier versions change a vault's row without its mark, so the mark is compared with the row.
-      const now = countedEqually(read, change.now) ? change.now : await currentRow(tables, rowKey);
-      if (!now || sourceOf(now) === "keyVault") removable.push({ rowKey, etag, change: { ...change, now } });
-      else if (!countedEqually(now, change.now))
-        unmarked.push(replace(ChangedVaults, rowKey, createMark(undefined, now), etag));
+      const currentState = isCountedEqually(rowState, change.now) ? change.now : await readCurrentRow(tables, rowKey);
+      if (!currentState || sourceOf(currentState) === "keyVault")
+        removable.push({ rowKey, etag, change: { ...change, now: currentState } });
+      else if (!isCountedEqually(currentState, change.now))
+        markOperations.push(replace(ChangedVaults, rowKey, createMark(undefined, currentState), etag));
     }
   }
   for (const [key, holder] of holders) {
-    const at = removable.findIndex(({ rowKey }) => rowKey === key);
-    const [existing] = at < 0 ? [] : removable.splice(at, 1);
+    const index = removable.findIndex(({ rowKey }) => rowKey === key);
+    const [existing] = index < 0 ? [] : removable.splice(index, 1);
     const mark = createMark(undefined, holder);
-    unmarked.push(existing ? replace(ChangedVaults, key, mark, existing.etag) : insert(ChangedVaults, key, mark));
+    markOperations.push(existing ? replace(ChangedVaults, key, mark, existing.etag) : insert(ChangedVaults, key, mark));
   }
-  return { ...stored, scope, counted, removable, unmarked };
+  return { ...stored, scope, counted, removable, markOperations };
 }
 
-const currentRow = (tables: Tables, changedRowKey: string) =>
+const readCurrentRow = (tables: Tables, changedRowKey: string) =>
   tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(MARK_PREFIX.length)));
 
-async function write(tables: Tables, found: Found, windows: Window[], summary: SummaryLayout): Promise<void> {
-  const { etag, counted, removable, unmarked } = found;
+async function writeNewTotals(
+  tables: Tables,
+  vaultsAndMarks: VaultsAndMarks,
+  windows: Window[],
+  summaryLayout: SummaryLayout,
+): Promise<void> {
+  const { etag, counted, removable, markOperations } = vaultsAndMarks;
   await writeTotals(tables, {
     table: Vaults.table,
     partitionKey: VAULTS,
@@ -132,9 +145,10 @@ async function write(tables: Tables, found: Found, windows: Window[], summary: S
     changes: ChangedVaults,
     counted,
     removable,
-    further: unmarked,
-    readCurrent: (rowKey) => currentRow(tables, rowKey),
-    recordOf: (vaults, sequence) => totalsOf(vaults, windows, sequence, summary),
+    further: markOperations,
+    readCurrent: (rowKey) => readCurrentRow(tables, rowKey),
+    recordOf: (vaults, sequence) => computeTotals(vaults, windows, sequence, summaryLayout),
+    // Many marks are removed in several transactions. All but the last store totals that readers ignore.
     placeholderOf: unusableTotals,
   });
 }
@@ -165,7 +179,7 @@ function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, Counte
   if (record.unkept) return true;
   const stored = record.summary && unpackSummary(record.summary);
   const layout = stored && layoutOfSummary(stored);
-  const { subscriptions, expiries, summary } = totalsOf(counted.values(), record.windows, record.sequence, layout);
+  const { subscriptions, expiries, summary } = computeTotals(counted.values(), record.windows, record.sequence, layout);
   const isSame = (a: Uint8Array, b: Uint8Array) => Buffer.compare(inflate(a), inflate(b)) === 0;
   return (
     JSON.stringify(subscriptions) === JSON.stringify(record.subscriptions) &&

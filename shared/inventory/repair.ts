@@ -18,6 +18,12 @@ import {
 import { REMOVED, RemovedVaults, VAULTS, Vaults, vaultKey } from "./vault.ts";
 import { busyOnConflict, claimVault, LEASE_MS, openFence, readStoredVault, VaultBusy } from "./vault-claim.ts";
 
+/**
+ * Repairs asset rows that the reconciliation found to be wrong. Removes fences and removal markers that are no longer
+ * needed. A fence is a row whose ETag each write requires, so that late requests of a crashed worker fail. A removal marker
+ * records that a vault was removed. Both stay for a day.
+ */
+
 /** An index row of an asset that is missing, should not exist, or is outdated. */
 export interface IndexEntry {
   type: AssetType;
@@ -34,14 +40,14 @@ export interface Restored {
   removed: number;
 }
 
-const READS_AT_ONCE = 8;
+const MAX_CONCURRENT_READS = 8;
 /**
- * A delayed `take()` of another worker can make this worker's write conflict while the claim is still valid. So the write is
- * retried once.
+ * A delayed `take()` of another worker, which changes the fence's ETag, can make this worker's write conflict while the claim
+ * is still valid. So the write is retried once.
  */
 const WRITE_ATTEMPTS = 2;
 /** How long a fence stays after its vault was removed: longer than any request or scan can take. */
-const KEEP_FENCE_MS = DAY_MS;
+const FENCE_RETENTION_MS = DAY_MS;
 
 /** Rewrites the rows of assets, as described at `InventoryWriter.restore`. */
 export async function restoreVault(
@@ -50,22 +56,26 @@ export async function restoreVault(
   entries: IndexEntry[],
   owner: string,
 ): Promise<Restored> {
-  const known = await readStoredVault(tables, vaultName);
+  const storedVault = await readStoredVault(tables, vaultName);
   // The next scan completes the work of a crashed worker, with the vault's current state.
-  if (known.interrupted) throw new VaultBusy(vaultName, LEASE_MS);
-  const named = entries.map(({ type, name, expiresOn }): PendingEntry => [type, name, expiresOn ?? null]);
-  const gone = entries.map(({ type, name }): AssetChange => ({ type, name, before: undefined, after: undefined }));
-  const removals = rowChanges(vaultName, gone, named);
-  const here = known.row?.subscriptionId.toLowerCase();
-  const elsewhere = [...new Set(entries.map(({ subscriptionId }) => subscriptionId?.toLowerCase()))]
-    .filter((id) => id !== undefined && id !== here)
+  if (storedVault.interrupted) throw new VaultBusy(vaultName, LEASE_MS);
+  // Announced entries are index entries that may exist. Those that the wanted state does not contain are removed.
+  const announced = entries.map(({ type, name, expiresOn }): PendingEntry => [type, name, expiresOn ?? null]);
+  const removedAssets = entries.map(
+    ({ type, name }): AssetChange => ({ type, name, before: undefined, after: undefined }),
+  );
+  // Removes the entries from partitions in which the vault no longer is.
+  const removals = rowChanges(vaultName, removedAssets, announced);
+  const currentSubscription = storedVault.row?.subscriptionId.toLowerCase();
+  const otherPartitions = [...new Set(entries.map(({ subscriptionId }) => subscriptionId?.toLowerCase()))]
+    .filter((id) => id !== undefined && id !== currentSubscription)
     .map((id) => partitions.subscription(id!));
-  const open = (partitionKeys: string[]) =>
+  const openFences = (partitionKeys: string[]) =>
     partitionKeys.map((partitionKey) => openFence(tables, partitionKey, vaultName, randomUUID()));
 
   return await busyOnConflict(vaultName, async () => {
-    if (!known.row) {
-      const fences = open([...elsewhere, partitions.all, partitions.vault(vaultName)]);
+    if (!storedVault.row) {
+      const fences = openFences([...otherPartitions, partitions.all, partitions.vault(vaultName)]);
       return await repeatOnConflict(async () => {
         for (const fence of fences) await fence.take();
         // A worker claims a vault before it takes these fences and writes. So this read detects it.
@@ -73,16 +83,17 @@ export async function restoreVault(
         return await writeEach(fences, removals);
       }, WRITE_ATTEMPTS);
     }
-    const rows = rowChanges(vaultName, await readCurrentAssets(tables, vaultName, entries), named);
-    const vault = withoutKeys(known.row);
-    const claim = await claimVault(tables, known, vault, pendingEntries(rows, []), owner);
-    const others = open(elsewhere);
-    const { all, subscription, vault: own } = claim.fences;
+    // Rewrites the entries in the vault's current partitions.
+    const rows = rowChanges(vaultName, await readCurrentAssets(tables, vaultName, entries), announced);
+    const vault = withoutKeys(storedVault.row);
+    const claim = await claimVault(tables, storedVault, vault, pendingEntries(rows, []), owner);
+    const otherFences = openFences(otherPartitions);
+    const { all, subscription, vault: ownFence } = claim.fences;
     const restored = await repeatOnConflict(async () => {
-      for (const fence of others) await fence.take();
+      for (const fence of otherFences) await fence.take();
       await claim.retake();
-      const { removed } = await writeEach(others, removals);
-      const { written, removed: alsoRemoved } = await writeEach([all, subscription, own], rows);
+      const { removed } = await writeEach(otherFences, removals);
+      const { written, removed: alsoRemoved } = await writeEach([all, subscription, ownFence], rows);
       return { written, removed: removed + alsoRemoved };
     }, WRITE_ATTEMPTS);
     await claim.end(vault);
@@ -97,17 +108,17 @@ async function readCurrentAssets(tables: Tables, vaultName: string, entries: Ind
     const asset = row && withoutKeys(row);
     return { type, name, before: asset, after: asset };
   };
-  return await pMap(entries, read, { concurrency: READS_AT_ONCE });
+  return await pMap(entries, read, { concurrency: MAX_CONCURRENT_READS });
 }
 
 async function writeEach(fences: Fence[], rows: RowChange[]): Promise<Restored> {
-  const done: Restored = { written: 0, removed: 0 };
+  const counts: Restored = { written: 0, removed: 0 };
   for (const fence of fences) {
     const { written, removed } = await fence.write(rowOperations(rows));
-    done.written += written;
-    done.removed += removed;
+    counts.written += written;
+    counts.removed += removed;
   }
-  return done;
+  return counts;
 }
 
 /** Deletes removal markers older than a day (see `removedAt`). */
@@ -126,10 +137,10 @@ export async function removeOldFences(tables: Tables, partitionKeys: Iterable<st
     for await (const rows of tables.pages(AssetFences, { ...fenceRange(partitionKey), select: ["owner"] })) {
       for (const { rowKey } of rows) {
         const subscription = subscriptions.get(vaultOfFence(rowKey));
-        const left = partitionKey.startsWith("sub:")
+        const isUnused = partitionKey.startsWith("sub:")
           ? subscription === undefined || partitionKey !== partitions.subscription(subscription)
           : subscription === undefined;
-        if (left && (await removeOldRow(tables, AssetFences, partitionKey, rowKey))) removed++;
+        if (isUnused && (await removeOldRow(tables, AssetFences, partitionKey, rowKey))) removed++;
       }
     }
   }
@@ -146,17 +157,20 @@ export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string,
   return subscriptions;
 }
 
-/** Removes a row that was not written for a day, by the store's clock. Returns whether it was removed. */
+/**
+ * Removes a row, such as a fence or a removal marker, that was not written for a day by the clock of the storage. Returns
+ * whether it was removed.
+ */
 export async function removeOldRow<T>(
   tables: Tables,
-  fences: Entity<T>,
+  entity: Entity<T>,
   partitionKey: string,
   rowKey: string,
 ): Promise<boolean> {
-  const found = await tables.getWithAge(fences, partitionKey, rowKey);
-  if (!found || found.ageMs < KEEP_FENCE_MS) return false;
+  const stored = await tables.getWithAge(entity, partitionKey, rowKey);
+  if (!stored || stored.ageMs < FENCE_RETENTION_MS) return false;
   try {
-    return await tables.remove(fences, partitionKey, rowKey, found.row.etag);
+    return await tables.remove(entity, partitionKey, rowKey, stored.row.etag);
   } catch (error) {
     if (isConflict(error)) return false; // The row was written again: the vault exists again.
     throw error;

@@ -144,13 +144,16 @@ export const summaryView = (summary: AssetSummary, moment: Moment, since: Date):
     bySource: summary.bySource,
     subscriptions: {
       ...summary.subscriptions,
-      largest: summary.subscriptions.largest.map((one) => ({ ...one, name: one.name ?? null })),
+      largest: summary.subscriptions.largest.map((subscription) => ({
+        ...subscription,
+        name: subscription.name ?? null,
+      })),
     },
     vaults: {
       ...summary.vaults,
-      largest: summary.vaults.largest.map((one) => ({
-        ...one,
-        subscriptionName: names.get(one.subscriptionId.toLowerCase()) ?? null,
+      largest: summary.vaults.largest.map((vault) => ({
+        ...vault,
+        subscriptionName: names.get(vault.subscriptionId.toLowerCase()) ?? null,
       })),
     },
     owners: { ...summary.owners, others: { ...summary.owners.others, owners: summary.owners.others.owners ?? null } },
@@ -179,11 +182,11 @@ export const summaryView = (summary: AssetSummary, moment: Moment, since: Date):
 };
 
 function endsByDayView(counts: AssetSummary["endsByDay"], { now }: Moment): z.infer<typeof Summary>["endsByDay"] {
-  const first = Math.floor(now / DAY_MS) - PAST_DAYS;
-  return counts.secret.flatMap((secret, at) => {
-    const [certificate, key] = [counts.certificate[at]!, counts.key[at]!];
+  const firstDay = Math.floor(now / DAY_MS) - PAST_DAYS;
+  return counts.secret.flatMap((secret, dayIndex) => {
+    const [certificate, key] = [counts.certificate[dayIndex]!, counts.key[dayIndex]!];
     if (certificate + key + secret === 0) return [];
-    return [{ date: new Date((first + at) * DAY_MS).toISOString().slice(0, 10), certificate, key, secret }];
+    return [{ date: new Date((firstDay + dayIndex) * DAY_MS).toISOString().slice(0, 10), certificate, key, secret }];
   });
 }
 
@@ -221,17 +224,17 @@ export const Change = z
   .meta({ id: "AssetChange" });
 export const ChangeList = pageOf(Change, "AssetChangeList");
 
-export const changeView = ({ at, kind, type, name, ...of }: LoggedChange): z.infer<typeof Change> => {
-  const isOfVault = of.source === "keyVault";
+export const changeView = ({ at, kind, type, name, ...origin }: LoggedChange): z.infer<typeof Change> => {
+  const isOfVault = origin.source === "keyVault";
   return {
     at,
     change: kind,
-    assetId: assetId({ vaultName: of.vaultName, type, name }),
-    source: of.source,
+    assetId: assetId({ vaultName: origin.vaultName, type, name }),
+    source: origin.source,
     type,
     name,
-    vaultName: isOfVault ? of.vaultName : null,
-    subscriptionId: isOfVault ? of.subscriptionId : null,
-    members: of.members,
+    vaultName: isOfVault ? origin.vaultName : null,
+    subscriptionId: isOfVault ? origin.subscriptionId : null,
+    members: origin.members,
   };
 };

@@ -5,8 +5,8 @@ import { ASSET_TYPES, type AssetSource, type AssetType, sourceOf } from "./asset
 import { END_OF_TIME, type Moment, rangeOf, STATUSES } from "./asset-status.ts";
 import { addByDay, countExpiries, nextExpiries, UNSET, unpackExpiries } from "./expiries.ts";
 import { countBetween, type Histogram, type Window } from "./histogram.ts";
-import { type CountingContext, notCounted } from "./holder.ts";
-import { ownerTagOf } from "./owners.ts";
+import { type CountingContext, exclusionReason } from "./holder.ts";
+import { effectiveOwnerTag } from "./owners.ts";
 import type { Scope } from "./scope.ts";
 import { bySize, LARGEST_VAULTS, NEXT_DAYS, PAST_DAYS, type SummaryTotals, unpackSummary } from "./summary-totals.ts";
 import { expiriesOf, forEachType } from "./vault.ts";
@@ -23,6 +23,15 @@ import {
   type TotalsReading,
   type VaultGroup,
 } from "./vault-counts.ts";
+
+/**
+ * Reads the data of a summary (summary.ts): from the stored totals and the vaults that changed since, or, with filters
+ * and when the totals are not exact, from the rows of all vaults.
+ *
+ * A *group* is a set of vaults that are counted together, such as all vaults of a subscription. A vault that changed since
+ * the totals were computed adds two groups: one with `sign` -1, which subtracts its state in the totals, and one with `sign`
+ * 1, which adds its current state.
+ */
 
 /** The data of a summary, from the vaults' own rows or from the totals and the vaults that changed since. */
 export interface SummarySource {
@@ -48,11 +57,11 @@ export interface SummarySource {
    * Returns how many assets of each type expire next, up to a time before which at least `atLeast` expire in total, or all that
    * ever expire.
    */
-  ends(atLeast: number): Ends;
+  countNextToExpire(atLeast: number): NextExpiryCounts;
 }
 
 /** Numbers of assets by type that expire before a time in unix seconds. */
-export interface Ends {
+export interface NextExpiryCounts {
   before: number;
   counts: Map<AssetType, number>;
 }
@@ -73,11 +82,16 @@ interface CountContext {
  * Reads the data of a summary. One request without filters if the totals are sufficient. Otherwise one per 1,000 vaults, and
  * mostly one more.
  */
-export async function readSource(tables: Tables, filter: SourceFilter, context: CountContext): Promise<SummarySource> {
+export async function readSummarySource(
+  tables: Tables,
+  filter: SourceFilter,
+  context: CountContext,
+): Promise<SummarySource> {
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
   const totalsAndChanges = isFiltered ? undefined : await readTotalsAndChanges(tables, SUMMARY_WITH_OWNERS);
   return (
-    (totalsAndChanges && sourceOfTotals(totalsAndChanges, context)) ?? (await sourceOfRows(tables, filter, context))
+    (totalsAndChanges && summaryFromTotals(totalsAndChanges, context)) ??
+    (await summaryFromRows(tables, filter, context))
   );
 }
 
@@ -87,16 +101,16 @@ const SUMMARY_WITH_OWNERS: TotalsReading<SummaryTotals> = {
   read: ({ summary }) => summary && unpackSummary(summary),
 };
 
-async function sourceOfRows(tables: Tables, filter: SourceFilter, context: CountContext): Promise<SummarySource> {
+async function summaryFromRows(tables: Tables, filter: SourceFilter, context: CountContext): Promise<SummarySource> {
   const { moment, licensed, ownerTag } = context;
   const { vaults, scope } = await readVaultRows(tables, { subscription: subscriptionOf(filter) }, ["owners"]);
-  const now = { now: moment.now, licensed, scope };
+  const countingContext = { now: moment.now, licensed, scope };
   const types = filter.type ? [filter.type] : ASSET_TYPES;
-  const wanted = vaults.filter((vault) => filter.source === undefined || sourceOf(vault) === filter.source);
-  const counted = wanted.filter((vault) => notCounted(vault, now) === undefined);
-  const left = wanted.filter((vault) => notCounted(vault, now) === "outOfScope");
+  const matching = vaults.filter((vault) => filter.source === undefined || sourceOf(vault) === filter.source);
+  const counted = matching.filter((vault) => exclusionReason(vault, countingContext) === undefined);
+  const outOfScopeVaults = matching.filter((vault) => exclusionReason(vault, countingContext) === "outOfScope");
   const groups = new Map(vaults.map((vault) => [vault, groupOf(vault, 1)]));
-  const groupsOf = (of: readonly SummaryRow[]) => of.map((vault) => groups.get(vault)!);
+  const groupsOf = (rows: readonly SummaryRow[]) => rows.map((vault) => groups.get(vault)!);
   const assetsOf = (vault: SummaryRow) => sum(types, (type) => countExpiries(expiriesOf(vault, type)));
   const owners = { counts: new Map<string, number>(), others: 0, assets: 0 };
   for (const vault of counted) addOwners(owners, vault, types, ownerTag, 1);
@@ -106,7 +120,7 @@ async function sourceOfRows(tables: Tables, filter: SourceFilter, context: Count
     scope,
     groups: groupsOf(counted),
     hidden: hiddenGroups([...groups.values()], new Set(groupsOf(counted)), types),
-    outOfScope: { vaults: left.length, assets: sum(left, assetsOf) },
+    outOfScope: { vaults: outOfScopeVaults.length, assets: sum(outOfScopeVaults, assetsOf) },
     largest: counted
       .filter((vault) => sourceOf(vault) === "keyVault")
       .map((vault) => ({ ...vault, assets: assetsOf(vault), group: groups.get(vault)! }))
@@ -118,7 +132,8 @@ async function sourceOfRows(tables: Tables, filter: SourceFilter, context: Count
       if (types.includes(type)) for (const vault of counted) addByDay(counts, expiriesOf(vault, type), firstDay);
       return counts;
     }),
-    ends: (atLeast) => {
+    countNextToExpire: (atLeast) => {
+      // For each time, how many assets of each type expire in the second before it.
       const events = new Map<number, Map<AssetType, number>>();
       for (const vault of counted)
         for (const type of types)
@@ -129,42 +144,55 @@ async function sourceOfRows(tables: Tables, filter: SourceFilter, context: Count
   };
 }
 
-/** Returns undefined if the totals are not exact at this time. Then the vaults' rows are read. */
-function sourceOfTotals(
+/**
+ * Returns the summary's data from the totals. Undefined if they are not exact at this time, so that the vaults' rows must be
+ * read.
+ */
+function summaryFromTotals(
   { totals, scope, changed }: TotalsAndChanges<SummaryTotals>,
   context: CountContext,
 ): SummarySource | undefined {
   const { moment, licensed, ownerTag } = context;
   const { windows, days } = totals;
-  const now: CountingContext = { now: moment.now, licensed, scope };
-  const today = Math.floor(moment.now / DAY_MS) - PAST_DAYS - totals.firstDay;
-  const isInTime = today >= 0 && days.secret.length >= today + PAST_DAYS + NEXT_DAYS;
+  const countingContext: CountingContext = { now: moment.now, licensed, scope };
+  const todayIndex = Math.floor(moment.now / DAY_MS) - PAST_DAYS - totals.firstDay;
+  const isInTime = todayIndex >= 0 && days.secret.length >= todayIndex + PAST_DAYS + NEXT_DAYS;
+  // The first window contains the time of the renewal, the others the critical and the warning threshold.
   const ranges = STATUSES.map((status) => rangeOf(status, moment));
   const from = Math.ceil(moment.now / 1000);
-  const isExact = ranges.every((range) => countBetween(NOTHING, windows, range) !== undefined);
-  const isKnownFromNow = from >= windows[0]![0] && from <= windows[0]![1];
-  const isSameScope = totals.subscriptions.every(({ id, isOut }) => isOut === (scope.leftAt(id) !== undefined));
-  if (!isInTime || !isExact || !isKnownFromNow || !isSameScope || !totals.owners) return undefined;
+  const isExact = ranges.every((range) => countBetween(EMPTY_HISTOGRAM, windows, range) !== undefined);
+  const isExactNow = from >= windows[0]![0] && from <= windows[0]![1];
+  const isSameScope = totals.subscriptions.every(
+    ({ id, isOutOfScope }) => isOutOfScope === (scope.leftAt(id) !== undefined),
+  );
+  if (!isInTime || !isExact || !isExactNow || !isSameScope || !totals.owners) return undefined;
 
   const subscriptions = totals.subscriptions.map((one) => ({
     ...one,
     group: groupOfSubscription(one, windows, countBetween),
   }));
-  const groups = subscriptions.filter(({ isOut }) => !isOut).map(({ group }) => group);
-  const left = subscriptions
-    .filter(({ isOut }) => isOut)
+  const groups = subscriptions.filter(({ isOutOfScope }) => !isOutOfScope).map(({ group }) => group);
+  const outOfScopeSubscriptions = subscriptions
+    .filter(({ isOutOfScope }) => isOutOfScope)
     .map(({ id, vaults, group }) => ({ id, vaults, assets: sum(ASSET_TYPES, (type) => group.count(type)) }));
-  const outOfScope = { vaults: sum(left, ({ vaults }) => vaults), assets: sum(left, ({ assets }) => assets) };
-  const hidden = new Set(left.filter(({ assets }) => assets > 0).map(({ id }) => id));
-  const ofTag = totals.owners.find(({ tag }) => tag === ownerTag);
-  const owners = { counts: new Map(ofTag?.owners), others: ofTag?.others ?? 0, assets: ofTag?.assets ?? 0 };
+  const outOfScope = {
+    vaults: sum(outOfScopeSubscriptions, ({ vaults }) => vaults),
+    assets: sum(outOfScopeSubscriptions, ({ assets }) => assets),
+  };
+  const hidden = new Set(outOfScopeSubscriptions.filter(({ assets }) => assets > 0).map(({ id }) => id));
+  const ownersOfTag = totals.owners.find(({ tag }) => tag === ownerTag);
+  const owners = {
+    counts: new Map(ownersOfTag?.owners),
+    others: ownersOfTag?.others ?? 0,
+    assets: ownersOfTag?.assets ?? 0,
+  };
   const endsByDay = forEachType((type) => [...days[type]]);
   const changes: { vault: SummaryRow; sign: 1 | -1 }[] = [];
-  for (const { before, now: after } of changed.values()) {
-    for (const [vault, sign] of [[before, -1] as const, [after, 1] as const]) {
+  for (const { before, now: current } of changed.values()) {
+    for (const [vault, sign] of [[before, -1] as const, [current, 1] as const]) {
       if (!vault) continue;
       const group = groupOf(vault, sign);
-      const reason = notCounted(vault, now);
+      const reason = exclusionReason(vault, countingContext);
       if (reason === "outOfScope") {
         outOfScope.vaults += sign;
         outOfScope.assets += sum(ASSET_TYPES, (type) => group.count(type));
@@ -188,8 +216,8 @@ function sourceOfTotals(
     outOfScope,
     largest,
     owners,
-    endsByDay: forEachType((type) => endsByDay[type].slice(today, today + PAST_DAYS + NEXT_DAYS)),
-    ends: (atLeast) => {
+    endsByDay: forEachType((type) => endsByDay[type].slice(todayIndex, todayIndex + PAST_DAYS + NEXT_DAYS)),
+    countNextToExpire: (atLeast) => {
       const events = eventsOf(totals, changes, from);
       // After the days that are counted individually, any of the remaining assets may expire.
       const later = { from, before: END_OF_TIME, unset: false };
@@ -211,20 +239,21 @@ function largestOf(
   changed: TotalsAndChanges<SummaryTotals>["changed"],
   changes: readonly { vault: SummaryRow; sign: 1 | -1 }[],
 ): SummarySource["largest"] | undefined {
-  const kept = largest
+  const unchanged = largest
     .filter(({ name }) => !changed.has(name.toLowerCase()))
     .map(({ expiries, ...vault }) => ({ ...vault, group: singleVaultGroup(vault, expiries, windows) }));
-  const renewed = changes
+  const changedVaults = changes
     .filter(({ vault, sign }) => sign === 1 && sourceOf(vault) === "keyVault")
     .map(({ vault }) => {
       const assets = sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
       return { name: vault.name, subscriptionId: vault.subscriptionId, assets, group: groupOf(vault, 1) };
     });
-  const found = [...kept, ...renewed].sort(bySize).slice(0, LARGEST_VAULTS);
-  const [last, lastKept] = [found.at(-1), largest.at(-1)];
-  if (sum(subscriptions, ({ vaults, isOut }) => (isOut ? 0 : vaults)) <= largest.length) return found;
-  const isSure = found.length === LARGEST_VAULTS && last && lastKept && bySize(lastKept, last) > 0;
-  return isSure ? found : undefined;
+  const candidates = [...unchanged, ...changedVaults].sort(bySize).slice(0, LARGEST_VAULTS);
+  const [last, lastListed] = [candidates.at(-1), largest.at(-1)];
+  if (sum(subscriptions, ({ vaults, isOutOfScope }) => (isOutOfScope ? 0 : vaults)) <= largest.length)
+    return candidates;
+  const isCertain = candidates.length === LARGEST_VAULTS && last && lastListed && bySize(lastListed, last) > 0;
+  return isCertain ? candidates : undefined;
 }
 
 /** Returns the group of a vault whose types are counted together, as secrets. */
@@ -243,34 +272,34 @@ const singleVaultGroup = (
 });
 
 function addOwners(
-  to: { counts: Map<string, number>; others: number; assets: number },
+  target: { counts: Map<string, number>; others: number; assets: number },
   vault: SummaryRow,
   types: readonly AssetType[],
   ownerTag: string,
   sign: 1 | -1,
 ): void {
   for (const type of types) {
-    const known = vault.owners?.[type];
-    if (known?.tag !== ownerTagOf(vault, ownerTag)) continue;
-    to.assets += sign * countExpiries(expiriesOf(vault, type));
-    to.others += sign * known.others;
-    for (const [owner, count] of known.owners) {
-      const left = (to.counts.get(owner) ?? 0) + sign * count;
-      if (left === 0) to.counts.delete(owner);
-      else to.counts.set(owner, left);
+    const ownerCounts = vault.owners?.[type];
+    if (ownerCounts?.tag !== effectiveOwnerTag(vault, ownerTag)) continue;
+    target.assets += sign * countExpiries(expiriesOf(vault, type));
+    target.others += sign * ownerCounts.others;
+    for (const [owner, count] of ownerCounts.owners) {
+      const remaining = (target.counts.get(owner) ?? 0) + sign * count;
+      if (remaining === 0) target.counts.delete(owner);
+      else target.counts.set(owner, remaining);
     }
   }
 }
 
-function addDays(to: number[], packed: Uint8Array | undefined, firstDay: number, sign: 1 | -1): void {
-  const counts = new Array<number>(to.length).fill(0);
+function addDays(target: number[], packed: Uint8Array | undefined, firstDay: number, sign: 1 | -1): void {
+  const counts = new Array<number>(target.length).fill(0);
   addByDay(counts, packed, firstDay);
-  for (const [day, count] of counts.entries()) to[day]! += sign * count;
+  for (const [day, count] of counts.entries()) target[day]! += sign * count;
 }
 
 /**
- * Returns the number of assets that expire up to each time and after the previous one: to the second as far as the totals are
- * exact, then by days.
+ * Returns "events": for each time, how many assets of each type expire before it and after the previous time. The times are
+ * seconds as far as the totals are exact, then ends of days.
  */
 function eventsOf(
   { windows, days, subscriptions, firstDay }: SummaryTotals,
@@ -283,18 +312,19 @@ function eventsOf(
   const boundOf = (instant: number) =>
     instant < exactUntil ? instant + 1 : (Math.floor(instant / DAY_SECONDS) + 1) * DAY_SECONDS;
   for (const type of ASSET_TYPES) {
-    const first = Math.floor(exactUntil / DAY_SECONDS);
-    for (let day = first; day < lastDay; day++)
+    const firstWholeDay = Math.floor(exactUntil / DAY_SECONDS);
+    for (let day = firstWholeDay; day < lastDay; day++)
       addEvent(events, (day + 1) * DAY_SECONDS, type, days[type][day - firstDay]!);
-    for (const { expiries, isOut } of subscriptions) {
-      if (isOut) continue;
+    for (const { expiries, isOutOfScope } of subscriptions) {
+      if (isOutOfScope) continue;
       const { at, counts } = expiries[type];
       for (let index = 0; index < at.length; index++) {
         const instant = at[index]!;
         if (instant >= exactUntil) continue;
         if (instant >= from) addEvent(events, instant + 1, type, counts[index]!);
         // The day on which exact times end also counts them as a whole. Subtract them here.
-        if (instant >= first * DAY_SECONDS) addEvent(events, (first + 1) * DAY_SECONDS, type, -counts[index]!);
+        if (instant >= firstWholeDay * DAY_SECONDS)
+          addEvent(events, (firstWholeDay + 1) * DAY_SECONDS, type, -counts[index]!);
       }
     }
     for (const { vault, sign } of changes)
@@ -311,13 +341,16 @@ function addEvent(events: Map<number, Map<AssetType, number>>, bound: number, ty
   counts.set(type, (counts.get(type) ?? 0) + count);
 }
 
-function nextExpiryCounts(events: ReadonlyMap<number, ReadonlyMap<AssetType, number>>, atLeast: number): Ends {
+function nextExpiryCounts(
+  events: ReadonlyMap<number, ReadonlyMap<AssetType, number>>,
+  atLeast: number,
+): NextExpiryCounts {
   const counts = new Map<AssetType, number>();
-  for (const [before, some] of [...events].sort(([a], [b]) => a - b)) {
-    for (const [type, count] of some) counts.set(type, (counts.get(type) ?? 0) + count);
+  for (const [before, countsAtBound] of [...events].sort(([a], [b]) => a - b)) {
+    for (const [type, count] of countsAtBound) counts.set(type, (counts.get(type) ?? 0) + count);
     if (sum([...counts.values()], (count) => count) >= atLeast) return { before, counts };
   }
   return { before: END_OF_TIME, counts };
 }
 
-const NOTHING: Histogram = { at: [], counts: [], unset: 0 };
+const EMPTY_HISTOGRAM: Histogram = { at: [], counts: [], unset: 0 };

@@ -21,22 +21,26 @@ export const PAST_DAYS = 28;
 export const NEXT_DAYS = 91;
 /** Number of vaults in a summary. Twice as many are stored, because others may shrink or be removed before the next scan. */
 export const LARGEST_VAULTS = 20;
-const STORED_VAULTS = 2 * LARGEST_VAULTS;
+const STORED_LARGEST_VAULTS = 2 * LARGEST_VAULTS;
 /** With more owners than this, a summary is counted from the vaults' rows. */
 const MAX_OWNERS = 5_000;
 /** Maximum size when compressed. An entity has at most 1 MiB, and the histograms of the totals need most of it. */
 const MAX_BYTES = 200_000;
 /** The totals are exact for this time after a scan. Later, everything is counted from the vaults' rows. */
 const EXACT_FOR_MS = 36 * HOUR_MS;
+/** Further days that are stored, so that the stored days are still enough on the days after the totals were computed. */
 const SPARE_DAYS = 3;
 
 /** The periods in which the totals are exact, and the subscriptions that were out of scope when the totals were computed. */
 export interface SummaryLayout {
-  /** Periods around the times at which a status starts or ends. Expiries within them are kept to the second. */
+  /**
+   * Periods around the times at which a status starts or ends: now, the critical and the warning threshold, in this order.
+   * Expiries within them are kept to the second.
+   */
   windows: Window[];
   /** The first counted day, in days since 1970. */
   firstDay: number;
-  isOut: (subscriptionId: string) => boolean;
+  isOutOfScope: (subscriptionId: string) => boolean;
 }
 
 /** Owners of assets under one owner tag. */
@@ -58,7 +62,7 @@ export interface SummaryTotals extends Pick<SummaryLayout, "windows" | "firstDay
     id: string;
     vaults: number;
     unreadable: number;
-    isOut: boolean;
+    isOutOfScope: boolean;
     expiries: Record<AssetType, Histogram>;
   }[];
   /** Vaults in scope with the most assets of all types. */
@@ -72,10 +76,11 @@ const Packed = z.object({
   firstDay: z.int(),
   days: z.object(forEachType(() => z.array(z.int()))),
   /**
-   * For each subscription: number of vaults, number of vaults none of whose lists could be read, and whether it was out of
-   * scope.
+   * For each subscription: its ID, number of vaults, number of vaults none of whose lists could be read, and whether it was out
+   * of scope.
    */
   subscriptions: z.array(z.tuple([z.string(), z.int(), z.int(), z.boolean()])),
+  /** For each vault: name, subscription ID, number of assets. */
   largest: z.array(z.tuple([z.string(), z.string(), z.int()])),
   owners: z
     .array(
@@ -92,38 +97,38 @@ const Packed = z.object({
 });
 
 /** Returns the periods in which a summary needs exact counts from now until the next scan. */
-export function layoutOf({ now, criticalDays, warningDays }: Moment, scope: Scope): SummaryLayout {
+export function summaryLayoutAt({ now, criticalDays, warningDays }: Moment, scope: Scope): SummaryLayout {
   return {
     windows: [0, criticalDays, warningDays].map((days) => {
       const boundary = now + days * DAY_MS;
       return [Math.floor((boundary - HOUR_MS) / 1000), Math.ceil((boundary + EXACT_FOR_MS) / 1000)];
     }),
     firstDay: Math.floor((now - HOUR_MS) / DAY_MS) - PAST_DAYS,
-    isOut: (id) => scope.leftAt(id) !== undefined,
+    isOutOfScope: (id) => scope.leftAt(id) !== undefined,
   };
 }
 
 /** Restores the layout of stored totals, to recompute them identically. */
 export function layoutOfSummary({ windows, firstDay, subscriptions }: SummaryTotals): SummaryLayout {
-  const out = new Set(subscriptions.flatMap(({ id, isOut }) => (isOut ? [id] : [])));
-  return { windows, firstDay, isOut: (id) => out.has(id.toLowerCase()) };
+  const outOfScope = new Set(subscriptions.flatMap(({ id, isOutOfScope }) => (isOutOfScope ? [id] : [])));
+  return { windows, firstDay, isOutOfScope: (id) => outOfScope.has(id.toLowerCase()) };
 }
 
 /** Returns the packed totals. Undefined if they would be too large. */
 export function packSummary(
   vaults: readonly CountedState[],
-  { windows, firstDay, isOut }: SummaryLayout,
+  { windows, firstDay, isOutOfScope }: SummaryLayout,
 ): Uint8Array<ArrayBuffer> | undefined {
-  const counted = vaults.filter(({ subscriptionId }) => !isOut(subscriptionId));
-  const owners = ownersOf(counted);
+  const counted = vaults.filter(({ subscriptionId }) => !isOutOfScope(subscriptionId));
+  const owners = countOwnersByTag(counted);
   const subscriptions = bySubscription(vaults);
   const largest = counted
     .map((vault) => ({ vault, assets: assetsOf(vault) }))
     .sort((a, b) => bySize({ name: a.vault.name, assets: a.assets }, { name: b.vault.name, assets: b.assets }))
-    .slice(0, STORED_VAULTS);
+    .slice(0, STORED_LARGEST_VAULTS);
   const histograms = [
-    ...subscriptions.flatMap(([, own]) => ASSET_TYPES.map((type) => betweenWindows(own, [type], windows))),
-    ...largest.map(({ vault }) => betweenWindows([vault], ASSET_TYPES, windows)),
+    ...subscriptions.flatMap(([, ownVaults]) => ASSET_TYPES.map((type) => countByWindow(ownVaults, [type], windows))),
+    ...largest.map(({ vault }) => countByWindow([vault], ASSET_TYPES, windows)),
   ];
   const packed: z.infer<typeof Packed> = {
     windows,
@@ -133,12 +138,12 @@ export function packSummary(
       for (const vault of counted) addByDay(counts, expiriesOf(vault, type), firstDay);
       return counts;
     }),
-    subscriptions: subscriptions.map(([id, own]) => {
-      const unreadable = own.filter(({ failedScans }) => failedScans > 0);
-      return [id, own.length, unreadable.length, isOut(id)];
+    subscriptions: subscriptions.map(([id, ownVaults]) => {
+      const unreadable = ownVaults.filter(({ failedScans }) => failedScans > 0);
+      return [id, ownVaults.length, unreadable.length, isOutOfScope(id)];
     }),
     largest: largest.map(({ vault, assets }) => [vault.name, vault.subscriptionId, assets]),
-    ...(owners.every((of) => of.owners.length <= MAX_OWNERS) ? { owners } : {}),
+    ...(owners.every((tagOwners) => tagOwners.owners.length <= MAX_OWNERS) ? { owners } : {}),
     expiries: [...packHistograms(histograms)],
   };
   const bytes = pack(packed);
@@ -155,18 +160,18 @@ export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
   return {
     ...packed,
     owners: packed.owners,
-    subscriptions: packed.subscriptions.map(([id, vaults, unreadable, isOut], at) => ({
+    subscriptions: packed.subscriptions.map(([id, vaults, unreadable, isOutOfScope], index) => ({
       id,
       vaults,
       unreadable,
-      isOut,
-      expiries: forEachType((type) => histograms[at * types + ASSET_TYPES.indexOf(type)]!),
+      isOutOfScope,
+      expiries: forEachType((type) => histograms[index * types + ASSET_TYPES.indexOf(type)]!),
     })),
-    largest: packed.largest.map(([name, subscriptionId, assets], at) => ({
+    largest: packed.largest.map(([name, subscriptionId, assets], index) => ({
       name,
       subscriptionId,
       assets,
-      expiries: histograms[packed.subscriptions.length * types + at]!,
+      expiries: histograms[packed.subscriptions.length * types + index]!,
     })),
   };
 }
@@ -180,22 +185,23 @@ const assetsOf = (vault: CountedState): number => sum(ASSET_TYPES, (type) => cou
 const bySubscription = (vaults: readonly CountedState[]): [string, CountedState[]][] =>
   [...Map.groupBy(vaults, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(([a], [b]) => (a < b ? -1 : 1));
 
-const betweenWindows = (vaults: readonly CountedState[], types: readonly AssetType[], windows: Window[]): Histogram => {
+const countByWindow = (vaults: readonly CountedState[], types: readonly AssetType[], windows: Window[]): Histogram => {
   const packed = vaults.flatMap((vault) => types.map((type) => unpackExpiries(expiriesOf(vault, type))));
   return histogramOf(packed, UNSET, windows, (instant) => gapStart(windows, instant));
 };
 
-function ownersOf(vaults: readonly CountedState[]): OwnersOfTag[] {
+function countOwnersByTag(vaults: readonly CountedState[]): OwnersOfTag[] {
   const byTag = new Map<string, { counts: Map<string, number>; others: number; assets: number }>();
   for (const vault of vaults)
     for (const type of ASSET_TYPES) {
-      const known = vault.owners?.[type];
-      if (!known) continue;
-      const of = byTag.get(known.tag) ?? { counts: new Map<string, number>(), others: 0, assets: 0 };
-      byTag.set(known.tag, of);
-      for (const [owner, count] of known.owners) of.counts.set(owner, (of.counts.get(owner) ?? 0) + count);
-      of.others += known.others;
-      of.assets += countExpiries(expiriesOf(vault, type));
+      const ownerCounts = vault.owners?.[type];
+      if (!ownerCounts) continue;
+      const tagCounts = byTag.get(ownerCounts.tag) ?? { counts: new Map<string, number>(), others: 0, assets: 0 };
+      byTag.set(ownerCounts.tag, tagCounts);
+      for (const [owner, count] of ownerCounts.owners)
+        tagCounts.counts.set(owner, (tagCounts.counts.get(owner) ?? 0) + count);
+      tagCounts.others += ownerCounts.others;
+      tagCounts.assets += countExpiries(expiriesOf(vault, type));
     }
   return [...byTag]
     .map(([tag, { counts, others, assets }]) => ({ tag, owners: [...counts].sort(byCount), others, assets }))

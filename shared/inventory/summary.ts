@@ -8,15 +8,20 @@ import { type ChangeCounts, countChanges } from "./change-log.ts";
 import { ownersOf } from "./holder.ts";
 import { byCount } from "./owners.ts";
 import type { Scope } from "./scope.ts";
-import { readSource, type SummarySource } from "./summary-source.ts";
+import { readSummarySource, type SummarySource } from "./summary-source.ts";
 import { bySize } from "./summary-totals.ts";
 import { forEachType } from "./vault.ts";
 import { groupKey, keyOfGroup, subscriptionOf, type VaultGroup } from "./vault-counts.ts";
 
+/**
+ * The summary of the inventory: counts by status, type, source, subscription, vault and owner, the assets that expire
+ * next, and the changes. A *group* is one vault, or all vaults of a subscription, with the numbers of their assets.
+ */
+
 /** Maximum numbers of owners (those with the most assets), of subscriptions, and of assets that expire next. */
 const LARGEST_OWNERS = 20;
 const LARGEST_SUBSCRIPTIONS = 100;
-const NEXT = 10;
+const MAX_NEXT_TO_EXPIRE = 10;
 
 export interface SummaryFilter {
   type?: AssetType | undefined;
@@ -53,7 +58,7 @@ export interface AssetSummary {
     /** Assets whose owners the next scan counts: they were last listed by an earlier version, or under another tag. */
     notCounted: number;
   };
-  /** Numbers of assets by type that expire on each UTC day around today. Today is at index `PAST_DAYS`. */
+  /** Numbers of assets by type that expire on each UTC day, from 28 days ago to 90 days ahead. Today is at index 28. */
   endsByDay: Record<AssetType, number[]>;
   endsNext: { asset: AssetRecord; owner: string | undefined; subscriptionName: string | undefined }[];
   changes: ChangeCounts;
@@ -71,44 +76,47 @@ export async function summaryOf(
   deps: { tables: Tables; ownerTag: string; licensed: boolean },
 ): Promise<AssetSummary> {
   const { tables, ownerTag, licensed } = deps;
-  const { since, ...of } = filter;
+  const { since, ...queryFilter } = filter;
   const [source, changes] = await Promise.all([
-    readSource(tables, of, { moment, licensed, ownerTag }),
-    countChanges(tables, { ...of, since }),
+    readSummarySource(tables, queryFilter, { moment, licensed, ownerTag }),
+    countChanges(tables, { ...queryFilter, since }),
   ]);
   const { scope, groups, largest } = source;
-  const types = of.type ? [of.type] : ASSET_TYPES;
-  const next = await endsNext(tables, partitionOf(filter), moment, source);
+  const types = queryFilter.type ? [queryFilter.type] : ASSET_TYPES;
+  const next = await readNextToExpire(tables, partitionOf(filter), moment, source);
 
-  const assetsOf = (of: readonly VaultGroup[], some: readonly AssetType[] = types) =>
-    sum(of, (group) => sum(some, (type) => group.count(type)));
+  const assetsOf = (ofGroups: readonly VaultGroup[], ofTypes: readonly AssetType[] = types) =>
+    sum(ofGroups, (group) => sum(ofTypes, (type) => group.count(type)));
   const ranges = STATUSES.map((status) => [status, rangeOf(status, moment)] as const);
-  const byStatus = (of: readonly VaultGroup[], some: readonly AssetType[] = types): ByStatus =>
+  const byStatus = (ofGroups: readonly VaultGroup[], ofTypes: readonly AssetType[] = types): ByStatus =>
     Object.fromEntries(
-      ranges.map(([status, range]) => [status, sum(of, (group) => sum(some, (type) => group.count(type, range)))]),
+      ranges.map(([status, range]) => [
+        status,
+        sum(ofGroups, (group) => sum(ofTypes, (type) => group.count(type, range))),
+      ]),
     ) as ByStatus;
   const vaults = groups.filter((group) => sourceOf(group) === "keyVault");
-  const vaultsIn = (of: readonly VaultGroup[]) => sum(of, (group) => group.vaults);
+  const vaultsIn = (ofGroups: readonly VaultGroup[]) => sum(ofGroups, (group) => group.vaults);
   const subscriptions = [...Map.groupBy(vaults, keyOfGroup)]
-    .map(([name, own]) => ({ name, own, vaults: vaultsIn(own), assets: assetsOf(own) }))
+    .map(([name, ownGroups]) => ({ name, ownGroups, vaults: vaultsIn(ownGroups), assets: assetsOf(ownGroups) }))
     .filter((one) => one.vaults > 0)
     .sort(bySize);
   return {
     assets: assetsOf(groups),
     byStatus: byStatus(groups),
-    byType: forEachType((one) => (types.includes(one) ? assetsOf(groups, [one]) : 0)),
+    byType: forEachType((type) => (types.includes(type) ? assetsOf(groups, [type]) : 0)),
     byTypeAndStatus: forEachType((one) => byStatus(groups, types.includes(one) ? [one] : [])),
     endsByDay: source.endsByDay,
     bySource: Object.fromEntries(
       SOURCES.map((one) => [one, assetsOf(groups.filter((group) => sourceOf(group) === one))]),
     ) as Record<AssetSource, number>,
     subscriptions: {
-      largest: subscriptions.slice(0, LARGEST_SUBSCRIPTIONS).map(({ name, own, vaults, assets }) => ({
+      largest: subscriptions.slice(0, LARGEST_SUBSCRIPTIONS).map(({ name, ownGroups, vaults, assets }) => ({
         subscriptionId: name,
         name: scope.nameOf(name),
         vaults,
         assets,
-        byStatus: byStatus(own),
+        byStatus: byStatus(ownGroups),
       })),
       others: {
         subscriptions: Math.max(0, subscriptions.length - LARGEST_SUBSCRIPTIONS),
@@ -128,7 +136,7 @@ export async function summaryOf(
         assets: assetsOf(vaults) - sum(largest, ({ assets }) => assets),
       },
     },
-    owners: ownersIn(source.owners, assetsOf(groups)),
+    owners: largestOwners(source.owners, assetsOf(groups)),
     endsNext: next.map((asset) => ({
       asset,
       owner: ownersOf(asset, ownerTag)[0],
@@ -147,17 +155,17 @@ function partitionOf(filter: SummaryFilter): string {
   return subscription ? partitions.subscription(subscription) : partitions.all;
 }
 
-function ownersIn(of: SummarySource["owners"], assets: number): AssetSummary["owners"] {
-  const owners = [...of.counts].sort(byCount);
-  const named = sum(owners, ([, count]) => count);
+function largestOwners(ownerTotals: SummarySource["owners"], assets: number): AssetSummary["owners"] {
+  const owners = [...ownerTotals.counts].sort(byCount);
+  const assetsOfNamedOwners = sum(owners, ([, count]) => count);
   return {
     largest: owners.slice(0, LARGEST_OWNERS).map(([owner, assets]) => ({ owner, assets })),
     others: {
-      owners: of.others > 0 ? undefined : Math.max(0, owners.length - LARGEST_OWNERS),
-      assets: of.others + sum(owners.slice(LARGEST_OWNERS), ([, count]) => count),
+      owners: ownerTotals.others > 0 ? undefined : Math.max(0, owners.length - LARGEST_OWNERS),
+      assets: ownerTotals.others + sum(owners.slice(LARGEST_OWNERS), ([, count]) => count),
     },
-    none: of.assets - of.others - named,
-    notCounted: assets - of.assets,
+    none: ownerTotals.assets - ownerTotals.others - assetsOfNamedOwners,
+    notCounted: assets - ownerTotals.assets,
   };
 }
 
@@ -165,32 +173,32 @@ function ownersIn(of: SummarySource["owners"], assets: number): AssetSummary["ow
  * Returns the assets that expire next. The counts tell how many of each type to request from the index by expiry. One request
  * for each type with any of them, more only if many excluded assets are in between.
  */
-async function endsNext(
+async function readNextToExpire(
   tables: Tables,
   partitionKey: string,
   moment: Moment,
-  { ends, hidden }: SummarySource,
+  { countNextToExpire, hidden }: SummarySource,
 ): Promise<AssetRecord[]> {
-  const { before, counts } = ends(NEXT);
-  const found = await Promise.all(
+  const { before, counts } = countNextToExpire(MAX_NEXT_TO_EXPIRE);
+  const rowsByType = await Promise.all(
     ASSET_TYPES.map(async (type) => {
       const rows: Row<AssetRecord>[] = [];
-      const wanted = Math.min(NEXT, counts.get(type) ?? 0);
-      if (wanted <= 0) return rows;
+      const rowsNeeded = Math.min(MAX_NEXT_TO_EXPIRE, counts.get(type) ?? 0);
+      if (rowsNeeded <= 0) return rows;
       const range = { partitionKey, ...expiryBounds(type, Math.ceil(moment.now / 1000), before, false) };
-      const pageSize = hidden.size === 0 ? wanted : 1000;
+      const pageSize = hidden.size === 0 ? rowsNeeded : 1000;
       for await (const page of tables.pages(Assets, { ...range, pageSize })) {
         rows.push(...page.filter((asset) => !hidden.has(groupKey(asset))));
-        if (rows.length >= wanted) break;
+        if (rows.length >= rowsNeeded) break;
       }
-      return rows.slice(0, wanted);
+      return rows.slice(0, rowsNeeded);
     }),
   );
-  return found.flat().sort(byExpiry).slice(0, NEXT);
+  return rowsByType.flat().sort(byExpiry).slice(0, MAX_NEXT_TO_EXPIRE);
 }
 
 /** Sorted like lists ordered by expiry. */
 function byExpiry(a: AssetRecord, b: AssetRecord): number {
-  const place = ({ name, vaultName, type }: AssetRecord) => `${name}!${vaultName}`.toLowerCase() + type;
-  return a.expiresOn! - b.expiresOn! || (place(a) < place(b) ? -1 : 1);
+  const sortText = ({ name, vaultName, type }: AssetRecord) => `${name}!${vaultName}`.toLowerCase() + type;
+  return a.expiresOn! - b.expiresOn! || (sortText(a) < sortText(b) ? -1 : 1);
 }

@@ -7,14 +7,16 @@ import type { Moment } from "./asset-status.ts";
 import { type CountedState, MARK_PREFIX } from "./changed-vaults.ts";
 import { UNSET, unpackExpiries } from "./expiries.ts";
 import { type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
-import { SeenAt } from "./last-listings.ts";
+import { LastListings } from "./last-listings.ts";
 import { packSummary, type SummaryLayout } from "./summary-totals.ts";
 import { expiriesOf, forEachType, Vaults } from "./vault.ts";
 
 /**
- * Totals of all vaults' rows, so that a query of the whole inventory reads one row instead of all. They are recomputed from the
- * vaults' rows and written under their ETag. Later changes are in rows of their own (changed-vaults.ts).
+ * Totals of all vaults' rows, so that a query of the whole inventory reads one row instead of all. They are recomputed
+ * from the vaults' rows after a scan (renew-totals.ts) and written under their ETag. A vault that changes later gets a
+ * row of its own, its *mark* (changed-vaults.ts).
  */
+
 export const TotalsRecord = z.object({
   /**
    * New with each write. The row after the marks of changed vaults has the same value, which proves that a range read belongs
@@ -26,7 +28,7 @@ export const TotalsRecord = z.object({
   subscriptions: z.array(z.object({ id: z.string(), vaults: z.int(), unreadable: z.int() })),
   /** Compressed histograms of each subscription's certificates, keys and secrets. */
   expiries: z.instanceof(Uint8Array),
-  /** When each vault was last listed; see SeenAt. */
+  /** When each vault was last listed; see `LastListings`. */
   seenAt: z.instanceof(Uint8Array),
   /** Totals for a summary; see summary-totals.ts. Absent if too large, or in rows of earlier versions. */
   summary: z.instanceof(Uint8Array).optional(),
@@ -52,19 +54,24 @@ export interface SubscriptionTotals {
 export interface Totals {
   windows: Window[];
   subscriptions: SubscriptionTotals[];
-  seenAt: SeenAt;
+  seenAt: LastListings;
 }
 
-/** The windows cover this time after a renewal. Later, queries whose ranges start or end within a day count the vaults' rows. */
+/**
+ * The windows cover this time after a renewal. Later, queries whose ranges start or end within a day count the vaults' rows.
+ */
 const EXACT_FOR_MS = 36 * HOUR_MS;
 
-/** Returns the days in which a status starts or ends, from an hour before the given time on. */
-export function windowsOf({ now, criticalDays, warningDays }: Moment): Window[] {
+/**
+ * Returns the windows of the totals: the days in which a status starts or ends, from an hour before the given time until 36
+ * hours after it.
+ */
+export function exactWindows({ now, criticalDays, warningDays }: Moment): Window[] {
   return [0, criticalDays, warningDays].map((days) => {
     const boundary = now + days * DAY_MS;
-    const first = Math.floor((boundary - HOUR_MS) / DAY_MS);
-    const end = Math.floor((boundary + EXACT_FOR_MS) / DAY_MS) + 1;
-    return [first * DAY_SECONDS, end * DAY_SECONDS];
+    const firstDay = Math.floor((boundary - HOUR_MS) / DAY_MS);
+    const endDay = Math.floor((boundary + EXACT_FOR_MS) / DAY_MS) + 1;
+    return [firstDay * DAY_SECONDS, endDay * DAY_SECONDS];
   });
 }
 
@@ -76,34 +83,35 @@ const MAX_BYTES = 900_000;
  *
  * @param summary - Layout in which the summary is exact.
  */
-export function totalsOf(
+export function computeTotals(
   vaults: Iterable<CountedState>,
   windows: Window[],
   sequence: string,
   summary: SummaryLayout | undefined,
 ): TotalsRecord {
-  const all = [...vaults];
-  const bySubscription = [...Map.groupBy(all, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(byId);
-  const histograms = bySubscription.flatMap(([, own]) =>
+  const vaultList = [...vaults];
+  const bySubscription = [...Map.groupBy(vaultList, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(byId);
+  const histograms = bySubscription.flatMap(([, ownVaults]) =>
     ASSET_TYPES.map((type) => {
-      const packed = own.map((vault) => unpackExpiries(expiriesOf(vault, type)));
+      const packed = ownVaults.map((vault) => unpackExpiries(expiriesOf(vault, type)));
       return histogramOf(packed, UNSET, windows);
     }),
   );
   const record: TotalsRecord = {
     sequence,
     windows,
-    subscriptions: bySubscription.map(([id, own]) => ({
+    subscriptions: bySubscription.map(([id, ownVaults]) => ({
       id,
-      vaults: own.length,
-      unreadable: own.filter(({ failedScans }) => failedScans > 0).length,
+      vaults: ownVaults.length,
+      unreadable: ownVaults.filter(({ failedScans }) => failedScans > 0).length,
     })),
     expiries: deflate(new Uint8Array(packHistograms(histograms).buffer)),
-    seenAt: deflate(SeenAt.pack(all)),
+    seenAt: deflate(LastListings.pack(vaultList)),
   };
+  // Table Storage stores text with two bytes per character.
   const bytes = record.expiries.length + record.seenAt.length + 2 * JSON.stringify(record.subscriptions).length;
   if (bytes > MAX_BYTES) return unusableTotals(sequence);
-  const packed = summary && packSummary(all, summary);
+  const packed = summary && packSummary(vaultList, summary);
   return packed && bytes + packed.length <= MAX_BYTES ? { ...record, summary: packed } : record;
 }
 
@@ -119,28 +127,28 @@ export const unusableTotals = (sequence: string): TotalsRecord => ({
 
 /** Returns undefined if the data is corrupt. */
 export function readTotals(record: TotalsRecord): Totals | undefined {
-  const expiries = inflatedWords(record.expiries);
+  const expiries = inflateToWords(record.expiries);
   const histograms = expiries && unpackHistograms(expiries);
-  const seenAt = readSeenAt(record.seenAt);
+  const seenAt = readLastListings(record.seenAt);
   if (!seenAt || histograms?.length !== record.subscriptions.length * ASSET_TYPES.length) return undefined;
   return {
     windows: record.windows,
-    subscriptions: record.subscriptions.map((subscription, at) => ({
+    subscriptions: record.subscriptions.map((subscription, index) => ({
       ...subscription,
-      expiries: forEachType((type) => histograms[at * ASSET_TYPES.length + ASSET_TYPES.indexOf(type)]!),
+      expiries: forEachType((type) => histograms[index * ASSET_TYPES.length + ASSET_TYPES.indexOf(type)]!),
     })),
     seenAt,
   };
 }
 
 /** Returns undefined if the data is corrupt. */
-export function readSeenAt(packed: Uint8Array): SeenAt | undefined {
-  const words = inflatedWords(packed);
-  return words && SeenAt.unpack(words);
+export function readLastListings(packed: Uint8Array): LastListings | undefined {
+  const words = inflateToWords(packed);
+  return words && LastListings.unpack(words);
 }
 
 /** Returns undefined if the data is not compressed words. */
-function inflatedWords(packed: Uint8Array): Uint32Array | undefined {
+function inflateToWords(packed: Uint8Array): Uint32Array | undefined {
   // A copy, since decompressed bytes may be unaligned in a larger buffer.
   const bytes = undefinedIfNotPacked(() => new Uint8Array(inflate(packed)));
   return bytes && bytes.length % Uint32Array.BYTES_PER_ELEMENT === 0 ? new Uint32Array(bytes.buffer) : undefined;

@@ -9,7 +9,7 @@ import { SECOND_MS } from "../platform/time.ts";
 import { AssetFences, fenceKey, partitions } from "./asset-keys.ts";
 import { PendingEntry } from "./asset-row-changes.ts";
 import { ChangeRows, type LoggedChanges } from "./change-log.ts";
-import { countedEqually, writeVault } from "./changed-vaults.ts";
+import { isCountedEqually, writeVault } from "./changed-vaults.ts";
 import {
   PendingWrites,
   pendingPrefix,
@@ -21,13 +21,24 @@ import {
 } from "./vault.ts";
 
 /**
- * How long a claim is valid after its last renewal, by the store's clock. Claims only prevent duplicate work. Fences make
- * writes safe.
+ * The claim of a vault: the right of one worker to write its assets.
+ * - A worker claims a vault by writing its name into the vault's row. The claim ends after 15 seconds without a
+ *   renewal, so that another worker can take the vault over from a crashed one.
+ * - A claim alone does not stop late requests of the earlier worker. *Fences* do: each partition with rows of the
+ *   vault has a fence row, and each transaction on these rows requires its ETag. A worker that takes the fences
+ *   changes their ETags, so that every later request of the earlier worker fails.
+ * - Before it writes, a worker announces the index entries it is going to write (PendingWrites). The worker that takes
+ *   over removes or completes them.
+ */
+
+/**
+ * How long a claim is valid after its last renewal, by the clock of the storage. Claims only prevent duplicate work. Fences
+ * make writes safe.
  */
 export const LEASE_MS = 15 * SECOND_MS;
-const RENEW_AFTER_MS = 5 * SECOND_MS;
+const RENEWAL_INTERVAL_MS = 5 * SECOND_MS;
 /** Delay before the next attempt if another worker was faster. */
-const AFTER_CONFLICT_MS = 2 * SECOND_MS;
+const CONFLICT_RETRY_DELAY_MS = 2 * SECOND_MS;
 /** Entries per PendingWrites row. Compressed, they stay far below the 1 MiB limit of an entity. */
 const PENDING_PER_ROW = 10_000;
 
@@ -80,15 +91,15 @@ export interface Claim {
    */
   retake(): Promise<void>;
   /**
-   * Ends the claim and replaces the vault's row by `vault`, or removes the row if `vault` is undefined. The same transaction writes
-   * `also` and the logged `changes`. Changes that don't fit into it are written before. Logged changes that a crashed worker wrote
-   * are removed first.
+   * Ends the claim and replaces the vault's row by `vault`, or removes the row if `vault` is undefined. The same transaction
+   * writes `also` and the logged `changes`. Changes that don't fit into it are written before. Logged changes that a crashed
+   * worker wrote are removed first.
    *
    * @throws {VaultBusy}
    */
   end(
     vault: VaultRecord | undefined,
-    beside?: { changes?: LoggedChanges; also?: readonly Operation[] | undefined },
+    further?: { changes?: LoggedChanges; also?: readonly Operation[] | undefined },
   ): Promise<void>;
 }
 
@@ -96,23 +107,23 @@ export interface Claim {
  * Reads a vault's stored state before a worker reads the vault in the cloud. If another worker did not finish, the fences are
  * taken first, so that none of its late requests can succeed, and only then the rows are read.
  *
- * @throws {VaultBusy} while another worker holds the vault.
+ * @throws {VaultBusy} while another worker's claim of the vault is valid.
  */
 export async function readStoredVault(tables: Tables, name: string): Promise<StoredVault> {
-  const found = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
-  if (!found?.row.pending) return { row: found?.row, pending: [], interrupted: false, fences: undefined };
-  throwIfClaimed(found);
-  const { subscriptionId } = found.row;
+  const stored = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
+  if (!stored?.row.pending) return { row: stored?.row, pending: [], interrupted: false, fences: undefined };
+  throwIfClaimed(stored);
+  const { subscriptionId } = stored.row;
   const fences = openFences(tables, { name, subscriptionId }, undefined);
   await busyOnConflict(name, () => takeFences(fences));
-  const now = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
-  if (now?.row.pending) throwIfClaimed(now);
-  const stays = now?.row.subscriptionId.toLowerCase() === subscriptionId.toLowerCase();
+  const current = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
+  if (current?.row.pending) throwIfClaimed(current);
+  const isInSameSubscription = current?.row.subscriptionId.toLowerCase() === subscriptionId.toLowerCase();
   return {
-    row: now?.row,
-    pending: now?.row.pending ? await pendingOf(tables, name) : [],
-    interrupted: now?.row.pending === true,
-    fences: stays ? fences : undefined,
+    row: current?.row,
+    pending: current?.row.pending ? await readPendingEntries(tables, name) : [],
+    interrupted: current?.row.pending === true,
+    fences: isInSameSubscription ? fences : undefined,
   };
 }
 
@@ -120,13 +131,13 @@ export async function readStoredVault(tables: Tables, name: string): Promise<Sto
  * Returns a vault's row while no worker writes the vault. Ends a crashed worker's claim: if that worker is still running, it
  * can no longer finish, and its work is repeated.
  *
- * @throws {VaultBusy} while another worker holds the vault.
+ * @throws {VaultBusy} while another worker's claim of the vault is valid.
  */
-export async function unclaimedVault(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
-  const found = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
-  if (!found?.row.pending || found.row.lockOwner === undefined) return found?.row;
-  throwIfClaimed(found);
-  return await busyOnConflict(name, () => tables.replace(Vaults, { ...found.row, lockOwner: undefined }));
+export async function readUnclaimedVault(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
+  const stored = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
+  if (!stored?.row.pending || stored.row.lockOwner === undefined) return stored?.row;
+  throwIfClaimed(stored);
+  return await busyOnConflict(name, () => tables.replace(Vaults, { ...stored.row, lockOwner: undefined }));
 }
 
 /**
@@ -134,7 +145,7 @@ export async function unclaimedVault(tables: Tables, name: string): Promise<Row<
  *
  * @param current - Content of the vault's row until the claim ends.
  * @param owner - Identifies the worker in the row.
- * @throws {VaultBusy} when the vault was written since `known` was read.
+ * @throws {VaultBusy} when the vault was written since `storedVault` was read.
  */
 export async function claimVault(
   tables: Tables,
@@ -146,19 +157,20 @@ export async function claimVault(
   const { name } = current;
   const key = vaultKey(name);
   const copyKey = vaultInSubscriptionKey(current.subscriptionId, name);
-  const { fences: _left, lockedUntil: _until, ...rest } = current;
-  const claimed: VaultRecord = { ...rest, pending: true, lockOwner: owner };
-  const marked = !countedEqually(storedVault.row, claimed);
+  const { fences: _fences, lockedUntil: _until, ...unclaimed } = current;
+  const claimed: VaultRecord = { ...unclaimed, pending: true, lockOwner: owner };
+  // True if the write of the claim below also writes the vault's mark, which makes readers correct the totals.
+  const hasMark = !isCountedEqually(storedVault.row, claimed);
   const pendingRows = pendingOperations(name, entries);
   const pendingKeys = pendingRows.map(({ rowKey }) => rowKey);
-  const lead = [
+  const leadOperations = [
     storedVault.row ? replace(Vaults, key, claimed, storedVault.row.etag) : insert(Vaults, key, claimed),
     // A vault's row and its copy are always written together, because scans find removed vaults by the copies.
     put(Vaults, copyKey, claimed),
   ];
-  const [first = [], ...further] = await splitIntoBatches(tables, pendingRows, lead);
+  const [firstBatch = [], ...furtherBatches] = await splitIntoBatches(tables, pendingRows, leadOperations);
   const etags = await busyOnConflict(name, () =>
-    writeVault(tables, { before: storedVault.row, now: claimed }, [...lead, ...first]),
+    writeVault(tables, { before: storedVault.row, now: claimed }, [...leadOperations, ...firstBatch]),
   );
   let etag = etags.get(key)!;
   let renewedAt = performance.now();
@@ -185,18 +197,18 @@ export async function claimVault(
     const range = { partitionKey: VAULTS, from, before: keyEnd(from), select: [] };
     for await (const rows of tables.pages(ChangeRows, range))
       for (const { rowKey } of rows) removals.push(remove(ChangeRows, rowKey));
-    for (const some of await splitIntoBatches(tables, removals, [])) await writeUnderClaim(some);
+    for (const batch of await splitIntoBatches(tables, removals, [])) await writeUnderClaim(batch);
   }
 
   // All entries are announced before any index row is written.
-  for (const some of further) await writeUnderClaim(some);
+  for (const batch of furtherBatches) await writeUnderClaim(batch);
 
   return {
     fences,
     confirm,
 
     async renew() {
-      if (renewing === undefined && performance.now() - renewedAt < RENEW_AFTER_MS) return;
+      if (renewing === undefined && performance.now() - renewedAt < RENEWAL_INTERVAL_MS) return;
       renewing ??= confirm().then(() => {
         renewing = undefined;
       });
@@ -210,31 +222,32 @@ export async function claimVault(
     },
 
     async end(vault, { changes, also = [] } = {}) {
-      const cleared = pendingKeys.map((pending) => remove(PendingWrites, pending));
+      const pendingRemovals = pendingKeys.map((pending) => remove(PendingWrites, pending));
       await removeChangesOfCrashedWorker();
-      const ending = () => [
+      const endOperations = () => [
         ...(vault
           ? releaseOperations(vault, fenceEtags(fences), etag)
           : [remove(Vaults, key, etag), remove(Vaults, copyKey)]),
-        ...cleared,
+        ...pendingRemovals,
         ...also,
       ];
-      let operations = ending();
-      const [last = [], ...before] = await splitIntoBatches(tables, changes?.rows ?? [], operations);
-      if (before.length > 0) {
+      let operations = endOperations();
+      const [lastBatch = [], ...earlierBatches] = await splitIntoBatches(tables, changes?.rows ?? [], operations);
+      if (earlierBatches.length > 0) {
+        // Stored with the first batch, so that after a crash the next worker finds and removes these logged changes.
         claimed.changesKey = changes?.key;
-        for (const some of before) await writeUnderClaim(some);
-        operations = ending();
+        for (const batch of earlierBatches) await writeUnderClaim(batch);
+        operations = endOperations();
       }
       await busyOnConflict(name, () =>
-        writeVault(tables, { before: claimed, now: vault, marked }, [...operations, ...last]),
+        writeVault(tables, { before: claimed, now: vault, marked: hasMark }, [...operations, ...lastBatch]),
       );
     },
   };
 }
 
 /** Upper bound of a changed vault's rows in a transaction: an entity has at most 1 MiB, and its bytes are sent in base64. */
-const CHANGED_VAULT_BYTES = 1.4 * 1024 * 1024;
+const MAX_CHANGED_VAULT_BYTES = 1.4 * 1024 * 1024;
 
 /** Splits rows into transaction-sized batches that leave room for `lead` and for the vault's own row. */
 const splitIntoBatches = (
@@ -242,7 +255,7 @@ const splitIntoBatches = (
   rows: readonly Operation[],
   lead: readonly Operation[],
 ): Promise<Operation[][]> =>
-  tables.batches(Vaults.table, VAULTS, rows, { lead, operations: 1, bytes: CHANGED_VAULT_BYTES });
+  tables.batches(Vaults.table, VAULTS, rows, { lead, operations: 1, bytes: MAX_CHANGED_VAULT_BYTES });
 
 /** Returns the operations that store the vault's row and its copy without a claim. */
 export function releaseOperations(
@@ -250,8 +263,8 @@ export function releaseOperations(
   fences: VaultRecord["fences"],
   etag: string | undefined,
 ): [Operation, Operation] {
-  const { lockOwner: _owner, lockedUntil: _until, changesKey: _changes, ...free } = vault;
-  const value: VaultRecord = { ...free, pending: false, fences };
+  const { lockOwner: _owner, lockedUntil: _until, changesKey: _changes, ...unclaimed } = vault;
+  const value: VaultRecord = { ...unclaimed, pending: false, fences };
   const key = vaultKey(vault.name);
   return [
     etag === undefined ? insert(Vaults, key, value) : replace(Vaults, key, value, etag),
@@ -267,7 +280,7 @@ export async function busyOnConflict<T>(name: string, write: () => Promise<T>): 
   try {
     return await write();
   } catch (error) {
-    if (isConflict(error)) throw new VaultBusy(name, AFTER_CONFLICT_MS);
+    if (isConflict(error)) throw new VaultBusy(name, CONFLICT_RETRY_DELAY_MS);
     throw error;
   }
 }
@@ -303,7 +316,7 @@ function throwIfClaimed({ row, ageMs }: { row: VaultRecord; ageMs: number }): vo
   if (row.lockOwner !== undefined && ageMs < LEASE_MS) throw new VaultBusy(row.name, LEASE_MS - Math.max(0, ageMs));
 }
 
-async function pendingOf(tables: Tables, name: string): Promise<PendingEntry[]> {
+async function readPendingEntries(tables: Tables, name: string): Promise<PendingEntry[]> {
   const pending: PendingEntry[] = [];
   const prefix = pendingPrefix(name);
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };

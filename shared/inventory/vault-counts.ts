@@ -5,15 +5,15 @@ import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";
 import type { ExpiryRange } from "./asset-status.ts";
-import { type Changed, ChangedVault, MARK_PREFIX, readChanged } from "./changed-vaults.ts";
+import { ChangedVault, MARK_PREFIX, readMark, type VaultChange } from "./changed-vaults.ts";
 import { countExpiries } from "./expiries.ts";
 import { countBetween, countIn, type Window } from "./histogram.ts";
 import { holderSubscription } from "./holder.ts";
-import type { SeenAt } from "./last-listings.ts";
+import type { LastListings } from "./last-listings.ts";
 import { readScope, SCOPE_KEY, type Scope, ScopeRecord, scopeOf } from "./scope.ts";
 import { unpackSummary } from "./summary-totals.ts";
 import {
-  readSeenAt,
+  readLastListings,
   readTotals,
   type SubscriptionTotals,
   TOTALS_END_KEY,
@@ -23,9 +23,14 @@ import {
 } from "./totals.ts";
 import { expiriesOf, VAULTS, VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "./vault.ts";
 
+/**
+ * Counts of assets by vault or subscription, for lists, metrics and summaries. Read from the stored totals (totals.ts)
+ * if they are exact for the query, otherwise from the vaults' rows.
+ */
+
 /** The columns of a vault's row from which totals are counted. */
 export type SummaryRow = Pick<VaultRecord, "name" | "subscriptionId" | "listedAt"> & Partial<VaultRecord>;
-const SUMMARY = [
+const SUMMARY_COLUMNS = [
   "name",
   "source",
   "subscriptionId",
@@ -43,9 +48,9 @@ const TotalsAndScope = entity(
   "Vaults",
   z.object({ ...TotalsRecord.shape, ...ChangedVault.shape, ...ScopeRecord.shape }).partial(),
 );
-const SCOPE = Object.keys(ScopeRecord.shape) as (keyof ScopeRecord)[];
+const SCOPE_COLUMNS = Object.keys(ScopeRecord.shape) as (keyof ScopeRecord)[];
 
-/** The vaults and holders of a query, and the scope. */
+/** The vaults of a query, the holders (rows that take the place of a vault for credentials of a directory), and the scope. */
 export interface ScopedVaults {
   vaults: SummaryRow[];
   scope: Scope;
@@ -54,21 +59,21 @@ export interface ScopedVaults {
 /**
  * Reads one vault, those of one subscription, or all. One request per 1,000 vaults, and one for the scope unless all are read.
  *
- * @param also - Further columns of the vaults' rows.
+ * @param furtherColumns - Further columns of the vaults' rows.
  */
 export async function readVaultRows(
   tables: Tables,
   where: { vault?: string | undefined; subscription?: string | undefined } = {},
-  also: readonly (keyof VaultRecord)[] = [],
+  furtherColumns: readonly (keyof VaultRecord)[] = [],
 ): Promise<ScopedVaults> {
-  const select = [...SUMMARY, ...also];
+  const select = [...SUMMARY_COLUMNS, ...furtherColumns];
   if (where.vault !== undefined) {
     const [row, scope] = await Promise.all([tables.get(Vaults, VAULTS, vaultKey(where.vault)), readScope(tables)]);
-    const fits =
+    const matches =
       row &&
       sourceOf(row) === "keyVault" &&
       (!where.subscription || row.subscriptionId.toLowerCase() === where.subscription.toLowerCase());
-    return { vaults: fits ? [row] : [], scope };
+    return { vaults: matches ? [row] : [], scope };
   }
   if (where.subscription) {
     const prefix = vaultInSubscriptionKey(where.subscription, "");
@@ -78,18 +83,23 @@ export async function readVaultRows(
   }
   const vaults: SummaryRow[] = [];
   let scope: Scope | undefined;
-  const range = { partitionKey: VAULTS, from: SCOPE_KEY, before: keyEnd(NAME_PREFIX), select: [...select, ...SCOPE] };
+  const range = {
+    partitionKey: VAULTS,
+    from: SCOPE_KEY,
+    before: keyEnd(NAME_PREFIX),
+    select: [...select, ...SCOPE_COLUMNS],
+  };
   for await (const rows of tables.pages(ScopeAndVaults, range)) {
     for (const row of rows) {
       if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
-      else if (isSummary(row)) vaults.push(row);
+      else if (isSummaryRow(row)) vaults.push(row);
       else throw new StorageCorrupt(Vaults.table, row, "it lacks its name, its subscription or when it was listed");
     }
   }
   return { vaults, scope: scope ?? scopeOf(undefined) };
 }
 
-const isSummary = <T extends Partial<VaultRecord>>(row: T): row is T & SummaryRow =>
+const isSummaryRow = <T extends Partial<VaultRecord>>(row: T): row is T & SummaryRow =>
   row.name !== undefined && row.subscriptionId !== undefined && row.listedAt !== undefined;
 
 async function allRows<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
@@ -115,8 +125,8 @@ export interface CountedGroups {
   groups: VaultGroup[];
   scope: Scope;
   /**
-   * Returns when the list was last read, in ISO 8601. Undefined if never. For an unchanged key vault, reads since the last renewal
-   * of the totals may be missing.
+   * Returns when the list was last read, in ISO 8601. Undefined if never. For an unchanged key vault, reads since the last
+   * renewal of the totals may be missing.
    */
   listedAt(vaultName: string, type: AssetType): Promise<string | undefined>;
 }
@@ -160,7 +170,9 @@ async function readFromTotals<T extends ListTotals>(
   const totalsAndChanges = await readTotalsAndChanges(tables, reading);
   if (!totalsAndChanges) return undefined;
   const { totals, changed, scope } = totalsAndChanges;
-  const groups = totals.subscriptions.map((one) => groupOfSubscription(one, totals.windows, totals.count));
+  const groups = totals.subscriptions.map((subscription) =>
+    groupOfSubscription(subscription, totals.windows, totals.count),
+  );
   const isExact = groups.every(({ count }) =>
     ASSET_TYPES.every((type) => ranges.every((range) => count(type, range) !== undefined)),
   );
@@ -169,7 +181,7 @@ async function readFromTotals<T extends ListTotals>(
     if (before) groups.push(groupOf(before, -1));
     if (now) groups.push(groupOf(now, 1));
   }
-  return { groups, scope, listedAt: listedAtOf(tables, totals.seenAt, changed) };
+  return { groups, scope, listedAt: createListedAtLookup(tables, totals.seenAt, changed) };
 }
 
 /** The stored totals, and the vaults that changed since. */
@@ -177,7 +189,7 @@ export interface TotalsAndChanges<T> {
   totals: T;
   scope: Scope;
   /** By lower-case name: for each vault that changed, the state in the totals and the current state. */
-  changed: Map<string, Changed>;
+  changed: Map<string, VaultChange>;
 }
 
 /**
@@ -186,7 +198,7 @@ export interface TotalsAndChanges<T> {
  */
 const MAX_CHANGED = 500;
 const MAX_ATTEMPTS = 3;
-const ANY_TOTALS = ["sequence", "unkept", "before", "now"] as const;
+const COMMON_COLUMNS = ["sequence", "unkept", "before", "now"] as const;
 
 /** Which columns of the totals to read, and how. */
 export interface TotalsReading<T> {
@@ -202,38 +214,39 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
   tables: Tables,
   { columns, owners, read }: TotalsReading<T>,
 ): Promise<TotalsAndChanges<T> | undefined> {
-  const ofOwners = owners ? (["ownersBefore", "ownersNow"] as const) : [];
-  const select = [...columns, ...ANY_TOTALS, ...ofOwners, ...SCOPE];
+  const ownerColumns = owners ? (["ownersBefore", "ownersNow"] as const) : [];
+  const select = [...columns, ...COMMON_COLUMNS, ...ownerColumns, ...SCOPE_COLUMNS];
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     const changed: TotalsAndChanges<T>["changed"] = new Map();
-    let found: { totals: T; sequence: string | undefined } | undefined;
+    let sequencedTotals: { totals: T; sequence: string | undefined } | undefined;
     let sequence: string | undefined;
     let scope: Scope | undefined;
-    let readable = true;
+    let isReadable = true;
     const onCorrupt = () => {
-      readable = false;
+      isReadable = false;
     };
     const range = { partitionKey: VAULTS, from: TOTALS_KEY, before: `${SCOPE_KEY}!`, onCorrupt, select };
     for await (const rows of tables.pages(TotalsAndScope, range)) {
       for (const row of rows) {
         if (row.rowKey === TOTALS_KEY) {
           const totals = row.unkept ? undefined : read(row);
-          found = totals && { totals, sequence: row.sequence };
+          sequencedTotals = totals && { totals, sequence: row.sequence };
         } else if (row.rowKey === TOTALS_END_KEY) sequence = row.sequence;
         else if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
         else if (row.rowKey.startsWith(MARK_PREFIX)) {
-          const one = readChanged(row, owners);
-          if (one) changed.set(row.rowKey.slice(MARK_PREFIX.length), one);
-          else readable = false;
+          const changedVault = readMark(row, owners);
+          if (changedVault) changed.set(row.rowKey.slice(MARK_PREFIX.length), changedVault);
+          else isReadable = false;
         }
-        if (!readable || !found) return undefined;
+        if (!isReadable || !sequencedTotals) return undefined;
       }
-      const vaults = found?.totals.subscriptions.reduce((sum, one) => sum + one.vaults, 0) ?? 0;
-      if (!readable || changed.size > MAX_CHANGED + vaults / 2) return undefined;
+      const vaults =
+        sequencedTotals?.totals.subscriptions.reduce((sum, subscription) => sum + subscription.vaults, 0) ?? 0;
+      if (!isReadable || changed.size > MAX_CHANGED + vaults / 2) return undefined;
     }
     // If the totals were replaced during the read, the changed vaults may belong to the old or the new totals. Then read again.
-    if (found?.sequence === sequence)
-      return found && { totals: found.totals, scope: scope ?? scopeOf(undefined), changed };
+    if (sequencedTotals?.sequence === sequence)
+      return sequencedTotals && { totals: sequencedTotals.totals, scope: scope ?? scopeOf(undefined), changed };
   }
   return undefined;
 }
@@ -250,8 +263,8 @@ const BY_STATUS: TotalsReading<ListTotals> = {
   owners: false,
   read: ({ summary, seenAt }) => {
     const totals = summary && unpackSummary(summary);
-    const seen = seenAt && readSeenAt(seenAt);
-    return totals && seen && { ...totals, seenAt: seen, count: countBetween };
+    const lastListings = seenAt && readLastListings(seenAt);
+    return totals && lastListings && { ...totals, seenAt: lastListings, count: countBetween };
   },
 };
 
@@ -291,18 +304,19 @@ export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
   count: (type, range) => sign * countExpiries(expiriesOf(vault, type), range),
 });
 
-const listedAtOf = (
+const createListedAtLookup = (
   tables: Tables,
-  seenAt: SeenAt,
-  changed: ReadonlyMap<string, Changed>,
+  seenAt: LastListings,
+  changed: ReadonlyMap<string, VaultChange>,
 ): CountedGroups["listedAt"] => {
   const reads = new Map<string, Promise<VaultRecord | undefined>>();
   return async (vaultName, type) => {
     const key = vaultKey(vaultName);
-    const now = changed.get(vaultName.toLowerCase())?.now;
-    if (now) return now.listedAt[type];
-    const seen = seenAt.of(vaultName, type);
-    if (seen !== undefined) return seen ?? undefined;
+    const currentState = changed.get(vaultName.toLowerCase())?.now;
+    if (currentState) return currentState.listedAt[type];
+    const lastListedAt = seenAt.lastListedAt(vaultName, type);
+    // Null: the list was never read. Undefined: unknown, so the vault's row is read.
+    if (lastListedAt !== undefined) return lastListedAt ?? undefined;
     const read = reads.get(key) ?? tables.get(Vaults, VAULTS, key);
     reads.set(key, read);
     return (await read)?.listedAt[type];
@@ -318,12 +332,12 @@ export const keyOfGroup = (group: VaultGroup): string => groupKey({ ...group, va
 /** Returns the keys of groups that are excluded from a query although their assets are in the queried partitions. */
 export function hiddenGroups(
   groups: readonly VaultGroup[],
-  wanted: ReadonlySet<VaultGroup>,
+  included: ReadonlySet<VaultGroup>,
   types: readonly AssetType[],
 ): Set<string> {
   const assets = new Map<string, number>();
   for (const group of groups) {
-    if (wanted.has(group)) continue;
+    if (included.has(group)) continue;
     const key = keyOfGroup(group);
     assets.set(
       key,

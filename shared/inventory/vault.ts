@@ -3,6 +3,11 @@ import { entity } from "../platform/storage/entity.ts";
 import { ASSET_TYPES, type AssetType, SOURCES } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";
 
+/**
+ * The stored row of a vault, its further rows in the table Vaults, and their keys. A row can also be the *holder* of a
+ * directory's credentials, which takes the place of a vault for them (holder.ts).
+ */
+
 /** Why a list of a vault, or the vault itself, could not be read, with the remedy. */
 export const VaultFailure = z.object({
   code: z.string(),
@@ -21,7 +26,7 @@ export const DiagnosticSetting = z.object({
   retentionDays: z
     .int()
     .optional()
-    .meta({ description: "Days that the setting keeps them; absent where it says nothing." }),
+    .meta({ description: "Days for which audit events are kept. Absent if the setting does not specify it." }),
 });
 
 /** Numbers of a vault's assets of one type by owner, for summaries. */
@@ -64,7 +69,7 @@ export const VaultRecord = z.object({
   /** Read by full scans. Undefined until one succeeded. */
   diagnostics: z.array(DiagnosticSetting).optional(),
   /**
-   * When the description above was requested from the resource manager, by the store's clock. Absent in rows of earlier
+   * When the description above was requested from the resource manager, by the clock of the storage. Absent in rows of earlier
    * versions.
    */
   describedAt: z.string().optional(),
@@ -88,6 +93,7 @@ export const VaultRecord = z.object({
    * once, or in rows of earlier versions.
    */
   answers: perType(z.string()).optional(),
+  /** When the assets of each type expire, sorted and packed as 32-bit unix seconds (expiries.ts). */
   certificateExpiries: z.instanceof(Uint8Array).optional(),
   keyExpiries: z.instanceof(Uint8Array).optional(),
   secretExpiries: z.instanceof(Uint8Array).optional(),
@@ -101,7 +107,10 @@ export const VaultRecord = z.object({
   pending: z.boolean(),
   /** Key prefix of logged changes of which a part is written. If the worker crashes, the next one removes them. */
   changesKey: z.string().optional(),
-  /** ETags of the vault's fences as the last worker left them. Absent if nothing was written under a fence. */
+  /**
+   * ETags of the vault's fences as the last worker left them. A fence is a row whose ETag each write of the vault's assets
+   * requires, one in each partition of the assets (vault-claim.ts). Absent if nothing was written under a fence.
+   */
   fences: z.object({ all: z.string(), subscription: z.string(), vault: z.string() }).optional(),
 });
 export type VaultRecord = z.infer<typeof VaultRecord>;
@@ -126,7 +135,17 @@ export const RemovedVaults = entity(
   }),
 );
 
-/** All vaults are in one partition, so that a vault's row and its copy change in one transaction. */
+/**
+ * All vaults are in one partition, so that a vault's row and its copy change in one transaction. Prefixes of its row keys:
+ * - `c!` logged changes of assets (change-log.ts)
+ * - `k!` totals of all vaults (totals.ts)
+ * - `l!` marks of vaults that changed since the totals (changed-vaults.ts)
+ * - `m!` the scope (scope.ts)
+ * - `n!` vaults by name
+ * - `s!` copies of the vaults' rows by subscription and name
+ * - `w!` entries that a worker announces before it writes them (`PendingWrites`)
+ * - `x!` removed vaults (`RemovedVaults`)
+ */
 export const VAULTS = "vaults";
 export const vaultKey = (name: string): string => `${NAME_PREFIX}${name.toLowerCase()}`;
 export const vaultInSubscriptionKey = (subscriptionId: string, name: string): string =>

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { toInstant } from "./api.ts";
-import type { AssetVersions as Found } from "./versions.ts";
+import type { AssetVersions as FoundVersions } from "./versions.ts";
 
 /** Schemas and views of an asset's versions in the API. */
 
@@ -27,7 +27,10 @@ export const AssetVersions = z
   })
   .meta({ id: "AssetVersions" });
 
-export const versionsView = (assetId: string, { versions, complete }: Found): z.infer<typeof AssetVersions> => ({
+export const versionsView = (
+  assetId: string,
+  { versions, complete }: FoundVersions,
+): z.infer<typeof AssetVersions> => ({
   assetId: assetId.toLowerCase(),
   versions: versions.map(({ version, enabled, createdOn, updatedOn, notBefore, expiresOn }) => ({
     version,

@@ -6,6 +6,10 @@ import { MINUTE_MS } from "../platform/time.ts";
 import { isCredentialId, placesOf } from "./asset.ts";
 import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 
+/**
+ * The versions of an asset, read from its vault at request time.
+ */
+
 /** Maximum number of versions read of one asset: 20 pages. */
 const MAX_VERSIONS = 500;
 /** The platform requires a response within 230 seconds. */
@@ -21,32 +25,33 @@ export interface AssetVersions {
 /**
  * Lists the versions of an asset from its vault: one call per 25 versions.
  *
- * @throws {Problem} notFound; conflict for a directory's credential. {CloudFailure} when the vault can't be read.
+ * @throws {Problem} notFound; conflict for a credential of a directory.
+ * @throws {CloudFailure} when the vault can't be read.
  */
 export async function readVersions(
   id: string,
   { tables, keyVaults }: { tables: Tables; keyVaults: Pick<KeyVaults, "open"> },
 ): Promise<AssetVersions> {
-  const shown = id.slice(0, 300);
+  const shortenedId = id.slice(0, 300);
   if (isCredentialId(id)) throw new Problem("conflict", "A credential of a directory has no versions.");
-  const [place] = placesOf(id);
-  const vault = place && (await tables.get(Vaults, VAULTS, vaultKey(place.vaultName)));
-  if (!place || !vault) throw notFound(`The asset ${shown}`);
+  const [location] = placesOf(id);
+  const vault = location && (await tables.get(Vaults, VAULTS, vaultKey(location.vaultName)));
+  if (!location || !vault) throw notFound(`The asset ${shortenedId}`);
   const versions: ListedVersion[] = [];
   try {
-    const pages = keyVaults.open(vault).versions(place.type, place.name, AbortSignal.timeout(TIMEOUT_MS));
+    const pages = keyVaults.open(vault).versions(location.type, location.name, AbortSignal.timeout(TIMEOUT_MS));
     for await (const page of pages) {
       versions.push(...page);
       if (versions.length > MAX_VERSIONS) break;
     }
   } catch (error) {
-    if (error instanceof CloudFailure && error.code === "notFound") throw gone(shown);
+    if (error instanceof CloudFailure && error.code === "notFound") throw missingInVault(shortenedId);
     throw error;
   }
-  if (versions.length === 0) throw gone(shown);
+  if (versions.length === 0) throw missingInVault(shortenedId);
   versions.sort((a, b) => (b.createdOn ?? 0) - (a.createdOn ?? 0));
   return { versions: versions.slice(0, MAX_VERSIONS), complete: versions.length <= MAX_VERSIONS };
 }
 
-const gone = (id: string): Problem =>
-  new Problem("notFound", `Its vault has no asset ${id} now. The next scan takes it out of the inventory.`);
+const missingInVault = (id: string): Problem =>
+  new Problem("notFound", `Its vault has no asset ${id} now. The next scan removes it from the inventory.`);

@@ -6,11 +6,16 @@ import { type AssetRecord, type AssetType, fingerprint } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
 import { packExpiries } from "./expiries.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
-import { countOwners, ownerTagOf } from "./owners.ts";
+import { countOwners, effectiveOwnerTag } from "./owners.ts";
 import { expiriesColumn, type VaultRecord } from "./vault.ts";
 import type { AssetChange, InventoryWriter, StoredVault, WriteDerivedData } from "./write.ts";
 
-/** The wanted content of a holder. */
+/**
+ * Writes the credentials of a holder (holder.ts): the discoveries of applications and of B2C tenants call it with
+ * everything they read, and it writes only what changed.
+ */
+
+/** What a discovery has read: the content that the holder's rows should have. */
 export interface HolderContent {
   name: string;
   source: HolderSource;
@@ -31,8 +36,8 @@ export interface HolderContent {
 export interface HolderWriting {
   writer: Pick<InventoryWriter, "readForUpdate" | "apply" | "writeVaultOnly" | "assetsOf">;
   /**
-   * Called before a holder with changed assets is claimed. Returns the function that writes data derived from the change, such as compliance
-   * results.
+   * Called before a holder with changed assets is claimed. Returns the function that writes data derived from the change,
+   * such as compliance results.
    */
   prepareChange: (change: {
     vault: VaultRecord;
@@ -67,32 +72,33 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
   const stored = await writer.readForUpdate(name);
   await deps.confirm();
   const assets = [...content.assets].sort(byName);
-  const before = stored.row && withoutKeys(stored.row);
-  if (!before && assets.length === 0) return;
-  const vault: VaultRecord = { ...(before ?? newHolder(content, now)) };
+  const vaultBefore = stored.row && withoutKeys(stored.row);
+  if (!vaultBefore && assets.length === 0) return;
+  const vault: VaultRecord = { ...(vaultBefore ?? newHolder(content, now)) };
   vault.listedAt = Object.fromEntries(types.map((type) => [type, seenAt]));
   vault.listings = { ...vault.listings };
   vault.contents = { ...vault.contents };
 
   const changes: AssetChange[] = [];
   for (const type of types) {
-    const own = assets.filter((asset) => asset.type === type);
-    const contents = fingerprint(own.map((asset) => [asset.name, asset.content]));
-    vault.owners = { ...vault.owners, [type]: countOwners(own, ownerTagOf(vault, "")) };
-    const half = new Set(stored.pending.filter(([of]) => of === type).map(([, pending]) => pending));
-    if (before?.contents[type] === contents && half.size === 0) continue;
+    const ownAssets = assets.filter((asset) => asset.type === type);
+    const contents = fingerprint(ownAssets.map((asset) => [asset.name, asset.content]));
+    // No owner tag: the owners of credentials are those of their application.
+    vault.owners = { ...vault.owners, [type]: countOwners(ownAssets, effectiveOwnerTag(vault, "")) };
+    const partlyWritten = new Set(stored.pending.filter(([of]) => of === type).map(([, pending]) => pending));
+    if (vaultBefore?.contents[type] === contents && partlyWritten.size === 0) continue;
     vault.contents[type] = contents;
     vault.listings[type] = contents;
-    vault[expiriesColumn(type)] = packExpiries(own.map(({ expiresOn }) => expiresOn));
-    changes.push(...(await differences(type, own, stored, half, writer)));
+    vault[expiriesColumn(type)] = packExpiries(ownAssets.map(({ expiresOn }) => expiresOn));
+    changes.push(...(await findChanges(type, ownAssets, stored, partlyWritten, writer)));
   }
-  if (changes.length === 0 && !stored.interrupted && before) {
-    const facts = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
-    if (facts(before) !== facts(vault)) await writer.writeVaultOnly(stored, vault);
+  if (changes.length === 0 && !stored.interrupted && vaultBefore) {
+    const comparedState = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
+    if (comparedState(vaultBefore) !== comparedState(vault)) await writer.writeVaultOnly(stored, vault);
     return;
   }
   await writer.apply(stored, vault, changes, content.owner, () =>
-    deps.prepareChange({ vault, vaultBefore: before, vaultGone: false }),
+    deps.prepareChange({ vault, vaultBefore, vaultGone: false }),
   );
 }
 
@@ -101,23 +107,24 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
  *
  * @param unfinished - Names of assets of which a crashed worker may have written only some rows.
  */
-async function differences(
+async function findChanges(
   type: AssetType,
-  wanted: readonly AssetRecord[],
+  readAssets: readonly AssetRecord[],
   stored: StoredVault,
   unfinished: ReadonlySet<string>,
   writer: Pick<InventoryWriter, "assetsOf">,
 ): Promise<AssetChange[]> {
-  const left = stored.row ? await writer.assetsOf(stored.row.name, type) : new Map<string, AssetRecord>();
+  const remaining = stored.row ? await writer.assetsOf(stored.row.name, type) : new Map<string, AssetRecord>();
   const changes: AssetChange[] = [];
-  for (const asset of wanted) {
-    const before = left.get(asset.name);
-    left.delete(asset.name);
-    const after = before ? { ...asset, firstSeenAt: before.firstSeenAt } : asset;
-    if (before?.content !== asset.content || unfinished.has(asset.name))
-      changes.push({ type, name: asset.name, before, after });
+  for (const asset of readAssets) {
+    const assetBefore = remaining.get(asset.name);
+    remaining.delete(asset.name);
+    const assetAfter = assetBefore ? { ...asset, firstSeenAt: assetBefore.firstSeenAt } : asset;
+    if (assetBefore?.content !== asset.content || unfinished.has(asset.name))
+      changes.push({ type, name: asset.name, before: assetBefore, after: assetAfter });
   }
-  for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
+  for (const assetBefore of remaining.values())
+    changes.push({ type, name: assetBefore.name, before: assetBefore, after: undefined });
   return changes;
 }
 

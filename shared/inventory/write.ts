@@ -30,12 +30,19 @@ import {
   VaultBusy,
 } from "./vault-claim.ts";
 
+/**
+ * Writes vaults and their assets. See `InventoryWriter` for the order of the writes. A *claim* is the right of one worker to
+ * write a vault's assets. A *fence* is a row whose ETag each of its writes requires, so that a worker that lost its claim can't
+ * write (vault-claim.ts). *Fingerprints* are the hashes by which a scan recognizes unchanged lists and assets.
+ */
+
 export type { AssetChange } from "./asset-row-changes.ts";
 export type { IndexEntry, Restored } from "./repair.ts";
 export { type StoredVault, VaultBusy } from "./vault-claim.ts";
 
 /**
- * Writes data that another module derives from changed assets. The writer may call this function repeatedly for the same changes.
+ * Writes data that another module derives from changed assets. The writer may call this function repeatedly for the same
+ * changes.
  *
  * @param confirm - Throws VaultBusy if this worker lost its claim of the vault. For functions that read stored data again.
  */
@@ -64,10 +71,10 @@ export interface InventoryWriter {
   /** Returns a vault's current row. */
   find(name: string): Promise<Row<VaultRecord> | undefined>;
   /**
-   * Reads a vault's stored state, before the caller reads the vault in the cloud and writes it. If a worker crashed while it wrote
-   * the vault, takes the vault over.
+   * Reads a vault's stored state, before the caller reads the vault in the cloud and writes it. If a worker crashed while it
+   * wrote the vault, takes the vault over.
    *
-   * @throws {VaultBusy} while another worker holds the vault.
+   * @throws {VaultBusy} while another worker's claim of the vault is valid.
    */
   readForUpdate(name: string): Promise<StoredVault>;
   /**
@@ -97,8 +104,8 @@ export interface InventoryWriter {
     prepare: PrepareDerivedData,
   ): Promise<void>;
   /**
-   * Removes a vault and its assets. The fingerprints are removed first: if the removal does not finish and a scan finds the vault
-   * again, that scan must read and write all of the vault. The fences stay until `purgeFencesAndMarkers`.
+   * Removes a vault and its assets. The fingerprints are removed first: if the removal does not finish and a scan finds the
+   * vault again, that scan must read and write all of the vault. The fences stay until `purgeFencesAndMarkers`.
    *
    * @param listedAt - When the complete listing that no longer contained the vault was requested, for `removedAt`.
    * @returns the removed assets; none if the vault is not stored.
@@ -148,7 +155,9 @@ export function createInventoryWriter({
     return assets;
   }
 
-  /** Writes the changes under a claim. The vault's row has the content `current` while the claim is valid, and `end` afterwards. */
+  /**
+   * Writes the changes under a claim. The vault's row has the content `current` while the claim is valid, and `end` afterwards.
+   */
   async function withClaim(
     stored: StoredVault,
     work: {
@@ -175,8 +184,8 @@ export function createInventoryWriter({
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
-    const logged = changeOperations(current, netChanges(changes, stored.pending), clock.now());
-    await claim.end(end, { changes: logged, also: work.also });
+    const loggedChanges = changeOperations(current, netChanges(changes, stored.pending), clock.now());
+    await claim.end(end, { changes: loggedChanges, also: work.also });
   }
 
   return {
@@ -199,19 +208,25 @@ export function createInventoryWriter({
       if (stored.row && stored.row.subscriptionId.toLowerCase() !== vault.subscriptionId.toLowerCase())
         throw new TypeError("A vault that moved leaves its old subscription first.");
       // While the claim is valid, the row has the totals and fingerprints of the assets that were stored before.
-      const current = stored.row ? withoutKeys(stored.row) : unlistedVault(vault);
+      const current = stored.row ? withoutKeys(stored.row) : withoutListings(vault);
       await withClaim(stored, { current, end: vault, changes, owner, prepare });
     },
 
     async forget(stored, owner, prepare, listedAt) {
       if (!stored.row) return [];
-      const gone: AssetRecord[] = [];
-      for (const type of ASSET_TYPES) gone.push(...(await assetsOf(stored.row.name, type)).values());
-      const changes = gone.map((before) => ({ type: before.type, name: before.name, before, after: undefined }));
-      const current = unlistedVault(withoutKeys(stored.row));
-      const also = listedAt === undefined ? [] : [put(RemovedVaults, removedKey(stored.row.name), { listedAt })];
-      await withClaim(stored, { current, end: undefined, changes, owner, prepare, also });
-      return gone;
+      const removedAssets: AssetRecord[] = [];
+      for (const type of ASSET_TYPES) removedAssets.push(...(await assetsOf(stored.row.name, type)).values());
+      const changes = removedAssets.map((before) => ({
+        type: before.type,
+        name: before.name,
+        before,
+        after: undefined,
+      }));
+      const current = withoutListings(withoutKeys(stored.row));
+      const furtherOperations =
+        listedAt === undefined ? [] : [put(RemovedVaults, removedKey(stored.row.name), { listedAt })];
+      await withClaim(stored, { current, end: undefined, changes, owner, prepare, also: furtherOperations });
+      return removedAssets;
     },
 
     restore: (vaultName, entries, owner) => restoreVault(tables, vaultName, entries, owner),
@@ -239,14 +254,14 @@ export function createInventoryWriter({
 
 /** Writes the copies in both partitions concurrently. Returns or throws only after both writes have ended. */
 async function writeCopies({ fences, renew }: Claim, rows: RowChange[]): Promise<void> {
-  const written = await Promise.allSettled(
+  const results = await Promise.allSettled(
     [fences.all, fences.subscription].map((fence) => fence.write(rowOperations(rows), { beforeEach: renew })),
   );
-  for (const one of written) if (one.status === "rejected") throw one.reason;
+  for (const result of results) if (result.status === "rejected") throw result.reason;
 }
 
 /** Returns the vault's row without the results of listings: no totals, fingerprints or owners. */
-const unlistedVault = (vault: VaultRecord): VaultRecord => ({
+const withoutListings = (vault: VaultRecord): VaultRecord => ({
   ...vault,
   listedAt: {},
   listings: {},

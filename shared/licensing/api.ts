@@ -2,7 +2,7 @@ import * as z from "zod";
 import { LICENSE_REASONS } from "./license.ts";
 import { FEATURES, GRACE_DAYS, type LicenseStatus } from "./licensing.ts";
 
-/** Schemas of the license in the API. */
+// Schema of the license in the API.
 
 export const LicenseView = z
   .object({
@@ -17,15 +17,17 @@ export const LicenseView = z
     inGrace: z
       .boolean()
       .meta({ description: `The license has expired but stays valid for a grace period of ${GRACE_DAYS} days.` }),
-    graceEndsAt: z.iso
-      .datetime()
-      .nullable()
-      .meta({ description: "End of the grace period. Null unless the license has expired." }),
+    graceEndsAt: z.iso.datetime().nullable().meta({
+      description: "End of the grace period after the expiry date. Null without a license that can be verified.",
+    }),
     features: z.array(z.enum(FEATURES)).meta({ description: "Areas of the API that are available." }),
   })
   .meta({ id: "LicenseStatus" });
 
-/** Without the customer's name, because anyone can request it. */
+/**
+ * Converts the license status to the form in API responses. It omits the customer's name, because anyone can request the
+ * status.
+ */
 export const licenseView = (status: LicenseStatus): z.infer<typeof LicenseView> => ({
   tier: status.tier,
   valid: status.valid,

@@ -2,16 +2,20 @@ import * as z from "zod";
 import { type LicenseKey, VENDOR_KEYS } from "./vendor-keys.ts";
 
 /**
- * JSON of further keys, inserted by the build (`define` of the bundler) for development and tests: a list of `{kid, x}`.
- * Releases are built without.
+ * JSON of further keys for development and tests, a list of `{kid, x}`. The build inserts it (`define` of the bundler).
+ * Releases are built without further keys.
  */
 declare const __DEVELOPMENT_LICENSE_KEYS__: string;
 
+// `x` is 32 bytes in base64url.
 const Keys = z.array(z.strictObject({ kid: z.string().min(1), x: z.string().regex(/^[\w-]{43}$/) }));
 
-/** Returns the keys of this build. A vendor key has precedence over an inserted key of the same name. */
+/**
+ * Returns the public keys with which this build verifies licenses. A vendor key has precedence over an inserted key with the
+ * same ID.
+ */
 export function builtInKeys(): readonly LicenseKey[] {
-  // Without bundling the name is not defined.
-  const added = typeof __DEVELOPMENT_LICENSE_KEYS__ === "undefined" ? "[]" : __DEVELOPMENT_LICENSE_KEYS__;
-  return [...VENDOR_KEYS, ...Keys.parse(JSON.parse(added))];
+  // If the source runs without the bundler, the name is not defined.
+  const insertedKeys = typeof __DEVELOPMENT_LICENSE_KEYS__ === "undefined" ? "[]" : __DEVELOPMENT_LICENSE_KEYS__;
+  return [...VENDOR_KEYS, ...Keys.parse(JSON.parse(insertedKeys))];
 }

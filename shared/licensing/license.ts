@@ -3,6 +3,8 @@ import * as z from "zod";
 import type { Tier } from "../platform/http/endpoint.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
 
+// Verifies the text of a license: a signed token (JSON Web Signature) from the vendor.
+
 /** The content of a license. */
 export interface License {
   tier: Tier;
@@ -27,14 +29,16 @@ export type LicenseReason = (typeof LICENSE_REASONS)[number];
 const Claims = z.object({
   tier: z.enum(["core", "pro"]),
   customer: z.string().min(1),
-  exp: z.number().int().positive().max(8.64e12),
+  exp: z.number().int().positive().max(8.64e12), // The last second that a Date can represent.
   tenantId: z.guid().optional(),
 });
 
-/** The only algorithm. The key decides it, never the license (https://www.rfc-editor.org/rfc/rfc8725#section-3.1). */
+/**
+ * The only accepted algorithm. The service chooses it, not the license (https://www.rfc-editor.org/rfc/rfc8725#section-3.1).
+ */
 const ALGORITHM = "EdDSA";
 
-/** Verifies a compact JWS offline. Does not check its expiry: callers compare it with the clock. */
+/** Verifies the signature of a license, offline. Does not check its expiry date: callers compare it with the clock. */
 export async function verifyLicense(
   text: string,
   keys: readonly LicenseKey[],
@@ -43,9 +47,9 @@ export async function verifyLicense(
   try {
     kid = decodeProtectedHeader(text).kid;
   } catch {
-    return { reason: "malformed" }; // a TypeError if the text is not a JWS
+    return { reason: "malformed" }; // The library throws a TypeError if the text is not a JSON Web Signature.
   }
-  const key = keys.find((one) => one.kid === kid);
+  const key = keys.find((candidate) => candidate.kid === kid);
   if (!key) return { reason: "unknownKey" };
   try {
     const publicKey = { kty: "OKP", crv: "Ed25519", x: key.x };

@@ -11,7 +11,7 @@ export const GRACE_DAYS = 14;
 
 const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"] as const;
 const PRO_FEATURES = ["rotation", "sync", "dependencies", "sso", "users", "b2c"] as const;
-/** All features; the Core ones need no license. */
+/** All features. Those of the Core tier need no license. */
 export const FEATURES = [...CORE_FEATURES, ...PRO_FEATURES] as const;
 
 /** The licensed tier. */
@@ -20,6 +20,7 @@ export interface LicenseStatus {
   tier: Tier;
   /** True if the license is valid now, including the grace period. */
   valid: boolean;
+  /** Why there is no valid license, or `expired` during the grace period. */
   reason?: LicenseReason;
   customer?: string;
   expiresAt?: Date;
@@ -31,9 +32,11 @@ export interface LicenseStatus {
   features: readonly (typeof FEATURES)[number][];
 }
 
-/** The license in LICENSE_KEY and the tier that it enables. */
+/**
+ * The license in the setting LICENSE_KEY and the tier that it enables. Modules call `tier` before they do work of the PRO tier.
+ */
 export interface Licensing {
-  /** Returns the present state. The signature is verified once per process. */
+  /** Returns the current status. The signature is verified once per process. */
   status(): Promise<LicenseStatus>;
   /** Returns the enabled tier: `core` without a valid license. */
   tier(): Promise<Tier>;
@@ -60,14 +63,14 @@ export function createLicensing(deps: {
   async function status(): Promise<LicenseStatus> {
     verified ??= verify();
     const result = await verified;
-    if (!("license" in result)) return { ...core, reason: result.reason };
+    if (!("license" in result)) return { ...UNLICENSED, reason: result.reason };
     const { tier, customer, expiresAt } = result.license;
-    const now = clock.now().getTime();
+    const nowMs = clock.now().getTime();
     const graceEndsAt = new Date(expiresAt.getTime() + GRACE_DAYS * DAY_MS);
-    const expired = now >= expiresAt.getTime();
-    const inGrace = expired && now < graceEndsAt.getTime();
-    const facts = { customer, expiresAt, daysLeft: Math.floor((expiresAt.getTime() - now) / DAY_MS), graceEndsAt };
-    if (expired && !inGrace) return { ...core, ...facts, reason: "expired" };
+    const isExpired = nowMs >= expiresAt.getTime();
+    const inGrace = isExpired && nowMs < graceEndsAt.getTime();
+    const facts = { customer, expiresAt, daysLeft: Math.floor((expiresAt.getTime() - nowMs) / DAY_MS), graceEndsAt };
+    if (isExpired && !inGrace) return { ...UNLICENSED, ...facts, reason: "expired" };
     const features = tier === "pro" ? FEATURES : CORE_FEATURES;
     return { tier, valid: true, ...(inGrace && { reason: "expired" }), ...facts, inGrace, features };
   }
@@ -79,12 +82,19 @@ export function createLicensing(deps: {
     async *expiring(by) {
       const { tier, valid, inGrace, expiresAt } = await status();
       if (!valid || inGrace || !expiresAt || expiresAt > by) return;
-      const ends = expiresAt.toISOString();
+      const expiryDate = expiresAt.toISOString();
       // A license has no start date.
       const createdAt = new Date(0).toISOString();
-      yield { id: `licence.${ends}`, what: "Licence", name: tier.toUpperCase(), createdAt, expiresAt: ends };
+      yield {
+        id: `licence.${expiryDate}`,
+        what: "Licence",
+        name: tier.toUpperCase(),
+        createdAt,
+        expiresAt: expiryDate,
+      };
     },
   };
 }
 
-const core: LicenseStatus = { tier: "core", valid: false, inGrace: false, features: CORE_FEATURES };
+/** The status without a valid license. */
+const UNLICENSED: LicenseStatus = { tier: "core", valid: false, inGrace: false, features: CORE_FEATURES };

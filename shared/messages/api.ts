@@ -2,6 +2,8 @@ import * as z from "zod";
 import { pageOf } from "../platform/http/paging.ts";
 import type { FailedMessage } from "./failed-messages.ts";
 
+// Schemas and views of failed messages in the API.
+
 const FailedMessageView = z
   .object({
     queue: z

@@ -9,14 +9,15 @@ import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 
 /** Retention of failed messages. */
-const KEEP_MS = 30 * DAY_MS;
+const RETENTION_MS = 30 * DAY_MS;
 /** `maxDequeueCount` of host.json: the maximum number of deliveries of a queue message. */
 const MAX_DELIVERIES = 5;
-const RETRY_AFTER_SECONDS = 600;
+/** Delay of a poison message that is sent again because it could not be recorded. */
+const RESEND_DELAY_SECONDS = 600;
 /** Maximum number of messages that `countSince` counts: one page. */
 const MAX_COUNTED_SINCE = 1000;
 /** Maximum length of a message's JSON that is stored. No message of this service contains a secret. */
-const MAX_SHOWN = 1000;
+const MAX_STORED_CHARACTERS = 1000;
 
 const FailedMessageRecord = z.object({
   /** The queue, without `-poison`. */
@@ -38,7 +39,7 @@ const FAILED = "failed";
 /** Returns a key that sorts newest first: milliseconds counted down from the largest number with 13 digits. */
 const countdown = (instant: number): string => String(9_999_999_999_999 - instant).padStart(13, "0");
 
-/** A message from a poison queue. */
+/** A message from a poison queue: the queue to which the platform moves a message that failed five times. */
 export interface PoisonMessage {
   readonly queue: string;
   readonly messageId: string;
@@ -50,11 +51,15 @@ export interface PoisonMessage {
   readonly requestId: string;
 }
 
-/** Messages that failed five times: stored for users, and passed to the module that they belong to. */
+/**
+ * Messages that failed five times. A function for each poison queue calls `receive`, which stores the message for GET
+ * /system/failed-messages and passes it to the module that it belongs to.
+ */
 export interface FailedMessages {
-  /** Stores the message, appends it to the audit log, and passes it to `handle` if it is readable. Idempotent. After a failure, the
-   * queue redelivers the message. After the last delivery it is sent again as a new message, because a poison queue has no poison
-   * queue of its own.
+  /**
+   * Stores the message, records it in the audit log, and passes it to `handle` if it is readable. A duplicate delivery has no
+   * further effect. After a failure, the queue redelivers the message. After the last delivery the message is sent again as a
+   * new message, because a poison queue has no poison queue of its own.
    *
    * @param handle - The handler of the module that the message belongs to.
    */
@@ -65,7 +70,7 @@ export interface FailedMessages {
   ): Promise<void>;
   /** Returns a page of failed messages, newest first. @throws {Problem} invalidCursor */
   list(request: PageRequest): Promise<Page<FailedMessage>>;
-  /** Returns the number of messages that failed since a time, at most 1,000. One request. */
+  /** Returns the number of messages that failed since a time, at most 1,000. Costs one request. */
   countSince(since: Date): Promise<number>;
   /** Removes messages that are older than 30 days. */
   cleanUp(): Promise<void>;
@@ -80,28 +85,28 @@ export function createFailedMessages(deps: {
 }): FailedMessages {
   const { tables, queues, audit, clock, log } = deps;
 
-  /** @param body - The parsed message. Undefined if it does not match its schema. */
+  /** Stores a message once. @param body - The parsed message. Undefined if it does not match its schema. */
   async function store(message: PoisonMessage, body: unknown): Promise<void> {
     const readable = body !== undefined;
     const { queue, messageId, insertedAt, requestId } = message;
     const key = `${countdown(insertedAt.getTime())}|${keyText(messageId)}`;
     if (await tables.get(FailedMessageRows, FAILED, key)) return;
     const text = readable ? JSON.stringify(body) : undefined;
-    const shown = text !== undefined && text.length <= MAX_SHOWN ? text : undefined;
+    const storedText = text !== undefined && text.length <= MAX_STORED_CHARACTERS ? text : undefined;
     log.error("A message failed for good", { queue, messageId, readable });
     await audit.append({
       type: "queue.messageFailed",
       caller: { actor: "system", requestId },
       outcome: "failure",
       target: { type: "queue", id: queue },
-      details: { messageId, readable, ...(shown === undefined ? {} : { message: shown }) },
+      details: { messageId, readable, ...(storedText === undefined ? {} : { message: storedText }) },
     });
     await tables.put(FailedMessageRows, FAILED, key, {
       queue,
       messageId,
       failedAt: insertedAt.toISOString(),
       readable,
-      ...(shown === undefined ? {} : { message: shown }),
+      ...(storedText === undefined ? {} : { message: storedText }),
     });
   }
 
@@ -114,7 +119,7 @@ export function createFailedMessages(deps: {
       } catch (error) {
         if (message.delivery < MAX_DELIVERIES) throw error;
         const queue = `${message.queue}-poison`;
-        await queues.send(queue, message.body ?? null, { delaySeconds: RETRY_AFTER_SECONDS });
+        await queues.send(queue, message.body ?? null, { delaySeconds: RESEND_DELAY_SECONDS });
         log.error("A failed message could not be processed and is requeued", { queue, messageId: message.messageId });
       }
     },
@@ -124,30 +129,31 @@ export function createFailedMessages(deps: {
         request.cursor === undefined
           ? undefined
           : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor).after;
-      const wanted = request.offset + request.limit;
+      const endOfPage = request.offset + request.limit;
       const rows = [];
       const range = { partitionKey: FAILED, ...(after === undefined ? {} : { after }) };
-      for await (const page of tables.pages(FailedMessageRows, { ...range, pageSize: Math.min(1000, wanted + 1) })) {
+      for await (const page of tables.pages(FailedMessageRows, { ...range, pageSize: Math.min(1000, endOfPage + 1) })) {
         rows.push(...page);
-        if (rows.length > wanted) break;
+        if (rows.length > endOfPage) break;
       }
       let total = 0;
       for await (const page of tables.pages(FailedMessageRows, { partitionKey: FAILED, select: ["queue"] })) {
         total += page.length;
         if (total > MAX_COUNTED) break;
       }
-      const last = rows[wanted - 1];
+      const lastRow = rows[endOfPage - 1];
       return {
-        items: rows.slice(request.offset, wanted).map(withoutKeys),
+        items: rows.slice(request.offset, endOfPage).map(withoutKeys),
         ...(total > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total }),
         limit: request.limit,
         offset: request.offset,
-        nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.rowKey }) : null,
+        nextCursor: rows.length > endOfPage && lastRow ? encodeCursor({ after: lastRow.rowKey }) : null,
       };
     },
 
     async countSince(since) {
       let count = 0;
+      // Keys count down, so later messages sort before this key.
       const range = { partitionKey: FAILED, before: countdown(since.getTime()), pageSize: MAX_COUNTED_SINCE };
       for await (const rows of tables.pages(FailedMessageRows, { ...range, select: [] })) {
         count += rows.length;
@@ -157,7 +163,8 @@ export function createFailedMessages(deps: {
     },
 
     async cleanUp() {
-      const from = countdown(clock.now().getTime() - KEEP_MS);
+      // Keys count down, so this key and those after it belong to messages older than the retention.
+      const from = countdown(clock.now().getTime() - RETENTION_MS);
       for await (const rows of tables.pages(FailedMessageRows, { partitionKey: FAILED, from, select: [] })) {
         const removals = rows.map(({ rowKey }) => remove(FailedMessageRows, rowKey));
         await tables.write(FailedMessageRows.table, FAILED, removals);

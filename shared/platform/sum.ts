@@ -1,3 +1,3 @@
 /** Returns the sum of a number over all items. */
-export const sum = <T>(items: readonly T[], of: (item: T) => number): number =>
-  items.reduce((total, item) => total + of(item), 0);
+export const sum = <T>(items: readonly T[], numberOf: (item: T) => number): number =>
+  items.reduce((total, item) => total + numberOf(item), 0);

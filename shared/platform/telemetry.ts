@@ -1,7 +1,7 @@
 /**
- * Tracing and metrics with OpenTelemetry. Until `functions/telemetry.ts` has started telemetry, nothing is recorded and no
- * message is changed. Recorded are only names of functions, routes, queues and vaults, statuses and counts. Requests, answers
- * and errors are never recorded, except an error's name.
+ * Tracing and metrics with OpenTelemetry. Without telemetry, which `functions/telemetry.ts` starts, these functions do nothing.
+ * Callers must record only names of functions, routes, queues and vaults, statuses, counts and names of errors, and no contents of
+ * requests, responses or errors.
  */
 import {
   type Attributes,
@@ -19,20 +19,20 @@ const SCOPE = "credential-lifecycle";
 /** Units in the notation of https://ucum.org. */
 export const METRICS = {
   "scan.duration": { kind: "histogram", unit: "s", description: "How long a scan took, by mode and status." },
-  "vaults.failed": { kind: "counter", unit: "{vault}", description: "Vaults that a scan could read nothing of." },
+  "vaults.failed": { kind: "counter", unit: "{vault}", description: "Vaults that a scan could not read." },
   "vault.events": {
     kind: "counter",
     unit: "{event}",
     description:
-      "Events of Event Grid, by outcome: wanted (requests a refresh), joined (to a waiting refresh), ignored.",
+      "Event Grid events by outcome: wanted (requests a refresh), joined (added to a waiting refresh), ignored.",
   },
   "assets.by_status": { kind: "gauge", unit: "{asset}", description: "Assets by type and status, at a scan's end." },
   score: { kind: "gauge", unit: "1", description: "The compliance score, 0 to 1, at a scan's end." },
-  "alerts.sent": { kind: "counter", unit: "{delivery}", description: "Alert deliveries that are over, by status." },
+  "alerts.sent": { kind: "counter", unit: "{delivery}", description: "Completed alert deliveries, by status." },
   throttled: {
     kind: "counter",
     unit: "{answer}",
-    description: "Answers of the cloud that asked for less, by operation.",
+    description: "Responses of the cloud that rejected a call because of throttling, by operation.",
   },
 } as const;
 
@@ -53,7 +53,7 @@ export interface SpanOptions {
   carrier?: unknown;
 }
 
-/** Runs work in a span of its own. */
+/** Runs the work in a new span. */
 export async function withSpan<T>(
   { name, kind, attributes = {}, carrier }: SpanOptions,
   work: () => Promise<T>,

@@ -1,46 +1,53 @@
 import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import { addAbortSignal } from "node:stream";
+import tls from "node:tls";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
+import { loadOnce } from "./load-once.ts";
 
-/** Thrown when there is no whole answer within `PipelineRequest.timeout`. */
+/** Thrown if the response is not complete within `PipelineRequest.timeout`. */
 export class AnswerTimeout extends Error {
   override readonly name = "AnswerTimeout";
 }
 
-/** Thrown when an answer has more than `MAX_ANSWER_BYTES`. */
+/** Thrown if a response has more than `MAX_ANSWER_BYTES`. */
 export class AnswerTooLarge extends Error {
   override readonly name = "AnswerTooLarge";
 }
 
 export interface ConnectionLimits {
-  /** Most connections to one host; further requests wait. Without it there is one connection for each request in progress. */
+  /** Maximum number of connections to one host. Further requests wait. Undefined: one connection for each request in progress. */
   perHost?: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
 }
 
 export interface Transport {
-  /** Throws `AnswerTimeout`, `AnswerTooLarge`, an `AbortError`, or the network's error as a `RestError`. */
+  /** Sends requests. Throws `AnswerTimeout`, `AnswerTooLarge`, an `AbortError`, or a network error as a `RestError`. */
   client: HttpClient;
   /** Closes all connections. A later request opens a new connection. */
   close(): void;
 }
 
-/** Largest answer in bytes. An instance has about 500 MB of memory. */
+/** Maximum size of a response in bytes. An instance has about 500 MB of memory. */
 export const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 
+/** Shared by all connections: creating one for each connection costs as much processor time as several requests. */
+const secureContext = loadOnce(async () => tls.createSecureContext());
+
+/** Makes the SDK's client return every body as a stream: it reads infinity as "all statuses". */
 const ALL_STATUSES = new Set([Number.POSITIVE_INFINITY]);
 
 /**
- * Creates an HTTP client with connections of its own. The default client of Azure's SDKs sends the requests. Unlike that
- * client alone, `timeout` covers the body of the answer, and the size of an answer is limited.
+ * Creates an HTTP client with its own connections, for the SDKs of Azure and Azure Storage. It uses the SDKs' default client, but
+ * `timeout` also covers the body of the response, and the size of a response is limited.
  */
 export async function createTransport({ perHost = Infinity, idleMs }: ConnectionLimits): Promise<Transport> {
   const { createDefaultHttpClient, createPipelineRequest, RestError } = await import("@azure/core-rest-pipeline");
   const defaultClient = createDefaultHttpClient();
   const options = { keepAlive: true, maxSockets: perHost, timeout: idleMs, proxyEnv: proxyOf(process.env) };
-  const [httpAgent, httpsAgent] = [new http.Agent(options), new https.Agent(options)];
+  const httpAgent = new http.Agent(options);
+  const httpsAgent = new https.Agent({ ...options, secureContext: await secureContext() });
 
   async function sendRequest(request: PipelineRequest) {
     const stop = new AbortController();
@@ -48,7 +55,7 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
     const timer = request.timeout > 0 ? setTimeout(() => stop.abort(new AnswerTimeout()), request.timeout) : undefined;
     request.abortSignal?.addEventListener("abort", abort);
     if (request.abortSignal?.aborted) abort();
-    // The answer is not compressed, so that an abort in the middle of it takes effect.
+    // A compressed response could not be aborted while its body is read.
     request.headers.set("accept-encoding", "identity");
     const { url, method, headers, body } = request;
     try {
@@ -88,7 +95,7 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
   };
 }
 
-/** Code of an answer that ended early. */
+/** Error code of a response whose connection was closed before its end. */
 const CUT_ANSWER = "ECONNRESET";
 
 async function textOf(body: IncomingMessage, signal: AbortSignal): Promise<string> {
@@ -100,12 +107,12 @@ async function textOf(body: IncomingMessage, signal: AbortSignal): Promise<strin
     if (size > MAX_ANSWER_BYTES) throw new AnswerTooLarge("The answer is too large.");
     parts.push(part);
   }
-  // An answer without a length ends with its connection, which must not be broken.
+  // A response without a length ends when its connection is closed. A broken connection is not a valid end.
   if (socket.errored) throw socket.errored;
   return Buffer.concat(parts).toString();
 }
 
-/** Returns the environment's proxy under the names that Node reads. Azure's clients use one proxy for all addresses. */
+/** Returns the proxy settings of the environment for Node's agents. As in Azure's clients, one proxy serves all addresses. */
 function proxyOf(environment: NodeJS.ProcessEnv) {
   const names = ["HTTPS_PROXY", "ALL_PROXY", "HTTP_PROXY"].flatMap((name) => [name, name.toLowerCase()]);
   const proxy = names.map((name) => environment[name]).find(Boolean);

@@ -1,14 +1,14 @@
 import type * as z from "zod";
 
 /**
- * Describes a validation error as the end of a sentence that starts with the value's name: "limit must be at most 1000". Pass
- * it as `error` to a schema's parse, which uses it if the schema has no message of its own. Never contains the value.
+ * Describes a validation error as the end of a sentence that starts with the value's name: "limit must be at most 1000". Passed as
+ * `error` to a schema's parse, which uses it if the schema has no message for the error. The message does not contain the value.
  */
 export const validationMessage: z.core.$ZodErrorMap = (issue) => {
   if (issue.input === undefined && issue.code !== "unrecognized_keys" && issue.code !== "custom") return "is missing";
   switch (issue.code) {
     case "invalid_type":
-      return `must be ${KINDS[issue.expected] ?? "of another kind"}`;
+      return `must be ${KINDS[issue.expected] ?? "of another type"}`;
     case "invalid_value":
       return `must be ${issue.values.length === 1 ? "" : "one of "}${issue.values.map(String).join(", ")}`;
     case "too_small":
@@ -18,17 +18,17 @@ export const validationMessage: z.core.$ZodErrorMap = (issue) => {
     case "not_multiple_of":
       return `must be a multiple of ${issue.divisor}`;
     case "invalid_format":
-      return FORMATS[issue.format] ?? "is not written as it must be";
+      return FORMATS[issue.format] ?? "has an invalid format";
     case "unrecognized_keys":
-      return `has members that are not known: ${issue.keys.map((key) => key.slice(0, 64)).join(", ")}`;
+      return `has unknown members: ${issue.keys.map((key) => key.slice(0, 64)).join(", ")}`;
     case "invalid_union":
       return unionMessage(issue.errors);
     case "invalid_key":
-      return "has a name that can't be used";
+      return "has an invalid member name";
     case "invalid_element":
-      return "has an item that can't be used";
+      return "has an invalid item";
     default:
-      return "can't be used here";
+      return "is not valid";
   }
 };
 
@@ -74,5 +74,5 @@ function unionMessage(forms: z.core.$ZodIssue[][]): string {
   const wanted = forms.map((issues) => issues.find(({ path }) => path.length === 0)?.message);
   return wanted.every((words) => words !== undefined) && wanted.length > 0
     ? [...new Set(wanted)].join(", or ")
-    : "has none of the forms that are taken here";
+    : "does not match any of the accepted forms";
 }

@@ -3,6 +3,11 @@ import { fingerprint } from "../inventory/asset.ts";
 import { type Entity, withoutKeys } from "../platform/storage/entity.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 
+/**
+ * Compares a combined partition of a table (such as that of all assets) with the partitions of which it is a copy (its parts,
+ * such as those of the subscriptions).
+ */
+
 /** A row for comparisons: two copies of one value have the same key and the same hash. */
 export interface Entry {
   readonly key: string;
@@ -41,23 +46,27 @@ export async function* entriesOf<T>(tables: Tables, entity: Entity<T>, range: Ra
 }
 
 /**
- * Compares a combined partition with its parts, key by key. Both sides are read in the order of their keys, so that memory
- * contains one page of each. A key that several parts contain agrees if one of them agrees.
+ * Compares a combined partition with its parts, key by key. All are read in the order of their keys, so that memory contains
+ * one page of each. If several parts contain a key, the row of the combined partition must equal one of them.
  */
 export async function* compareMerged(
   whole: AsyncIterable<Entry>,
   parts: readonly AsyncIterable<Entry>[],
 ): AsyncGenerator<Compared, void> {
-  const left = whole[Symbol.asyncIterator]();
-  const right = merged(parts);
-  let standing = (await left.next()).value as Entry | undefined;
-  let wanted = (await right.next()).value as Entries | undefined;
-  while (standing !== undefined || wanted !== undefined) {
-    const [here, there] = [standing?.key, wanted?.key];
-    const key = there === undefined || (here !== undefined && here < there) ? here! : there;
-    yield { key, difference: differenceOf(here === key ? standing : undefined, there === key ? wanted : undefined) };
-    if (here === key) standing = (await left.next()).value as Entry | undefined;
-    if (there === key) wanted = (await right.next()).value as Entries | undefined;
+  const wholeRows = whole[Symbol.asyncIterator]();
+  const partRows = mergeByKey(parts);
+  let actual = (await wholeRows.next()).value as Entry | undefined;
+  let expected = (await partRows.next()).value as Entries | undefined;
+  while (actual !== undefined || expected !== undefined) {
+    const [actualKey, expectedKey] = [actual?.key, expected?.key];
+    const isActualFirst = expectedKey === undefined || (actualKey !== undefined && actualKey < expectedKey);
+    const key = isActualFirst ? actualKey! : expectedKey;
+    yield {
+      key,
+      difference: differenceOf(actualKey === key ? actual : undefined, expectedKey === key ? expected : undefined),
+    };
+    if (actualKey === key) actual = (await wholeRows.next()).value as Entry | undefined;
+    if (expectedKey === key) expected = (await partRows.next()).value as Entries | undefined;
   }
 }
 
@@ -67,20 +76,24 @@ interface Entries {
   readonly hashes: readonly (string | undefined)[];
 }
 
-function differenceOf(standing: Entry | undefined, wanted: Entries | undefined): DifferenceKind | undefined {
-  if (standing === undefined) return "missing";
-  if (standing.hash === undefined) return "unreadable";
-  if (wanted === undefined) return "extra";
-  return wanted.hashes.includes(standing.hash) ? undefined : "stale";
+function differenceOf(actual: Entry | undefined, expected: Entries | undefined): DifferenceKind | undefined {
+  if (actual === undefined) return "missing";
+  if (actual.hash === undefined) return "unreadable";
+  if (expected === undefined) return "extra";
+  return expected.hashes.includes(actual.hash) ? undefined : "stale";
 }
 
-/** Returns the entries of all parts in the order of their keys, grouped by key. */
-async function* merged(parts: readonly AsyncIterable<Entry>[]): AsyncGenerator<Entries, void> {
-  const read = parts.map((part) => part[Symbol.asyncIterator]());
-  const opened = await pMap(read, async (part) => ({ part, entry: (await part.next()).value as Entry | undefined }), {
-    concurrency: OPEN_AT_ONCE,
-  });
-  // The next part is at the end of the list, so that removing it is cheap with thousands of parts.
+/** Yields the entries of all parts in the order of their keys, grouped by key. */
+async function* mergeByKey(parts: readonly AsyncIterable<Entry>[]): AsyncGenerator<Entries, void> {
+  const iterators = parts.map((part) => part[Symbol.asyncIterator]());
+  const opened = await pMap(
+    iterators,
+    async (part) => ({ part, entry: (await part.next()).value as Entry | undefined }),
+    {
+      concurrency: OPEN_AT_ONCE,
+    },
+  );
+  // Sorted by descending key: the part with the lowest key is last, so that removing it is cheap with thousands of parts.
   const heads = opened.filter((head): head is Head => head.entry !== undefined).sort((a, b) => byKey(b.entry, a.entry));
   while (heads.length > 0) {
     const { key } = heads.at(-1)!.entry;
@@ -89,19 +102,20 @@ async function* merged(parts: readonly AsyncIterable<Entry>[]): AsyncGenerator<E
       const { part, entry } = heads.pop()!;
       hashes.push(entry.hash);
       const next = (await part.next()).value as Entry | undefined;
-      if (next !== undefined) heads.splice(placeOf(heads, next.key), 0, { part, entry: next });
+      if (next !== undefined) heads.splice(insertionIndex(heads, next.key), 0, { part, entry: next });
     }
     yield { key, hashes };
   }
 }
 
+/** A part with its next entry. */
 interface Head {
   readonly part: AsyncIterator<Entry>;
   readonly entry: Entry;
 }
 
 /** Returns the index at which a key belongs among the heads, which are sorted by descending key. */
-function placeOf(heads: readonly Head[], key: string): number {
+function insertionIndex(heads: readonly Head[], key: string): number {
   let low = 0;
   let high = heads.length;
   while (low < high) {

@@ -1,5 +1,5 @@
 import pMap from "p-map";
-import { unknownChange } from "../compliance/changed-results.ts";
+import { unknownChangeMark } from "../compliance/changed-results.ts";
 import { ASSET_CHECKS, checkOfCode } from "../compliance/checks/all.ts";
 import {
   Details,
@@ -16,7 +16,7 @@ import {
   vaultStateKey,
 } from "../compliance/compliance-rows.ts";
 import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies } from "../compliance/packed-results.ts";
-import { isFailing } from "../compliance/vault-state.ts";
+import { isAssetFailing } from "../compliance/vault-state.ts";
 import { findingRowsByCheck } from "../compliance/write-state.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { Row } from "../platform/storage/entity.ts";
@@ -25,13 +25,19 @@ import { remove, type StorageCorrupt, type Tables } from "../platform/storage/ta
 import { MINUTE_MS } from "../platform/time.ts";
 import { readRowOrCorrupt } from "./suspected-differences.ts";
 
+/**
+ * Checks the stored compliance results of vaults for the reconciliation. The results of a vault are its own row, rows of
+ * details (the checks that each asset passed and failed), and rows of findings (the assets that failed a check). All derive
+ * from the details.
+ */
+
 const RANGES_AT_ONCE = 8;
-/** An evaluation that has written nothing for this time has crashed. */
-const EVALUATION_MS = MINUTE_MS;
-/** Sorts after everything that can follow a vault's name in a key, and before every longer name. */
+/** An evaluation whose last write is older than this has crashed. */
+const EVALUATION_TIMEOUT_MS = MINUTE_MS;
+/** Sorts after `!`, which follows a vault's name in a key, and before every character of a longer name. */
 const AFTER_NAME = '"';
 
-/** Lower-case vault names, from <= name < before, as in keys. */
+/** A range of lower-case vault names, `from <= name < before`. */
 export interface NameRange {
   readonly from: string;
   /** Undefined: to the end. */
@@ -41,13 +47,13 @@ export const rangeOfVault = (name: string): NameRange => ({
   from: name.toLowerCase(),
   before: name.toLowerCase() + AFTER_NAME,
 });
-/** Returns the range of names after one, up to and including another. */
-export const rangeBehind = (after: string | undefined, last: string | undefined): NameRange => ({
+/** Returns the range of names after `after`, up to and including `last`. Undefined: from the start, or to the end. */
+export const rangeAfter = (after: string | undefined, last: string | undefined): NameRange => ({
   from: after === undefined ? "" : after + AFTER_NAME,
   before: last === undefined ? undefined : last + AFTER_NAME,
 });
 
-/** A vault of the inventory, and its assets as `<type>.<name>`. */
+/** A vault of the inventory with its assets as `<type>.<name>`, for which results should be stored. */
 export interface EvaluatedVault {
   readonly vault: VaultRecord;
   readonly assets: ReadonlySet<string>;
@@ -55,6 +61,7 @@ export interface EvaluatedVault {
 
 /** The stored results of one vault. */
 interface Results {
+  /** The vault's own row of results. */
   row?: Row<VaultState>;
   /** Hashes of the details rows in their order, and all assets in them. */
   details: string[];
@@ -66,57 +73,58 @@ interface Results {
 }
 
 /**
- * Returns the vaults in a range of names whose results are inconsistent or don't match the vault's assets: lower-case name and
- * problem. One request per check with assets and three more, and one per further 1,000 rows.
+ * Returns the vaults in a range of names whose results are inconsistent or don't match the vault's assets: the problem by
+ * lower-case name. Costs one request per check of assets and two more, and one per further 1,000 rows.
  *
- * @param known - The inventory's vaults in the range. Rows of other vaults are superfluous.
- * @param left - Vaults to skip, because a scan is writing them.
+ * @param inventoryVaults - The inventory's vaults in the range. Results of other vaults are superfluous.
+ * @param skipped - Vaults that are not checked, because a scan is writing them or their row can't be read.
  */
 export async function inspectResults(
   tables: Tables,
   range: NameRange,
-  known: ReadonlyMap<string, EvaluatedVault>,
-  left: ReadonlySet<string>,
+  inventoryVaults: ReadonlyMap<string, EvaluatedVault>,
+  skipped: ReadonlySet<string>,
 ): Promise<Map<string, string>> {
-  const standing = await readResults(tables, range);
-  const wrong = new Map<string, string>();
-  for (const name of new Set([...known.keys(), ...standing.keys()])) {
-    if (left.has(name)) continue;
-    const results = standing.get(name) ?? nothing();
-    const problem = problemOf(results, known.get(name));
-    if (problem) wrong.set(name, problem);
+  const stored = await readResults(tables, range);
+  const problems = new Map<string, string>();
+  for (const name of new Set([...inventoryVaults.keys(), ...stored.keys()])) {
+    if (skipped.has(name)) continue;
+    const results = stored.get(name) ?? noResults();
+    const problem = problemOf(results, inventoryVaults.get(name));
+    if (problem) problems.set(name, problem);
   }
-  return wrong;
+  return problems;
 }
 
 /**
- * Returns a value that changes with every write of a vault's results: the ETags of its row and its fence. Undefined while an
- * evaluation in several parts is in progress.
+ * Returns a value that changes with every write of a vault's results: the ETags of its row and of its fence (a row that orders
+ * the writes of one vault). Undefined while an evaluation that takes several transactions is in progress.
  */
 export async function resultsVersion(tables: Tables, vaultName: string): Promise<string | undefined> {
-  const [own, fence] = await Promise.all([
+  const [resultsRow, fence] = await Promise.all([
     readRowOrCorrupt(tables, VaultStates, STATE, vaultStateKey(vaultName)),
     tables.getWithAge(ResultFences, STATE, fenceKey(vaultName)),
   ]);
-  if (fence?.row.open && fence.ageMs < EVALUATION_MS) return undefined;
-  return `${own.row?.etag ?? own.unreadable?.etag} ${fence?.row.etag}`;
+  if (fence?.row.open && fence.ageMs < EVALUATION_TIMEOUT_MS) return undefined;
+  return `${resultsRow.row?.etag ?? resultsRow.unreadable?.etag} ${fence?.row.etag}`;
 }
 
-/** Removes the unreadable rows of a vault's results by their ETags, because they would make every evaluation fail. */
+/** Removes the unreadable rows of a vault's results if they are unchanged (by ETag). They would make every evaluation fail. */
 export async function removeUnreadable(tables: Tables, vaultName: string): Promise<void> {
-  const standing = await readResults(tables, rangeOfVault(vaultName));
-  for (const { rowKey, etag } of standing.get(vaultName.toLowerCase())?.unreadable ?? [])
-    await tables.transaction(TABLE, STATE, [remove(VaultStates, rowKey, etag), unknownChange(vaultName)]);
+  const stored = await readResults(tables, rangeOfVault(vaultName));
+  for (const { rowKey, etag } of stored.get(vaultName.toLowerCase())?.unreadable ?? [])
+    await tables.transaction(TABLE, STATE, [remove(VaultStates, rowKey, etag), unknownChangeMark(vaultName)]);
 }
 
-const nothing = (): Results => ({ details: [], assets: new Map(), findings: new Map(), unreadable: [] });
+const noResults = (): Results => ({ details: [], assets: new Map(), findings: new Map(), unreadable: [] });
 
+/** Reads the results of all vaults in a range of names, by lower-case name. */
 async function readResults(tables: Tables, range: NameRange): Promise<Map<string, Results>> {
   const all = new Map<string, Results>();
-  const of = (name: string): Results => {
-    const found = all.get(name) ?? nothing();
-    all.set(name, found);
-    return found;
+  const resultsOf = (name: string): Results => {
+    const results = all.get(name) ?? noResults();
+    all.set(name, results);
+    return results;
   };
   const rowsOf = (prefix: string) => ({
     partitionKey: STATE,
@@ -127,24 +135,25 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
     (prefix: string) =>
     ({ rowKey, etag }: StorageCorrupt) => {
       const name = vaultIn(rowKey, prefix);
-      if (name !== undefined) of(name).unreadable.push({ rowKey, etag });
+      if (name !== undefined) resultsOf(name).unreadable.push({ rowKey, etag });
     };
 
   const ownPrefix = vaultStateKey("");
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => {
-    of(rowKey.slice(ownPrefix.length)).unreadable.push({ rowKey, etag });
+    resultsOf(rowKey.slice(ownPrefix.length)).unreadable.push({ rowKey, etag });
   };
   for await (const rows of tables.pages(VaultStates, { ...rowsOf(ownPrefix), onCorrupt }))
-    for (const row of rows) of(row.rowKey.slice(ownPrefix.length)).row = row;
+    for (const row of rows) resultsOf(row.rowKey.slice(ownPrefix.length)).row = row;
 
+  // Without the `!` that follows the vault's name, which is empty here.
   const detailsStart = detailsPrefix("").slice(0, -1);
   const details = { ...rowsOf(detailsStart), onCorrupt: onCorruptOf(detailsStart) };
   for await (const rows of tables.pages(Details, details)) {
     for (const { rowKey, etag, assets, facts } of rows) {
       const name = vaultIn(rowKey, detailsStart);
       if (name === undefined) continue;
-      const chunk = readable(() => unpackDetails(assets, facts));
-      const results = of(name);
+      const chunk = undefinedIfCorrupt(() => unpackDetails(assets, facts));
+      const results = resultsOf(name);
       if (!chunk) results.unreadable.push({ rowKey, etag });
       results.details.push(chunk?.hash ?? "");
       for (const asset of chunk?.assets ?? []) results.assets.set(assetKey(asset.type, asset.name), asset);
@@ -154,12 +163,12 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
   await pMap(
     ASSET_CHECKS,
     async (check) => {
-      const prefix = findingsPrefix(check, "").slice(0, -1);
+      const prefix = findingsPrefix(check, "").slice(0, -1); // without the `!` after the name, as above
       for await (const rows of tables.pages(Findings, { ...rowsOf(prefix), onCorrupt: onCorruptOf(prefix) })) {
         for (const { rowKey, items, facts } of rows) {
           const name = vaultIn(rowKey, prefix);
           if (name === undefined) continue;
-          of(name).findings.set(rowKey, readable(() => findingsHash(items, facts)) ?? "");
+          resultsOf(name).findings.set(rowKey, undefinedIfCorrupt(() => findingsHash(items, facts)) ?? "");
         }
       }
     },
@@ -168,47 +177,53 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
   return all;
 }
 
-/** Returns the vault's name in `<prefix><vault>!<number>`. Undefined for another kind of row. */
+/** Returns the vault's name in `<prefix><vault>!<number>`, with a number of five digits. Undefined for another kind of row. */
 function vaultIn(rowKey: string, prefix: string): string | undefined {
   return /^(.*)!\d{5}$/.exec(rowKey.slice(prefix.length))?.[1];
 }
 
-function readable<T>(read: () => T): T | undefined {
+/** Returns the result of `read`. Undefined if it throws, because no evaluation wrote the content. */
+function undefinedIfCorrupt<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch {
-    return undefined; // The content is not that of an evaluation.
+    return undefined;
   }
 }
 
 /** Returns a short description of the problem for the audit log. Undefined if everything agrees. */
-function problemOf(results: Results, known: EvaluatedVault | undefined): string | undefined {
+function problemOf(results: Results, expectedVault: EvaluatedVault | undefined): string | undefined {
   const { row, details, assets, findings } = results;
   if (results.unreadable.length > 0) return "a row can't be read";
-  if (!known || !row || row.gone) {
+  if (!expectedVault || !row || row.gone) {
     if (details.length > 0 || findings.size > 0) return "rows of a vault without results remain";
-    if (known) return "the vault's results are missing";
+    if (expectedVault) return "the vault's results are missing";
     return row && !row.gone ? "results of a removed vault remain" : undefined;
   }
   if (row.details.join() !== details.join()) return "details differ from the vault's row";
-  if (!sameNames(known.assets, assets)) return "the assets evaluated are not the vault's";
-  if (row.subscriptionId.toLowerCase() !== known.vault.subscriptionId.toLowerCase()) return "another subscription";
+  if (!sameNames(expectedVault.assets, assets)) return "the assets evaluated are not the vault's";
+  if (row.subscriptionId.toLowerCase() !== expectedVault.vault.subscriptionId.toLowerCase())
+    return "another subscription";
   if (!talliesAgree(row, assets)) return "tallies differ from the details";
   if (dueOf(assets) !== row.dueAt) return "the due time differs from the details";
-  if (row.exemptions.some((one) => one.failing !== isFailing(assets, one.asset, one.checkId)))
+  if (row.exemptions.some((one) => one.failing !== isAssetFailing(assets, one.asset, one.checkId)))
     return "exemptions differ from the details";
-  return findingsAgree(known.vault.name, assets, findings) ? undefined : "findings differ from the details";
+  return findingsAgree(expectedVault.vault.name, assets, findings) ? undefined : "findings differ from the details";
 }
 
 const sameNames = (a: ReadonlySet<string>, b: ReadonlyMap<string, unknown>): boolean =>
   a.size === b.size && [...a].every((name) => b.has(name));
 
+/** Returns the earliest time at which a result of the assets may change, without a change of the assets. */
 function dueOf(assets: ReadonlyMap<string, AssetState>): number | undefined {
   const due = [...assets.values()].flatMap(({ dueAt }) => (dueAt === undefined ? [] : [dueAt]));
-  return due.length === 0 ? undefined : due.reduce((least, at) => Math.min(least, at));
+  return due.length === 0 ? undefined : due.reduce((earliest, dueAt) => Math.min(earliest, dueAt));
 }
 
-/** No other row contains which checks the vault itself passes, so only its failures are compared. */
+/**
+ * Returns whether the tallies (numbers of passes and failures by check) in the vault's row agree with the details. For checks
+ * of the vault itself, only failures are compared, because no row contains its passes.
+ */
 function talliesAgree(row: VaultState, assets: ReadonlyMap<string, AssetState>): boolean {
   const counted = new Map<number, { passed: number; failed: number }>();
   const count = (code: number, result: "passed" | "failed") => {
@@ -222,7 +237,7 @@ function talliesAgree(row: VaultState, assets: ReadonlyMap<string, AssetState>):
   }
   for (const code of counted.keys()) if (!checkOfCode.has(code)) counted.delete(code);
   const failures = new Set(row.failures.map(({ code }) => code));
-  const tallies = readable(() => unpackTallies(row.tallies));
+  const tallies = undefinedIfCorrupt(() => unpackTallies(row.tallies));
   if (!tallies) return false;
   for (const [code, { passed, failed }] of tallies) {
     const check = checkOfCode.get(code);
@@ -231,8 +246,8 @@ function talliesAgree(row: VaultState, assets: ReadonlyMap<string, AssetState>):
     if (check.resourceType === "vault") {
       if (failed !== (failures.has(code) ? 1 : 0)) return false;
     } else {
-      const of = counted.get(code);
-      if (of?.passed !== passed || of.failed !== failed) return false;
+      const expected = counted.get(code);
+      if (expected?.passed !== passed || expected.failed !== failed) return false;
       counted.delete(code);
     }
   }
@@ -244,12 +259,12 @@ function findingsAgree(
   assets: ReadonlyMap<string, AssetState>,
   findings: ReadonlyMap<string, string>,
 ): boolean {
-  const wanted = findingRowsByCheck(assets.values());
+  const expectedRows = findingRowsByCheck(assets.values());
   let rows = 0;
   for (const check of ASSET_CHECKS) {
-    for (const [at, { hash }] of (wanted.get(check.code) ?? []).entries()) {
+    for (const [number, { hash }] of (expectedRows.get(check.code) ?? []).entries()) {
       rows++;
-      if (findings.get(findingsKey(check, vaultName, at)) !== hash) return false;
+      if (findings.get(findingsKey(check, vaultName, number)) !== hash) return false;
     }
   }
   return rows === findings.size;

@@ -8,26 +8,35 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
 import { indexRange, isIndexKey, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
 
+/**
+ * Checks the rows of a vault's assets for the reconciliation. Every asset has rows in three partitions (of its vault, of its
+ * subscription and of all assets), in each one by name and one by expiry. The row by name in the vault's partition is the
+ * original, the asset's own row. The others must be copies of it.
+ */
+
 const READS_AT_ONCE = 8;
 
 /** Problems found in a vault's own partition. */
 export interface InspectedVault {
-  /** Index rows that do not match the rows by name, or can't be read. */
+  /** Keys of rows in the vault's partition that can't be read, and of rows by expiry that do not match the rows by name. */
   readonly rows: readonly string[];
-  /** Types whose fingerprint or packed expiries in the vault's row do not match its rows. */
+  /**
+   * Types of assets for which the vault's row does not match the assets' rows: the fingerprint of their list (a hash of names
+   * and contents), or their packed expiries (all expiry dates in one binary column).
+   */
   readonly types: readonly AssetType[];
   /** Its assets, as `<type>.<name>`. */
   readonly assets: ReadonlySet<string>;
 }
 
-/** Compares a vault's partition and its row with the vault's rows by name. One request per 1,000 rows, two rows per asset. */
+/** Compares a vault's row and the rows by expiry in its partition with the rows by name. Costs one request per 1,000 rows. */
 export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<InspectedVault> {
-  const doubted = new Set<string>();
+  const suspectedKeys = new Set<string>();
   const byExpiry = new Map<string, string>();
   const assets = new Set<string>();
   const listed = forEachType(() => ({ contents: [] as [string, string][], expiries: [] as (number | undefined)[] }));
   const onCorrupt = ({ rowKey }: { rowKey: string }) => {
-    if (isIndexKey(rowKey)) doubted.add(rowKey);
+    if (isIndexKey(rowKey)) suspectedKeys.add(rowKey);
   };
   for await (const rows of tables.pages(Assets, { ...indexRange(partitions.vault(vault.name)), onCorrupt })) {
     for (const row of rows) {
@@ -35,75 +44,75 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
       if (row.rowKey.startsWith("e!")) byExpiry.set(row.rowKey, hashOf(row));
       if (!row.rowKey.startsWith(NAME_PREFIX)) continue;
       if (row.rowKey !== nameKey(row.type, row.name, vault.name)) {
-        doubted.add(row.rowKey);
+        suspectedKeys.add(row.rowKey);
         continue;
       }
-      const follows = expiryKey(row.type, row.expiresOn, row.name, vault.name);
-      if (byExpiry.get(follows) !== hashOf(row)) doubted.add(follows);
-      byExpiry.delete(follows);
+      const keyByExpiry = expiryKey(row.type, row.expiresOn, row.name, vault.name);
+      if (byExpiry.get(keyByExpiry) !== hashOf(row)) suspectedKeys.add(keyByExpiry);
+      byExpiry.delete(keyByExpiry);
       assets.add(`${row.type}.${row.name.toLowerCase()}`);
       listed[row.type].contents.push([row.name, row.content]);
       listed[row.type].expiries.push(row.expiresOn);
     }
   }
-  for (const key of byExpiry.keys()) doubted.add(key);
+  for (const key of byExpiry.keys()) suspectedKeys.add(key);
   const types = ASSET_TYPES.filter((type) => {
-    // Nothing is listed yet, or the list is to be read again.
+    // Without a fingerprint the list was never read, or the next scan reads it again.
     if (!vault.contents[type]) return false;
     const { contents, expiries } = listed[type];
     return (
       vault.contents[type] !== fingerprint(contents) || !sameBytes(expiriesOf(vault, type), packExpiries(expiries))
     );
   });
-  return { rows: [...doubted], types, assets };
+  return { rows: [...suspectedKeys], types, assets };
 }
 
 const sameBytes = (a: Uint8Array | undefined, b: Uint8Array): boolean => Buffer.compare(a ?? new Uint8Array(), b) === 0;
 
-/** A wrong index row. */
+/** A wrong row of an asset. */
 export interface Fault {
   readonly partitionKey: string;
   readonly key: string;
   readonly kind: DifferenceKind;
   /** ETag of the row, if it exists. */
   readonly etag: string | undefined;
-  /** The vault's own row by name of which this row should be a copy. Undefined if this row should not exist. */
-  readonly follows: AssetRecord | undefined;
+  /** The asset's own row, of which this row should be a copy. Undefined if this row should not exist. */
+  readonly original: AssetRecord | undefined;
 }
 
-/** Result of the second check of suspected index rows of one vault. */
-export interface SecondLook {
+/** Result of the second check of suspected rows of one vault. */
+export interface Recheck {
   readonly faults: readonly Fault[];
-  /** Assets whose own row by name can't be read or does not match its hash. */
+  /** Assets whose own row can't be read or does not match its hash. */
   readonly broken: readonly { readonly type: AssetType; readonly name: string }[];
 }
 
 /**
- * Reads suspected rows again and compares them with the vault's own rows by name.
+ * Reads suspected rows again and compares them with the assets' own rows.
  *
  * @param vault - The vault's row. Undefined if the inventory no longer has it, so that all of its rows are superfluous.
  */
-export async function lookAgain(
+export async function recheckRows(
   tables: Tables,
   vault: VaultRecord | undefined,
   suspected: readonly { readonly partitionKey: string; readonly key: string }[],
-): Promise<SecondLook> {
+): Promise<Recheck> {
   const broken = new Map<string, { type: AssetType; name: string }>();
   const faults = await pMap(
     suspected,
     async ({ partitionKey, key }): Promise<Fault | undefined> => {
-      const [standing, follows] = await Promise.all([
+      const [suspect, original] = await Promise.all([
         readRowOrCorrupt(tables, Assets, partitionKey, key),
-        vault && followed(tables, vault, partitionKey, key),
+        vault && readOriginal(tables, vault, partitionKey, key),
       ]);
-      if (follows === "broken") {
+      if (original === "broken") {
         const { type, name } = parseIndexKey(key)!;
         broken.set(`${type}.${name}`, { type, name });
         return undefined;
       }
-      const etag = standing.row?.etag ?? standing.unreadable?.etag;
-      const kind = kindOf(standing.row, standing.unreadable !== undefined, follows);
-      return kind && { partitionKey, key, kind, etag, follows };
+      const etag = suspect.row?.etag ?? suspect.unreadable?.etag;
+      const kind = kindOf(suspect.row, suspect.unreadable !== undefined, original);
+      return kind && { partitionKey, key, kind, etag, original };
     },
     { concurrency: READS_AT_ONCE },
   );
@@ -113,16 +122,19 @@ export async function lookAgain(
 function kindOf(
   row: AssetRecord | undefined,
   unreadable: boolean,
-  follows: AssetRecord | undefined,
+  original: AssetRecord | undefined,
 ): DifferenceKind | undefined {
   if (unreadable) return "unreadable";
-  if (row === undefined) return follows && "missing";
-  if (follows === undefined) return "extra";
-  return hashOf(row) === hashOf(follows) ? undefined : "stale";
+  if (row === undefined) return original && "missing";
+  if (original === undefined) return "extra";
+  return hashOf(row) === hashOf(original) ? undefined : "stale";
 }
 
-/** Returns the vault's own row by name of which this row should be a copy. Undefined if this row should not exist. */
-async function followed(
+/**
+ * Returns the asset's own row, of which the row with this key should be a copy. Undefined if no such row should exist. `broken`
+ * if the asset's own row can't be read or is wrong itself.
+ */
+async function readOriginal(
   tables: Tables,
   vault: VaultRecord,
   partitionKey: string,
@@ -130,22 +142,22 @@ async function followed(
 ): Promise<AssetRecord | "broken" | undefined> {
   const { name: vaultName, subscriptionId } = vault;
   const index = parseIndexKey(key);
-  const its = [partitions.all, partitions.subscription(subscriptionId), partitions.vault(vaultName)];
-  if (!index || index.vault !== vaultName.toLowerCase() || !its.includes(partitionKey)) return undefined;
-  const own = await readRowOrCorrupt(
+  const vaultPartitions = [partitions.all, partitions.subscription(subscriptionId), partitions.vault(vaultName)];
+  if (!index || index.vault !== vaultName.toLowerCase() || !vaultPartitions.includes(partitionKey)) return undefined;
+  const originalRow = await readRowOrCorrupt(
     tables,
     Assets,
     partitions.vault(vaultName),
     nameKey(index.type, index.name, vaultName),
   );
-  if (own.unreadable || (own.row && !isItself(own.row, index, vault))) return "broken";
-  if (!own.row) return undefined;
-  if (index.kind === "name") return own.row;
-  return key === expiryKey(index.type, own.row.expiresOn, index.name, vaultName) ? own.row : undefined;
+  if (originalRow.unreadable || (originalRow.row && !isConsistent(originalRow.row, index, vault))) return "broken";
+  if (!originalRow.row) return undefined;
+  if (index.kind === "name") return originalRow.row;
+  return key === expiryKey(index.type, originalRow.row.expiresOn, index.name, vaultName) ? originalRow.row : undefined;
 }
 
 /** Returns whether a row matches its key, its vault and its own hash. */
-export function isItself(
+export function isConsistent(
   row: Row<AssetRecord> | AssetRecord,
   { type, name }: { type: AssetType; name: string },
   vault: VaultRecord,

@@ -1,15 +1,15 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { LINES_KEY, Lines, STATE } from "../compliance/compliance-rows.ts";
-import { faultOfTotals, renewTotals } from "../inventory/renew-totals.ts";
+import { STATE, THRESHOLDS_KEY, ThresholdsRows } from "../compliance/compliance-rows.ts";
+import { findTotalsFault, renewTotals } from "../inventory/renew-totals.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { createMender, type Restorers, type WalkIdentity } from "./repair-differences.ts";
+import { createRepairer, type Restorers, type WalkIdentity } from "./repair-differences.ts";
 import { readDirectory, type StageContext, type Step, stepsOf } from "./stages.ts";
 import { readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
 import {
@@ -24,13 +24,21 @@ import {
   Walks,
 } from "./walk-record.ts";
 
-/** Time from the start of one walk to that of the next, so that every vault is checked weekly even if a walk takes days. */
-const EVERY_MS = 3 * DAY_MS;
-/** A run ends with the first step after `runMs`. The next run continues. */
+/**
+ * Time from the start of one walk (a pass over all stored rows) to that of the next, so that every vault is checked weekly even
+ * if a walk takes days.
+ */
+const WALK_INTERVAL_MS = 3 * DAY_MS;
+/**
+ * A run handles one queue message. It ends with the first step after `runMs`, and the next run continues. See
+ * `ReconciliationDeps.limits`.
+ */
 const LIMITS = { runMs: 4 * MINUTE_MS, rowsPerStep: 50_000, pauseMs: 2000 };
 const VAULTS_AT_ONCE = 4;
 
-/** The newest walk, and the last complete one. */
+/**
+ * The records of the newest walk and of the last complete one, which may be the same. A walk is one pass over all stored rows.
+ */
 export interface ReconciliationStatus {
   readonly newest: WalkRecord | undefined;
   readonly completed: WalkRecord | undefined;
@@ -39,18 +47,22 @@ export interface ReconciliationStatus {
 }
 
 /**
- * Finds and repairs inconsistencies that no scan would find: rows of the inventory and of compliance that do not match the
- * vaults' own rows, whatever caused them.
+ * The reconciliation, a job that finds and repairs inconsistencies that no scan would find: rows of the inventory and of
+ * compliance that do not match the original rows of the vaults. A timer, hourly by default, sends a queue message that calls
+ * `run`.
  *
- * A walk reads every row completely, so that a change of any member is found. With 5,000 vaults, 500,000 assets and 300
- * subscriptions it takes some 30,000 requests, 70,000 a week: per vault its partition, its copy, and its partition again for
- * the comparison with its subscription's, one request per 1,000 rows of those, 6,000 to compare all subscriptions with all
- * assets, 5,300 for the names of partitions, and for each 100 vaults one per check.
+ * One pass over all rows is a walk. It reads every row completely, so that a change of any member is found. With 5,000 vaults,
+ * 500,000 assets and 300 subscriptions, a walk takes about 30,000 storage requests:
+ * - per vault three: its partition, the copy of its row, and its partition again to compare it with that of its subscription;
+ * - one more per 1,000 rows of a partition;
+ * - 6,000 to compare the subscriptions with the partition of all assets;
+ * - 5,300 for the names of the partitions;
+ * - per 100 vaults one for each compliance check.
  */
 export interface Reconciliation {
   /**
-   * Continues the current walk for some minutes, or starts one if it is due. Two calls may overlap: the second one to store a
-   * step leaves the walk to the other.
+   * Continues the current walk for some minutes, or starts one if it is due. If two calls overlap, the one that stores its step
+   * later ends, and the other one continues.
    */
   run(requestId: string): Promise<void>;
   /** Returns the newest walk and the last complete one. Two requests. */
@@ -71,16 +83,17 @@ export interface ReconciliationDeps extends Restorers {
 export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   const { tables, writer, clock, log } = deps;
   const { runMs, rowsPerStep, pauseMs } = { ...LIMITS, ...deps.limits };
-  const settle = createMender({ ...deps, pauseMs });
+  const repairVault = createRepairer({ ...deps, pauseMs });
 
-  const read = (key: string) => readRowOrCorrupt(tables, Walks, WALKS, key);
+  const readRecord = (key: string) => readRowOrCorrupt(tables, Walks, WALKS, key);
 
-  async function walkDue(requestId: string): Promise<Row<WalkRecord> | undefined> {
-    const { row: newest, unreadable } = await read(NEWEST);
+  /** Returns the walk to continue, or starts the next one. Undefined if none is due. */
+  async function findOrStartWalk(requestId: string): Promise<Row<WalkRecord> | undefined> {
+    const { row: newest, unreadable } = await readRecord(NEWEST);
     if (newest && !newest.finishedAt) return newest;
     const now = clock.now();
-    // A walk that starts days in the future was not written by this service.
-    if (newest && Math.abs(now.getTime() - Date.parse(newest.startedAt)) < EVERY_MS) return undefined;
+    // A start days in the future was not written by this service, so it does not delay the next walk.
+    if (newest && Math.abs(now.getTime() - Date.parse(newest.startedAt)) < WALK_INTERVAL_MS) return undefined;
     const record: WalkRecord = {
       walkId: deps.randomness.ulid(now),
       startedAt: now.toISOString(),
@@ -108,7 +121,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return { ...record, partitionKey: WALKS, rowKey: NEWEST, etag: etags.get(NEWEST)! };
   }
 
-  /** The previous walk's position is lost with its record. This walk starts at the beginning and replaces the record. */
+  /** Replaces a record that can't be read. The position of its walk is lost, so the new walk starts at the beginning. */
   async function startOver(record: WalkRecord, etag: string, requestId: string): Promise<Row<WalkRecord>> {
     log.warn("The record of the reconciliation can't be read; it starts over", { walkId: record.walkId });
     const event = {
@@ -120,12 +133,16 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return await audited(deps.audit, event, () => begin(record, [replace(Walks, NEWEST, record, etag)]));
   }
 
-  /** Results change with the rules. While evaluation is off, or everything is about to be evaluated, they can't be compared. */
+  /**
+   * Returns whether compliance results can be compared. They can't while the evaluation is turned off, or paused because all
+   * assets are evaluated again after a change of the rules.
+   */
   async function isEvaluating(): Promise<boolean> {
     const { enableComplianceScanning } = await deps.settings.values();
-    return enableComplianceScanning && (await tables.get(Lines, STATE, LINES_KEY))?.paused === false;
+    return enableComplianceScanning && (await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY))?.paused === false;
   }
 
+  /** Runs steps of the walk until it is complete or the time of the run is over. */
   async function continueWalk(stored: Row<WalkRecord>, requestId: string): Promise<void> {
     const until = clock.now().getTime() + runMs;
     const owner = `reconciliation/${stored.walkId}/${deps.randomness.ulid(clock.now())}`;
@@ -142,8 +159,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
         removeOldFences: (partitionKeys) => writer.purgeFencesAndMarkers(partitionKeys),
       };
       for await (const step of stepsOf[walk.stage](context, walk)) {
-        const taken = await settled(walk, step, identity);
-        walk = await tables.replace(Walks, step.ends ? await stageDone(taken, identity) : taken);
+        const stepDone = await afterStep(walk, step, identity);
+        walk = await tables.replace(Walks, step.ends ? await afterStage(stepDone, identity) : stepDone);
         if (clock.now().getTime() >= until) return;
       }
     }
@@ -151,29 +168,30 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     log.info("A reconciliation is complete", { walkId: walk.walkId, vaults: walk.vaults, ...walk.mended });
   }
 
-  async function stageDone(walk: Row<WalkRecord>, identity: WalkIdentity): Promise<Row<WalkRecord>> {
+  /** Returns the walk with its next stage, or as finished after the last stage. */
+  async function afterStage(walk: Row<WalkRecord>, identity: WalkIdentity): Promise<Row<WalkRecord>> {
     const stage = STAGES[STAGES.indexOf(walk.stage) + 1];
     if (stage !== undefined) return { ...walk, stage, at: "", after: "" };
-    const mended = added(walk.mended, await repairTotals(identity));
+    const mended = addCounts(walk.mended, await repairTotals(identity));
     return { ...walk, mended, finishedAt: clock.now().toISOString() };
   }
 
-  /** Recomputes all totals now that their rows are checked, and records wrong totals in the audit log. */
+  /** Recomputes the totals of the inventory and of compliance. Wrong totals are recorded in the audit log. */
   async function repairTotals({ walkId, caller }: WalkIdentity): Promise<FaultCounts> {
     const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
-    const moment = { criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
+    const expiryDays = { criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
     const inventory = {
       target: { type: "inventory", id: "totals" },
       type: "inventory.mended",
-      fault: () => faultOfTotals(tables),
+      fault: () => findTotalsFault(tables),
       renew: async () => {
-        await renewTotals(tables, { now: clock.now().getTime(), ...moment });
+        await renewTotals(tables, { now: clock.now().getTime(), ...expiryDays });
       },
     };
     const compliance = {
       target: { type: "compliance", id: "totals" },
       type: "compliance.mended",
-      fault: () => deps.compliance.faultOfTotals(),
+      fault: () => deps.compliance.findTotalsFault(),
       renew: () => deps.compliance.renewTotals({ all: true }),
     };
     const mended = noFaults();
@@ -188,14 +206,14 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return mended;
   }
 
-  /** Returns the walk after a step's suspected differences are resolved. */
-  async function settled(walk: Row<WalkRecord>, step: Step, identity: WalkIdentity): Promise<Row<WalkRecord>> {
+  /** Checks and repairs a step's suspected differences. Returns the walk with the step's position and counts. */
+  async function afterStep(walk: Row<WalkRecord>, step: Step, identity: WalkIdentity): Promise<Row<WalkRecord>> {
     const byVault = new Map<string, SuspectedDifference[]>();
     for (const difference of step.suspected)
       byVault.set(difference.vault, [...(byVault.get(difference.vault) ?? []), difference]);
     const outcomes = await pMap(
       byVault,
-      async ([vault, suspected]) => ({ vault, ...(await settle(vault, suspected, identity)) }),
+      async ([vault, suspected]) => ({ vault, ...(await repairVault(vault, suspected, identity)) }),
       { concurrency: VAULTS_AT_ONCE },
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));
@@ -206,8 +224,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       after: step.after,
       vaults: walk.vaults + step.vaults,
       rows: walk.rows + step.rows,
-      mended: outcomes.reduce((sum, one) => added(sum, one.mended), walk.mended),
-      awaiting: outcomes.reduce((sum, one) => sum + one.awaiting, walk.awaiting),
+      mended: outcomes.reduce((sum, { mended }) => addCounts(sum, mended), walk.mended),
+      awaiting: outcomes.reduce((sum, { awaiting }) => sum + awaiting, walk.awaiting),
       left: [...walk.left, ...left].slice(0, MAX_NAMED_LEFT),
       leftTotal: walk.leftTotal + left.length,
     };
@@ -216,7 +234,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   return {
     async run(requestId) {
       try {
-        const walk = await walkDue(requestId);
+        const walk = await findOrStartWalk(requestId);
         if (walk) await continueWalk(walk, requestId);
       } catch (error) {
         if (!isConflict(error) || error.table !== Walks.table) throw error;
@@ -225,18 +243,18 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     },
 
     async status() {
-      const [newest, before] = await Promise.all([read(NEWEST), read(BEFORE)]);
-      const completed = newest.row?.finishedAt ? newest.row : before.row;
+      const [newest, previous] = await Promise.all([readRecord(NEWEST), readRecord(BEFORE)]);
+      const completed = newest.row?.finishedAt ? newest.row : previous.row;
       return {
         newest: newest.row && withoutKeys(newest.row),
         completed: completed && withoutKeys(completed),
-        unreadable: newest.unreadable !== undefined || before.unreadable !== undefined,
+        unreadable: newest.unreadable !== undefined || previous.unreadable !== undefined,
       };
     },
   };
 }
 
-const added = (sum: FaultCounts, part: FaultCounts): FaultCounts => ({
+const addCounts = (sum: FaultCounts, part: FaultCounts): FaultCounts => ({
   missing: sum.missing + part.missing,
   extra: sum.extra + part.extra,
   stale: sum.stale + part.stale,

@@ -17,38 +17,44 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
-import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";
+import { type Fault, inspectVault, isConsistent, recheckRows } from "./inventory.ts";
 import { parseIndexKey, readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
 import { copyFault, repairVaultRow } from "./vault-row.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
-/** Attempts at a vault that a scan is writing. */
-const LOOKS = 3;
+/**
+ * Checks suspected differences of one vault again and repairs them, for a walk of the reconciliation. (A walk is one pass over
+ * all stored rows.) Assets' own rows are their rows by name in the vault's partition. All other rows of assets are copies of
+ * them.
+ */
+
+/** Attempts to check a vault that a scan is writing. */
+const MAX_ATTEMPTS = 3;
 /** Rows named in an audit entry. Its counts are complete. */
 const MAX_NAMED_ROWS = 20;
 
-/** Actor of the repairs in the audit log. */
+/** The parts of other modules with which the reconciliation repairs rows. */
 export interface Restorers {
   readonly writer: Pick<
     InventoryWriter,
     "readForUpdate" | "apply" | "restore" | "forgetListings" | "purgeFencesAndMarkers"
   >;
-  readonly compliance: Pick<Compliance, "restore" | "removeOldFences" | "renewTotals" | "faultOfTotals">;
+  readonly compliance: Pick<Compliance, "restore" | "removeOldFences" | "renewTotals" | "findTotalsFault">;
 }
 
-/** ID of the walk in audit entries and leases. */
+/** Identifies the walk in audit entries (`walkId`, `caller`) and its worker in the leases of vaults (`owner`). */
 export interface WalkIdentity {
   readonly walkId: string;
   readonly owner: string;
   readonly caller: Caller;
 }
 
-/** Result for one vault. */
-export interface Settled {
+/** Result of checking and repairing one vault. */
+export interface RepairResult {
   readonly mended: FaultCounts;
-  /** Rows that are repaired after the vault is listed again. */
+  /** Number of wrong rows that are repaired only when the next scan lists the vault. */
   readonly awaiting: number;
-  /** Why the vault is left to the next walk, completely or in part. */
+  /** Why the vault is left to the next walk, completely or in part. Undefined if it was checked completely. */
   readonly left: string | undefined;
 }
 
@@ -58,10 +64,10 @@ class Disturbed extends Error {
 }
 
 /**
- * Checks a vault's suspected differences again while no scan writes it, repairs them, and records that in the audit log. All
- * other rows follow from the vault's own rows by name. If those are wrong, the vault is listed again.
+ * Creates the function that checks a vault's suspected differences again while no scan writes the vault, repairs them, and
+ * records the repairs in the audit log. If assets' own rows are wrong, the next scan lists the vault again.
  */
-export function createMender(
+export function createRepairer(
   deps: {
     tables: Tables;
     audit: Pick<Audit, "append">;
@@ -71,28 +77,32 @@ export function createMender(
 ) {
   const { tables, audit, writer } = deps;
 
-  return async function settle(
+  return async function repairVault(
     vault: string,
     suspected: readonly SuspectedDifference[],
     walk: WalkIdentity,
-  ): Promise<Settled> {
+  ): Promise<RepairResult> {
     const mended = noFaults();
-    for (let look = 1; ; look++) {
+    for (let attempt = 1; ; attempt++) {
       try {
-        const awaiting = await settleOnce(vault, suspected, walk, mended);
+        const awaiting = await repairOnce(vault, suspected, walk, mended);
         return { mended, awaiting, left: undefined };
       } catch (error) {
         // A vault that can't be repaired does not stop the walk. The walk's record names it, and the next walk checks it again.
         const busy = error instanceof Disturbed || error instanceof VaultBusy || isConflict(error);
-        if (!busy || look === LOOKS)
+        if (!busy || attempt === MAX_ATTEMPTS)
           return { mended, awaiting: 0, left: busy ? "it was being written" : reasonOf(error) };
         await delay(deps.pauseMs);
       }
     }
   };
 
-  /** Adds to the counts as it repairs. Returns the number of rows that wait for the vault to be listed again. */
-  async function settleOnce(
+  /**
+   * Checks and repairs a vault, and adds the repaired faults to `mended`.
+   *
+   * @returns The number of wrong rows that are repaired only when the next scan lists the vault.
+   */
+  async function repairOnce(
     name: string,
     suspected: readonly SuspectedDifference[],
     walk: WalkIdentity,
@@ -104,81 +114,85 @@ export function createMender(
       target: { type: "vault", id: name },
       details: { walkId: walk.walkId, ...details },
     });
-    const enter = (type: string, details: Record<string, unknown>, effect: () => Promise<unknown>) =>
+    const repairAudited = (type: string, details: Record<string, unknown>, effect: () => Promise<unknown>) =>
       audited(audit, eventOf(type, details), effect);
-    const hasDoubt = (about: SuspectedDifference["about"]) =>
+    const isSuspected = (about: SuspectedDifference["about"]) =>
       suspected.some((difference) => difference.about === about);
 
-    if (hasDoubt("vault") && (await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
-      await enter("inventory.mended", { vaultRow: "unreadable" }, () => repairVaultRow(tables, name));
+    if (isSuspected("vault") && (await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
+      await repairAudited("inventory.mended", { vaultRow: "unreadable" }, () => repairVaultRow(tables, name));
       mended.unreadable++;
     }
 
     for (const { key } of suspected.filter((difference) => difference.about === "copy")) {
       const fault = await undisturbed(name, (vault) => copyFault(tables, vault, key));
       if (!fault) continue;
-      await enter("inventory.mended", { vaultCopy: fault.kind, rows: [key] }, fault.repair);
+      await repairAudited("inventory.mended", { vaultCopy: fault.kind, rows: [key] }, fault.repair);
       mended[fault.kind]++;
     }
 
     const rows = suspected.filter((difference) => difference.about === "row");
-    const { vault, looked, types } = await undisturbed(name, async (row) => ({
+    const { vault, recheck, typesToList } = await undisturbed(name, async (row) => ({
       vault: row,
-      looked: await lookAgain(tables, row, rows),
-      types: row && hasDoubt("listings") ? (await inspectVault(tables, row)).types : [],
+      recheck: await recheckRows(tables, row, rows),
+      typesToList: row && isSuspected("listings") ? (await inspectVault(tables, row)).types : [],
     }));
-    const awaits = ({ key }: Fault): boolean => {
+    // The next scan rewrites the rows of assets whose list it reads again. `broken` are assets whose own row is wrong.
+    const isListedAgain = ({ key }: Fault): boolean => {
       const type = parseIndexKey(key)?.type;
-      return vault !== undefined && type !== undefined && (types.includes(type) || isAwaited(vault, type));
+      return vault !== undefined && type !== undefined && (typesToList.includes(type) || isListingDue(vault, type));
     };
-    const due = looked.faults.filter((fault) => !awaits(fault));
-    if (due.length + looked.broken.length > 0) {
-      const readAgain = looked.broken.map(({ type, name: asset }) => `${type}.${asset}`);
+    const repairable = recheck.faults.filter((fault) => !isListedAgain(fault));
+    if (repairable.length + recheck.broken.length > 0) {
+      const readAgain = recheck.broken.map(({ type, name: asset }) => `${type}.${asset}`);
       const details = {
-        ...countsOf(due),
+        ...countsOf(repairable),
         ...(readAgain.length > 0 ? { readAgain } : {}),
-        rows: due.slice(0, MAX_NAMED_ROWS).map(({ partitionKey, key }) => `${partitionKey} ${key}`),
+        rows: repairable.slice(0, MAX_NAMED_ROWS).map(({ partitionKey, key }) => `${partitionKey} ${key}`),
       };
       const event = eventOf("inventory.mended", details);
-      const repair = () => repairRows(name, vault, due, looked.broken, walk.owner);
+      const repair = () => repairRows(name, vault, repairable, recheck.broken, walk.owner);
       await audited(audit, event, repair, (restored) => ({ details: { ...event.details, ...restored } }));
-      for (const { kind } of due) mended[kind]++;
-      mended.stale += looked.broken.length;
+      for (const { kind } of repairable) mended[kind]++;
+      mended.stale += recheck.broken.length;
     }
-    if (vault && types.length > 0) {
-      await enter("inventory.mended", { listedAgain: types }, () => writer.forgetListings(vault.name, types));
-      mended.listings += types.length;
+    if (vault && typesToList.length > 0) {
+      await repairAudited("inventory.mended", { listedAgain: typesToList }, () =>
+        writer.forgetListings(vault.name, typesToList),
+      );
+      mended.listings += typesToList.length;
     }
 
-    const problem = hasDoubt("compliance") ? await resultsProblem(name) : undefined;
+    const problem = isSuspected("compliance") ? await resultsProblem(name) : undefined;
     if (problem !== undefined) {
-      await enter("compliance.mended", { problem }, async () => {
+      await repairAudited("compliance.mended", { problem }, async () => {
         await removeUnreadable(tables, name);
         await deps.compliance.restore(name);
       });
       mended.compliance++;
     }
-    return looked.faults.length - due.length;
+    return recheck.faults.length - repairable.length;
   }
 
   /**
-   * Returns the result of `look` if the vault was not written meanwhile: its row is not pending, and unchanged after the check.
+   * Returns the result of a check if the vault was not written during the check: its row is not pending, and unchanged
+   * afterwards. The name is empty for rows with an invalid key, which belong to no vault.
    *
-   * @throws {Disturbed} or StorageCorrupt when the vault's row can't be read.
+   * @throws {Disturbed} if the vault is or was being written. StorageCorrupt if the vault's row can't be read.
    */
-  async function undisturbed<T>(name: string, look: (vault: Row<VaultRecord> | undefined) => Promise<T>): Promise<T> {
+  async function undisturbed<T>(name: string, check: (vault: Row<VaultRecord> | undefined) => Promise<T>): Promise<T> {
     const read = async () => (name === "" ? undefined : await tables.get(Vaults, VAULTS, vaultKey(name)));
     const before = await read();
     if (before?.pending) throw new Disturbed();
-    const found = await look(before);
+    const result = await check(before);
     if ((await read())?.etag !== before?.etag) throw new Disturbed();
-    return found;
+    return result;
   }
 
   /**
-   * Repairs rows with the inventory's writer, under the fences. A row under a key that no asset of its partition can have is
-   * removed by its ETag, since no other code ever writes it. Returns the writer's counts, which include right rows, because all
-   * rows of an asset are rewritten together.
+   * Repairs rows with the inventory's writer, whose fences (rows that order the writes of one vault) protect them from late
+   * writes. A row with a key that no asset of its partition can have is removed directly, by its ETag. Returns the writer's
+   * counts, which include right rows, because all rows of an asset are rewritten together.
    */
   async function repairRows(
     name: string,
@@ -200,8 +214,8 @@ export function createMender(
   }
 
   /**
-   * Writes these assets from their remaining rows, without the hash of their list entry, and removes the fingerprints of their
-   * lists, so that the next scan reads them again.
+   * Restores assets whose own row is wrong from a copy, without the hash of their list entry. Removes the fingerprints of their
+   * lists, so that the next scan reads the lists and the assets again.
    */
   async function readAgain(
     vault: Row<VaultRecord>,
@@ -211,52 +225,54 @@ export function createMender(
     const changes: AssetChange[] = [];
     for (const { type, name } of broken) {
       const key = nameKey(type, name, vault.name);
-      const own = await readRowOrCorrupt(tables, Assets, partitions.vault(vault.name), key);
+      const ownRow = await readRowOrCorrupt(tables, Assets, partitions.vault(vault.name), key);
       const copies = [];
       for (const partition of [partitions.all, partitions.subscription(vault.subscriptionId)])
         copies.push((await readRowOrCorrupt(tables, Assets, partition, key)).row);
-      const whole = copies.find((copy) => copy && isItself(copy, { type, name }, vault));
-      const kept = whole ?? (own.row && { ...own.row, type, name: own.row.name, vaultName: vault.name });
-      changes.push({ type, name, before: own.row && withoutKeys(own.row), after: kept && unlisted(withoutKeys(kept)) });
+      const rightCopy = copies.find((copy) => copy && isConsistent(copy, { type, name }, vault));
+      const source = rightCopy ?? (ownRow.row && { ...ownRow.row, type, name: ownRow.row.name, vaultName: vault.name });
+      const after = source && withoutListing(withoutKeys(source));
+      changes.push({ type, name, before: ownRow.row && withoutKeys(ownRow.row), after });
     }
-    const known = await writer.readForUpdate(vault.name);
-    if (!known.row || known.row.pending) throw new Disturbed();
-    const record = withoutKeys(known.row);
-    const forgotten = Object.fromEntries(broken.map(({ type }) => [type, ""]));
+    const stored = await writer.readForUpdate(vault.name);
+    if (!stored.row || stored.row.pending) throw new Disturbed();
+    const record = withoutKeys(stored.row);
+    const noFingerprints = Object.fromEntries(broken.map(({ type }) => [type, ""]));
     const next = {
       ...record,
-      listings: { ...record.listings, ...forgotten },
-      contents: { ...record.contents, ...forgotten },
+      listings: { ...record.listings, ...noFingerprints },
+      contents: { ...record.contents, ...noFingerprints },
     };
-    // No data is derived here. The next scan evaluates what it reads.
-    await writer.apply(known, next, changes, owner, async () => async () => {});
+    // No compliance results are derived here. The next scan evaluates the assets that it reads.
+    await writer.apply(stored, next, changes, owner, async () => async () => {});
   }
 
+  /** Returns the problem of a vault's compliance results. Undefined if they are right. */
   async function resultsProblem(name: string): Promise<string | undefined> {
     return await undisturbed(name, async (vault) => {
-      const before = await resultsVersion(tables, name);
-      if (before === undefined) throw new Disturbed();
-      const known = new Map(vault ? [[name, { vault, assets: (await inspectVault(tables, vault)).assets }]] : []);
-      const problem = (await inspectResults(tables, rangeOfVault(name), known, new Set())).get(name);
-      if ((await resultsVersion(tables, name)) !== before) throw new Disturbed();
+      const versionBefore = await resultsVersion(tables, name);
+      if (versionBefore === undefined) throw new Disturbed();
+      const existing = new Map(vault ? [[name, { vault, assets: (await inspectVault(tables, vault)).assets }]] : []);
+      const problem = (await inspectResults(tables, rangeOfVault(name), existing, new Set())).get(name);
+      if ((await resultsVersion(tables, name)) !== versionBefore) throw new Disturbed();
       return problem;
     });
   }
 }
 
-/** Returns whether the next scan will read its lists again. */
-const isAwaited = (vault: VaultRecord, type: AssetType): boolean =>
+/** Returns whether the next scan reads the list of a type again: the vault's row has no fingerprint of the list. */
+const isListingDue = (vault: VaultRecord, type: AssetType): boolean =>
   vault.listedAt[type] !== undefined && !vault.listings[type] && !vault.contents[type] && !vault.failures[type];
 
 /**
- * Returns the row in the form that the inventory's writer needs. Undefined if the writer could not write a row with this key.
+ * Returns the row in the form that the inventory's writer needs. Undefined if the writer would not write a row with this key.
  */
 function entryOf({ partitionKey, key }: Fault, vault: string): IndexEntry | undefined {
   const index = parseIndexKey(key);
   if (!index) return undefined;
   const { kind, type, name, expiresOn } = index;
-  const written = kind === "name" ? nameKey(type, name, vault) : expiryKey(type, expiresOn, name, vault);
-  if (key !== written) return undefined;
+  const expectedKey = kind === "name" ? nameKey(type, name, vault) : expiryKey(type, expiresOn, name, vault);
+  if (key !== expectedKey) return undefined;
   if (partitionKey === partitions.all || partitionKey === partitions.vault(vault)) return { type, name, expiresOn };
   const subscriptionId = subscriptionOf(partitionKey);
   return subscriptionId === undefined ? undefined : { type, name, expiresOn, subscriptionId };
@@ -267,7 +283,8 @@ const subscriptionOf = (partitionKey: string): string | undefined => {
   return partitionKey.startsWith(prefix) ? partitionKey.slice(prefix.length) : undefined;
 };
 
-function unlisted(asset: AssetRecord): AssetRecord {
+/** Returns the asset without the hash of its list entry, with a matching hash of its content. */
+function withoutListing(asset: AssetRecord): AssetRecord {
   const { firstSeenAt, content: _content, ...facts } = { ...asset, listing: "" };
   return { ...facts, firstSeenAt, content: contentOf(facts) };
 }
@@ -278,7 +295,7 @@ function countsOf(faults: readonly Fault[]): Record<string, number> {
   return counts;
 }
 
-/** Never the error's own text, which may contain untrusted data. */
+/** Returns the reason for the walk's record. The error's own text is not used, because it may contain untrusted data. */
 function reasonOf(error: unknown): string {
   if (error instanceof StorageCorrupt) return `a row of ${error.table} can't be read`;
   return error instanceof Error ? error.name : "unknown";

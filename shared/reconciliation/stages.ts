@@ -7,7 +7,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Range, Tables } from "../platform/storage/tables.ts";
 import { compareMerged, type Entry, entriesOf, hashOf } from "./compare.ts";
-import { type EvaluatedVault, inspectResults, type NameRange, rangeBehind } from "./compliance.ts";
+import { type EvaluatedVault, inspectResults, type NameRange, rangeAfter } from "./compliance.ts";
 import { inspectVault } from "./inventory.ts";
 import {
   indexRange,
@@ -18,22 +18,32 @@ import {
 } from "./suspected-differences.ts";
 import type { Stage } from "./walk-record.ts";
 
-/** Vaults inspected together. Fewer if they have many assets, because their names are in memory at once. */
+/**
+ * The stages of a walk of the reconciliation. Each stage compares rows of other partitions, in steps, and yields the suspected
+ * differences of each step with the position after it.
+ *
+ * Every asset has rows in three partitions: of its vault, of its subscription, and of all assets. Every vault has its own row
+ * and a copy of it under its subscription.
+ */
+
+/** Vaults inspected in one step. A step ends earlier at the number of assets, because their names are in memory at once. */
 const VAULTS_PER_STEP = 100;
 const ASSETS_PER_STEP = 20_000;
 const VAULTS_AT_ONCE = 4;
 const PARTITIONS_PER_STEP = 500;
-/** Rows of all parts of a comparison in memory at once. Each part has at least the smaller page. */
+/**
+ * Rows of all parts of a comparison in memory at once, so the page size depends on the number of parts, within these limits.
+ */
 const ROWS_IN_MEMORY = 50_000;
 const MIN_PAGE = 10;
 const MAX_PAGE = 1000;
 /** A step of a comparison ends after this number of suspected differences. */
-const DOUBTS_PER_STEP = 5000;
+const MAX_SUSPECTED_PER_STEP = 5000;
 
-/** Sorts after every index row of a partition. */
-const BEHIND_ALL = "~";
+/** Sorts after the keys of all rows of a partition: the position after a completed partition. */
+const AFTER_ALL = "~";
 
-/** A step's result. Everything up to its position is checked once its suspected differences are resolved. */
+/** A step's result. All rows up to its position are checked once its suspected differences are resolved. */
 export interface Step {
   readonly at: string;
   readonly after: string;
@@ -44,22 +54,26 @@ export interface Step {
   readonly ends?: boolean;
 }
 
-/** Where a stage continues. Both are empty at its start. */
+/**
+ * Where a stage continues: after the vault, partition or subscription `at`, or within it after the row key `after`. Both are
+ * empty at the start.
+ */
 export interface Position {
   readonly at: string;
   readonly after: string;
 }
 
-/** The inventory's vaults by lower-case name, from one reading. */
+/** The vaults of the inventory. */
 export interface Directory {
+  /** Vaults by lower-case name. */
   readonly vaults: ReadonlyMap<string, { readonly name: string; readonly subscriptionId: string }>;
-  /** Vaults whose row can't be read. They are neither known nor unknown. */
+  /** Vaults whose own row can't be read. Their other rows are not reported as superfluous. */
   readonly unreadable: ReadonlySet<string>;
-  /** Their names by lower-case subscription ID. */
+  /** Names of the vaults by lower-case subscription ID. */
   readonly bySubscription: ReadonlyMap<string, readonly string[]>;
 }
 
-/** One request per 1,000 vaults. */
+/** Reads the vaults of the inventory. Costs one request per 1,000 vaults. */
 export async function readDirectory(tables: Tables): Promise<Directory> {
   const vaults = new Map<string, { name: string; subscriptionId: string }>();
   const unreadable = new Set<string>();
@@ -71,14 +85,15 @@ export async function readDirectory(tables: Tables): Promise<Directory> {
     for (const { rowKey, name, subscriptionId } of rows) {
       const id = subscriptionId.toLowerCase();
       vaults.set(rowKey.slice(prefix.length), { name, subscriptionId: id });
-      const others = bySubscription.get(id);
-      if (others) others.push(name);
+      const names = bySubscription.get(id);
+      if (names) names.push(name);
       else bySubscription.set(id, [name]);
     }
   }
   return { vaults, unreadable, bySubscription };
 }
 
+/** What the stages of a walk need. */
 export interface StageContext {
   readonly tables: Tables;
   readonly directory: Directory;
@@ -86,7 +101,7 @@ export interface StageContext {
   readonly compliance: boolean;
   /** Maximum number of rows in a step of a comparison. */
   readonly rowsPerStep: number;
-  /** Removes fences in these partitions whose vaults were removed days ago. */
+  /** Removes fences (rows that order the writes of one vault) of vaults that were removed days ago, in these partitions. */
   readonly removeOldFences: (partitionKeys: readonly string[]) => Promise<unknown>;
 }
 
@@ -101,8 +116,9 @@ export const stepsOf: Record<Stage, (context: StageContext, position: Position) 
 /** Compares each vault's row with its copy, its own partition and its results, and finds results of unknown vaults. */
 async function* vaultSteps(context: StageContext, { at }: Position): AsyncGenerator<Step, void> {
   const { tables } = context;
-  let stray = at === "" ? await strayCopies(context) : [];
+  let strayCopies = at === "" ? await findStrayCopies(context) : [];
   const prefix = vaultKey("");
+  /** The last vault of the previous step. */
   let last: string | undefined = at === "" ? undefined : at;
   const unreadable: string[] = [];
   const onCorrupt = ({ rowKey }: { rowKey: string }) => unreadable.push(rowKey.slice(prefix.length));
@@ -114,24 +130,26 @@ async function* vaultSteps(context: StageContext, { at }: Position): AsyncGenera
   for await (const page of pages) {
     for (const batch of batchesOf(page)) {
       const end = batch.at(-1)!.rowKey.slice(prefix.length);
-      const step = await inspectBatch(context, batch, rangeBehind(last, end), unreadable);
-      yield { at: end, after: "", ...step, suspected: [...stray, ...step.suspected] };
-      stray = [];
+      const step = await inspectBatch(context, batch, rangeAfter(last, end), unreadable);
+      yield { at: end, after: "", ...step, suspected: [...strayCopies, ...step.suspected] };
+      strayCopies = [];
       last = end;
     }
   }
-  const rest = await inspectBatch(context, [], rangeBehind(last, undefined), unreadable);
-  yield { at: last ?? "", after: "", ...rest, suspected: [...stray, ...rest.suspected], ends: true };
+  // The range after the last vault may contain results of vaults that the inventory does not have.
+  const end = await inspectBatch(context, [], rangeAfter(last, undefined), unreadable);
+  yield { at: last ?? "", after: "", ...end, suspected: [...strayCopies, ...end.suspected], ends: true };
 }
 
-/** Returns copies without a vault's row. */
-async function strayCopies({ tables, directory }: StageContext): Promise<SuspectedDifference[]> {
+/** Returns the copies of vaults' rows that have no vault, or a key that does not belong to their vault. */
+async function findStrayCopies({ tables, directory }: StageContext): Promise<SuspectedDifference[]> {
   const suspected: SuspectedDifference[] = [];
+  /** Row keys of copies: `s!<subscription>!<vault>`. */
   const prefix = "s!";
   const check = ({ rowKey }: { rowKey: string }) => {
     const vault = rowKey.slice(rowKey.lastIndexOf("!") + 1);
-    const known = directory.vaults.get(vault);
-    if (known && rowKey === vaultInSubscriptionKey(known.subscriptionId, known.name)) return;
+    const existing = directory.vaults.get(vault);
+    if (existing && rowKey === vaultInSubscriptionKey(existing.subscriptionId, existing.name)) return;
     if (!directory.unreadable.has(vault)) suspected.push({ about: "copy", vault, key: rowKey });
   };
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), onCorrupt: check };
@@ -139,6 +157,7 @@ async function strayCopies({ tables, directory }: StageContext): Promise<Suspect
   return suspected;
 }
 
+/** Splits a page of vaults into batches with a limited number of assets. */
 function* batchesOf(vaults: readonly Row<VaultRecord>[]): Generator<Row<VaultRecord>[]> {
   let batch: Row<VaultRecord>[] = [];
   let assets = 0;
@@ -153,7 +172,12 @@ function* batchesOf(vaults: readonly Row<VaultRecord>[]): Generator<Row<VaultRec
   if (batch.length > 0) yield batch;
 }
 
-/** `unreadable`: vaults passed so far whose own row can't be read. Each is suspected once and then removed from this list. */
+/**
+ * Inspects a batch of vaults, and the compliance results in a range of names.
+ *
+ * @param unreadable - Vaults read so far whose own row can't be read. The function adds them to the result and empties the
+ *   list.
+ */
 async function inspectBatch(
   { tables, compliance }: StageContext,
   batch: readonly Row<VaultRecord>[],
@@ -161,20 +185,21 @@ async function inspectBatch(
   unreadable: string[],
 ): Promise<Pick<Step, "suspected" | "vaults" | "rows">> {
   const suspected: SuspectedDifference[] = [];
-  const left = new Set(unreadable);
+  const skipped = new Set(unreadable);
   for (const vault of unreadable.splice(0)) suspected.push({ about: "vault", vault });
-  const known = new Map<string, EvaluatedVault>();
+  const inspectedVaults = new Map<string, EvaluatedVault>();
   let rows = 0;
   await pMap(
     batch,
     async (row) => {
       const vault = row.name.toLowerCase();
-      // A scan is writing the vault, or one crashed. The next scan continues there.
-      if (row.pending) return left.add(vault);
+      // A scan is writing the vault, or has crashed while it did. The next scan completes the write.
+      if (row.pending) return skipped.add(vault);
       const inspected = await inspectVault(tables, row);
-      known.set(vault, { vault: row, assets: inspected.assets });
-      rows += 2 * inspected.assets.size;
+      inspectedVaults.set(vault, { vault: row, assets: inspected.assets });
+      rows += 2 * inspected.assets.size; // each asset has one row by name and one by expiry
       for (const key of inspected.rows) suspected.push(suspectedRow(partitions.vault(row.name), key));
+      // For these types of assets, the hash of the list or the expiry dates in the vault's row don't match the assets' rows.
       if (inspected.types.length > 0) suspected.push({ about: "listings", vault });
       const key = vaultInSubscriptionKey(row.subscriptionId, row.name);
       const copy = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
@@ -184,8 +209,8 @@ async function inspectBatch(
     { concurrency: VAULTS_AT_ONCE },
   );
   if (compliance) {
-    const wrong = await inspectResults(tables, names, known, left);
-    for (const vault of wrong.keys()) suspected.push({ about: "compliance", vault });
+    const problems = await inspectResults(tables, names, inspectedVaults, skipped);
+    for (const vault of problems.keys()) suspected.push({ about: "compliance", vault });
   }
   return { suspected, vaults: batch.length, rows };
 }
@@ -193,46 +218,47 @@ async function inspectBatch(
 /** Finds partitions of vaults and subscriptions that the inventory does not have. All of their rows are superfluous. */
 async function* partitionSteps(context: StageContext, { at, after }: Position): AsyncGenerator<Step, void> {
   const { tables } = context;
-  let passed = 0;
-  // Partitions that may contain fences of removed vaults. A known vault's own partition has only its own fence.
-  let fenced: string[] = [];
+  let partitionCount = 0;
+  // Partitions that may contain fences of removed vaults. The partition of an existing vault has only its own fence.
+  let fencePartitions: string[] = [];
   let last = at;
-  if (at !== "" && after !== BEHIND_ALL) yield* strangerSteps(context, at, after);
+  if (at !== "" && after !== AFTER_ALL) yield* unknownPartitionSteps(context, at, after);
   for await (const partition of tables.partitions(Assets.table, at === "" ? undefined : at)) {
     last = partition;
-    if (!isVaultPartition(partition) || isStranger(context, partition)) fenced.push(partition);
-    if (isStranger(context, partition)) yield* strangerSteps(context, partition, "");
-    if (++passed % PARTITIONS_PER_STEP > 0) continue;
-    await context.removeOldFences(fenced);
-    fenced = [];
-    yield { at: last, after: BEHIND_ALL, suspected: [], vaults: 0, rows: 0 };
+    if (!isVaultPartition(partition) || isUnknownPartition(context, partition)) fencePartitions.push(partition);
+    if (isUnknownPartition(context, partition)) yield* unknownPartitionSteps(context, partition, "");
+    if (++partitionCount % PARTITIONS_PER_STEP > 0) continue;
+    await context.removeOldFences(fencePartitions);
+    fencePartitions = [];
+    yield { at: last, after: AFTER_ALL, suspected: [], vaults: 0, rows: 0 };
   }
-  await context.removeOldFences(fenced);
-  yield { at: last, after: BEHIND_ALL, suspected: [], vaults: 0, rows: 0, ends: true };
+  await context.removeOldFences(fencePartitions);
+  yield { at: last, after: AFTER_ALL, suspected: [], vaults: 0, rows: 0, ends: true };
 }
 
 const isVaultPartition = (partition: string): boolean => partition.startsWith(partitions.vault(""));
 
 /** Returns whether it is the partition of a vault or a subscription that the inventory does not have. */
-function isStranger({ directory }: StageContext, partition: string): boolean {
+function isUnknownPartition({ directory }: StageContext, partition: string): boolean {
   const id = partition.slice(partition.indexOf(":") + 1);
   if (isVaultPartition(partition)) return !directory.vaults.has(id) && !directory.unreadable.has(id);
   return partition.startsWith(partitions.subscription("")) && !directory.bySubscription.has(id);
 }
 
-async function* strangerSteps(context: StageContext, at: string, after: string): AsyncGenerator<Step, void> {
-  for await (const step of comparison(context, at, [], after))
-    yield { ...step, at, after: step.ends ? BEHIND_ALL : step.after, ends: false };
+/** Reports all rows of a partition as superfluous, by comparing it with no parts. */
+async function* unknownPartitionSteps(context: StageContext, at: string, after: string): AsyncGenerator<Step, void> {
+  for await (const step of comparePartitions(context, at, [], after))
+    yield { ...step, at, after: step.ends ? AFTER_ALL : step.after, ends: false };
 }
 
 /** Compares each subscription's partition with those of its vaults. */
 async function* subscriptionSteps(context: StageContext, { at, after }: Position): AsyncGenerator<Step, void> {
   for (const [id, names] of [...context.directory.bySubscription].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    if (id < at || (id === at && after === BEHIND_ALL)) continue;
+    if (id < at || (id === at && after === AFTER_ALL)) continue;
     const from = id === at ? after : "";
     const parts = names.map((name) => partitions.vault(name));
-    for await (const step of comparison(context, partitions.subscription(id), parts, from))
-      yield { ...step, at: id, after: step.ends ? BEHIND_ALL : step.after, ends: false };
+    for await (const step of comparePartitions(context, partitions.subscription(id), parts, from))
+      yield { ...step, at: id, after: step.ends ? AFTER_ALL : step.after, ends: false };
   }
   yield { at, after, suspected: [], vaults: 0, rows: 0, ends: true };
 }
@@ -240,10 +266,11 @@ async function* subscriptionSteps(context: StageContext, { at, after }: Position
 /** Compares the partition of all assets with those of the subscriptions. */
 async function* allSteps(context: StageContext, { after }: Position): AsyncGenerator<Step, void> {
   const parts = [...context.directory.bySubscription.keys()].map((id) => partitions.subscription(id));
-  for await (const step of comparison(context, partitions.all, parts, after)) yield { ...step, at: "" };
+  for await (const step of comparePartitions(context, partitions.all, parts, after)) yield { ...step, at: "" };
 }
 
-async function* comparison(
+/** Compares a combined partition with its parts, and yields the suspected differences in steps. */
+async function* comparePartitions(
   { tables, rowsPerStep }: StageContext,
   whole: string,
   parts: readonly string[],
@@ -263,7 +290,7 @@ async function* comparison(
     rows++;
     last = key;
     if (difference !== undefined) suspected.push(suspectedRow(whole, key));
-    if (rows < rowsPerStep && suspected.length < DOUBTS_PER_STEP) continue;
+    if (rows < rowsPerStep && suspected.length < MAX_SUSPECTED_PER_STEP) continue;
     yield { after: last, suspected, vaults: 0, rows };
     suspected = [];
     rows = 0;
@@ -271,6 +298,7 @@ async function* comparison(
   yield { after: last, suspected, vaults: 0, rows, ends: true };
 }
 
+/** Yields the rows of assets in a range. */
 async function* indexEntries(tables: Tables, range: Range): AsyncGenerator<Entry, void> {
   for await (const entry of entriesOf(tables, Assets, range)) if (isIndexKey(entry.key)) yield entry;
 }

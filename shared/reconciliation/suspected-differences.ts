@@ -4,7 +4,10 @@ import { NAME_PREFIX } from "../inventory/asset-keys.ts";
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
-/** A suspected difference. It may be a write in progress, so it is checked again before it counts. */
+/**
+ * A suspected difference between stored rows of a vault. It may be the effect of a write in progress, so it is checked again
+ * before it is repaired. `about` says what differs; `row` stands for a row of an asset, by name or by expiry.
+ */
 export type SuspectedDifference = { readonly vault: string } & (
   | { readonly about: "row"; readonly partitionKey: string; readonly key: string }
   /** The fingerprints or packed expiries in the vault's row. */
@@ -13,6 +16,7 @@ export type SuspectedDifference = { readonly vault: string } & (
   | { readonly about: "copy"; readonly key: string }
   /** The vault's own row can't be read. */
   | { readonly about: "vault" }
+  /** The compliance results of the vault. */
   | { readonly about: "compliance" }
 );
 
@@ -26,12 +30,13 @@ export interface IndexKey {
   readonly expiresOn: number | undefined;
 }
 
+/** Row keys of assets: `n!secret!password!kv-payments` by name, `e!secret!1795000000!password!kv-payments` by expiry. */
 const TYPES = ASSET_TYPES.join("|");
 const NAME = "([a-z0-9-]{1,127})";
 const BY_NAME = new RegExp(`^n!(${TYPES})!${NAME}!${NAME}$`);
 const BY_EXPIRY = new RegExp(`^e!(${TYPES})!(\\d{10}|~)!${NAME}!${NAME}$`);
 
-/** Returns undefined for a key that no asset can have. */
+/** Parses the key of an asset's row. Undefined for a key that no asset can have. */
 export function parseIndexKey(key: string): IndexKey | undefined {
   const byName = BY_NAME.exec(key);
   if (byName) {
@@ -44,11 +49,16 @@ export function parseIndexKey(key: string): IndexKey | undefined {
   return { kind: "expiry", type, name, vault, expiresOn: expiry === "~" ? undefined : Number(expiry) };
 }
 
-/** Returns the range that contains all index rows of a partition, by expiry and by name. Other rows in between are ignored. */
+/**
+ * Returns the range that contains all rows of assets in a partition, by expiry (`e!`) and by name (`n!`, before `n"`, the next
+ * character). It also contains other rows.
+ */
 export const indexRange = (partitionKey: string): Range => ({ partitionKey, from: "e!", before: 'n"' });
 export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith(NAME_PREFIX) || rowKey.startsWith("e!");
 
-/** Returns the suspected difference of an index row, with the vault from its key. Empty vault name if the key contains none. */
+/**
+ * Returns the suspected difference of an asset's row, with the vault from its key. The vault is empty if the key is invalid.
+ */
 export const suspectedRow = (partitionKey: string, key: string): SuspectedDifference => ({
   about: "row",
   vault: parseIndexKey(key)?.vault ?? "",

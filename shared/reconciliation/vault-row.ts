@@ -1,4 +1,4 @@
-import { ChangedVaults, changedKey } from "../inventory/changed-vaults.ts";
+import { ChangedVaults, markKey } from "../inventory/changed-vaults.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
@@ -6,7 +6,12 @@ import { type Operation, put, remove, replace, type Tables } from "../platform/s
 import { type DifferenceKind, hashOf } from "./compare.ts";
 import { readRowOrCorrupt } from "./suspected-differences.ts";
 
-/** Returns the problem of the copy of a vault's row under a key, with its repair. Undefined if it is right. */
+/**
+ * Checks and repairs the rows of vaults. Each vault has its own row and a copy of it under its subscription. Both are written
+ * in one transaction.
+ */
+
+/** Returns the fault of the row under the key of a copy, with its repair. Undefined if the row is right. */
 export async function copyFault(
   tables: Tables,
   vault: Row<VaultRecord> | undefined,
@@ -19,7 +24,7 @@ export async function copyFault(
   }
   if (copy.row && hashOf(copy.row) === hashOf(vault)) return undefined;
   const kind = copy.unreadable ? "unreadable" : copy.row ? "stale" : "missing";
-  // Writes both rows in one transaction, like every write of a vault: the copy, and the unchanged row by its ETag.
+  // Writes the copy. The unchanged vault's row is part of the transaction, so that it fails if the vault was written meanwhile.
   const rewrite: Operation[] = [
     replace(Vaults, vault.rowKey, withoutKeys(vault), vault.etag),
     put(Vaults, key, withoutKeys(vault)),
@@ -27,31 +32,36 @@ export async function copyFault(
   return { kind, repair: () => tables.transaction(Vaults.table, VAULTS, rewrite) };
 }
 
-/** Restores the row from its copy, with nothing listed. Without a copy, removes it, and the next scan finds the vault again. */
+/**
+ * Repairs a vault's own row that can't be read. Restores the row from its copy, without fingerprints, so that the next scan
+ * reads all lists. Without a copy, removes the row, and the next scan finds the vault again.
+ */
 export async function repairVaultRow(tables: Tables, name: string): Promise<void> {
   const key = vaultKey(name);
   const { unreadable } = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
   if (!unreadable) return;
   const copy = await copyOf(tables, name);
-  // Its state in the totals is unknown. Its own row is read until the totals are renewed.
-  const unknown = put(ChangedVaults, changedKey(name), { unkept: true });
+  // Marks the vault as changed, because it is unknown with which values the totals contain it. `unkept`: the mark itself has no
+  // values, so readers use those of the vault's row.
+  const markChanged = put(ChangedVaults, markKey(name), { unkept: true });
   if (!copy) {
-    await tables.transaction(Vaults.table, VAULTS, [remove(Vaults, key, unreadable.etag), unknown]);
+    await tables.transaction(Vaults.table, VAULTS, [remove(Vaults, key, unreadable.etag), markChanged]);
     return;
   }
   const record: VaultRecord = { ...withoutKeys(copy), listings: {}, contents: {} };
   await tables.transaction(Vaults.table, VAULTS, [
     replace(Vaults, key, record, unreadable.etag),
     replace(Vaults, copy.rowKey, record, copy.etag),
-    unknown,
+    markChanged,
   ]);
 }
 
 async function copyOf(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
+  // Row keys of copies: `s!<subscription>!<vault>`.
   const range = { partitionKey: VAULTS, from: "s!", before: keyEnd("s!"), onCorrupt: () => undefined };
   for await (const rows of tables.pages(Vaults, range)) {
-    const found = rows.find(({ rowKey }) => rowKey.endsWith(`!${name.toLowerCase()}`));
-    if (found) return found;
+    const copy = rows.find(({ rowKey }) => rowKey.endsWith(`!${name.toLowerCase()}`));
+    if (copy) return copy;
   }
   return undefined;
 }

@@ -1,19 +1,25 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 
-/** The stages of a walk, in this order. */
+/**
+ * The stored record of a walk: one pass of the reconciliation over all rows of the inventory and of compliance. A walk takes
+ * many steps and often several runs, so its record contains the position.
+ */
+
+/** The stages of a walk, in this order. Each compares other partitions; stages.ts describes them. */
 export const STAGES = ["vaults", "partitions", "subscriptions", "all"] as const;
 export type Stage = (typeof STAGES)[number];
 
 /** Maximum number of unrepaired vaults named in a walk's record. `leftTotal` counts all. */
 export const MAX_NAMED_LEFT = 100;
 
+/** Numbers of repaired faults by kind. */
 export const FaultCounts = z.object({
   missing: z.int(),
   extra: z.int(),
   stale: z.int(),
   unreadable: z.int(),
-  /** Lists of one type of a vault to be read again, because the vault's row did not match its assets. */
+  /** Vault lists (secrets, keys or certificates of a vault) that the next scan reads again, because they did not match. */
   listings: z.int(),
   /** Vaults whose compliance results did not match. */
   compliance: z.int(),
@@ -29,15 +35,15 @@ export const noFaults = (): FaultCounts => ({
 });
 
 /**
- * The record of one walk over everything. It has the position, so that any worker can continue. The step of a crashed worker is
- * repeated.
+ * The record of a walk. With its position, any worker can continue the walk. If a worker crashes, the next one repeats its last
+ * step.
  */
 export const WalkRecord = z.object({
   walkId: z.string(),
   startedAt: z.string(),
   finishedAt: z.string().optional(),
   stage: z.enum(STAGES),
-  /** Where it continues: after this vault, partition or subscription, and in it after this row key. */
+  /** Position in the stage: after the vault, partition or subscription `at`, or within it after the row key `after`. */
   at: z.string(),
   after: z.string(),
   vaults: z.int(),
@@ -45,12 +51,12 @@ export const WalkRecord = z.object({
   rows: z.int(),
   /** Differences confirmed by the second check and repaired. */
   mended: FaultCounts,
-  /** Rows whose vault must be listed again first. The next walk checks them. */
+  /** Number of wrong rows that are repaired only when the next scan lists their vault. The next walk checks them again. */
   awaiting: z.int(),
-  /** Vaults that could not be repaired, or that a scan was writing at each attempt. */
+  /** Vaults that were skipped because they could not be repaired, or because a scan was writing them at each attempt. */
   left: z.array(z.object({ vault: z.string(), reason: z.string() })),
   leftTotal: z.int(),
-  /** True if the previous walk's record could not be read, so that this one started at the beginning. */
+  /** True if the record of the previous walk could not be read, so that this walk started at the beginning. */
   startedOver: z.boolean().optional(),
 });
 export type WalkRecord = z.infer<typeof WalkRecord>;
@@ -58,7 +64,7 @@ export type WalkRecord = z.infer<typeof WalkRecord>;
 export const Walks = entity("Reconciliation", WalkRecord);
 /** The queue whose messages start a run. They have no content. */
 export const QUEUE = "reconciliation";
+/** Partition of the records, and the row keys of the newest walk and of the previous one. */
 export const WALKS = "walks";
-/** Partition of the newest walk and the one before it. */
 export const NEWEST = "newest";
 export const BEFORE = "before";

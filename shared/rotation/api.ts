@@ -291,7 +291,7 @@ export function rotationSummaryView(record: RotationSummary): z.input<typeof Rot
 
 export function rotationView(record: RotationRecord): z.input<typeof RotationView> {
   const { attention, endedAt, status: state } = record;
-  const waits = endedAt !== undefined || state === "needsAttention";
+  const isStopped = endedAt !== undefined || state === "needsAttention";
   return {
     ...rotationSummaryView(record),
     expiryDays: record.expiryDays,
@@ -324,13 +324,13 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     coverage: record.coverage,
     reasons: record.reasons,
     goingBack: endedAt === undefined ? (record.ending ?? null) : null,
-    nextAt: waits ? null : record.dueAt,
+    nextAt: isStopped ? null : record.dueAt,
     attention: attention === undefined ? null : withoutResume(attention),
   };
 }
 
 const VERIFIED_MEANS =
-  "`verified` means that the platform reports the new version for this consumer. It does not prove that the system that checks the value accepts it.";
+  "Verified means that the consumer's platform reports the new version. It does not prove that the new value works.";
 
 function consumerView(one: RotationConsumer): z.input<typeof RotationView>["consumers"][number] {
   const { id, kind, name, vaultName, secretName, evidence, how, slowestSeconds, included, state } = one;
@@ -358,18 +358,29 @@ export const planView = (record: RotationRecord): z.input<typeof RotationView> =
   nextAt: null,
 });
 
+/** Drops `resume`, the status with which the rotation continues after a retry, because it is internal. */
 function withoutResume({ resume: _, ...attention }: NonNullable<RotationRecord["attention"]>) {
   return attention;
 }
 
+/** @param acted - Number of included consumers that the rotation updates or restarts. */
+function verificationText(acted: number, skipsCheck: boolean): string {
+  if (acted === 0) return "No consumer must be updated or restarted.";
+  const consumers = acted === 1 ? "1 consumer" : `${acted} consumers, one after the other`;
+  return skipsCheck
+    ? `Update or restart ${consumers}, without a check that the new value is in use. If an update fails, roll everything back.`
+    : `Update or restart ${consumers}, and check that each uses the new value within 5 minutes. Otherwise roll everything back.`;
+}
+
 function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text: string }[] {
-  const { appName, appId, oldKeyId, expiryDays, overlapDays, publications, removeExpired, consumers = [] } = record;
+  const { appName, appId, oldKeyId, expiryDays, overlapDays, publications, removeExpired, skipVerification } = record;
+  const { consumers = [] } = record;
   const places = publications.map(placeOf).join(", ");
   const handover = publications.every(({ kind }) => kind === "handover");
   const acted = consumers.filter(({ included, how }) => included && how === "action").length;
   const verify = {
     step: "verify" as const,
-    text: `Refresh the ${acted} consumers that need it, one after the other, and check that each holds the new value within 5 minutes. Otherwise roll everything back.`,
+    text: verificationText(acted, skipVerification === true),
   };
   if (isVaultSecret(record)) {
     return [
@@ -382,16 +393,16 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
         step: "overlap",
         text: "Wait until the other consumers have read the new value. Old versions stay in the vault.",
       },
-      { step: "cleanUp", text: "Delete the held copy of the value." },
+      { step: "cleanUp", text: "Delete the temporary copy of the value." },
     ];
   }
   return [
     ...(removeExpired === undefined
       ? []
-      : [{ step: "makeRoom" as const, text: `Remove the expired client secret ${removeExpired}.` }]),
+      : [{ step: "makeRoom" as const, text: `Delete the expired client secret ${removeExpired}.` }]),
     {
       step: "create",
-      text: `Add a client secret to ${appName} (${appId}), valid for ${expiryDays} days, and store a held copy of its value in the service's own key vault.`,
+      text: `Add a client secret to ${appName} (${appId}), valid for ${expiryDays} days, and store a temporary copy of its value in the service's own key vault.`,
     },
     {
       step: "prove",
@@ -400,7 +411,7 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
     {
       step: "publish",
       text: handover
-        ? `Store the new value for handover in ${places}.`
+        ? `Store the new value in the handover vault, where a user can collect it: ${places}.`
         : `Write the new value as a new version to ${places}.`,
     },
     verify,
@@ -408,9 +419,9 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
     {
       step: "revoke",
       text: handover
-        ? `Remove the client secret ${oldKeyId} once a user finishes the rotation.`
-        : `Check that everything still holds the new secret, then remove the client secret ${oldKeyId}.`,
+        ? `Delete the old client secret ${oldKeyId} when a user finishes the rotation.`
+        : `Check that all known consumers still use the new secret, then delete the old client secret ${oldKeyId}.`,
     },
-    { step: "cleanUp", text: "Delete the held copy of the value." },
+    { step: "cleanUp", text: "Delete the temporary copy of the value." },
   ];
 }

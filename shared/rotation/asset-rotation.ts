@@ -8,12 +8,12 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { RotateAssetRequest } from "./asset-api.ts";
-import { generate } from "./generate.ts";
+import { generateValue } from "./generate.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
 import { type ClientSecretRequest, currentVersion, type RotationRequest } from "./plan.ts";
 import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
-import { asProblem } from "./problems.ts";
+import { throwAsProblem } from "./problems.ts";
 import type { Place } from "./targets.ts";
 
 /** Rotation of a secret by its asset ID. */
@@ -37,7 +37,7 @@ export function createAssetRotation(deps: {
 }): AssetRotation {
   const { tables, randomness } = deps;
 
-  const isKnown = async ({ vaultName, type, name }: AssetPlace): Promise<boolean> =>
+  const isInInventory = async ({ vaultName, type, name }: AssetPlace): Promise<boolean> =>
     (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
 
   /**
@@ -45,33 +45,34 @@ export function createAssetRotation(deps: {
    *
    * @throws {Problem} notFound, serviceVault
    */
-  async function found(assetId: string): Promise<{ place: AssetPlace; vault: VaultRecord | undefined }> {
+  async function requirePlace(assetId: string): Promise<{ place: AssetPlace; vault: VaultRecord | undefined }> {
+    // The ID of an application's credential does not say whether it is a secret or a certificate, so it has two places.
     for (const place of placesOf(assetId)) {
       const { vaultName } = place;
       if (isServiceVault(deps.config, vaultName)) {
         throw new Problem("serviceVault", `${vaultName} is the service's own key vault, which is never rotated.`);
       }
       const vault = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
-      if (await isKnown(place)) return { place, vault };
+      if (await isInInventory(place)) return { place, vault };
       if (place.type === "secret" && vault !== undefined && credentialIds(place.name) === undefined) {
         // The inventory does not list the secret that belongs to a certificate, only the certificate.
-        if (await isKnown({ ...place, type: "certificate" })) return { place, vault };
+        if (await isInInventory({ ...place, type: "certificate" })) return { place, vault };
       }
     }
     throw notFound(`The asset ${assetId}`);
   }
 
-  async function vaultSecret(
+  async function requestForVaultSecret(
     place: AssetPlace,
     vault: VaultRecord,
     body: RotateAssetRequest,
   ): Promise<RotationRequest> {
     const secret = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: place.name };
-    const current = await currentVersion(deps.vaults, secret).catch(asProblem);
+    const current = await currentVersion(deps.vaults, secret).catch(throwAsProblem);
     if (current === undefined) throw notFound(`The secret ${place.name} of ${vault.name}`);
     if (current.managed) throw notRotatable(`${place.name} belongs to a certificate: renew the certificate.`);
-    const credential = await deps.matches.credentialOf(place).catch(asProblem);
-    if (credential !== undefined) return clientSecret(credential, body, secret);
+    const credential = await deps.matches.credentialOf(place).catch(throwAsProblem);
+    if (credential !== undefined) return requestForClientSecret(credential, body, secret);
     if (body.targets !== undefined) {
       throw invalidBody("targets", "can't be given: this secret is no application's client secret and has one place");
     }
@@ -81,30 +82,31 @@ export function createAssetRotation(deps: {
       reason: body.reason,
       expiryDays: body.expiryDays,
       overlapDays: body.overlapDays ?? 0,
-      ...consumersOf(body),
+      ...consumerOptions(body),
     };
   }
 
   function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest): string {
     if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't be combined with newValue");
     if (newValue !== undefined) return newValue;
-    if (how !== undefined && issuerAccepts) return generate(how, randomness);
+    if (how !== undefined && issuerAccepts) return generateValue(how, randomness);
     throw new Problem(
       "valueRequired",
       how === undefined
-        ? "This secret is not known to be an application's client secret, so the value must be part of the request: send newValue, or generate with issuerAccepts: true if no other system must know the value first. If it is a client secret, verify or confirm the match."
+        ? "This secret is not known to be an application's client secret, so Entra can't create its new value. Enter the new value (newValue). Or generate a random value (generate with issuerAccepts: true), if no other system must know the value first. If it is a client secret, test or confirm the match of the application."
         : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
     );
   }
 
   return {
     async requestFor(assetId, body) {
-      const { place, vault } = await found(assetId);
+      const { place, vault } = await requirePlace(assetId);
       if (place.type !== "secret") {
         throw notRotatable(
           `${assetId} is a ${place.type}. Rotate keys with the vault's key rotation policy, and renew certificates in the vault.`,
         );
       }
+      // Undefined unless the name is that of a client secret's asset, which consists of the client ID and the key ID.
       const credential = credentialIds(place.name);
       const asset = await tables.get(
         Assets,
@@ -115,20 +117,20 @@ export function createAssetRotation(deps: {
         if (sourceOf(asset) !== "entra" || credential === undefined || asset.credential?.of !== "application") {
           throw notRotatable(`${assetId} is not the client secret of an application of this tenant.`);
         }
-        return clientSecret(credential, body);
+        return requestForClientSecret(credential, body);
       }
       // The vault's row was deleted, the rows of its assets were not yet.
       if (vault === undefined) throw notFound(`The vault ${place.vaultName}`);
-      return await vaultSecret(place, vault, body);
+      return await requestForVaultSecret(place, vault, body);
     },
   };
 }
 
-/** @param asked - The vault secret whose ID was given. Undefined if the ID is that of the client secret itself. */
-function clientSecret(
+/** @param requestedPlace - The vault secret whose ID was given. Undefined if the ID is that of the client secret itself. */
+function requestForClientSecret(
   { appId, keyId }: { appId: string; keyId: string },
   body: RotateAssetRequest,
-  asked?: Place,
+  requestedPlace?: Place,
 ): ClientSecretRequest {
   for (const member of ["newValue", "generate"] as const) {
     if (body[member] !== undefined) {
@@ -136,22 +138,23 @@ function clientSecret(
     }
   }
   const named = namedPlaces(body.targets);
-  const isLimited = named !== undefined || (body.reason === "compromised" && asked !== undefined);
+  // A compromised secret is written only to named places, so the ID in the request then counts as the only named one.
+  const isLimited = named !== undefined || (body.reason === "compromised" && requestedPlace !== undefined);
   return {
     appId,
     secretId: keyId,
     reason: body.reason,
-    asked,
-    targets: isLimited ? [...(named ?? []), ...(asked === undefined ? [] : [asked])] : undefined,
+    requestedPlace,
+    targets: isLimited ? [...(named ?? []), ...(requestedPlace === undefined ? [] : [requestedPlace])] : undefined,
     expiryDays: body.expiryDays,
     updateKeyVaults: true,
     overlapDays: body.overlapDays ?? DEFAULT_OVERLAP_DAYS,
     removeExpired: body.removeExpired,
-    ...consumersOf(body),
+    ...consumerOptions(body),
   };
 }
 
-const consumersOf = ({ includeResources, skipVerification, restartApps }: RotateAssetRequest) => ({
+const consumerOptions = ({ includeResources, skipVerification, restartApps }: RotateAssetRequest) => ({
   includeResources,
   skipVerification,
   restartApps,

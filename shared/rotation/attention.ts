@@ -16,15 +16,15 @@ export function attentionFor(record: RotationRecord, { code, message, remedy }: 
   return {
     code,
     message,
-    done: doneSoFar(record),
-    safe: whatIsSafe(record),
-    next: `${remedy} ${waysOn(record)}`,
+    done: describeChanges(record),
+    safe: describeSafeState(record),
+    next: `${remedy} ${retryAdvice(record)}`,
     since: now.toISOString(),
     resume: record.status,
   };
 }
 
-function doneSoFar(record: RotationRecord): string {
+function describeChanges(record: RotationRecord): string {
   const { newKeyId, oldKeyId, publications, revokingSince, attempts, consumers = [] } = record;
   const written = publications.filter(({ state }) => state === "written" || state === "writing").map(placeOf);
   const restored = publications.filter(({ state }) => state === "restored").map(placeOf);
@@ -48,7 +48,8 @@ function doneSoFar(record: RotationRecord): string {
   ].join(" ");
 }
 
-function whatIsSafe(record: RotationRecord): string {
+/** `revokingSince` is stored before the old secret is removed. From then on only the new secret is safe. */
+function describeSafeState(record: RotationRecord): string {
   const { revokingSince, oldKeyId, newKeyId } = record;
   if (isVaultSecret(record)) return "The version with the old value is still in the vault and can be read.";
   if (revokingSince) return `The new client secret ${newKeyId} works and stays.`;
@@ -57,7 +58,7 @@ function whatIsSafe(record: RotationRecord): string {
     : `The old client secret ${oldKeyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
 }
 
-function waysOn({ revokingSince, ending }: RotationRecord): string {
+function retryAdvice({ revokingSince, ending }: RotationRecord): string {
   if (revokingSince) return "Then retry this rotation.";
   return ending
     ? "Then retry this rotation, which continues the rollback."

@@ -21,12 +21,15 @@ import { isCertain, type Target } from "./targets.ts";
 export const DUE_QUEUE = "rotation-due";
 export const DueMessage = z.object({ appId: z.string() });
 
-/** Minimum time between two automatic checks of an application. */
-const CHECK_EVERY_MS = DAY_MS;
-/** Automatic rotations of one secret that may end without success before the policy needs attention. */
-const MAX_TRIES = 3;
+/** Minimum time between two automatic checks of an application. A check can start a rotation. */
+const CHECK_INTERVAL_MS = DAY_MS;
+/** Number of unsuccessful automatic rotations of one secret after which the policy needs attention. */
+const MAX_ATTEMPTS = 3;
 
-/** Starts rotations of expiring client secrets, as the rotation policies of their applications require. */
+/**
+ * Starts rotations of expiring client secrets, as the rotation policies of their applications require. A timer calls
+ * `enqueueDue`, and the queue handler then calls `begin` for each application.
+ */
 export interface AutomaticRotation {
   /**
    * Sends a message for each application with an automatic policy and a secret that is due. Makes one request if there is no
@@ -40,12 +43,16 @@ export interface AutomaticRotation {
    * @throws {CloudFailure} transient; {Problem} unavailable. The policy does not change, and the queue redelivers the message.
    */
   begin(appId: string, requestId: string): Promise<void>;
-  /** Handles a message that failed too often: records it in the policy. The next attempt follows within a day. */
-  failed(appId: string): Promise<void>;
+  /**
+   * Handler of the poison queue: records in the policy that the message failed repeatedly. The next check follows within a day.
+   */
+  recordFailedMessage(appId: string): Promise<void>;
 }
 
-/** Number of an application's latest rotations that are read to count failed attempts: more than a year of retries. */
-const LOOKED_AT = 100;
+/**
+ * Number of latest rotations of an application that are read to count failed attempts. Automatic ones start once a day at most.
+ */
+const MAX_READ_ROTATIONS = 100;
 
 export function createAutomaticRotation(deps: {
   tables: Tables;
@@ -54,7 +61,7 @@ export function createAutomaticRotation(deps: {
   clock: Clock;
   log: Logger;
   licensed: () => Promise<boolean>;
-  graph: Pick<Graph, "application" | "passwordPolicy">;
+  graph: Pick<Graph, "findApplication" | "passwordPolicy">;
   matches: Pick<MatchFinder, "targetsOf">;
   rotations: Pick<Rotations, "begin" | "history">;
 }): AutomaticRotation {
@@ -64,69 +71,71 @@ export function createAutomaticRotation(deps: {
    * Stores the result of a check in the policy, unless a user changed the policy in the meantime. The changed policy is then
    * checked again.
    */
-  async function settle(
+  async function saveCheckResult(
     row: Row<PolicyRecord>,
     attention: Omit<NonNullable<PolicyRecord["attention"]>, "since"> | undefined,
   ) {
     const now = clock.now();
     const { attention: before, ...record } = withoutKeys(row);
-    const same = before !== undefined && before.code === attention?.code && before.message === attention.message;
-    const since = same ? before.since : now.toISOString();
+    const isSameAttention =
+      before !== undefined && before.code === attention?.code && before.message === attention.message;
+    const since = isSameAttention ? before.since : now.toISOString();
     await tables.modify(Policies, POLICIES, row.rowKey, (current) =>
       current?.updatedAt === row.updatedAt && current.updatedBy === row.updatedBy
         ? {
             ...record,
             ...(attention && { attention: { ...attention, since } }),
-            nextCheckAt: new Date(now.getTime() + CHECK_EVERY_MS).toISOString(),
+            nextCheckAt: new Date(now.getTime() + CHECK_INTERVAL_MS).toISOString(),
           }
         : undefined,
     );
     if (attention) log.warn("An application is not rotated automatically", { appId: row.appId, code: attention.code });
   }
 
-  const waits = ({ nextCheckAt }: Pick<PolicyRecord, "nextCheckAt">): boolean =>
+  const wasCheckedRecently = ({ nextCheckAt }: Pick<PolicyRecord, "nextCheckAt">): boolean =>
     nextCheckAt !== undefined && Date.parse(nextCheckAt) > clock.now().getTime();
 
   return {
     async enqueueDue() {
       if (!(await deps.licensed())) return;
-      const wanted = new Set<string>();
+      const policyKeys = new Set<string>();
       for await (const rows of allPolicies(tables, log))
-        for (const row of rows) if (row.automatic && !waits(row)) wanted.add(row.rowKey);
-      if (wanted.size === 0) return;
+        for (const row of rows) if (row.automatic && !wasCheckedRecently(row)) policyKeys.add(row.rowKey);
+      if (policyKeys.size === 0) return;
       const { rotationTriggerDays } = await deps.settings.values();
       const now = clock.now();
       for await (const due of dueSecrets(tables, now, new Date(now.getTime() + rotationTriggerDays * DAY_MS))) {
-        for (const { appId } of due) if (wanted.delete(policyKey(appId))) await queues.send(DUE_QUEUE, { appId });
+        for (const { appId } of due) if (policyKeys.delete(policyKey(appId))) await queues.send(DUE_QUEUE, { appId });
       }
     },
 
     async begin(appId, requestId) {
       const row = await tables.get(Policies, POLICIES, policyKey(appId));
-      if (!row?.automatic || waits(row) || !(await deps.licensed())) return;
-      const app = await deps.graph.application({ appId: row.appId });
+      if (!row?.automatic || wasCheckedRecently(row) || !(await deps.licensed())) return;
+      const app = await deps.graph.findApplication({ appId: row.appId });
       if (!app) {
         const remedy = "If it was deleted for good, delete the policy.";
-        return await settle(row, {
+        return await saveCheckResult(row, {
           code: "applicationGone",
           message: "The directory has no such application.",
           remedy,
         });
       }
-      const page = { limit: LOOKED_AT, offset: 0, cursor: undefined };
+      const page = { limit: MAX_READ_ROTATIONS, offset: 0, cursor: undefined };
       const { items: rotations } = await deps.rotations.history({ subject: row.appId }, page);
-      if (rotations.some(({ status }) => !isOver(status))) return await settle(row, row.attention);
+      // While a rotation runs, no other one can start. The policy keeps its attention until the next check.
+      if (rotations.some(({ status }) => !isOver(status))) return await saveCheckResult(row, row.attention);
       const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
-      const due = dueOf(app, rotations, rotationTriggerDays, clock.now());
-      if (due.length === 0) return await settle(row, undefined);
+      const due = dueCredentials(app, rotations, rotationTriggerDays, clock.now());
+      if (due.length === 0) return await saveCheckResult(row, undefined);
 
       const days = row.expiryDays ?? defaultValidityDays;
-      const shortLived = await shortLife(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
-      if (shortLived) return await settle(row, shortLived);
+      const shortLived = await lifetimeProblem(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
+      if (shortLived) return await saveCheckResult(row, shortLived);
       // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
       const refusals: NonNullable<ReturnType<typeof attentionOf>>[] = [];
       for (const credential of due) {
-        const refused = await refusal(row, app, credential, rotations);
+        const refused = await reasonAgainstRotation(row, app, credential, rotations);
         if (refused) {
           refusals.push(refused);
           continue;
@@ -144,34 +153,36 @@ export function createAutomaticRotation(deps: {
         try {
           const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, true);
           log.info("An automatic rotation started", { appId: row.appId, rotationId });
-          return await settle(row, undefined);
+          return await saveCheckResult(row, undefined);
         } catch (error) {
           if (!(error instanceof Problem) || error.status >= 500) throw error;
-          // Another message or a user started a rotation first. The policy is fine then.
-          if (error.code === "rotationUnfinished") return await settle(row, row.attention);
-          refusals.push(attentionOf(error.code, error.message, "Fix that. The service tries again within a day."));
+          // Another message or a user has started a rotation already, so the policy needs no attention.
+          if (error.code === "rotationUnfinished") return await saveCheckResult(row, row.attention);
+          refusals.push(
+            attentionOf(error.code, error.message, "Fix the problem. The service tries again within a day."),
+          );
         }
       }
-      await settle(row, refusals[0]);
+      await saveCheckResult(row, refusals[0]);
     },
 
-    async failed(appId) {
+    async recordFailedMessage(appId) {
       const row = await tables.get(Policies, POLICIES, policyKey(appId));
       if (!row) return;
       const message =
         "The automatic rotation could not start: its message failed several times. GET /system/failed-messages has the reason.";
-      await settle(row, attentionOf("failedMessage", message, "The service tries again within a day."));
+      await saveCheckResult(row, attentionOf("failedMessage", message, "The service tries again within a day."));
     },
   };
 
-  async function shortLife(app: GraphApplication, days: number, least: number) {
+  async function lifetimeProblem(app: GraphApplication, days: number, least: number) {
     const policy = await deps.graph.passwordPolicy(app.objectId);
     if (policy !== "unknown" && !policy.allowed) {
       const message = "An app management policy of the tenant forbids new client secrets.";
       return attentionOf(
         "secretsForbidden",
         message,
-        "Exempt the application from it, or move it to a certificate or federation.",
+        "Exempt the application from the policy, or use a certificate or federated credential.",
       );
     }
     const life = lifetimeDays(days, policy);
@@ -179,21 +190,22 @@ export function createAutomaticRotation(deps: {
     return attentionOf(
       "lifeTooShort",
       `A new secret would be valid for ${life} days, by the policy or the tenant's limit. It must be valid for more than ${least} days, otherwise it would be due immediately.`,
-      "Raise expiryDays or the tenant's limit, or lower overlapDays or the setting rotationTriggerDays.",
+      "Raise the validity of new secrets (expiryDays) or the tenant's limit, or lower the overlap period (overlapDays) or the rotation lead time in Settings (rotationTriggerDays).",
     );
   }
 
   /** Returns why this secret can't be rotated automatically now; undefined if it can. */
-  async function refusal(
+  async function reasonAgainstRotation(
     row: PolicyRecord,
     app: GraphApplication,
     { keyId }: PasswordCredential,
     rotations: readonly RotationSummary[],
   ) {
+    // Only rotations since the last change of the policy count, so that saving the policy resets the count.
     const tries = rotations.filter(
       ({ oldKeyId, automatic, createdAt }) => automatic && same(oldKeyId ?? "", keyId) && createdAt > row.updatedAt,
     );
-    if (tries.length >= MAX_TRIES) {
+    if (tries.length >= MAX_ATTEMPTS) {
       const message = `${tries.length} rotations of the secret ${keyId} ended without success, the last one ${tries[0]!.rotationId}.`;
       return attentionOf(
         "failedRepeatedly",
@@ -202,28 +214,30 @@ export function createAutomaticRotation(deps: {
       );
     }
     const certain = (await deps.matches.targetsOf(app, keyId)).filter(isCertain);
-    const missing = row.targets.filter((target) => !certain.some((one) => isNamed(row, target, one)));
+    const missing = row.targets.filter((target) => !certain.some((one) => isTarget(row, target, one)));
     if (certain.length === 0 || missing.length > 0) {
       const what =
-        missing.length > 0 ? `${missing.join(", ")} did not prove to hold it` : "no vault secret proved to hold it";
+        missing.length > 0
+          ? `it is not proven that ${missing.join(", ")} stores it`
+          : "no key vault secret is proven to store it";
       const message = `The secret ${keyId} expires soon, but ${what}.`;
       return attentionOf(
         "noTarget",
         message,
-        "Check the application's matches: verify or confirm one, or rotate it manually.",
+        "Test or confirm one of the application's matches, or rotate the secret manually.",
       );
     }
-    if (row.targets.length > 0 || certain.some(({ standing }) => standing !== "new")) return undefined;
+    if (row.targets.length > 0 || certain.some(({ approval }) => approval !== "new")) return undefined;
     return attentionOf(
       "newPlace",
       `The secret ${keyId} expires soon. ${needsConfirmation(certain)}`,
-      "Confirm the match of each place that belongs to the application, name them in the policy's targets, or rotate the secret manually.",
+      "Confirm the match of each key vault secret that belongs to the application, add these secrets to the policy (targets), or rotate the secret manually.",
     );
   }
 }
 
-/** Returns whether a target of the policy is this place. A vault of the same name that was created later is another place. */
-function isNamed(
+/** Returns whether the target of a policy is this place. If the vault was deleted and recreated, it is another place. */
+function isTarget(
   { vaultIds }: PolicyRecord,
   target: string,
   { vaultName, secretName: name, vaultId }: Target,
@@ -239,7 +253,7 @@ const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCas
  * Returns the client secrets that expire within the trigger period, earliest first. Leaves out secrets created by this service
  * that have not reached half of their lifetime.
  */
-function dueOf(
+function dueCredentials(
   app: GraphApplication,
   rotations: readonly RotationSummary[],
   triggerDays: number,

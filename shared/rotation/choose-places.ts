@@ -3,41 +3,42 @@ import { placeOf } from "./publications.ts";
 import type { LeftOutReason, RotationRecord } from "./rotation.ts";
 import { isCertain, type Place, placeKey, type Target } from "./targets.ts";
 
-/** The parts of a request that decide which places a rotation of a client secret writes. */
+/** The parts of a request that decide which places (vault secrets that store the client secret) a rotation writes. */
 export interface PlacesRequest {
-  /** If set, the plan writes only these places. The person or policy that names them is responsible for them. */
+  /** If set, the plan writes only these places. The user or policy that names a place vouches for it. */
   targets?: readonly Place[] | undefined;
-  /** Vault secret whose ID the request names. The person who requests the rotation is responsible for it. */
-  asked?: Place | undefined;
-  /** `compromised`: places that are not named may belong to an attacker who has the value. */
+  /** Vault secret whose asset ID the request names. The user who sends the request vouches for it. */
+  requestedPlace?: Place | undefined;
+  /** `compromised`: an attacker may have the value, so places that the request does not name are not written. */
   reason?: RotationRecord["reason"];
-  /** Whether a policy starts the rotation, so that no person has seen the plan. */
+  /** Whether a policy starts the rotation, so that no user has seen the plan. */
   automatic?: boolean | undefined;
 }
 
 type LeftOut = RotationRecord["notUpdated"][number];
 
 /**
- * Chooses the places that get the new value. A value that signs in does not make its place a target: anyone who once had the
- * value could store it anywhere. So a rotation writes the places that were named, that a person confirmed, or that an earlier
- * rotation wrote. If there is none, a requested rotation writes the certain place that has held the value longest.
+ * Chooses the places that get the new value. It is not enough that the value of a place signs in, because anyone who once had
+ * the value could store it in their own vault. So a rotation writes the places that were named, that a user confirmed, or that
+ * an earlier rotation wrote. If there is none, a rotation that a user requests writes the certain place that has stored the
+ * value longest.
  *
- * @throws {Problem} notRotatable where nothing is left to write, or a named place is not certain.
+ * @throws {Problem} notRotatable if there is no place to write, or a named place is not a certain match.
  */
 export function choosePlaces(
   targets: readonly Target[],
   request: PlacesRequest,
 ): { written: Target[]; leftOut: LeftOut[] } {
-  const { targets: only, asked, automatic } = request;
+  const { targets: namedTargets, requestedPlace, automatic } = request;
   const certain = targets.filter(isCertain);
-  const places = [...(only ?? []), ...(asked === undefined ? [] : [asked])];
+  const places = [...(namedTargets ?? []), ...(requestedPlace === undefined ? [] : [requestedPlace])];
   const named = new Set(places.map(placeKey));
   const isNamed = (target: Target) => named.has(placeKey(target));
   const unproved = places.filter((place) => !certain.some((target) => placeKey(target) === placeKey(place)));
   if (unproved.length > 0) {
     throw new Problem(
       "notRotatable",
-      `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not a certain match of this client secret. Verify or confirm the match first.`,
+      `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not proven to store this client secret. Test or confirm the match first.`,
     );
   }
   if (certain.length === 0) {
@@ -46,7 +47,7 @@ export function choosePlaces(
       "No key vault secret is a certain match of this client secret, so no place would receive the new secret. Confirm a match, or send updateKeyVaults: false to store it in the handover vault.",
     );
   }
-  const allowed = certain.filter((target) => isNamed(target) || (only === undefined && !isNew(target)));
+  const allowed = certain.filter((target) => isNamed(target) || (namedTargets === undefined && !isNew(target)));
   if (allowed.length === 0 && automatic) throw new Problem("notRotatable", needsConfirmation(certain));
   const unreadable = targets.filter((target) => target.unreadable);
   if (allowed.length === 0 && unreadable.length > 0) {
@@ -67,11 +68,11 @@ export function choosePlaces(
 
 /** Returns why an automatic rotation does not start, with the places to confirm. */
 export const needsConfirmation = (certain: readonly Target[]): string =>
-  `${certain.map(placeOf).join(", ")} ${certain.length === 1 ? "holds" : "hold"} this client secret, but no person confirmed that and no rotation wrote it. An automatic rotation does not write such places.`;
+  `${certain.map(placeOf).join(", ")} ${certain.length === 1 ? "holds" : "hold"} this client secret, but no user confirmed that and no rotation wrote it. An automatic rotation does not write such places.`;
 
-const isNew = ({ standing }: Target): boolean => standing === "new";
+const isNew = ({ approval }: Target): boolean => approval === "new";
 
-/** By the creation date of the version, which a later copy can't predate. Ties are broken by name. */
+/** Returns the place with the oldest current version. A copy is always newer than its original. Ties are broken by name. */
 const longestHolder = (certain: readonly Target[]): Target =>
   certain.toSorted(
     (a, b) =>
@@ -81,6 +82,8 @@ const longestHolder = (certain: readonly Target[]): Target =>
 
 function reasonFor(target: Target, { targets: only, reason }: PlacesRequest): LeftOutReason {
   const isNewPlace = isCertain(target) && isNew(target);
+  // `newPlace` asks a user to confirm the place during the overlap period. With `compromised` a confirmation would add no
+  // place.
   if (only !== undefined && (reason === "compromised" || !isNewPlace)) return "notNamed";
   if (isNewPlace) return "newPlace";
   return target.unreadable ? "unreadable" : "uncertain";

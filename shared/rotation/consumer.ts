@@ -1,6 +1,6 @@
 import * as z from "zod";
 
-/** A consumer of a written secret, as planned. `RotationConsumer` adds its progress. */
+/** A resource that uses a secret which a rotation writes, as found during the plan. `RotationConsumer` adds its progress. */
 export const PlannedConsumer = z.object({
   /** Azure resource ID. */
   id: z.string(),
@@ -8,29 +8,32 @@ export const PlannedConsumer = z.object({
   name: z.string(),
   environment: z.string().optional(),
   /**
-   * The written secret that it uses. For a consumer that signs in as the application itself: `entra.<tenant id>` and the client
-   * ID, see `Edge` of the dependencies.
+   * The vault secret that it uses. For a consumer that signs in as the application with its own copy of the client secret:
+   * `entra.<tenant id>` as the vault, and the client ID as the secret.
    */
   vaultName: z.string(),
   secretName: z.string(),
   /** Name of the setting, variable or field that references the secret. */
   evidence: z.string(),
-  /** See `Refresh` of the dependencies. */
+  /**
+   * How the consumer gets a new value. `automatic`: it reads the value by itself. `action`: the service refreshes it. `blind`: the
+   * service can neither refresh it nor see its value. `willBreak`: it keeps the old value.
+   */
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
   /** The consumer stores a copy of the value. Only a refresh changes it, and a check shows only whether the refresh worked. */
   copy: z.boolean().optional(),
   /** Marker that the refresh returned, so that a later check can recognize its effect. */
   mark: z.string().optional(),
-  /** Longest time until it reads a new value without help. 0 if unknown. */
+  /** Longest time until it reads a new value by itself. 0 if unknown. */
   slowestSeconds: z.int(),
-  /** Size of its blast radius. Consumers with the smallest are refreshed first. */
+  /** Number that says how many other resources a failure of this consumer affects. Consumers with the smallest are refreshed first. */
   blast: z.int(),
 });
 export type PlannedConsumer = z.infer<typeof PlannedConsumer>;
 
 /**
- * Which value a consumer has: the requested version (`new`), another one (`old`), or the consumer no longer uses the secret
- * (`gone`). `problem` is a text for users if it can't take the version.
+ * Value that a consumer has: the requested version (`new`) or another one (`old`). `gone`: the consumer no longer uses the secret.
+ * `problem` is a text for users that says why the consumer can't read the version.
  */
 export interface ConsumerCheck {
   holds: "new" | "old" | "gone" | "unknown";
@@ -41,7 +44,7 @@ export interface ConsumerCheck {
 export interface RefreshRequest {
   /** Current version of the vault secret, or key ID of the client secret. */
   version: string;
-  /** Reads the value, for a consumer that stores a copy. Called only if needed. */
+  /** Reads the value. Called only for a consumer that stores a copy of it. */
   value(): Promise<string>;
   /** Whether to restart an app that reads its settings only when it starts. */
   restart: boolean;
@@ -61,9 +64,9 @@ export interface ConsumersOfSecrets {
    * Returns the known consumers, one for each resource and secret, and sentences about scopes that could not be read. Leaves
    * out identities that have access but no known use.
    *
-   * @param written.appId - The application whose client secret is replaced.
+   * @param written.appId - Client ID of the application whose client secret is replaced. Undefined for other secrets.
    */
-  of(written: {
+  findConsumers(written: {
     places: readonly { vaultName: string; secretName: string }[];
     appId?: string | undefined;
   }): Promise<{ consumers: PlannedConsumer[]; coverage: string[] }>;
@@ -86,10 +89,10 @@ export interface ConsumersOfSecrets {
 /** Returns an implementation without dependency data: it finds no consumers and says so in `coverage`. */
 export function unknownConsumers(): ConsumersOfSecrets {
   return {
-    of: async () => ({
+    findConsumers: async () => ({
       consumers: [],
       coverage: [
-        "Dependencies are not available, so the consumers of the key vault secrets are unknown: apps that keep the old value are not listed here.",
+        "Dependencies are not available, so the consumers of the key vault secrets are unknown: apps that still use the old value are not listed here.",
       ],
     }),
     refresh: () => Promise.reject(new Error("There are no known consumers to refresh.")),

@@ -2,8 +2,16 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import type { RotationPlan } from "./plan.ts";
 import { isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts";
 
-const OF_CLIENT_SECRET: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
-const OF_VAULT_SECRET: readonly StepName[] = ["publish", "verify", "overlap", "cleanUp"];
+const CLIENT_SECRET_STEPS: readonly StepName[] = [
+  "create",
+  "prove",
+  "publish",
+  "verify",
+  "overlap",
+  "revoke",
+  "cleanUp",
+];
+const VAULT_SECRET_STEPS: readonly StepName[] = ["publish", "verify", "overlap", "cleanUp"];
 
 /** A rotation that is not stored yet. */
 export type Draft = Omit<RotationRecord, "writeId">;
@@ -13,7 +21,7 @@ export function draftRotation(
   plan: RotationPlan,
   { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
 ): Draft {
-  const forward = isVaultSecret(plan) ? OF_VAULT_SECRET : OF_CLIENT_SECRET;
+  const forward = isVaultSecret(plan) ? VAULT_SECRET_STEPS : CLIENT_SECRET_STEPS;
   const steps = plan.removeExpired === undefined ? forward : (["makeRoom", ...forward] as const);
   return {
     ...plan,

@@ -4,7 +4,7 @@ import { holderSubscription } from "../inventory/holder.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS, SECOND_MS } from "../platform/time.ts";
 
-/** Secrets that expired longer ago are ignored: enabling a policy must not rotate leftovers. */
+/** Secrets that expired longer ago are ignored, so that enabling a policy does not rotate abandoned secrets. */
 export const MAX_EXPIRED_SECONDS = 7 * DAY_SECONDS;
 
 /** A client secret of an application that expires soon or expired recently, from the inventory. */
@@ -22,6 +22,7 @@ export interface DueSecret {
 export async function* dueSecrets(tables: Tables, now: Date, before: Date): AsyncGenerator<DueSecret[]> {
   const seconds = (at: Date) => Math.floor(at.getTime() / SECOND_MS);
   const range = {
+    // All credentials of the tenant's applications share this partition. `false`: without credentials that never expire.
     partitionKey: partitions.subscription(holderSubscription("entra")),
     ...expiryBounds("secret", seconds(now) - MAX_EXPIRED_SECONDS, seconds(before), false),
   };

@@ -1,8 +1,8 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
-import { heldValue } from "./held-copies.ts";
-import { newValue } from "./new-value.ts";
-import { isPassing, signInUnclear } from "./problems.ts";
+import { readHeldCopy } from "./held-copies.ts";
+import { readNewValue } from "./new-value.ts";
+import { isTransientFailure, signInUnclear } from "./problems.ts";
 import { inspectPlace, placeOf } from "./publications.ts";
 import { clientSecretOf, isVaultSecret, type RotationConsumer, type RotationRecord } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
@@ -10,56 +10,57 @@ import { checkConsumers, currentConsumers, isUncheckable } from "./steps/check-c
 import { isCertain, placeKey, type Target } from "./targets.ts";
 
 /**
- * Consecutive transient failures (about 20 minutes) that are retried before users are notified. Must be less than
- * `MAX_FAILURES`, after which the step gives up.
+ * Number of consecutive transient failures (about 20 minutes) after which users are notified. Must be less than `MAX_FAILURES`
+ * of the step runner, after which the step ends.
  */
 const RETRIED_FAILURES = 7;
 
-/** The reasons that keep the old value from being retired. */
+/** Result of the check whether the overlap period can end, after which the old value is removed. */
 export interface Conditions {
-  /** Sentences for users. Empty if nothing prevents the end of the overlap period. */
+  /** Reasons against the end, as sentences for users. Empty if the overlap period can end. */
   reasons: string[];
   /** Seconds until the next check. */
-  againSeconds: number;
-  /** The consumers with the value that each has now. */
+  nextCheckSeconds: number;
+  /** Consumers with the results of their check. */
   consumers: RotationConsumer[];
 }
 
 /**
- * Returns the reasons why the old value can't be retired yet.
+ * Checks places, directory, consumers and logs for reasons to keep the old value valid.
  *
- * @param byPerson - A user asks for it and vouches for the consumers that can't be checked.
- * @throws {CloudFailure} transient, until `RETRIED_FAILURES` of them occurred in a row.
+ * @param isUserRequest - Whether a user requested the end, and vouches for the consumers that can't be checked.
+ * @throws {CloudFailure} if a failure is transient and fewer than `RETRIED_FAILURES` occurred in a row.
  */
-export async function reasonsAgainstEnd(context: StepContext, byPerson: boolean): Promise<Conditions> {
+export async function reasonsAgainstEnd(context: StepContext, isUserRequest: boolean): Promise<Conditions> {
   try {
-    const places = await fromPlaces(context);
-    const directory = isVaultSecret(context.record) ? [] : await fromDirectory(context);
-    const { reasons, consumers } = await fromConsumers(context, byPerson);
+    const places = await reasonsFromPlaces(context);
+    const directory = isVaultSecret(context.record) ? [] : await reasonsFromDirectory(context);
+    const { reasons, consumers } = await reasonsFromConsumers(context, isUserRequest);
     return {
-      reasons: [...places, ...directory, ...reasons, ...(await fromLogs(context))],
+      reasons: [...places, ...directory, ...reasons, ...(await reasonsFromLogs(context))],
       consumers,
-      againSeconds: DAY_SECONDS,
+      nextCheckSeconds: DAY_SECONDS,
     };
   } catch (error) {
-    const failure = lastingFailure(context, error);
+    const failure = throwIfTransient(context, error);
     const reason = `The service can't read now which places and consumers hold the new secret: ${failure.message} ${failure.remedy}`;
-    const againSeconds = isPassing(failure) ? HOUR_SECONDS : DAY_SECONDS;
-    return { reasons: [reason], consumers: context.record.consumers ?? [], againSeconds };
+    const nextCheckSeconds = isTransientFailure(failure) ? HOUR_SECONDS : DAY_SECONDS;
+    return { reasons: [reason], consumers: context.record.consumers ?? [], nextCheckSeconds };
   }
 }
 
 /**
- * Returns a failure that users must be notified of.
+ * Returns the error if users must be notified of it: a cloud failure that is not transient or occurred too often in a row.
  *
- * @throws the error itself if it is not a cloud failure, or if it is transient, so that it is retried within minutes.
+ * @throws any other error unchanged. The step runner retries transient failures within minutes.
  */
-export function lastingFailure({ record }: StepContext, error: unknown): CloudFailure {
-  if (!(error instanceof CloudFailure) || (isPassing(error) && record.failures < RETRIED_FAILURES)) throw error;
+export function throwIfTransient({ record }: StepContext, error: unknown): CloudFailure {
+  if (!(error instanceof CloudFailure) || (isTransientFailure(error) && record.failures < RETRIED_FAILURES))
+    throw error;
   return error;
 }
 
-async function fromPlaces(context: StepContext): Promise<string[]> {
+async function reasonsFromPlaces(context: StepContext): Promise<string[]> {
   const { publications } = context.record;
   const reasons: string[] = [];
   if (!publications.some(({ kind, state }) => kind !== "handover" && state === "written")) {
@@ -67,42 +68,42 @@ async function fromPlaces(context: StepContext): Promise<string[]> {
       "The new secret was handed over and written to no known place, so the service can't see whether it is in use.",
     );
   }
-  const value = await heldValue(context);
+  const value = await readHeldCopy(context);
   for (const publication of publications) {
     if (publication.kind === "handover") continue;
     const { holds } = await inspectPlace(context, publication, value);
-    if (holds !== "new") reasons.push(`${placeOf(publication)} no longer holds the new secret.`);
+    if (holds !== "new") reasons.push(`${placeOf(publication)} no longer stores the new secret.`);
   }
   return reasons;
 }
 
-async function fromDirectory(context: StepContext): Promise<string[]> {
+async function reasonsFromDirectory(context: StepContext): Promise<string[]> {
   const { deps, record } = context;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
-  const app = await deps.graph.application({ objectId });
+  const app = await deps.graph.findApplication({ objectId });
   if (app === undefined) return ["The application is no longer in the directory."];
   const reasons: string[] = [];
   if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
   }
-  const value = await newValue(context);
+  const value = await readNewValue(context);
   const signedIn = value === undefined ? undefined : (await deps.signIn(appId, value)).kind;
   if (signedIn === "unclear") throw signInUnclear(appId);
   if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
-  // Otherwise an attacker with a copy of a compromised secret could keep the secret valid by storing it in a vault.
+  // Copies in other places are ignored: an attacker could keep a compromised secret valid by storing it in a vault.
   if (record.reason === "compromised") return reasons;
   const written = new Set(record.publications.map(placeKey));
-  const left = (await deps.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
-  return [...reasons, ...left.flatMap((target) => notWritten(record, target))];
+  const unwritten = (await deps.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
+  return [...reasons, ...unwritten.flatMap((target) => reasonsFromTarget(record, target))];
 }
 
-function notWritten({ updateKeyVaults }: RotationRecord, target: Target): string[] {
+function reasonsFromTarget({ updateKeyVaults }: RotationRecord, target: Target): string[] {
   const place = placeOf(target);
   if (!isCertain(target))
-    return target.confidence === "likely" ? [`${place} is likely to hold the old secret and was not written.`] : [];
-  if (target.standing !== "new" || !updateKeyVaults) return [`${place} holds the old secret and was not written.`];
+    return target.confidence === "likely" ? [`${place} probably stores the old secret and was not updated.`] : [];
+  if (target.approval !== "new" || !updateKeyVaults) return [`${place} stores the old secret and was not updated.`];
   return [
-    `${place} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret anyway.`,
+    `${place} stores the old secret, is new to this service and was not updated. Confirm the match to have it updated, or finish the rotation with force to delete the old secret anyway.`,
   ];
 }
 
@@ -110,33 +111,39 @@ function notWritten({ updateKeyVaults }: RotationRecord, target: Target): string
  * Returns reasons from the consumers. For a client secret all known consumers count, also excluded ones, because they fail
  * without the old secret. For a vault secret only included consumers count, because the old versions stay readable.
  */
-async function fromConsumers(context: StepContext, byPerson: boolean): Promise<Omit<Conditions, "againSeconds">> {
-  const known = await currentConsumers(context);
-  const counted = isVaultSecret(context.record) ? known.filter(({ included }) => included) : known;
-  const seen = await checkConsumers(context, counted);
-  const reasons = seen.flatMap((one) => {
+async function reasonsFromConsumers(
+  context: StepContext,
+  isUserRequest: boolean,
+): Promise<Omit<Conditions, "nextCheckSeconds">> {
+  const allConsumers = await currentConsumers(context);
+  const counted = isVaultSecret(context.record) ? allConsumers.filter(({ included }) => included) : allConsumers;
+  const checked = await checkConsumers(context, counted);
+  const reasons = checked.flatMap((one) => {
     const { kind, name, holds, problem } = one;
     if (holds === "new" || holds === "gone") return [];
     if (isUncheckable(one))
-      return byPerson
+      return isUserRequest
         ? []
         : [
-            `The service can't see which value ${kind} ${name} has. Check that it has the new value, then finish the rotation.`,
+            `The service can't tell which value ${kind} ${name} uses. Check that it uses the new value, then finish the rotation.`,
           ];
     const why = problem === undefined ? "" : ` ${problem}`;
-    return [`${kind} ${name} ${holds === "old" ? "still holds" : "may still hold"} the old value.${why}`];
+    return [`${kind} ${name} ${holds === "old" ? "still uses" : "may still use"} the old value.${why}`];
   });
-  return { reasons, consumers: known.map((one) => seen.find((other) => other === one || sameAs(other, one)) ?? one) };
+  return {
+    reasons,
+    consumers: allConsumers.map((one) => checked.find((other) => other === one || isSameConsumer(other, one)) ?? one),
+  };
 }
 
-/** The old secret counts as unused if no sign-in was logged for this long. */
+/** The old secret counts as unused if no sign-in with it was logged in this period. */
 const UNUSED_MS = DAY_MS;
 
 /**
  * Returns reasons from reads and sign-ins in logs. Logs can only delay the removal: an empty log does not prove that the old
  * value is unused.
  */
-async function fromLogs({ deps: { usage }, record, now }: StepContext): Promise<string[]> {
+async function reasonsFromLogs({ deps: { usage }, record, now }: StepContext): Promise<string[]> {
   const reasons: string[] = [];
   for (const publication of record.publications) {
     const { vaultName, secretName, kind, writtenVersion: version, writtenAt } = publication;
@@ -149,12 +156,13 @@ async function fromLogs({ deps: { usage }, record, now }: StepContext): Promise<
   }
   if (isVaultSecret(record) || record.reason === "compromised") return reasons;
   const { appId, oldKeyId: keyId } = clientSecretOf(record);
-  const at = await usage.lastSignIn({ appId, keyId });
-  if (at !== undefined && now().getTime() - at.getTime() < UNUSED_MS)
-    reasons.push(`The old secret ${keyId} signed in at ${instantText(at)}, less than 24 hours ago.`);
+  const lastSignInAt = await usage.lastSignIn({ appId, keyId });
+  if (lastSignInAt !== undefined && now().getTime() - lastSignInAt.getTime() < UNUSED_MS)
+    reasons.push(`The old secret ${keyId} signed in at ${instantText(lastSignInAt)}, less than 24 hours ago.`);
   return [...reasons, ...(await usage.unreadSignIns())];
 }
 
 const instantText = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
 
-const sameAs = (a: RotationConsumer, b: RotationConsumer): boolean => a.id === b.id && placeOf(a) === placeOf(b);
+const isSameConsumer = (a: RotationConsumer, b: RotationConsumer): boolean =>
+  a.id === b.id && placeOf(a) === placeOf(b);

@@ -3,7 +3,7 @@ import type { Randomness } from "../platform/runtime.ts";
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS = "0123456789";
 
-/** Character sets by name. */
+/** Predefined alphabets of generated values, by name. */
 export const ALPHABETS: Record<string, string> = {
   alphanumeric: LETTERS + DIGITS,
   hex: `${DIGITS}abcdef`,
@@ -12,11 +12,11 @@ export const ALPHABETS: Record<string, string> = {
 };
 
 /**
- * Minimum entropy of a generated value. https://cheatsheetseries.owasp.org/cheatsheets/Secrets_Management_Cheat_Sheet.html asks
- * for unguessable values.
+ * Minimum entropy of a generated value, so that it can't be guessed:
+ * https://cheatsheetseries.owasp.org/cheatsheets/Secrets_Management_Cheat_Sheet.html
  */
 const MIN_BITS = 96;
-const BYTE = 256;
+const BYTE_VALUES = 256;
 
 const charactersOf = (alphabet: string): string =>
   Object.hasOwn(ALPHABETS, alphabet) ? ALPHABETS[alphabet]! : alphabet;
@@ -29,10 +29,13 @@ export function minLength(alphabet: string): number | undefined {
 }
 
 /** Returns a random value of `length` characters, uniformly distributed. */
-export function generate({ length, alphabet }: { length: number; alphabet: string }, randomness: Randomness): string {
+export function generateValue(
+  { length, alphabet }: { length: number; alphabet: string },
+  randomness: Randomness,
+): string {
   const characters = charactersOf(alphabet);
-  // Bytes above the largest multiple are discarded. They would make the first characters more likely.
-  const limit = BYTE - (BYTE % characters.length);
+  // Bytes from the largest multiple of the alphabet's length on are skipped. They would make the first characters more likely.
+  const limit = BYTE_VALUES - (BYTE_VALUES % characters.length);
   let value = "";
   while (value.length < length) {
     for (const byte of randomness.bytes(length)) {

@@ -6,7 +6,7 @@ const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 
 /**
  * Returns the name of a held copy: the secret in the service's own key vault that stores a new value until the rotation ends.
- * There is one for each client secret that was created, or one for the new value of a vault secret.
+ * There is one for each client secret that was created, or one for the new value of a vault secret, which has no key ID.
  */
 export const heldCopyName = (rotationId: string, keyId = "value"): string => `rotation-${rotationId}-${keyId}`;
 
@@ -14,7 +14,7 @@ export const heldCopyName = (rotationId: string, keyId = "value"): string => `ro
 export async function holdClientSecret({ record, deps }: StepContext, keyId: string, value: string): Promise<void> {
   const { rotationId } = record;
   const tags = { "rotation-id": rotationId, "entra-app-id": clientSecretOf(record).appId, "entra-key-id": keyId };
-  await deps.own.writeSecret(heldCopyName(rotationId, keyId), value, CONTENT_TYPE, tags);
+  await deps.serviceVault.writeSecret(heldCopyName(rotationId, keyId), value, CONTENT_TYPE, tags);
 }
 
 /** Stores the held copy of the value that a vault secret will get. */
@@ -31,15 +31,15 @@ export const heldCopyNames = (record: RotationRecord): string[] =>
       );
 
 /** Returns the new value; undefined when the held copy was deleted. */
-export async function heldValue(context: StepContext): Promise<string | undefined> {
+export async function readHeldCopy(context: StepContext): Promise<string | undefined> {
   const { record, deps } = context;
-  if (isVaultSecret(record)) return await deps.own.readSecret(heldCopyName(record.rotationId));
-  return record.newKeyId === undefined ? undefined : await heldClientSecret(context, record.newKeyId);
+  if (isVaultSecret(record)) return await deps.serviceVault.readSecret(heldCopyName(record.rotationId));
+  return record.newKeyId === undefined ? undefined : await readHeldClientSecret(context, record.newKeyId);
 }
 
 /**
  * Returns the value of a client secret that this rotation created; undefined for other secrets, and if the held copy was
  * deleted.
  */
-export const heldClientSecret = ({ record, deps }: StepContext, keyId: string): Promise<string | undefined> =>
-  deps.own.readSecret(heldCopyName(record.rotationId, keyId));
+export const readHeldClientSecret = ({ record, deps }: StepContext, keyId: string): Promise<string | undefined> =>
+  deps.serviceVault.readSecret(heldCopyName(record.rotationId, keyId));

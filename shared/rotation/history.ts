@@ -15,7 +15,7 @@ import {
   RotationSummaries,
   type RotationSummary,
 } from "./rotation.ts";
-import { EVENTS, listPrefix, listRange, type RotationRows } from "./rows.ts";
+import { EVENTS_PREFIX, listPrefix, listRange, type RotationRows } from "./rows.ts";
 
 export interface HistoryFilter {
   status?: RotationStatus | undefined;
@@ -27,13 +27,13 @@ export interface HistoryFilter {
 }
 
 /**
- * An event for alerts: a rotation ended or needs attention. `leftOut`: the rotation started but skips a newly found copy of the
- * old secret. `after` is the position to continue reading from.
+ * An event for alerts: a rotation ended, needs attention or, with `leftOut`, started but does not write a newly found copy of
+ * the old secret. `after` is the position of the event, from which a reader continues.
  */
 export type RotationEvent = RotationSummary & { at: string; after: string; leftOut?: boolean | undefined };
 
 /** Maximum number of rotations that one purge call deletes. */
-const PURGED_PER_CALL = 200;
+const MAX_PURGED_PER_CALL = 200;
 
 const Cursor = z.object({
   filter: z.string(),
@@ -47,23 +47,27 @@ export interface RotationHistory {
   /** Newest first. @throws {Problem} invalidCursor */
   list(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
   /**
-   * Lists events after the position `after`, oldest first: rotations that ended, need attention, or started but skip a newly found
-   * copy of the old secret.
+   * Lists events after the position `after`, oldest first: rotations that ended, need attention, or started but skip a newly
+   * found copy of the old secret.
    */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   store(): HistoryStore;
 }
 
 export function createRotationHistory(tables: Tables, rows: RotationRows): RotationHistory {
-  async function count(range: ReturnType<typeof listRange>, offset: number) {
-    let before: string | undefined;
+  /**
+   * Counts a list up to `MAX_COUNTED`. `before` is the key of the row before the page at `offset`; undefined for the first
+   * page.
+   */
+  async function countRotations(range: ReturnType<typeof listRange>, offset: number) {
+    let rowBeforePage: string | undefined;
     let total = 0;
     for await (const page of tables.pages(RotationSummaries, { ...range, select: [] })) {
-      if (total < offset) before = page[Math.min(offset - total, page.length) - 1]!.rowKey;
+      if (total < offset) rowBeforePage = page[Math.min(offset - total, page.length) - 1]!.rowKey;
       total += page.length;
       if (total > MAX_COUNTED) break;
     }
-    return { total: total > MAX_COUNTED ? null : total, before };
+    return { total: total > MAX_COUNTED ? null : total, before: rowBeforePage };
   }
 
   return {
@@ -75,19 +79,19 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
         throw new Problem("invalidCursor", detail);
       }
       const range = listRange(listPrefix(filter), filter);
-      const from = cursor ? { total: cursor.total, before: cursor.after } : await count(range, request.offset);
+      const from = cursor ? { total: cursor.total, before: cursor.after } : await countRotations(range, request.offset);
       const offset = cursor?.offset ?? request.offset;
       const beyond = cursor === undefined && from.total !== null && from.total < offset;
-      const found: Row<RotationSummary>[] = [];
-      const after = from.before === undefined ? {} : { after: from.before };
+      const pageRows: Row<RotationSummary>[] = [];
+      const lowerBound = from.before === undefined ? {} : { after: from.before };
       const pageSize = Math.min(request.limit + 1, 1000);
       if (!beyond) {
-        for await (const page of tables.pages(RotationSummaries, { ...range, ...after, pageSize })) {
-          found.push(...page);
-          if (found.length > request.limit) break;
+        for await (const page of tables.pages(RotationSummaries, { ...range, ...lowerBound, pageSize })) {
+          pageRows.push(...page);
+          if (pageRows.length > request.limit) break;
         }
       }
-      const items = found.slice(0, request.limit);
+      const items = pageRows.slice(0, request.limit);
       const next = {
         filter: identity,
         after: items.at(-1)?.rowKey ?? "",
@@ -96,15 +100,15 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
       };
       return {
         items: items.map(withoutKeys),
-        ...countOf(from.total),
+        ...totalMembers(from.total),
         limit: request.limit,
         offset,
-        nextCursor: found.length > request.limit ? encodeCursor(next) : null,
+        nextCursor: pageRows.length > request.limit ? encodeCursor(next) : null,
       };
     },
 
     async *events(after) {
-      const range = { partitionKey: ROTATIONS, from: EVENTS, before: keyEnd(EVENTS) };
+      const range = { partitionKey: ROTATIONS, from: EVENTS_PREFIX, before: keyEnd(EVENTS_PREFIX) };
       for await (const page of tables.pages(RotationEvents, { ...range, ...(after !== undefined && { after }) })) {
         yield page.map((row) => ({ ...withoutKeys(row), after: row.rowKey }));
       }
@@ -116,12 +120,13 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
 
         async stats() {
           const range = listRange(listPrefix({}), {});
-          const { total } = await count(range, 0);
+          const { total } = await countRotations(range, 0);
+          // Lists are sorted newest first, so the last row of the last page is the oldest.
           let oldest: string | null = null;
           for await (const page of tables.pages(RotationSummaries, { ...range, select: ["createdAt"] })) {
             oldest = page.at(-1)?.createdAt ?? oldest;
           }
-          return { ...countOf(total), oldest };
+          return { ...totalMembers(total), oldest };
         },
 
         async purge({ retentionDays, before }) {
@@ -129,15 +134,15 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
           for await (const page of tables.pages(RotationSummaries, listRange(listPrefix({}), { end: before }))) {
             for (const summary of page) {
               if (!isOver(summary.status)) continue;
-              if (removed === PURGED_PER_CALL) return { removed, retentionDays, more: true };
-              await rows.forget(summary);
+              if (removed === MAX_PURGED_PER_CALL) return { removed, retentionDays, more: true };
+              await rows.deleteRotation(summary);
               removed++;
             }
           }
           const old = {
             partitionKey: ROTATIONS,
-            from: EVENTS,
-            before: EVENTS + encodeTime(Math.max(0, before.getTime())),
+            from: EVENTS_PREFIX,
+            before: EVENTS_PREFIX + encodeTime(Math.max(0, before.getTime())),
           };
           for await (const page of tables.pages(RotationEvents, { ...old, select: [] })) {
             const removals = page.map(({ rowKey }) => remove(RotationEvents, rowKey));
@@ -150,4 +155,4 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
   };
 }
 
-const countOf = (total: number | null) => (total === null ? { total, totalAtLeast: MAX_COUNTED } : { total });
+const totalMembers = (total: number | null) => (total === null ? { total, totalAtLeast: MAX_COUNTED } : { total });

@@ -6,7 +6,7 @@ import type { Logger } from "../platform/runtime.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import {
-  COMPARED,
+  COMPARED_COLUMNS,
   type ComparedSecret,
   type MatchedApp,
   type MatchRecord,
@@ -14,21 +14,21 @@ import {
   matchKey,
   matchPartition,
 } from "./match.ts";
-import { EXPIRY_WINDOW_SECONDS, holdsId, type MatchContext, wordsOf } from "./match-evidence.ts";
+import { containsAppId, EXPIRY_WINDOW_SECONDS, type MatchContext, wordsOf } from "./match-evidence.ts";
 import type { MatchIndex } from "./match-index.ts";
 
 /** Number of credentials that are searched for, latest expiry first. An application may have hundreds. */
 const MAX_CREDENTIALS = 20;
-/** Limits of one search: secrets that contain one ID, and pages of 1,000 rows in one range. */
-const MAX_HOLDING = 200;
+/** Maximum number of secrets that contain one ID, and of pages of 1,000 rows in one range. */
+const MAX_SECRETS_PER_ID = 200;
 const MAX_PAGES = 2;
 const PARALLEL = 8;
-/** Shorter words would match the names of too many secrets. */
+/** Minimum length of the application name's first word. Shorter words would match the names of too many secrets. */
 const SHORTEST_WORD = 3;
 
 export interface Candidate {
   secret: ComparedSecret;
-  beside: MatchContext;
+  context: MatchContext;
 }
 
 /** Secrets that may store a credential of an application, and sentences about what was not searched. */
@@ -38,21 +38,22 @@ export interface Candidates {
 }
 
 /**
- * Finds the vault secrets that may store a credential of an application. Reads ranges of the inventory's indexes and the index
- * of GUIDs, never all assets: one request for each ID and expiry window (two if a window has more than 1,000 secrets), up to
- * two for names, one for earlier results, and one for each secret that contains an ID.
+ * Finds the vault secrets that may store a credential of an application, by their metadata. Reads ranges of the inventory's
+ * indexes and of the index of GUIDs instead of all assets: one request for each ID and each expiry window (two if a window has
+ * more than 1,000 secrets), up to two for names, one for earlier results, and one for each secret that contains an ID.
  */
-export async function candidatesOf(
+export async function findCandidates(
   app: MatchedApp,
   deps: { tables: Tables; index: MatchIndex; isServiceVault: (name: string) => boolean; log: Logger },
 ): Promise<Candidates> {
   const { tables, index } = deps;
   const coverage: string[] = [];
-  const found = new Map<string, ComparedSecret>();
-  /** Excludes credentials of applications, which are assets too. */
-  const mayHold = (secret: ComparedSecret) => sourceOf(secret) === "keyVault" && !deps.isServiceVault(secret.vaultName);
-  const take = (secret: ComparedSecret) => {
-    if (mayHold(secret)) found.set(matchKey(secret.vaultName, secret.name), secret);
+  const secretsByKey = new Map<string, ComparedSecret>();
+  // Excludes credentials of applications, which are assets of the inventory too.
+  const isCandidate = (secret: ComparedSecret) =>
+    sourceOf(secret) === "keyVault" && !deps.isServiceVault(secret.vaultName);
+  const addCandidate = (secret: ComparedSecret) => {
+    if (isCandidate(secret)) secretsByKey.set(matchKey(secret.vaultName, secret.name), secret);
   };
   const credentials = newestFirst(app.passwords).slice(0, MAX_CREDENTIALS);
   if (credentials.length < app.passwords.length)
@@ -60,36 +61,39 @@ export async function candidatesOf(
       `The application has ${app.passwords.length} credentials. Only the ${MAX_CREDENTIALS} with the latest expiry were searched for.`,
     );
 
+  // Results of earlier tests and confirmations of this application, by the key of their secret.
   const records = new Map<string, MatchRecord>();
   // Rows that this service did not write are ignored.
   const onCorrupt = (row: StorageCorrupt) => deps.log.error(row.message);
   for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId), onCorrupt }))
     for (const row of rows) records.set(row.rowKey, row);
 
-  const windows = await pMap(credentials, async (one) => ({ keyId: one.keyId, ...(await endingWith(one)) }), {
+  const windows = await pMap(credentials, async (one) => ({ keyId: one.keyId, ...(await findByExpiry(one)) }), {
     concurrency: PARALLEL,
   });
-  for (const { secrets } of windows) for (const secret of secrets) take(secret);
+  for (const { secrets } of windows) for (const secret of secrets) addCandidate(secret);
   if (windows.some(({ more }) => more))
     coverage.push("Not all secrets that expire on the same day as one of the credentials were searched.");
 
-  const named = await withNameOf(app);
-  for (const secret of named.secrets) take(secret);
+  const named = await findByName(app);
+  for (const secret of named.secrets) addCandidate(secret);
   if (named.more) coverage.push("Not all secrets whose name begins with the application's name were searched.");
 
   const ids = [app.appId, app.objectId, ...credentials.map(({ keyId }) => keyId)];
-  const holding = (await pMap(ids, (id) => index.holding(id, MAX_HOLDING), { concurrency: PARALLEL })).flat();
-  const wanted = new Map(holding.map((one) => [matchKey(one.vaultName, one.secretName), one]));
-  for (const { vaultName, secretName } of holding)
+  const secretsWithId = (
+    await pMap(ids, (id) => index.findSecrets(id, MAX_SECRETS_PER_ID), { concurrency: PARALLEL })
+  ).flat();
+  const wanted = new Map(secretsWithId.map((one) => [matchKey(one.vaultName, one.secretName), one]));
+  for (const { vaultName, secretName } of secretsWithId)
     for (const beside of companionsOf(secretName))
       wanted.set(matchKey(vaultName, beside), { vaultName, secretName: beside });
   for (const { vaultName, secretName } of records.values())
     wanted.set(matchKey(vaultName, secretName), { vaultName, secretName });
-  const missing = [...wanted].filter(([key]) => !found.has(key)).map(([, one]) => one);
-  for (const secret of await pMap(missing, (one) => secretOf(tables, one.vaultName, one.secretName), {
+  const missing = [...wanted].filter(([key]) => !secretsByKey.has(key)).map(([, one]) => one);
+  for (const secret of await pMap(missing, (one) => readSecretRecord(tables, one.vaultName, one.secretName), {
     concurrency: PARALLEL,
   }))
-    if (secret) take(secret);
+    if (secret) addCandidate(secret);
 
   const status = await index.status();
   if (status === undefined) coverage.push("The index of ids in tags, content types and names is not built yet.");
@@ -98,26 +102,29 @@ export async function candidatesOf(
       `Tags, content types and names of ${status.waiting} of ${status.vaults} vaults are not in the index yet.`,
     );
 
-  // A window that was not read completely may contain more secrets.
-  const alone = new Set(windows.filter(({ secrets, more }) => !more && secrets.length === 1).map(({ keyId }) => keyId));
+  // Key IDs of credentials whose expiry window has one secret. A window that was not read completely may contain more.
+  const onlyInWindow = new Set(
+    windows.filter(({ secrets, more }) => !more && secrets.length === 1).map(({ keyId }) => keyId),
+  );
+  // Keys of secrets such as `<prefix>-client-secret` beside a secret `<prefix>-client-id` that names the application.
   const companions = new Set(
-    [...found.values()]
-      .filter((secret) => holdsId(secret, app))
+    [...secretsByKey.values()]
+      .filter((secret) => containsAppId(secret, app))
       .flatMap(({ vaultName, name }) => companionsOf(name).map((beside) => matchKey(vaultName, beside))),
   );
-  const candidates = [...found]
+  const candidates = [...secretsByKey]
     .filter(([, { name }]) => !IDENTIFIER.test(name))
     .map(([key, secret]) => ({
       secret,
-      beside: {
-        aloneIn: (keyId: string) => alone.has(keyId),
-        companion: companions.has(key),
+      context: {
+        isOnlyOneInWindow: (keyId: string) => onlyInWindow.has(keyId),
+        hasCompanion: companions.has(key),
         record: records.get(key),
       },
     }));
   return { candidates, coverage };
 
-  async function endingWith({ expiresOn }: PasswordCredential) {
+  async function findByExpiry({ expiresOn }: PasswordCredential) {
     if (expiresOn === undefined) return { secrets: [], more: false };
     const bounds = expiryBounds(
       "secret",
@@ -126,10 +133,10 @@ export async function candidatesOf(
       false,
     );
     const { secrets, more } = await secretsIn(bounds);
-    return { secrets: secrets.filter(mayHold), more };
+    return { secrets: secrets.filter(isCandidate), more };
   }
 
-  async function withNameOf({ displayName }: MatchedApp) {
+  async function findByName({ displayName }: MatchedApp) {
     const words = wordsOf(displayName);
     const first = words[0];
     if (first === undefined || first.length < SHORTEST_WORD || !/^[a-z0-9]+$/.test(first))
@@ -144,7 +151,11 @@ export async function candidatesOf(
   }): Promise<{ secrets: ComparedSecret[]; more: boolean }> {
     const secrets: ComparedSecret[] = [];
     let pages = 0;
-    for await (const rows of tables.pages(Assets, { partitionKey: partitions.all, ...bounds, select: [...COMPARED] })) {
+    for await (const rows of tables.pages(Assets, {
+      partitionKey: partitions.all,
+      ...bounds,
+      select: [...COMPARED_COLUMNS],
+    })) {
       if (pages === MAX_PAGES) return { secrets, more: true };
       secrets.push(...rows);
       pages++;
@@ -160,7 +171,11 @@ export function secretPlace(id: string): { vaultName: string; name: string } | u
 }
 
 /** Returns the inventory's record of a secret. */
-export const secretOf = async (tables: Tables, vaultName: string, name: string): Promise<AssetRecord | undefined> =>
+export const readSecretRecord = async (
+  tables: Tables,
+  vaultName: string,
+  name: string,
+): Promise<AssetRecord | undefined> =>
   await tables.get(Assets, partitions.vault(vaultName), nameKey("secret", name, vaultName));
 
 const newestFirst = (credentials: readonly PasswordCredential[]): PasswordCredential[] =>

@@ -12,10 +12,10 @@ import {
   type Verified,
 } from "./match.ts";
 
-/** Largest difference in seconds at which the expiry of a secret may have been set from that of a credential. */
+/** If a secret and a credential expire within this many seconds of each other, one date may have been copied from the other. */
 export const EXPIRY_WINDOW_SECONDS = DAY_SECONDS;
-/** Largest difference in seconds between a version and a credential that one script created. */
-const TOGETHER_SECONDS = (10 * MINUTE_MS) / SECOND_MS;
+/** If a version and a credential were created within this many seconds of each other, one script may have created both. */
+const CREATION_WINDOW_SECONDS = (10 * MINUTE_MS) / SECOND_MS;
 
 export const GUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 
@@ -26,9 +26,9 @@ export const KEY_ID_TAG = "entra-key-id";
 /** Facts about a secret that are not in its own record. */
 export interface MatchContext {
   /** Returns whether this secret is the only one in the expiry window of a credential. */
-  aloneIn(keyId: string): boolean;
+  isOnlyOneInWindow(keyId: string): boolean;
   /** Whether `<prefix>-client-id` in the same vault names the application. */
-  companion: boolean;
+  hasCompanion: boolean;
   /** Earlier verifications and confirmations of the secret. */
   record: MatchRecord | undefined;
 }
@@ -37,50 +37,63 @@ export interface MatchContext {
  * Evaluates the evidence that a secret stores a credential of an application. Returns undefined without any evidence, or if the
  * secret's metadata names another application.
  */
-export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, beside: MatchContext): Match | undefined {
+export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: MatchContext): Match | undefined {
   const claims = claimsOf(secret);
-  if (claims.some((claim) => !isOf(claim, app))) return undefined;
-  const found = new Set<Evidence>();
-  const keys = new Map(app.passwords.map((one) => [one.keyId.toLowerCase(), one]));
-  const named = new Set(claims.flatMap(({ keyId }) => (keyId !== undefined && keys.has(keyId) ? [keyId] : [])));
-  const agreed = named.size === 1 && new Set(claims.map(({ keyId }) => keyId)).size === 1;
-  if (named.size > 0 && !agreed) found.add("conflict");
-  if (agreed) for (const { kind } of claims) found.add(kind);
+  if (claims.some((claim) => !namesApplication(claim, app))) return undefined;
+  const foundEvidence = new Set<Evidence>();
+  const passwordsByKeyId = new Map(app.passwords.map((one) => [one.keyId.toLowerCase(), one]));
+  const namedKeyIds = new Set(
+    claims.flatMap(({ keyId }) => (keyId !== undefined && passwordsByKeyId.has(keyId) ? [keyId] : [])),
+  );
+  const isUnambiguous = namedKeyIds.size === 1 && new Set(claims.map(({ keyId }) => keyId)).size === 1;
+  if (namedKeyIds.size > 0 && !isUnambiguous) foundEvidence.add("conflict");
+  if (isUnambiguous) for (const { kind } of claims) foundEvidence.add(kind);
 
-  const { verified, confirmed } = current(beside.record, secret);
-  if (confirmed && (confirmed.keyId === undefined || keys.has(confirmed.keyId))) found.add("confirmed");
-  if (verified && (verified.keyId === undefined || keys.has(verified.keyId))) found.add(verified.kind);
+  const { verified, confirmed } = validStatements(context.record, secret);
+  if (confirmed && (confirmed.keyId === undefined || passwordsByKeyId.has(confirmed.keyId)))
+    foundEvidence.add("confirmed");
+  if (verified && (verified.keyId === undefined || passwordsByKeyId.has(verified.keyId)))
+    foundEvidence.add(verified.kind);
 
-  if (holdsId(secret, app)) found.add("appIdTag");
-  if (beside.companion) found.add("companion");
-  if (sameName(secret.name, app.displayName)) found.add("name");
-  const ending = app.passwords.filter((one) => endTogether(secret, one));
-  if (ending.length > 0) found.add(ending.some(({ keyId }) => beside.aloneIn(keyId)) ? "expiry" : "expirySameDay");
-  const together = app.passwords.filter((one) => madeTogether(secret, one));
-  if (together.length > 0) found.add("createdTogether");
-  if (found.size === 0) return undefined;
+  if (containsAppId(secret, app)) foundEvidence.add("appIdTag");
+  if (context.hasCompanion) foundEvidence.add("companion");
+  if (sameName(secret.name, app.displayName)) foundEvidence.add("name");
+  const expiringTogether = app.passwords.filter((one) => expiresWith(secret, one));
+  if (expiringTogether.length > 0)
+    foundEvidence.add(
+      expiringTogether.some(({ keyId }) => context.isOnlyOneInWindow(keyId)) ? "expiry" : "expirySameDay",
+    );
+  const createdTogether = app.passwords.filter((one) => createdWith(secret, one));
+  if (createdTogether.length > 0) foundEvidence.add("createdTogether");
+  if (foundEvidence.size === 0) return undefined;
 
-  const known = found.has("confirmed")
+  // The key ID of a confirmation or verification counts only if it became evidence above. The fallback `conflict` has no
+  // effect: without a verification the key ID is undefined either way.
+  const statedKeyId = foundEvidence.has("confirmed")
     ? confirmed?.keyId
-    : found.has(verified?.kind ?? "conflict")
+    : foundEvidence.has(verified?.kind ?? "conflict")
       ? verified?.keyId
       : undefined;
-  const keyId = agreed
-    ? keys.get([...named][0]!)!.keyId
-    : (known ?? onlyOne(ending) ?? onlyOne(together) ?? onlyOne(app.passwords));
+  const keyId = isUnambiguous
+    ? passwordsByKeyId.get([...namedKeyIds][0]!)!.keyId
+    : (statedKeyId ?? onlyOne(expiringTogether) ?? onlyOne(createdTogether) ?? onlyOne(app.passwords));
   return {
     secret,
-    confidence: confidenceOf(found),
-    evidence: EVIDENCE.filter((kind) => found.has(kind)),
+    confidence: confidenceOf(foundEvidence),
+    evidence: EVIDENCE.filter((kind) => foundEvidence.has(kind)),
     keyId,
-    verified: found.has("signIn") ? "signIn" : found.has("hint") ? ("hint" as Verified) : "none",
-    isKnown: found.has("confirmed") || beside.record?.rotated !== undefined,
+    verified: foundEvidence.has("signIn") ? "signIn" : foundEvidence.has("hint") ? ("hint" as Verified) : "none",
+    isKnown: foundEvidence.has("confirmed") || context.record?.rotated !== undefined,
     version: (confirmed ?? verified)?.version,
   };
 }
 
-/** Each of these alone makes a match certain, unless the secret's metadata contradicts itself. */
+/**
+ * Kinds of evidence that each make a match certain. `tag` and `contentType` are found only if the metadata does not contradict
+ * itself.
+ */
 const PROOFS: readonly Evidence[] = ["tag", "contentType", "confirmed", "signIn"];
+/** Kinds of evidence that each make a match likely. With `conflict`, the application is named, but not one credential. */
 const STRONG: readonly Evidence[] = ["hint", "appIdTag", "companion", "expiry", "conflict"];
 
 function confidenceOf(found: ReadonlySet<Evidence>): Confidence {
@@ -97,7 +110,7 @@ interface Claim {
   keyId: string | undefined;
 }
 
-const isOf = (claim: Claim, app: MatchedApp): boolean =>
+const namesApplication = (claim: Claim, app: MatchedApp): boolean =>
   claim.appId === app.appId.toLowerCase() || claim.appId === app.objectId.toLowerCase();
 
 /**
@@ -123,8 +136,8 @@ export function claimsOf({ tags, contentType }: Pick<ComparedSecret, "tags" | "c
 
 /** Returns the GUID that the text is or ends with, as in `/applications/<id>`. */
 function guidOf(text: string | undefined): string | undefined {
-  const found = text?.toLowerCase().match(GUID)?.at(-1);
-  return found !== undefined && text!.toLowerCase().endsWith(found) ? found : undefined;
+  const lastGuid = text?.toLowerCase().match(GUID)?.at(-1);
+  return lastGuid !== undefined && text!.toLowerCase().endsWith(lastGuid) ? lastGuid : undefined;
 }
 
 /** Returns all GUIDs in a secret's metadata, in lower case, without duplicates, at most 20. */
@@ -134,31 +147,31 @@ export function guidsOf({ name, tags, contentType }: Pick<ComparedSecret, "name"
 }
 const MAX_GUIDS = 20;
 
-export const holdsId = (secret: ComparedSecret, app: MatchedApp): boolean =>
+export const containsAppId = (secret: ComparedSecret, app: MatchedApp): boolean =>
   guidsOf(secret).some((guid) => guid === app.appId.toLowerCase() || guid === app.objectId.toLowerCase());
 
 /** Returns the verification and the confirmation that are still valid: the inventory knows no later version. */
-function current(record: MatchRecord | undefined, { createdOn }: ComparedSecret) {
-  const holds = (word: Statement) => createdOn === undefined || createdOn <= word.versionCreatedOn;
+function validStatements(record: MatchRecord | undefined, { createdOn }: ComparedSecret) {
+  const holds = (statement: Statement) => createdOn === undefined || createdOn <= statement.versionCreatedOn;
   return {
     verified: record?.verified && holds(record.verified) ? record.verified : undefined,
     confirmed: record?.confirmed && holds(record.confirmed) ? record.confirmed : undefined,
   };
 }
 
-const endTogether = ({ expiresOn }: ComparedSecret, credential: PasswordCredential): boolean =>
+const expiresWith = ({ expiresOn }: ComparedSecret, credential: PasswordCredential): boolean =>
   expiresOn !== undefined &&
   credential.expiresOn !== undefined &&
   Math.abs(expiresOn - credential.expiresOn) <= EXPIRY_WINDOW_SECONDS;
 
-const madeTogether = ({ createdOn }: ComparedSecret, { startsOn }: PasswordCredential): boolean =>
-  createdOn !== undefined && startsOn !== undefined && Math.abs(createdOn - startsOn) <= TOGETHER_SECONDS;
+const createdWith = ({ createdOn }: ComparedSecret, { startsOn }: PasswordCredential): boolean =>
+  createdOn !== undefined && startsOn !== undefined && Math.abs(createdOn - startsOn) <= CREATION_WINDOW_SECONDS;
 
 const onlyOne = (credentials: readonly PasswordCredential[]): string | undefined =>
   credentials.length === 1 ? credentials[0]!.keyId : undefined;
 
 /** Words that name the kind of secret, not its owner. */
-const NOISE = new Set([
+const GENERIC_WORDS = new Set([
   "secret",
   "client",
   "clientsecret",
@@ -191,7 +204,7 @@ export const wordsOf = (name: string): string[] =>
     .replace(/(\p{Ll})(\p{Lu})/gu, "$1-$2")
     .toLowerCase()
     .split(/[^\p{L}\p{N}]+/u)
-    .filter((word) => word !== "" && !NOISE.has(word));
+    .filter((word) => word !== "" && !GENERIC_WORDS.has(word));
 
 function sameName(secretName: string, displayName: string): boolean {
   const [secret, app] = [wordsOf(secretName), wordsOf(displayName)];

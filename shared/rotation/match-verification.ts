@@ -2,9 +2,14 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { SignInOutcome } from "../platform/azure/sign-in-proof.ts";
 import type { SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
 import type { MatchedApp } from "./match.ts";
-import { isPassing } from "./problems.ts";
+import { isTransientFailure } from "./problems.ts";
 
-/** Results of a match verification. */
+/**
+ * Results of a match verification. `accepted`: the value signed in. `expired`: the application's secrets have expired.
+ * `refused`: the sign-in was rejected. `otherHint`: the value fits no credential, so no sign-in was tried. `impossible`: the
+ * application can't sign in with any secret. `unclear`: the sign-in service gave no clear answer. `unreadable`: the vault
+ * returned no value.
+ */
 export const PROOF_OUTCOMES = [
   "accepted",
   "expired",
@@ -26,12 +31,13 @@ export interface Proof {
   keyIds: string[];
 }
 
-/** Limits of verifications for one application. Each wrong value is a failed sign-in in the tenant's log. */
+/** Maximum number of verifications for one application. Each wrong value causes a failed sign-in in the tenant's log. */
 export const PROOF_LIMITS = { perMinute: 5, perHour: 20 };
 
 /**
- * Verifies a match: reads the newest version of a secret, compares the start of the value with the hints of the application's
- * credentials, and signs in with it once if a hint fits. The value does not leave this function.
+ * Verifies a match: reads the current version of a secret, compares the start of the value with the hints (first characters) of
+ * the application's credentials, and signs in with the value once. Signs in only if a hint fits, or a credential has no hint.
+ * Does not return the value.
  *
  * @throws {CloudFailure} if the failure is transient. Other failures give the outcome `unreadable`.
  */
@@ -41,7 +47,7 @@ export async function verifyMatch(
   secrets: VaultSecrets,
   proveSignIn: (appId: string, secret: string) => Promise<SignInOutcome>,
 ): Promise<Proof> {
-  const read = await readable(secrets.read(name));
+  const read = await failureIfDenied(secrets.read(name));
   if (read instanceof CloudFailure)
     return { outcome: "unreadable", message: `${read.message} ${read.remedy}`, keyIds: [] };
   if (!read)
@@ -73,16 +79,15 @@ function messageOf(signIn: SignInOutcome, keyIds: readonly string[]): string {
 }
 
 /**
- * Returns the failure if the vault permanently denies the read, such as 403 or a firewall, so that users learn what to grant.
+ * Returns the result, or the failure if the vault denies the read, for example with 403 or by its firewall.
  *
- * @throws {CloudFailure} if the failure is transient. A vault that is busy for a moment must not look like a vault without a
- * target.
+ * @throws {CloudFailure} if the failure is transient, because a busy vault must not look like a vault without a matching secret.
  */
-export async function readable<T>(reading: Promise<T>): Promise<T | CloudFailure> {
+export async function failureIfDenied<T>(reading: Promise<T>): Promise<T | CloudFailure> {
   try {
     return await reading;
   } catch (error) {
-    if (error instanceof CloudFailure && !isPassing(error)) return error;
+    if (error instanceof CloudFailure && !isTransientFailure(error)) return error;
     throw error;
   }
 }

@@ -7,7 +7,7 @@ import { keyText } from "../platform/storage/keys.ts";
 export const CONFIDENCES = ["certain", "likely", "possible"] as const;
 export type Confidence = (typeof CONFIDENCES)[number];
 
-/** Kinds of evidence that a vault secret stores a credential. `EVIDENCE_WORDS` describes each for users. */
+/** Kinds of evidence that a vault secret stores a credential. `EVIDENCE_TEXTS` describes each for users. */
 export const EVIDENCE = [
   "tag",
   "contentType",
@@ -24,7 +24,7 @@ export const EVIDENCE = [
 ] as const;
 export type Evidence = (typeof EVIDENCE)[number];
 
-export const EVIDENCE_WORDS: Record<Evidence, string> = {
+export const EVIDENCE_TEXTS: Record<Evidence, string> = {
   tag: "its tags name this application and the credential",
   contentType: "its content type is `<name>:<client id>:<key id>` of this application and the credential",
   confirmed: "a user confirmed it for the current version",
@@ -39,6 +39,7 @@ export const EVIDENCE_WORDS: Record<Evidence, string> = {
   conflict: "its tags and its content type name different credentials",
 };
 
+/** What a test of the value proved. `hint`: it starts with the credential's hint, which are its known first characters. */
 export const VERIFIED = ["none", "hint", "signIn"] as const;
 export type Verified = (typeof VERIFIED)[number];
 
@@ -52,8 +53,8 @@ export interface MatchedApp {
   passwords: readonly PasswordCredential[];
 }
 
-/** Columns of the inventory that matching reads. No other source is needed. */
-export const COMPARED = [
+/** Columns of the inventory that matching reads. */
+export const COMPARED_COLUMNS = [
   "name",
   "vaultName",
   "enabled",
@@ -63,7 +64,7 @@ export const COMPARED = [
   "tags",
   "source",
 ] as const satisfies (keyof AssetRecord)[];
-export type ComparedSecret = Pick<AssetRecord, (typeof COMPARED)[number]>;
+export type ComparedSecret = Pick<AssetRecord, (typeof COMPARED_COLUMNS)[number]>;
 
 /** A vault secret that may store a credential of an application. */
 export interface Match {
@@ -76,12 +77,13 @@ export interface Match {
    */
   keyId: string | undefined;
   verified: Verified;
-  /** A user confirmed the match, or a rotation wrote the secret. */
+  /** True if a user confirmed the match, or a rotation wrote the secret. */
   isKnown: boolean;
   /** The version that was last verified or confirmed, if it is the newest in the inventory. */
   version: string | undefined;
 }
 
+/** Result of a verification, or a user's confirmation, for one version of a secret. */
 const Statement = z.object({
   /** Undefined if a sign-in proved the application but not which of its secrets was used. */
   keyId: z.string().optional(),
@@ -111,7 +113,7 @@ export const MatchRecord = z.object({
       keyId: z.string(),
       version: z.string(),
       at: z.string(),
-      /** See `Word`. */
+      /** Resource ID of the vault, as in `Statement`. */
       vaultId: z.string().optional(),
     })
     .optional(),
@@ -124,7 +126,7 @@ export const matchPartition = (appId: string): string => `app:${appId.toLowerCas
 export const matchKey = (vaultName: string, secretName: string): string =>
   `${keyText(vaultName.toLowerCase())}|${keyText(secretName.toLowerCase())}`;
 
-/** Finds the applications for which a vault secret has a match record. A hint only: the match record decides. */
+/** Index of the applications for which a vault secret has a match record. It can be outdated: the match record decides. */
 export const MatchPointers = entity("RotationMatches", z.object({ appId: z.string() }));
 export const MATCHED_SECRETS = "secrets";
 export const pointerKey = (vaultName: string, secretName: string, appId: string): string =>

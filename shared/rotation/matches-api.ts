@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { assetId } from "../inventory/asset.ts";
 import { pageOf } from "../platform/http/paging.ts";
-import { CONFIDENCES, EVIDENCE, EVIDENCE_WORDS, type Match, VERIFIED } from "./match.ts";
+import { CONFIDENCES, EVIDENCE, EVIDENCE_TEXTS, type Match, VERIFIED } from "./match.ts";
 import { PROOF_OUTCOMES, type Proof } from "./match-verification.ts";
 
 /** API schemas and views of matches between vault secrets and credentials of applications. */
@@ -24,7 +24,7 @@ export const RotationMatch = z
         "`certain`: the secret's metadata names the credential, a user confirmed it, or the value signed in. Rotations write only certain matches whose value signs in or is confirmed, and whose place is confirmed, named in the request, or was written by an earlier rotation; see `notUpdated` of a rotation. `likely`, `possible`: never written.",
     }),
     evidence: z.array(z.enum(EVIDENCE)).meta({
-      description: `Evidence, strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,
+      description: `Evidence, strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_TEXTS[kind]}`).join("; ")}.`,
     }),
     keyId: z.string().nullable().meta({
       description: "Key ID of the credential that the secret probably stores. Null if the evidence does not decide.",

@@ -30,10 +30,10 @@ import {
   pointerKey,
   type Statement,
 } from "./match.ts";
-import { candidatesOf, secretOf, secretPlace } from "./match-candidates.ts";
+import { findCandidates, readSecretRecord, secretPlace } from "./match-candidates.ts";
 import { claimsOf, evaluateMatch } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
-import { PROOF_LIMITS, type Proof, readable, verifyMatch } from "./match-verification.ts";
+import { failureIfDenied, PROOF_LIMITS, type Proof, verifyMatch } from "./match-verification.ts";
 import { currentVersion } from "./plan.ts";
 import { signInUnclear } from "./problems.ts";
 import { isCertain, type Matches, placeKey, type Target } from "./targets.ts";
@@ -47,14 +47,15 @@ export interface MatchFinder extends Matches {
   /** For the timer that updates the index. */
   readonly index: MatchIndex;
   /**
-   * Returns the matches of an application by metadata alone, most certain first, and sentences about what was not searched.
+   * Returns the matches of an application, found by metadata and earlier results, most certain first. `coverage` has sentences
+   * about what was not searched.
    *
    * @throws {Problem} notFound for an unknown application.
    */
-  of(appId: string): Promise<{ matches: Match[]; coverage: string[] }>;
+  listMatches(appId: string): Promise<{ matches: Match[]; coverage: string[] }>;
   /**
-   * Reads the newest version of one secret, compares its start with the hints, and signs in with it once. Stores the result
-   * with the version, not the value.
+   * Reads the current version of one secret and tests whether its value signs in as the application. Stores the result with the
+   * version, not the value.
    *
    * @throws {Problem} notFound; serviceVault; conflict if the service has no own key vault; rateLimited beyond `PROOF_LIMITS`.
    * @throws {CloudFailure} if the failure is transient.
@@ -71,14 +72,13 @@ export interface MatchFinder extends Matches {
    */
   confirm(
     appId: string,
-    word: { assetId: string; keyId?: string | undefined; confirmed: boolean },
+    statement: { assetId: string; keyId?: string | undefined; confirmed: boolean },
     caller: Caller,
   ): Promise<Match | undefined>;
   /**
    * Returns the secrets that store, or may store, one credential now. Anyone with write access to a vault can write tags and
    * content types, so a target is `certain` only if a user confirmed its current version or the version signed in as the
-   * application. Versions without a result are read and tested once. `standing` helps to decide which targets a rotation
-   * writes.
+   * application. A version without such a result is read and tested. A wrong value is tested again after a day.
    *
    * @throws {CloudFailure} transient, including an unclear sign-in. No target is left out because it could not be read.
    */
@@ -110,10 +110,10 @@ const SYSTEM: Caller = { actor: "system", requestId: "rotation" };
 export function createMatches(deps: MatchDependencies): MatchFinder {
   const { tables, audit, clock } = deps;
   const index = createMatchIndex(deps);
-  const isOwn = (vaultName: string) => isServiceVault(deps.config, vaultName);
+  const isServiceVaultName = (vaultName: string) => isServiceVault(deps.config, vaultName);
 
-  /** Match records are signed with a key from the service's own key vault. */
-  function requireOwnVault(): void {
+  /** Throws if no service vault is configured, because match records are signed with a key from that vault. */
+  function requireServiceVault(): void {
     if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
   }
 
@@ -123,24 +123,29 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return app;
   }
 
-  async function find(app: MatchedApp) {
-    const { candidates, coverage } = await candidatesOf(app, { tables, index, isServiceVault: isOwn, log: deps.log });
-    const matches = candidates.flatMap(({ secret, beside }) => evaluateMatch(secret, app, beside) ?? []);
-    return { matches: matches.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1)), coverage };
+  async function findMatches(app: MatchedApp) {
+    const { candidates, coverage } = await findCandidates(app, {
+      tables,
+      index,
+      isServiceVault: isServiceVaultName,
+      log: deps.log,
+    });
+    const matches = candidates.flatMap(({ secret, context }) => evaluateMatch(secret, app, context) ?? []);
+    return { matches: matches.sort((a, b) => (sortKeyOf(a) < sortKeyOf(b) ? -1 : 1)), coverage };
   }
 
   /** Returns the match as the list shows it now. */
-  async function matchOf(app: MatchedApp, { vaultName, name }: ComparedSecret): Promise<Match | undefined> {
-    const { matches } = await find(app);
+  async function findMatch(app: MatchedApp, { vaultName, name }: ComparedSecret): Promise<Match | undefined> {
+    const { matches } = await findMatches(app);
     return matches.find(({ secret }) => secret.vaultName === vaultName && secret.name === name);
   }
 
   /** Returns the secret that the caller names, with its vault. */
   async function requireSecret(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord }> {
     const place = secretPlace(id);
-    if (place && isOwn(place.vaultName))
+    if (place && isServiceVaultName(place.vaultName))
       throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
-    const secret = place && (await secretOf(tables, place.vaultName, place.name));
+    const secret = place && (await readSecretRecord(tables, place.vaultName, place.name));
     const vault = secret && (await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName)));
     if (!secret || !vault) throw notFound(`The secret ${id}`);
     return { secret, vault };
@@ -149,35 +154,22 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
     tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
 
+  /** Stores a test result, a confirmation or a rotation of a secret. The pointer is first, so `credentialOf` finds every record. */
   async function storeStatement(
     app: Pick<MatchedApp, "appId">,
     secret: Pick<ComparedSecret, "vaultName" | "name">,
-    words: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed"> | Pick<MatchRecord, "rotated">,
+    change: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed"> | Pick<MatchRecord, "rotated">,
   ) {
     const { vaultName, name: secretName } = secret;
     const pointer = pointerKey(vaultName, secretName, app.appId);
     await tables.put(MatchPointers, MATCHED_SECRETS, pointer, { appId: app.appId });
     await tables.modify(MatchRows, matchPartition(app.appId), matchKey(vaultName, secretName), (now) => ({
       ...(now ? withoutKeys(now) : { vaultName, secretName }),
-      ...words,
+      ...change,
     }));
   }
 
-  const statementOf = (
-    vault: VaultRecord,
-    version: SecretVersion,
-    keyId: string | undefined,
-    caller: Caller,
-  ): Statement => ({
-    ...(keyId !== undefined && { keyId }),
-    version: version.version,
-    versionCreatedOn: version.createdOn ?? 0,
-    at: clock.now().toISOString(),
-    by: caller.actor,
-    vaultId: vault.id,
-  });
-
-  /** @param claimed - The credential that the secret's metadata names. It decides if several have the same hint. */
+  /** @param claimed - Key ID of the expected credential. It decides if several credentials have the same hint. */
   async function verifyAndStore(
     app: MatchedApp,
     secret: ComparedSecret,
@@ -185,34 +177,37 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     caller: Caller,
     claimed?: string,
   ): Promise<Proof> {
-    const event = { type: "rotation.matchVerified", caller, ...about(app, secret) };
+    const event = { type: "rotation.matchVerified", caller, ...auditTargetOf(app, secret) };
     const outcome = (proof: Proof) => ({ details: { ...event.details, result: proof.outcome } });
-    const tried = async () => {
+    const verifyOnce = async () => {
       const proof = await verifyMatch(app, secret.name, deps.vaults.open(vault), deps.proveSignIn);
       const { version, keyIds } = proof;
       const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === claimed);
-      const word = version && statementOf(vault, version, keyId, caller);
+      const statement = version && statementOf(vault, version, keyId, caller, clock.now());
       const signedIn = proof.outcome === "accepted";
       const wrong = proof.outcome === "refused" || proof.outcome === "otherHint";
-      // If the value could not be tested, the earlier results stay.
-      if (word)
+      // Replaces both earlier results. `hint`: one hint fits, but the sign-in neither succeeded nor was rejected. If the value
+      // could not be read, the earlier results stay.
+      if (statement)
         await storeStatement(app, secret, {
           verified:
-            signedIn || (keyIds.length === 1 && !wrong) ? { ...word, kind: signedIn ? "signIn" : "hint" } : undefined,
-          refused: wrong ? word : undefined,
+            signedIn || (keyIds.length === 1 && !wrong)
+              ? { ...statement, kind: signedIn ? "signIn" : "hint" }
+              : undefined,
+          refused: wrong ? statement : undefined,
         });
       return proof;
     };
-    return await audited(audit, event, tried, outcome);
+    return await audited(audit, event, verifyOnce, outcome);
   }
 
   return {
     index,
 
-    of: async (appId) => await find(await requireApp(appId)),
+    listMatches: async (appId) => await findMatches(await requireApp(appId)),
 
     async verify(appId, { assetId: id }, caller) {
-      requireOwnVault();
+      requireServiceVault();
       const app = await requireApp(appId);
       const { secret, vault } = await requireSecret(id);
       const { allowed, retryAfterSeconds } = await deps.limiter.take(app.appId.toLowerCase());
@@ -221,15 +216,15 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         throw retryLater("rateLimited", detail, retryAfterSeconds);
       }
       const proof = await verifyAndStore(app, secret, vault, caller);
-      return { match: await matchOf(app, secret), proof };
+      return { match: await findMatch(app, secret), proof };
     },
 
     async confirm(appId, { assetId: id, keyId, confirmed }, caller) {
-      requireOwnVault();
+      requireServiceVault();
       const app = await requireApp(appId);
       const { secret, vault } = await requireSecret(id);
-      const credentialId = confirmed ? credentialOf(app, keyId) : undefined;
-      const { target, details } = about(app, secret);
+      const credentialId = confirmed ? requireCredential(app, keyId) : undefined;
+      const { target, details } = auditTargetOf(app, secret);
       const event = {
         type: "rotation.matchConfirmed",
         caller,
@@ -238,22 +233,25 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       };
       await audited(audit, event, async () => {
         if (!confirmed) return await storeStatement(app, secret, { confirmed: undefined });
-        const version = await newestOf(vault, secret.name);
+        const version = await readNewestVersion(vault, secret.name);
         if (!version) throw notFound(`The secret ${id}`);
         if (version.managed)
           throw new Problem(
             "conflict",
             "This secret belongs to a certificate and can't be written. Renew the certificate.",
           );
-        await storeStatement(app, secret, { confirmed: statementOf(vault, version, credentialId, caller) });
+        await storeStatement(app, secret, {
+          confirmed: statementOf(vault, version, credentialId, caller, clock.now()),
+        });
       });
-      return await matchOf(app, secret);
+      return await findMatch(app, secret);
     },
 
     async targetsOf(app, keyId) {
       const key = app.passwords.find((one) => one.keyId.toLowerCase() === keyId.toLowerCase())?.keyId;
       if (key === undefined) return [];
-      const { matches } = await find(app);
+      const { matches } = await findMatches(app);
+      // A certain match without a key ID signed in with an unknown one of several secrets. It is a target of none of them.
       const fits = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
       const history = loadOnce(() => findWrittenPlaces(deps, app.appId));
@@ -263,7 +261,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       return targets.filter((target) => target !== undefined);
     },
 
-    async keepWritten(rotation) {
+    async recordWrittenPlaces(rotation) {
       const { rotationId, appId, newKeyId: keyId } = rotation;
       if (appId === undefined || keyId === undefined) return;
       const at = clock.now().toISOString();
@@ -274,12 +272,13 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     },
 
     async credentialOf({ vaultName, name }) {
-      const secret = await secretOf(tables, vaultName, name);
-      if (!secret || isOwn(vaultName)) return undefined;
+      const secret = await readSecretRecord(tables, vaultName, name);
+      if (!secret || isServiceVaultName(vaultName)) return undefined;
       for (const appId of await namedApps(secret)) {
         const app = await deps.app(appId);
-        const match = app && (await matchOf(app, secret));
+        const match = app && (await findMatch(app, secret));
         if (match?.keyId === undefined || match.confidence !== "certain") continue;
+        // Only the target's confidence matters here, not its approval, so no earlier rotations are read.
         const target = await targetOf(app!, match, async () => new Map());
         if (target !== undefined && isCertain(target)) return { appId: app!.appId, keyId: match.keyId };
       }
@@ -297,15 +296,15 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return appIds;
   }
 
-  async function newestOf({ name: vaultName, vaultUri }: VaultRecord, secretName: string) {
+  async function readNewestVersion({ name: vaultName, vaultUri }: VaultRecord, secretName: string) {
     return await currentVersion(deps.vaults, { vaultName, vaultUri, secretName });
   }
 
   /**
-   * Returns the target of a match; undefined if the vault or the secret is gone, disabled, or belongs to a certificate.
+   * Returns the target of a match; undefined if the vault is gone. The secret is read only if the match is `certain`: undefined
+   * then also if the secret is gone, disabled, or belongs to a certificate.
    *
-   * @param history - See `writtenBefore`. Called only if needed.
-   * @throws {CloudFailure} if the failure is transient.
+   * @param history - Returns the places that earlier rotations wrote. Called only if needed.
    */
   async function targetOf(
     app: MatchedApp,
@@ -316,45 +315,62 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     const vault = await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
     if (!vault) return undefined;
     const { name: vaultName, vaultUri, id: vaultId } = vault;
-    const doubtful: Target = {
+    // The result without proof by a confirmation or a sign-in: metadata alone makes a target at most `likely`.
+    const uncertainTarget: Target = {
       vaultName,
       vaultUri,
       vaultId,
       secretName: secret.name,
       confidence: confidence === "certain" ? "likely" : confidence,
-      standing: "new",
+      approval: "new",
     };
-    if (confidence !== "certain") return doubtful;
-    const newest = await readable(newestOf(vault, secret.name));
-    if (newest instanceof CloudFailure) return { ...doubtful, unreadable: true };
+    if (confidence !== "certain") return uncertainTarget;
+    const newest = await failureIfDenied(readNewestVersion(vault, secret.name));
+    if (newest instanceof CloudFailure) return { ...uncertainTarget, unreadable: true };
     if (!newest?.enabled || newest.managed) return undefined;
-    const certain = { ...doubtful, confidence, heldSince: newest.createdOn };
+    const certain = { ...uncertainTarget, confidence, heldSince: newest.createdOn };
     const record = await recordOf(app, secret);
+    // Rows of earlier versions have no vault ID and apply to any vault of the name.
     const isHere = (id: string | undefined) => id === undefined || id.toLowerCase() === vaultId.toLowerCase();
-    const stands = (word: Statement | undefined) =>
-      word?.version === newest.version && word.keyId === keyId && isHere(word.vaultId);
-    if (stands(record?.confirmed)) return { ...certain, standing: "confirmed" };
-    if (!(record?.verified?.kind === "signIn" && stands(record.verified))) {
-      // A rotation asks repeatedly, so a wrong value is tested at most once a day.
+    const isValid = (statement: Statement | undefined) =>
+      statement?.version === newest.version && statement.keyId === keyId && isHere(statement.vaultId);
+    if (isValid(record?.confirmed)) return { ...certain, approval: "confirmed" };
+    if (!(record?.verified?.kind === "signIn" && isValid(record.verified))) {
+      // Rotations call this function repeatedly, so a wrong value is tested at most once a day.
       const refused = record?.refused;
       if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
-        return { ...doubtful, confidence: "possible" };
+        return { ...uncertainTarget, confidence: "possible" };
       const { outcome, keyIds } = await verifyAndStore(app, secret, vault, SYSTEM, keyId);
       if (outcome === "unclear") throw signInUnclear(app.appId);
-      if (outcome === "refused" || outcome === "otherHint") return { ...doubtful, confidence: "possible" };
-      if (outcome === "unreadable") return { ...doubtful, unreadable: true };
-      if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return doubtful;
+      if (outcome === "refused" || outcome === "otherHint") return { ...uncertainTarget, confidence: "possible" };
+      if (outcome === "unreadable") return { ...uncertainTarget, unreadable: true };
+      if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return uncertainTarget;
     }
-    return { ...certain, standing: (await wasRotated()) ? "rotated" : "new" };
+    return { ...certain, approval: (await wasRotated()) ? "rotated" : "new" };
 
     async function wasRotated(): Promise<boolean> {
       if (record?.rotated !== undefined) return isHere(record.rotated.vaultId);
-      const before = await history();
+      const writtenPlaces = await history();
       const key = placeKey({ vaultName, secretName: secret.name });
-      return before.has(key) && isHere(before.get(key));
+      return writtenPlaces.has(key) && isHere(writtenPlaces.get(key));
     }
   }
 }
+
+const statementOf = (
+  vault: VaultRecord,
+  version: SecretVersion,
+  keyId: string | undefined,
+  caller: Caller,
+  at: Date,
+): Statement => ({
+  ...(keyId !== undefined && { keyId }),
+  version: version.version,
+  versionCreatedOn: version.createdOn ?? 0,
+  at: at.toISOString(),
+  by: caller.actor,
+  vaultId: vault.id,
+});
 
 export const noServiceVault = (): Problem =>
   new Problem(
@@ -363,22 +379,22 @@ export const noServiceVault = (): Problem =>
   );
 
 /** Target and details of an audit entry. */
-const about = (app: MatchedApp, secret: ComparedSecret) => ({
+const auditTargetOf = (app: MatchedApp, secret: ComparedSecret) => ({
   target: { type: "application", id: app.appId },
   details: { assetId: assetId({ ...secret, type: "secret" }) },
 });
 
-/** Returns the key ID of the credential that a user confirms. */
-function credentialOf(app: MatchedApp, keyId: string | undefined): string {
+/** Returns the key ID of the credential that a user confirms. @throws {Problem} invalidRequest if it is missing or unknown. */
+function requireCredential(app: MatchedApp, keyId: string | undefined): string {
   const ids = app.passwords.map((one) => one.keyId);
   if (keyId === undefined && ids.length === 1) return ids[0]!;
-  const found = ids.find((one) => one.toLowerCase() === keyId?.toLowerCase());
-  if (found !== undefined) return found;
+  const keyIdOfApp = ids.find((one) => one.toLowerCase() === keyId?.toLowerCase());
+  if (keyIdOfApp !== undefined) return keyIdOfApp;
   const has = ids.length === 0 ? "it has none" : `it has ${ids.slice(0, 20).join(", ")}`;
   throw invalidBody("keyId", `must be the key id of one of the application's client secrets: ${has}`);
 }
 
 const ORDER = { certain: 0, likely: 1, possible: 2 } as const;
 /** Returns a sort key for matches: most certain first, then by asset ID. */
-export const orderOf = ({ confidence, secret }: Match): string =>
+export const sortKeyOf = ({ confidence, secret }: Match): string =>
   `${ORDER[confidence]}!${assetId({ ...secret, type: "secret" })}`;

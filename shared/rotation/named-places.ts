@@ -11,7 +11,7 @@ export function namedPlaces(targets: readonly string[] | undefined): Place[] | u
   if (targets === undefined) return undefined;
   const places = targets.map((target): Place => {
     const place = secretPlace(target);
-    if (place === undefined) throw invalidBody("targets", `${target} must be the asset id of a vault's secret`);
+    if (place === undefined) throw invalidBody("targets", `${target} must be the asset ID of a vault secret`);
     return { vaultName: place.vaultName, secretName: place.name };
   });
   return [...new Map(places.map((place) => [placeKey(place), place])).values()];

@@ -19,7 +19,7 @@ export interface ConsumersRequest {
  */
 const MAX_CHARACTERS = 400_000;
 /** Characters by which the record of a consumer may grow during the rotation. */
-const GROWTH = 350;
+const GROWTH_CHARACTERS = 350;
 /** Maximum number of names in one message. */
 const MAX_NAMED = 20;
 
@@ -30,24 +30,24 @@ const MAX_NAMED = 20;
  * places; notRotatable if there are too many.
  */
 export async function planConsumers(
-  known: Pick<ConsumersOfSecrets, "of">,
-  what: Pick<RotationRecord, "publications" | "appId">,
+  consumersOfSecrets: Pick<ConsumersOfSecrets, "findConsumers">,
+  rotation: Pick<RotationRecord, "publications" | "appId">,
   { includeResources }: ConsumersRequest,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
-  const { consumers: found, coverage } = await known.of(placesToRead(what));
-  refuseTooMany(found);
-  const included = only(found, includeResources);
+  const { consumers: found, coverage } = await consumersOfSecrets.findConsumers(placesToRead(rotation));
+  requireConsumersFit(found);
+  const included = createInclusionFilter(found, includeResources);
   const consumers = found
     .map((one) => toRotationConsumer(one, included(one.id)))
-    .sort((a, b) => a.blast - b.blast || (keyOf(a) < keyOf(b) ? -1 : 1));
+    .sort((a, b) => a.blast - b.blast || (consumerKey(a) < consumerKey(b) ? -1 : 1));
   const broken = consumers.filter((one) => one.included && one.how === "willBreak");
   if (broken.length > 0) throw willBreak(broken);
   return { consumers, coverage };
 }
 
 /** @throws {Problem} notRotatable if the row of a rotation can't store all consumers. */
-export function refuseTooMany(consumers: readonly PlannedConsumer[]): void {
-  if (JSON.stringify(consumers).length + GROWTH * consumers.length <= MAX_CHARACTERS) return;
+export function requireConsumersFit(consumers: readonly PlannedConsumer[]): void {
+  if (JSON.stringify(consumers).length + GROWTH_CHARACTERS * consumers.length <= MAX_CHARACTERS) return;
   const text = `${consumers.length} consumers use it, more than one rotation can store.`;
   throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
 }
@@ -66,13 +66,16 @@ export const toRotationConsumer = (consumer: PlannedConsumer, included: boolean)
 });
 
 /** Returns a key that identifies a consumer within a rotation. */
-export const keyOf = (one: Pick<PlannedConsumer, "id" | "vaultName" | "secretName">): string =>
+export const consumerKey = (one: Pick<PlannedConsumer, "id" | "vaultName" | "secretName">): string =>
   `${one.id.toLowerCase()} ${placeOf(one).toLowerCase()}`;
 
-function only(found: readonly PlannedConsumer[], ids: readonly string[] | undefined): (id: string) => boolean {
+function createInclusionFilter(
+  found: readonly PlannedConsumer[],
+  ids: readonly string[] | undefined,
+): (id: string) => boolean {
   if (ids === undefined) return () => true;
-  const known = new Set(found.map(({ id }) => id.toLowerCase()));
-  const unknown = ids.filter((id) => !known.has(id.toLowerCase()));
+  const knownIds = new Set(found.map(({ id }) => id.toLowerCase()));
+  const unknown = ids.filter((id) => !knownIds.has(id.toLowerCase()));
   if (unknown.length > 0) {
     const named = unknown.slice(0, MAX_NAMED).join(", ");
     throw invalidBody("includeResources", `contains IDs that are no known consumers: ${named}`);
@@ -87,7 +90,7 @@ function willBreak(consumers: readonly RotationConsumer[]): Problem {
   const text = `${named.join(", ")}${more} would keep the old value: pinned to a version, or a copy.`;
   return new Problem(
     "willBreak",
-    `Nothing was changed. ${text} Change their references to the secret without a version, or leave them out with includeResources.`,
+    `Nothing was changed. ${text} Remove the version from their references to the secret, or exclude these consumers (includeResources).`,
     { members: { resources: consumers.map(({ id }) => id) } },
   );
 }

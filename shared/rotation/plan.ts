@@ -28,14 +28,14 @@ export interface ClientSecretRequest extends ConsumersRequest, Omit<PlacesReques
   removeExpired: boolean;
 }
 
-/** Request to write a new value to a vault secret. */
+/** Request to write a new value to a vault secret that is not an application's client secret. */
 export interface VaultSecretRequest extends ConsumersRequest {
   secret: Pick<Target, "vaultName" | "vaultUri" | "secretName">;
   value: string;
   reason?: RotationRecord["reason"];
   /** Days until the new version expires. Default: the setting `defaultValidityDays`. */
   expiryDays?: number | undefined;
-  /** Days during which the rotation can be cancelled after its consumers hold the new value. */
+  /** Days during which the rotation can still be cancelled after its consumers have the new value. */
   overlapDays: number;
 }
 
@@ -74,7 +74,7 @@ export interface PlanDependencies {
   graph: Graph;
   vaults: VaultSecretsClients;
   matches: Matches;
-  consumers: Pick<ConsumersOfSecrets, "of">;
+  consumers: Pick<ConsumersOfSecrets, "findConsumers">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
 }
 
@@ -82,13 +82,14 @@ export interface PlanDependencies {
  * Sign-in audiences whose applications can have only two client secrets:
  * https://learn.microsoft.com/entra/identity-platform/supported-accounts-validation
  */
-const TWO_SECRETS = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
-const MOST_SECRETS = 2;
+const TWO_SECRET_AUDIENCES = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
+const MAX_SECRETS = 2;
 /** Largest assumed difference between two clocks. */
-export const CLOCKS_DIFFER_MS = 10 * MINUTE_MS;
+export const MAX_CLOCK_DIFFERENCE_MS = 10 * MINUTE_MS;
 
 /**
- * Plans a rotation. Changes nothing, and reads a value only if Key Vault does not say which of two versions is the current one.
+ * Plans a rotation without any change. Finding the targets can read values of vault secrets, and `currentVersion` reads one if two
+ * versions have the same date.
  *
  * @throws {Problem} if the rotation is not possible; {CloudFailure}
  */
@@ -97,13 +98,14 @@ export async function planRotation(
   request: PlanRequest<RotationRequest>,
   now: Date,
 ): Promise<RotationPlan> {
-  const plan = "secret" in request ? await ofVaultSecret(deps, request, now) : await ofClientSecret(deps, request, now);
+  const plan =
+    "secret" in request ? await planVaultSecret(deps, request, now) : await planClientSecret(deps, request, now);
   return { ...plan, ...(await planConsumers(deps.consumers, plan, request)) };
 }
 
 type Planned = Omit<RotationPlan, "consumers" | "coverage">;
 
-async function ofVaultSecret(
+async function planVaultSecret(
   deps: PlanDependencies,
   { secret, expiryDays, overlapDays, reason, skipVerification, restartApps }: PlanRequest<VaultSecretRequest>,
   now: Date,
@@ -117,7 +119,7 @@ async function ofVaultSecret(
     updateKeyVaults: true,
     reason,
     knownKeyIds: [],
-    publications: [await publicationAt(deps, secret, { kind: "secret" })],
+    publications: [await planPublication(deps, secret, { kind: "secret" })],
     skipVerification,
     restartApps,
     notUpdated: [],
@@ -125,21 +127,21 @@ async function ofVaultSecret(
   };
 }
 
-async function ofClientSecret(
+async function planClientSecret(
   deps: PlanDependencies,
   request: PlanRequest<ClientSecretRequest>,
   now: Date,
 ): Promise<Planned> {
-  requireNames(request);
-  const app = await deps.graph.application({ appId: request.appId });
+  requireConsistentOptions(request);
+  const app = await deps.graph.findApplication({ appId: request.appId });
   if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
-  const old = secretOf(app, request.secretId);
+  const old = requireClientSecret(app, request.secretId);
   const removeExpired = secretToRemove(app, request, now);
   const { expiryDays, notes } = await lifetimeOf(deps.graph, app, request.expiryDays);
   const targets = await deps.matches.targetsOf(app, old.keyId);
   const { publications, notUpdated } = request.updateKeyVaults
-    ? await matchesToWrite(deps, targets, request)
-    : await handedOver(deps, targets, app.appId);
+    ? await planMatchPlaces(deps, targets, request)
+    : await planHandoverPlaces(deps, targets, app.appId);
   return {
     appId: app.appId,
     objectId: app.objectId,
@@ -162,7 +164,7 @@ async function ofClientSecret(
 }
 
 /** Throws if options of the request contradict each other, or an option that `reason` requires is missing. */
-function requireNames({ reason, targets, updateKeyVaults }: ClientSecretRequest): void {
+function requireConsistentOptions({ reason, targets, updateKeyVaults }: ClientSecretRequest): void {
   if (targets !== undefined && !updateKeyVaults) {
     throw invalidBody("targets", "can't be given with updateKeyVaults: false, which does not write vault secrets");
   }
@@ -174,9 +176,9 @@ function requireNames({ reason, targets, updateKeyVaults }: ClientSecretRequest)
   }
 }
 
-function secretOf(app: GraphApplication, keyId: string): PasswordCredential {
-  const found = app.passwords.find((one) => one.keyId.toLowerCase() === keyId.toLowerCase());
-  if (found) return found;
+function requireClientSecret(app: GraphApplication, keyId: string): PasswordCredential {
+  const password = app.passwords.find((one) => one.keyId.toLowerCase() === keyId.toLowerCase());
+  if (password) return password;
   if (app.keys.some((one) => one.keyId.toLowerCase() === keyId.toLowerCase())) {
     throw new Problem(
       "notRotatable",
@@ -188,20 +190,20 @@ function secretOf(app: GraphApplication, keyId: string): PasswordCredential {
 
 /** Returns whether the credential has certainly expired, allowing for clock differences. */
 export const isExpired = ({ expiresOn }: PasswordCredential, now: Date): boolean =>
-  expiresOn !== undefined && expiresOn < (now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS;
+  expiresOn !== undefined && expiresOn < (now.getTime() - MAX_CLOCK_DIFFERENCE_MS) / SECOND_MS;
 
 /** Returns the expired secret that must be removed first; undefined if the application has a free slot. */
 function secretToRemove(app: GraphApplication, { removeExpired }: ClientSecretRequest, now: Date): string | undefined {
-  if (!TWO_SECRETS.has(app.signInAudience ?? "") || app.passwords.length < MOST_SECRETS) return undefined;
+  if (!TWO_SECRET_AUDIENCES.has(app.signInAudience ?? "") || app.passwords.length < MAX_SECRETS) return undefined;
   const expired = app.passwords.find((one) => isExpired(one, now));
   if (expired && removeExpired) return expired.keyId;
   const keyIds = app.passwords.map(({ keyId }) => keyId);
   const remedy = expired
-    ? `${expired.keyId} has expired: send removeExpired to have it removed first.`
+    ? `${expired.keyId} has expired. Allow the rotation to delete an expired secret first (removeExpired).`
     : "Remove the secret that is not in use, then rotate the other one.";
   throw new Problem(
     "noRoomForSecret",
-    `An application for personal accounts has at most ${MOST_SECRETS} client secrets, and ${app.displayName} has ${keyIds.join(" and ")}. ${remedy}`,
+    `An application for personal accounts has at most ${MAX_SECRETS} client secrets, and ${app.displayName} has ${keyIds.join(" and ")}. ${remedy}`,
     { members: { keyIds } },
   );
 }
@@ -237,17 +239,17 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
 
 type Places = Pick<RotationRecord, "publications" | "notUpdated">;
 
-async function matchesToWrite(
+async function planMatchPlaces(
   deps: PlanDependencies,
   targets: readonly Target[],
   request: PlacesRequest,
 ): Promise<Places> {
   const { written, leftOut } = choosePlaces(targets, request);
-  return { publications: await Promise.all(written.map((target) => matchAt(deps, target))), notUpdated: leftOut };
+  return { publications: await Promise.all(written.map((target) => planMatch(deps, target))), notUpdated: leftOut };
 }
 
-async function handedOver(deps: PlanDependencies, targets: readonly Target[], appId: string): Promise<Places> {
-  const publication = await handover(deps, appId);
+async function planHandoverPlaces(deps: PlanDependencies, targets: readonly Target[], appId: string): Promise<Places> {
+  const publication = await planHandover(deps, appId);
   const notUpdated = targets
     .filter((target) => placeKey(target) !== placeKey(publication))
     .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence }));
@@ -259,13 +261,13 @@ async function handedOver(deps: PlanDependencies, targets: readonly Target[], ap
  *
  * @throws {Problem} notRotatable, serviceVault; {CloudFailure}
  */
-export const matchAt = async (deps: Pick<PlanDependencies, "vaults">, target: Target): Promise<Publication> => ({
-  ...(await publicationAt(deps, target, { kind: "match", confirmed: target.standing === "confirmed" })),
+export const planMatch = async (deps: Pick<PlanDependencies, "vaults">, target: Target): Promise<Publication> => ({
+  ...(await planPublication(deps, target, { kind: "match", confirmed: target.approval === "confirmed" })),
   vaultId: target.vaultId,
 });
 
 /** Plans a new version of an existing vault secret. */
-async function publicationAt(
+async function planPublication(
   { vaults }: Pick<PlanDependencies, "vaults">,
   target: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
   how: Pick<Publication, "kind" | "confirmed">,
@@ -283,8 +285,8 @@ async function publicationAt(
 }
 
 /**
- * Returns the current version without its value. Key Vault dates versions by the second: if the two newest have the same date,
- * the current one is read.
+ * Returns the current version of a secret. Key Vault dates versions by the second. If the two newest have the same date, this
+ * function reads the secret to find out which of them is current.
  */
 export async function currentVersion(
   vaults: VaultSecretsClients,
@@ -296,8 +298,8 @@ export async function currentVersion(
   return await vault.read(secretName);
 }
 
-/** Plans the secret in the handover vault, from which users collect the value. */
-async function handover({ config, vaults }: PlanDependencies, appId: string): Promise<Publication> {
+/** Plans the secret in the handover vault, a configured vault from which users collect the new value. */
+async function planHandover({ config, vaults }: PlanDependencies, appId: string): Promise<Publication> {
   const address = config.HANDOVER_KEY_VAULT_URL;
   if (address === undefined) {
     throw invalidBody(
@@ -306,7 +308,7 @@ async function handover({ config, vaults }: PlanDependencies, appId: string): Pr
     );
   }
   const vaultName = new URL(address).hostname.split(".")[0]!;
-  if (isServiceVault(config, address)) throw ownVault(vaultName);
+  if (isServiceVault(config, address)) throw serviceVaultProblem(vaultName);
   const place = { vaultName, vaultUri: address, secretName: `client-secret-${appId}` };
   const current = await currentVersion(vaults, place);
   if (current && current.tags["entra-app-id"] !== appId) {
@@ -316,5 +318,5 @@ async function handover({ config, vaults }: PlanDependencies, appId: string): Pr
   return { ...place, kind: "handover", plannedVersion: current?.version, state: "planned" };
 }
 
-const ownVault = (vaultName: string): Problem =>
+const serviceVaultProblem = (vaultName: string): Problem =>
   new Problem("serviceVault", `${vaultName} is the service's own key vault. Name another one.`);

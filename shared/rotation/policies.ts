@@ -32,7 +32,7 @@ export interface RotationPolicies {
    * Returns the policies of the given applications by client ID in lower case. Makes one request each, or one per 1,000
    * policies.
    */
-  of(appIds: readonly string[]): Promise<Map<string, Row<PolicyRecord>>>;
+  getMany(appIds: readonly string[]): Promise<Map<string, Row<PolicyRecord>>>;
   /**
    * Replaces the policy of an application.
    *
@@ -44,8 +44,8 @@ export interface RotationPolicies {
   remove(appId: string, caller: Caller, ifMatch: string | undefined): Promise<void>;
 }
 
-/** Up to this number, policies are read one by one. */
-const SINGLE_LOOK_UPS = 20;
+/** Up to this number of applications, policies are read one by one. For more, all policies are listed. */
+const MAX_SINGLE_READS = 20;
 
 export function createPolicies(deps: {
   tables: Tables;
@@ -56,16 +56,16 @@ export function createPolicies(deps: {
   log: Logger;
   app: (appId: string) => Promise<PolicyApp | undefined>;
   passwordPolicy: Graph["passwordPolicy"];
-  matches: Pick<MatchFinder, "of">;
+  matches: Pick<MatchFinder, "listMatches">;
 }): RotationPolicies {
   const { tables, audit, clock } = deps;
 
-  const stored = (appId: string) => tables.get(Policies, POLICIES, policyKey(appId));
+  const readPolicy = (appId: string) => tables.get(Policies, POLICIES, policyKey(appId));
 
   /** Returns undefined for a row that this service did not write, as lists of policies do. */
-  async function trusted(appId: string): Promise<Row<PolicyRecord> | undefined> {
+  async function readTrustedPolicy(appId: string): Promise<Row<PolicyRecord> | undefined> {
     try {
-      return await stored(appId);
+      return await readPolicy(appId);
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
       deps.log.error(error.message);
@@ -73,65 +73,71 @@ export function createPolicies(deps: {
     }
   }
 
-  async function existing(appId: string, ifMatch: string | undefined): Promise<Row<PolicyRecord>> {
-    const row = await stored(appId);
+  async function requirePolicy(appId: string, ifMatch: string | undefined): Promise<Row<PolicyRecord>> {
+    const row = await readPolicy(appId);
     if (!row) throw notFound(`A policy of the application ${appId}`);
-    requireMatch(row.etag, ifMatch, THE_POLICY);
+    requireMatch(row.etag, ifMatch, POLICY_LABEL);
     return row;
   }
 
-  /** Throws if the policy demands a rotation that could never succeed. */
-  async function refuseImpossible(app: PolicyApp, change: PolicyChange): Promise<void> {
+  /** Throws if automatic rotations by this policy could not succeed. */
+  async function requirePossible(app: PolicyApp, change: PolicyChange): Promise<void> {
     for (const target of change.targets) {
       const place = secretPlace(target);
-      if (!place) throw invalidBody("targets", `${target} must be the asset id of a vault's secret`);
+      if (!place) throw invalidBody("targets", `${target} must be the asset ID of a vault secret`);
       if (isServiceVault(deps.config, place.vaultName))
         throw new Problem("serviceVault", "The service's own key vault is never written by a rotation.");
     }
     if (!change.automatic) return;
-    const refuse = (member: string, message: string) => {
+    const reject = (member: string, message: string) => {
       throw invalidBody(member, message);
     };
-    if (app.reasons.length > 0) refuse("automatic", `can't be true: ${app.reasons.join(" ")}`);
+    if (app.reasons.length > 0) reject("automatic", `can't be true: ${app.reasons.join(" ")}`);
     if (!app.passwords.some(({ expiresOn }) => expiresOn !== undefined))
-      refuse(
+      reject(
         "automatic",
         "can't be true: the application has no client secret with an expiry, so none would ever be due",
       );
     if (!change.updateKeyVaults)
-      refuse("updateKeyVaults", "must be true: a rotation that writes no vault secret needs a user to finish it");
+      reject("updateKeyVaults", "must be true: a rotation that writes no vault secret needs a user to finish it");
     const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
     const policy = await deps.passwordPolicy(app.objectId);
     if (policy !== "unknown" && !policy.allowed)
-      refuse("automatic", "can't be true: an app management policy of the tenant forbids new client secrets");
+      reject("automatic", "can't be true: an app management policy of the tenant forbids new client secrets");
     const days = lifetimeDays(change.expiryDays ?? defaultValidityDays, policy);
-    const least = minLifetimeDays(rotationTriggerDays, change.overlapDays);
-    if (days <= least)
-      refuse(
+    const minDays = minLifetimeDays(rotationTriggerDays, change.overlapDays);
+    if (days <= minDays)
+      reject(
         "expiryDays",
-        `must give a lifetime of more than ${least} days, but a new secret would be valid for ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
+        `must give a lifetime of more than ${minDays} days, but a new secret would be valid for ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
       );
-    const matches = (await deps.matches.of(app.appId)).matches.filter(({ confidence }) => confidence === "certain");
+    const matches = (await deps.matches.listMatches(app.appId)).matches.filter(
+      ({ confidence }) => confidence === "certain",
+    );
     const idOf = ({ secret }: (typeof matches)[number]) => assetId({ ...secret, type: "secret" });
     const certain = new Set(matches.map(idOf));
     for (const target of change.targets)
       if (!certain.has(target.toLowerCase()))
-        refuse("targets", `${target} is not a certain match of the application. Verify or confirm it first`);
-    const named = new Set(change.targets.map((target) => target.toLowerCase()));
-    const written = new Set(matches.filter((match) => named.has(idOf(match))).map(({ keyId }) => keyId));
-    // New places are not demanded: anyone may have put a copy there, and an administrator would approve it by naming it.
-    const left = matches.filter(
-      (match) => match.isKnown && match.secret.enabled && written.has(match.keyId) && !named.has(idOf(match)),
+        reject(
+          "targets",
+          `${target} is not proven to store a secret of the application. Test or confirm the match first`,
+        );
+    const namedIds = new Set(change.targets.map((target) => target.toLowerCase()));
+    // Client secrets that the named places store. Every known place of such a secret must be named too.
+    const namedKeyIds = new Set(matches.filter((match) => namedIds.has(idOf(match))).map(({ keyId }) => keyId));
+    // New places need not be named: anyone may have put a copy there, and naming a place approves it.
+    const unnamedPlaces = matches.filter(
+      (match) => match.isKnown && match.secret.enabled && namedKeyIds.has(match.keyId) && !namedIds.has(idOf(match)),
     );
-    if (left.length > 0)
-      refuse(
+    if (unnamedPlaces.length > 0)
+      reject(
         "targets",
-        `must also name ${left.map(idOf).join(", ")}, which stores the same client secret: otherwise the old secret could never be removed automatically`,
+        `must also name ${unnamedPlaces.map(idOf).join(", ")}, which stores the same client secret: otherwise the old secret could never be removed automatically`,
       );
     if (certain.size === 0)
-      refuse(
+      reject(
         "automatic",
-        "can't be true: no vault secret is a certain match, so the old secret could never be removed. Verify or confirm one first",
+        "can't be true: no key vault secret is proven to store a secret of the application, so the old secret could never be deleted. Test or confirm a match first",
       );
   }
 
@@ -143,28 +149,28 @@ export function createPolicies(deps: {
   }
 
   return {
-    get: async (appId) => await existing(appId, undefined),
+    get: async (appId) => await requirePolicy(appId, undefined),
 
-    async of(appIds) {
-      const found = new Map<string, Row<PolicyRecord>>();
-      if (appIds.length <= SINGLE_LOOK_UPS) {
-        for (const row of await Promise.all(appIds.map(trusted))) if (row) found.set(row.rowKey, row);
-        return found;
+    async getMany(appIds) {
+      const policies = new Map<string, Row<PolicyRecord>>();
+      if (appIds.length <= MAX_SINGLE_READS) {
+        for (const row of await Promise.all(appIds.map(readTrustedPolicy))) if (row) policies.set(row.rowKey, row);
+        return policies;
       }
       const wanted = new Set(appIds.map(policyKey));
       for await (const rows of allPolicies(tables, deps.log))
-        for (const row of rows) if (wanted.has(row.rowKey)) found.set(row.rowKey, row);
-      return found;
+        for (const row of rows) if (wanted.has(row.rowKey)) policies.set(row.rowKey, row);
+      return policies;
     },
 
     async set(appId, change, caller, ifMatch) {
       if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
       const app = await deps.app(appId);
       if (!app) throw notFound(`The application ${appId}`);
-      const before = await stored(appId);
-      if (before) requireMatch(before.etag, ifMatch, THE_POLICY);
-      else if (ifMatch !== undefined) throw changedSince(THE_POLICY);
-      await refuseImpossible(app, change);
+      const currentPolicy = await readPolicy(appId);
+      if (currentPolicy) requireMatch(currentPolicy.etag, ifMatch, POLICY_LABEL);
+      else if (ifMatch !== undefined) throw changedSince(POLICY_LABEL);
+      await requirePossible(app, change);
       const { expiryDays, ...rest } = change;
       const vaultIds = await vaultIdsOf(change.targets);
       const record: PolicyRecord = {
@@ -181,30 +187,35 @@ export function createPolicies(deps: {
         type: "rotation.policyChanged",
         caller,
         target: { type: "application", id: app.appId },
-        ...(before && { before: shownOf(before) }),
-        after: shownOf(record),
+        ...(currentPolicy && { before: auditedMembers(currentPolicy) }),
+        after: auditedMembers(record),
       };
       return await audited(audit, event, () =>
         conditionalWrite(
-          before
-            ? tables.replace(Policies, { ...record, partitionKey: POLICIES, rowKey: before.rowKey, etag: before.etag })
+          currentPolicy
+            ? tables.replace(Policies, {
+                ...record,
+                partitionKey: POLICIES,
+                rowKey: currentPolicy.rowKey,
+                etag: currentPolicy.etag,
+              })
             : tables.insert(Policies, POLICIES, policyKey(appId), record),
           ifMatch,
-          THE_POLICY,
+          POLICY_LABEL,
         ),
       );
     },
 
     async remove(appId, caller, ifMatch) {
-      const row = await existing(appId, ifMatch);
+      const row = await requirePolicy(appId, ifMatch);
       const event = {
         type: "rotation.policyRemoved",
         caller,
         target: { type: "application", id: row.appId },
-        before: shownOf(row),
+        before: auditedMembers(row),
       };
       await audited(audit, event, () =>
-        conditionalWrite(tables.remove(Policies, POLICIES, row.rowKey, row.etag), ifMatch, THE_POLICY),
+        conditionalWrite(tables.remove(Policies, POLICIES, row.rowKey, row.etag), ifMatch, POLICY_LABEL),
       );
     },
   };
@@ -214,14 +225,14 @@ export function createPolicies(deps: {
 export const allPolicies = (tables: Tables, log: Logger): AsyncGenerator<Row<PolicyRecord>[]> =>
   tables.pages(Policies, { partitionKey: POLICIES, onCorrupt: (row) => log.error(row.message) });
 
-const THE_POLICY = "The policy";
+const POLICY_LABEL = "The policy";
 
 /** Returns the days that a new secret is valid, limited by the tenant's policy. */
 export const lifetimeDays = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
   policy === "unknown" || policy.longestDays === undefined ? days : Math.min(days, policy.longestDays);
 
 /** Returns the members that users set, for the audit log. */
-const shownOf = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets }: PolicyRecord) => ({
+const auditedMembers = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets }: PolicyRecord) => ({
   automatic,
   expiryDays: expiryDays ?? null,
   overlapDays,

@@ -11,9 +11,9 @@ export const PolicyAttention = z.object({
 });
 export type PolicyAttention = z.infer<typeof PolicyAttention>;
 
-/** Rotation policy of one application. */
+/** Rotation policy of one application: how its client secrets are rotated, and whether automatically when they expire soon. */
 export const PolicyRecord = z.object({
-  /** The client id. */
+  /** Client ID of the application. */
   appId: z.string(),
   appName: z.string(),
   /** Whether expiring secrets are rotated automatically. */

@@ -22,8 +22,8 @@ export const rotationUnfinished = (rotationId: string): Problem =>
 export const noServiceVault = (): Problem =>
   conflict("New secrets are stored in the service's own key vault until they are in use. Set SERVICE_KEY_VAULT_URL.");
 
-/** Used if no key vault is configured. Each call is rejected; no rotation can have started that needs the vault. */
-export const noVault: ServiceKeyVault = {
+/** Stands for the service's own key vault if none is configured. Rejects each call. */
+export const rejectingServiceVault: ServiceKeyVault = {
   readTags: () => Promise.reject(noServiceVault()),
   writeTags: () => Promise.reject(noServiceVault()),
   readSecret: () => Promise.reject(noServiceVault()),
@@ -33,15 +33,25 @@ export const noVault: ServiceKeyVault = {
 };
 
 /** Converts a failure of the cloud into a 503 for a waiting caller. */
-export function asProblem(error: unknown): never {
+export function throwAsProblem(error: unknown): never {
   if (!(error instanceof CloudFailure)) throw error;
   const detail = `Nothing was changed. ${error.message} ${error.remedy}`;
   throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
 }
 
-const PASSING = new Set([...TRANSIENT_CODES, "badResponse", "conflict", "concurrency", "unauthenticated"]);
+/**
+ * Includes wrong answers, other changes in progress and rejected sign-ins of this service: they can pass during a rotation's
+ * retries.
+ */
+const TRANSIENT_FAILURE_CODES = new Set([
+  ...TRANSIENT_CODES,
+  "badResponse",
+  "conflict",
+  "concurrency",
+  "unauthenticated",
+]);
 /** Returns whether the failure is transient: the same call may succeed later. */
-export const isPassing = ({ code }: CloudFailure): boolean => PASSING.has(code);
+export const isTransientFailure = ({ code }: CloudFailure): boolean => TRANSIENT_FAILURE_CODES.has(code);
 
 /**
  * Creates the failure of a sign-in whose answer says nothing about the secret. It is transient: a retry may get a clear answer.

@@ -5,17 +5,18 @@ import type { StepContext } from "./step-context.ts";
 
 /** Maximum number of tags: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
 const MAX_TAGS = 15;
-/** Number of this service's tags that are needed to recognize a written version. */
-const NEEDED_TAGS = 2;
+/** Number of this service's tags that a version needs to be recognized: the first two that `nextVersion` adds. */
+const REQUIRED_TAGS = 2;
 
+/** Returns the name of a place for messages: `vault/secret`. */
 export const placeOf = ({ vaultName, secretName }: { vaultName: string; secretName: string }): string =>
   `${vaultName}/${secretName}`;
 
 /** Returns whether a secret has room for this service's own tags. */
 export const hasRoomForTags = ({ tags }: Pick<SecretVersion, "tags">): boolean =>
-  Object.keys(tags).filter((name) => !OURS.has(name)).length <= MAX_TAGS - NEEDED_TAGS;
+  Object.keys(tags).filter((name) => !SERVICE_TAGS.has(name)).length <= MAX_TAGS - REQUIRED_TAGS;
 
-const OURS = new Set(["rotation-id", "entra-key-id", "entra-app-id", "managed-by", "rotated-at"]);
+const SERVICE_TAGS = new Set(["rotation-id", "entra-key-id", "entra-app-id", "managed-by", "rotated-at"]);
 
 /** Returns the version to write: tags and content type of the previous version, with the new key ID in place of the old one. */
 export function nextVersion(
@@ -24,11 +25,11 @@ export function nextVersion(
   value: string,
   now: Date,
 ): NewSecretVersion {
-  const renamed = (text: string) => (oldKeyId === undefined ? text : text.replaceAll(oldKeyId, newKeyId));
-  const carried = Object.entries(before?.tags ?? {})
-    .filter(([name]) => !OURS.has(name))
-    .map(([name, tag]) => [name, renamed(tag)]);
-  const ours = [
+  const replaceKeyId = (text: string) => (oldKeyId === undefined ? text : text.replaceAll(oldKeyId, newKeyId));
+  const retainedTags = Object.entries(before?.tags ?? {})
+    .filter(([name]) => !SERVICE_TAGS.has(name))
+    .map(([name, tag]) => [name, replaceKeyId(tag)]);
+  const serviceTags = [
     ["rotation-id", rotationId],
     ...(appId === undefined
       ? []
@@ -38,19 +39,19 @@ export function nextVersion(
         ]),
     ["managed-by", "credential-lifecycle"],
     ["rotated-at", now.toISOString()],
-  ].slice(0, MAX_TAGS - carried.length);
+  ].slice(0, MAX_TAGS - retainedTags.length);
   return {
     value,
-    contentType: before?.contentType === undefined ? undefined : renamed(before.contentType),
-    tags: Object.fromEntries([...carried, ...ours]),
+    contentType: before?.contentType === undefined ? undefined : replaceKeyId(before.contentType),
+    tags: Object.fromEntries([...retainedTags, ...serviceTags]),
     expiresOn: newExpiresAt === undefined ? undefined : Math.floor(Date.parse(newExpiresAt) / SECOND_MS),
   };
 }
 
-export const vaultOf = ({ deps }: StepContext, { vaultName, vaultUri }: Publication): VaultSecrets =>
+export const openVault = ({ deps }: StepContext, { vaultName, vaultUri }: Publication): VaultSecrets =>
   deps.vaults.open({ name: vaultName, vaultUri });
 
-/** Content of a place: the `new` value, the version from when the rotation was `planned`, or something `other`. */
+/** Content of a place: the `new` value, the version that was current when the rotation was `planned`, or any `other` value. */
 export interface PlaceContent {
   holds: "new" | "planned" | "other";
   current: (SecretVersion & { value: string }) | undefined;
@@ -66,8 +67,8 @@ export async function inspectPlace(
   publication: Publication,
   value: string | undefined,
 ): Promise<PlaceContent> {
-  const current = await vaultOf(context, publication).read(publication.secretName);
-  if (current !== undefined && isNew(context.record, current, value)) return { holds: "new", current };
+  const current = await openVault(context, publication).read(publication.secretName);
+  if (current !== undefined && isWrittenVersion(context.record, current, value)) return { holds: "new", current };
   return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };
 }
 
@@ -75,7 +76,11 @@ export async function inspectPlace(
  * Returns whether the current version is the one this rotation wrote. For a vault secret the tag must also match, because the
  * new value may equal the old one. The tag alone is not enough, because another writer may have copied the tags.
  */
-function isNew(record: RotationRecord, current: SecretVersion & { value: string }, value: string | undefined): boolean {
+function isWrittenVersion(
+  record: RotationRecord,
+  current: SecretVersion & { value: string },
+  value: string | undefined,
+): boolean {
   if (isVaultSecret(record)) {
     return current.tags["rotation-id"] === record.rotationId && (value === undefined || current.value === value);
   }
@@ -83,7 +88,7 @@ function isNew(record: RotationRecord, current: SecretVersion & { value: string 
   return record.newKeyId !== undefined && current.tags["entra-key-id"] === record.newKeyId;
 }
 
-/** Stores the progress of a publication. */
+/** Stores a change of a publication (a place with its progress) in the rotation record. */
 export const savePublication = (context: StepContext, one: Publication, change: Partial<Publication>): Promise<void> =>
   context.save(({ publications }) => ({
     publications: publications.map((other) => (placeOf(other) === placeOf(one) ? { ...other, ...change } : other)),

@@ -2,6 +2,10 @@ import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { PlannedConsumer } from "./consumer.ts";
 
+/**
+ * Statuses of a rotation: one for each phase until `revoking`, in order, then the four ends. `failed`: no place had the new
+ * value. `rolledBack`: the places that had the new value have the previous one again. `needsAttention`: it waits for a user.
+ */
 export const ROTATION_STATUSES = [
   "planned",
   "creating",
@@ -23,8 +27,11 @@ const ENDED: readonly RotationStatus[] = ["completed", "failed", "cancelled", "r
 export const isOver = (status: RotationStatus): boolean => ENDED.includes(status);
 
 /**
- * Steps of a rotation, in order. `putBack`, `restore` and `removeNew` run only in a rollback. Rotations of vault secrets have
- * no `makeRoom`, `create`, `prove`, `revoke` and `removeNew`.
+ * Steps of a rotation, in order. `makeRoom` removes an expired client secret. `prove` signs in with the new one. `publish`
+ * writes the places, `verify` refreshes the consumers, `overlap` waits while both values are valid, and `revoke` removes the
+ * old secret. `cleanUp` deletes the held copies of new values. Only a rollback runs `putBack` (restore places), `restore`
+ * (restore consumers) and `removeNew`. Vault secrets have no `makeRoom`, `create`, `prove`,
+ * `revoke` and `removeNew`.
  */
 export const STEPS = [
   "makeRoom",
@@ -41,7 +48,7 @@ export const STEPS = [
 ] as const;
 export type StepName = (typeof STEPS)[number];
 
-/** Why something failed, as texts for users. Contains no secret. */
+/** Failure of a step or a rotation, with texts for users that contain no secret. */
 export const RotationFailure = z.object({ code: z.string(), message: z.string(), remedy: z.string() });
 export type RotationFailure = z.infer<typeof RotationFailure>;
 
@@ -57,16 +64,19 @@ export const Step = z.object({
 export type Step = z.infer<typeof Step>;
 
 /**
- * One attempt to add a client secret. `asked` is stored before the request and stays if the answer is lost: a secret with this
- * display name may then exist. `refused`: none exists. `made`: the held copy has its value. `discarding`: the secret is unused
- * and will be removed. `removed`: it is gone. `left`: it stays, because it may be in use or is the only valid one.
+ * One attempt to add a client secret. `asked` is stored before the request and stays if the response is lost: a secret with
+ * this display name may then exist. `refused`: no secret was added. `made`: the secret was added, and its held copy (a copy of
+ * the value in the service's own vault) is stored. `discarding`: the secret is unused and will be removed. `removed`: the
+ * secret was removed. `left`: the secret stays, because it may be in use or is the only valid one.
  */
 const Attempt = z.object({
   displayName: z.string(),
   askedAt: z.string(),
   state: z.enum(["asked", "refused", "made", "discarding", "removed", "left"]),
   keyId: z.string().optional(),
-  /** True if the secret was `left` because it is the application's only valid client secret. Its held copy then stays. */
+  /**
+   * True if the secret was `left` because it is the application's only valid client secret. Its held copy is then not deleted.
+   */
   isValueKept: z.boolean().optional(),
 });
 export type Attempt = z.infer<typeof Attempt>;
@@ -88,7 +98,7 @@ const Publication = z.object({
   /** Current version at the time of the plan. Absent if the secret did not exist. */
   plannedVersion: z.string().optional(),
   /**
-   * `writing` and `restoring` are stored before the request. `left`: another writer changed the secret, so it is not touched.
+   * `writing` and `restoring` are stored before the request. `left`: another writer changed the secret, so a rollback skips it.
    */
   state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]),
   writtenVersion: z.string().optional(),
@@ -112,45 +122,51 @@ export const CONSUMER_STATES = [
 ] as const;
 
 /**
- * A consumer with its progress. `waiting`: it takes the new value without help, or will be refreshed. `unverified`: the value
- * it has is unknown. `left`: the rollback failed for it, and a user ended the rotation anyway. In `acting` or `restoring`
- * without `actedAt`, the refresh may or may not have happened.
+ * A consumer (a resource that uses the secret) with its progress. `waiting`: it reads the new value by itself, or will be
+ * refreshed. `acting`, `acted`: its refresh started, its refresh is done. `unverified`: its value is unknown. `left`: the
+ * rollback failed for it, and a user ended the rotation anyway. In `acting` or `restoring` without `actedAt`, the refresh may
+ * or may not have happened.
  */
 export const RotationConsumer = z.object({
   ...PlannedConsumer.shape,
-  /** False if `includeResources` leaves it out. It is then not refreshed. */
+  /** False if `includeResources` of the request does not name it. It is then not refreshed. */
   included: z.boolean(),
   state: z.enum(CONSUMER_STATES),
-  /** The value it had at the last check. */
+  /** Value that it had at the last check. */
   holds: z.enum(["new", "old", "gone", "unknown"]).optional(),
   /** Why it could not take the expected version. */
   problem: z.string().optional(),
-  /** When it was first refreshed, unless the refresh was rejected. From then on it may have the new value. */
+  /** When its first refresh started. Removed if the refresh was rejected. From then on it may have the new value. */
   touchedAt: z.string().optional(),
-  /** When the attempt to bring it to the expected version started, and when it was refreshed for that. */
+  /**
+   * When the current attempt started: to the new version, or in a rollback to the previous one. `actedAt`: when it was
+   * refreshed.
+   */
   since: z.string().optional(),
   actedAt: z.string().optional(),
-  /** Number of checks since then. */
+  /** Number of checks in the current attempt. */
   looks: z.int().optional(),
 });
 export type RotationConsumer = z.infer<typeof RotationConsumer>;
 
-/** Returns whether a consumer was refreshed, or may have been, and does not have the previous value again. */
+/**
+ * Returns whether a rollback must still restore the consumer: it was or may have been refreshed, and was not restored or left.
+ */
 export const isToRestore = ({ touchedAt, state }: RotationConsumer): boolean =>
   touchedAt !== undefined && state !== "restored" && state !== "left";
 
-/** Reasons of a client secret rotation that change what it does. */
+/** Reasons of a request that change what the rotation does. */
 export const ROTATION_REASONS = ["compromised"] as const;
 
 /**
- * Reasons why a place is not written. `newPlace`: it certainly stores the old secret, but no user confirmed it and no earlier
- * rotation wrote it. `uncertain`: it may store the old secret. `notNamed`: the request names the only places to write.
- * `unreadable`: its vault denies access, so nothing can be proved.
+ * Reasons why a place (vault secret) is not written. `newPlace`: it certainly stores the old secret, but no user confirmed it
+ * and no earlier rotation wrote it. `uncertain`: it may store the old secret. `notNamed`: the request names other places only.
+ * `unreadable`: its vault denies access, so the service can't check what it stores.
  */
 export const LEFT_OUT_REASONS = ["newPlace", "uncertain", "notNamed", "unreadable"] as const;
 export type LeftOutReason = (typeof LEFT_OUT_REASONS)[number];
 
-/** Texts for the user who must act: what happened, what was done, what is safe and what to do. */
+/** Texts for the user who must act: what happened, what the rotation changed, what is safe and what to do. */
 export const Attention = z.object({
   code: z.string(),
   message: z.string(),
@@ -179,6 +195,7 @@ const Summary = z.object({
   requestedBy: z.string(),
   createdAt: z.string(),
   endedAt: z.string().optional(),
+  /** True while `reasons` keep the old value from being removed. A user can then finish the rotation. */
   needsConfirmation: z.boolean(),
   /** Why the rotation ended without success or rolls back. */
   failure: RotationFailure.optional(),
@@ -191,9 +208,9 @@ const RotationRecord = z.object({
   expiryDays: z.int(),
   overlapDays: z.int(),
   updateKeyVaults: z.boolean(),
-  /** `compromised`: only named places are written, and copies in other places do not keep the old secret from being removed. */
+  /** `compromised`: only named places are written, and the old secret is removed although other places store copies of it. */
   reason: z.enum(ROTATION_REASONS).optional(),
-  /** The request named the places to write. Later only places that a user confirms are added. */
+  /** The request named the places to write. During the overlap period, only places that a user confirms are added. */
   namedOnly: z.boolean().optional(),
   /** First characters of the old secret's value, from the directory. */
   oldHint: z.string().optional(),
@@ -240,7 +257,9 @@ const RotationRecord = z.object({
   checkedAt: z.string().optional(),
   /** Reasons why the old secret is not removed without a user. */
   reasons: z.array(z.string()),
+  /** A user's request to end the overlap period now. Removed if a check then finds reasons against the end. */
   finish: z.object({ by: z.string(), at: z.string(), force: z.boolean() }).optional(),
+  /** A user's request to roll back. The next start of a step sets `ending`. */
   cancel: z.object({ by: z.string(), at: z.string() }).optional(),
   /** Stored before the old secret is removed. From then on nothing can be rolled back. */
   revokingSince: z.string().optional(),
@@ -267,7 +286,7 @@ export interface ClientSecret {
   oldKeyId: string;
 }
 
-/** Returns whether the rotation replaces a vault secret that is no client secret. */
+/** Returns whether the rotation replaces a vault secret that is not an application's client secret. */
 export const isVaultSecret = ({ assetId }: Pick<RotationSummary, "assetId">): boolean => assetId !== undefined;
 
 /**
@@ -281,11 +300,11 @@ export function clientSecretOf({ rotationId, appId, objectId, appName, oldKeyId 
   return { appId, objectId, appName, oldKeyId };
 }
 
-/** Returns what is rotated: the client ID of an application or an asset ID. There is one rotation of a subject at a time. */
+/** Returns the subject of a rotation: a client ID or an asset ID. Only one rotation of a subject runs at a time. */
 export const subjectOf = ({ appId, assetId }: Pick<RotationSummary, "appId" | "assetId">): string =>
   appId ?? assetId ?? "";
 
-/** Returns a name of what is rotated, for users. */
+/** Returns a name of the rotated subject for users. */
 export const titleOf = ({ appName, assetId, rotationId }: RotationSummary): string => appName ?? assetId ?? rotationId;
 
 /** Partition of rotations and of all rows that point to them, so that each change is one transaction. */
@@ -302,7 +321,7 @@ export const RotationEvents = entity(
   "Rotations",
   z.object({ ...Summary.shape, at: z.string(), leftOut: z.boolean().optional() }),
 );
-/** Lease of the worker that may change applications of the tenant. Free if `owner` is empty. */
+/** Lease of the worker that may change applications of the tenant. The lease is free if `owner` is empty. */
 export const WriterLeases = entity("Rotations", z.object({ owner: z.string(), writeId: z.string() }));
 
 export const ROTATION_QUEUE = "rotations";

@@ -17,7 +17,7 @@ import { reasonsAgainstEnd } from "./end-conditions.ts";
 import { heldCopyName, holdVaultSecret } from "./held-copies.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
 import { type PlanDependencies, planRotation, type RotationRequest } from "./plan.ts";
-import { asProblem, conflict, noServiceVault, noVault, rotationUnfinished } from "./problems.ts";
+import { conflict, noServiceVault, rejectingServiceVault, rotationUnfinished, throwAsProblem } from "./problems.ts";
 import {
   isOver,
   isToRestore,
@@ -49,25 +49,26 @@ export interface Rotations {
   begin(request: RotationRequest, caller: Caller, automatic?: boolean): Promise<RotationRecord>;
   /** @throws {Problem} notFound; licenseRequired for an unknown rotation without a license. */
   get(rotationId: string): Promise<RotationRecord>;
-  /** Rolls back everything that was done. @throws {Problem} conflict once the old secret is being removed. */
+  /** Starts a rollback of all changes. @throws {Problem} conflict if the rotation has ended or is removing the old secret. */
   cancel(rotationId: string, caller: Caller): Promise<RotationRecord>;
   /** Continues a rotation that needs attention. @throws {Problem} conflict if it needs none. */
   retry(rotationId: string, caller: Caller): Promise<RotationRecord>;
   /**
-   * Ends the overlap period now. With `force` it also ends a rollback that can't restore some consumers: they are left as they
-   * are.
+   * Ends the overlap period, during which both values are valid, now. With `force` it can also end a rollback that can't
+   * restore some consumers, and leaves these consumers unchanged.
    *
-   * @param force - Ignores all reasons against it.
-   * @throws {Problem} notFinishable with the reasons; conflict if there is nothing to end; unavailable if the places can't be
-   * read now.
+   * @param force - Ignores the reasons against the end.
+   * @throws {Problem} notFinishable with the reasons; conflict if there is no overlap period or rollback to end; unavailable if the
+   * places can't be read now.
    */
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
   /**
-   * Called after a user confirmed a place of an application. The unfinished rotation then checks whether to write that place
-   * too, immediately if it is in its overlap period. Does nothing without a rotation.
+   * Called after a user confirmed a place (vault secret) of an application. An unfinished rotation in its overlap period then
+   * checks immediately whether to write that place too. In an earlier step the rotation checks when it reaches the overlap
+   * period.
    */
   placeConfirmed(appId: string): Promise<void>;
-  /** Newest first. @throws {Problem} invalidCursor */
+  /** Lists rotations, the newest first. @throws {Problem} invalidCursor */
   history(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
   /** Returns the ID of the unfinished rotation of an application (by client ID) or an asset. */
   unfinishedOf(subject: string): Promise<string | undefined>;
@@ -78,16 +79,19 @@ export interface Rotations {
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   /** Runs the due step of a rotation. Handler of the queue. */
   work(rotationId: string, requestId: string): Promise<void>;
-  /** Continues overdue rotations whose message was lost, and deletes held copies without a rotation. Handler of the timer. */
-  wake(): Promise<void>;
-  /** Handler of the poison queue. */
+  /**
+   * Handler of the timer. Continues overdue rotations whose message was lost. Deletes held copies (copies of new values in the
+   * service's own vault) whose rotation was never stored.
+   */
+  continueOverdue(): Promise<void>;
+  /** Handler of the poison queue: the rotation then needs the attention of a user. */
   giveUp(rotationId: string): Promise<void>;
   store(): HistoryStore;
 }
 
-export type RotationDependencies = Omit<StepDependencies, "rows" | "own" | "audit"> &
+export type RotationDependencies = Omit<StepDependencies, "rows" | "serviceVault" | "audit"> &
   PlanDependencies & {
-    own: ServiceKeyVault | undefined;
+    serviceVault: ServiceKeyVault | undefined;
     audit: Pick<Audit, "append">;
     queues: Queues;
     settings: Pick<Settings, "values">;
@@ -96,10 +100,10 @@ export type RotationDependencies = Omit<StepDependencies, "rows" | "own" | "audi
   };
 
 export function createRotations(deps: RotationDependencies): Rotations {
-  const { tables, queues, settings, licensing, audit, clock, randomness, own } = deps;
+  const { tables, queues, settings, licensing, audit, clock, randomness, serviceVault } = deps;
   const rows = createRotationRows({ tables, clock, randomness });
   const history = createRotationHistory(tables, rows);
-  const stepDeps: StepDependencies = { ...deps, rows, own: own ?? noVault };
+  const stepDeps: StepDependencies = { ...deps, rows, serviceVault: serviceVault ?? rejectingServiceVault };
   const work = createStepRunner(stepDeps, queues);
 
   async function requireLicense(): Promise<void> {
@@ -108,7 +112,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
   async function planDraft(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
     await requireLicense();
-    if (own === undefined) throw noServiceVault();
+    if (serviceVault === undefined) throw noServiceVault();
     const { defaultValidityDays } = await settings.values();
     const now = clock.now();
     const expiryDays = request.expiryDays ?? defaultValidityDays;
@@ -117,7 +121,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         ? request.appId
         : assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName }),
     );
-    const plan = await planRotation(deps, { ...request, expiryDays, automatic }, now).catch(asProblem);
+    const plan = await planRotation(deps, { ...request, expiryDays, automatic }, now).catch(throwAsProblem);
     return draftRotation(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
   }
 
@@ -126,11 +130,11 @@ export function createRotations(deps: RotationDependencies): Rotations {
     if (unfinished !== undefined) throw rotationUnfinished(unfinished);
   }
 
-  /** @param value - Value of a vault secret, whose held copy is stored first. */
+  /** Stores a new rotation. @param value - New value of a vault secret. Its held copy is stored before the rotation. */
   async function insert(record: Draft, value: string | undefined): Promise<void> {
     if (value !== undefined) {
-      await rows.markHeld(record.rotationId);
-      await holdVaultSecret(stepDeps.own, record.rotationId, value);
+      await rows.markHeldCopy(record.rotationId);
+      await holdVaultSecret(stepDeps.serviceVault, record.rotationId, value);
     }
     try {
       await rows.insert(record, value !== undefined);
@@ -143,8 +147,8 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
   /** Deletes a held copy whose rotation was never stored. */
   async function deleteHeldCopy(rotationId: string): Promise<void> {
-    await stepDeps.own.removeSecret(heldCopyName(rotationId));
-    await rows.removeHeldMark(rotationId);
+    await stepDeps.serviceVault.removeSecret(heldCopyName(rotationId));
+    await rows.removeHeldCopyMark(rotationId);
   }
 
   async function requireRotation(rotationId: string): Promise<Row<RotationRecord>> {
@@ -207,38 +211,41 @@ export function createRotations(deps: RotationDependencies): Rotations {
           throw conflict("The old value is being retired, so this rotation can no longer be rolled back.");
         }
         const cancel = { by: caller.actor, at: clock.now().toISOString() };
-        return { cancel, ...resumed(row) };
+        return { cancel, ...resumeChanges(row) };
       }),
 
     retry: (rotationId, caller) =>
       saveDecision("rotation.retried", rotationId, caller, {}, async (row) => {
         if (row.status !== "needsAttention") throw conflict("This rotation does not need attention.");
-        return resumed(row);
+        return resumeChanges(row);
       }),
 
     async finish(rotationId, force, caller) {
-      const before = await requireRotation(rotationId);
-      const left = notRestored(before);
-      if (left.length === 0) requireFinishable(before);
+      const current = await requireRotation(rotationId);
+      const unrestored = unrestoredConsumers(current);
+      if (unrestored.length === 0) requireFinishable(current);
       if (!force) {
-        // Makes the same checks as at the end of the overlap period, without a lease and without any write.
-        const context = createStepContext(stepDeps, { ...before, ending: undefined, failures: 0 }, "", caller);
-        const conditions = async () => await reasonsAgainstEnd(context, true).catch(asProblem);
-        const reasons = left.length > 0 ? left.map(mayHoldNew) : (await conditions()).reasons;
+        // Makes the same checks as at the end of the overlap period, without a lease and without any write. With `failures: 0`
+        // a transient failure becomes a 503 instead of a reason. Without `ending` the consumers are expected to have the new
+        // value.
+        const context = createStepContext(stepDeps, { ...current, ending: undefined, failures: 0 }, "", caller);
+        const conditions = async () => await reasonsAgainstEnd(context, true).catch(throwAsProblem);
+        const reasons = unrestored.length > 0 ? unrestored.map(mayHoldNewText) : (await conditions()).reasons;
         if (reasons.length > 0) {
           throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end the rotation anyway.`, {
             members: { reasons },
           });
         }
       }
-      const details = { force, ...(left.length > 0 && { left: left.map(({ id }) => id) }) };
+      const details = { force, ...(unrestored.length > 0 && { left: unrestored.map(({ id }) => id) }) };
       return await saveDecision("rotation.finished", rotationId, caller, details, async (row) => {
-        if (left.length > 0) return leaveConsumers(row);
-        if (notRestored(row).length > 0) throw conflict("The rotation is rolling back. Read it again.");
+        if (unrestored.length > 0) return leaveConsumers(row);
+        if (unrestoredConsumers(row).length > 0)
+          throw conflict("The rotation is rolling back. Read the rotation again.");
         requireFinishable(row);
         const now = clock.now().toISOString();
         return {
-          ...resumed(row),
+          ...resumeChanges(row),
           status: "overlapping",
           ending: undefined,
           cancel: undefined,
@@ -266,11 +273,11 @@ export function createRotations(deps: RotationDependencies): Rotations {
     events: (after) => history.events(after),
     work: (rotationId, requestId) => work.runDueStep(rotationId, requestId),
 
-    async wake() {
-      for await (const rotationIds of rows.overdue()) {
+    async continueOverdue() {
+      for await (const rotationIds of rows.listOverdue()) {
         for (const rotationId of rotationIds) await work.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
       }
-      for await (const rotationIds of rows.unclaimedCopies())
+      for await (const rotationIds of rows.listUnclaimedCopies())
         for (const rotationId of rotationIds) await deleteHeldCopy(rotationId);
     },
 
@@ -280,7 +287,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
 }
 
 /** Returns the changes that continue a rotation after it needed attention. */
-const resumed = ({ status, attention, consumers }: RotationRecord): Partial<RotationRecord> =>
+const resumeChanges = ({ status, attention, consumers }: RotationRecord): Partial<RotationRecord> =>
   status === "needsAttention" && attention !== undefined
     ? {
         status: attention.resume,
@@ -290,33 +297,34 @@ const resumed = ({ status, attention, consumers }: RotationRecord): Partial<Rota
       }
     : {};
 
-/** Returns the consumers that keep a rollback waiting for a user, once all places have the previous value. */
-const notRestored = ({ status, ending, publications, consumers = [] }: RotationRecord): RotationConsumer[] =>
+/** Returns the consumers for which a rollback waits for a user. Empty while a place does not have the previous value again. */
+const unrestoredConsumers = ({ status, ending, publications, consumers = [] }: RotationRecord): RotationConsumer[] =>
   status === "needsAttention" && ending !== undefined && !publications.some(mayHoldNewValue)
     ? consumers.filter(isToRestore)
     : [];
 
-const mayHoldNew = ({ kind, name }: RotationConsumer): string => `${kind} ${name} may still hold the new value.`;
+const mayHoldNewText = ({ kind, name }: RotationConsumer): string => `${kind} ${name} may still hold the new value.`;
 
-/** Leaves the consumers that could not be restored, because a user vouches for them. The rollback then ends normally. */
+/** Marks the consumers that could not be restored as left, because a user accepts that. The rollback then ends normally. */
 function leaveConsumers(row: RotationRecord): Partial<RotationRecord> {
-  const left = notRestored(row);
-  if (left.length === 0) throw conflict("All consumers have been restored in the meantime. Read the rotation again.");
-  const text = `Left as they are by a person: ${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
+  const left = unrestoredConsumers(row);
+  if (left.length === 0) throw conflict("All consumers were restored in the meantime. Read the rotation again.");
+  const text = `Left unchanged by decision of a user: ${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
   return {
-    ...resumed(row),
+    ...resumeChanges(row),
     consumers: row.consumers?.map((one) => (isToRestore(one) ? { ...one, state: "left" } : one)),
     notes: [...row.notes, text],
   };
 }
 
+/** A rotation that needs attention can be finished like one in its overlap period, also during a rollback. */
 function requireFinishable(row: RotationRecord): void {
   const status = row.status === "needsAttention" ? "overlapping" : row.status;
-  const made = isVaultSecret(row)
+  const hasNewValue = isVaultSecret(row)
     ? row.publications.every(({ state }) => state === "written")
     : row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
   if (row.revokingSince !== undefined) throw conflict("The old secret is already being removed.");
-  if (status !== "overlapping" || !made || (row.ending !== undefined && row.status !== "needsAttention")) {
+  if (status !== "overlapping" || !hasNewValue || (row.ending !== undefined && row.status !== "needsAttention")) {
     throw conflict("There is no overlap period to end. A rotation can be finished only while both values are in use.");
   }
 }

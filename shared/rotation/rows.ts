@@ -19,7 +19,7 @@ import {
   summaryOf,
 } from "./rotation.ts";
 
-/** Another rotation of the same subject is unfinished. */
+/** Thrown if another rotation of the same subject (application or vault secret) is unfinished. */
 export class UnfinishedRotation extends Error {
   override readonly name = "UnfinishedRotation";
   readonly rotationId: string;
@@ -30,17 +30,20 @@ export class UnfinishedRotation extends Error {
   }
 }
 
-/** A message that is overdue by this time is considered lost. The timer then sends another. */
-const LOST_MS = 15 * MINUTE_MS;
+/** A rotation that is overdue by this time has lost its queue message. The timer then sends another one. */
+const LOST_MESSAGE_MS = 15 * MINUTE_MS;
 
-/** After this time, a request that stored a held copy has either stored its rotation or never will. */
-const STRAY_MS = HOUR_MS;
+/** A held copy without a rotation is deleted after this time. Its request can't store the rotation anymore. */
+const UNCLAIMED_COPY_MS = HOUR_MS;
 
+// Row keys, all in one partition. `r|<id>`: the rotation. `u|<subject>`: its unfinished rotation. `d|<time>|<id>`: when it is
+// overdue. `h|<id>`: mark of a held copy. `e|<ULID>`: event. Lists, newest first: `a|` all, `s|<status>|`, `p|<subject>|`,
+// `b|<subject>|<status>|`.
 export const recordKey = (rotationId: string): string => `r|${rotationId}`;
 const unfinishedKey = (subject: string): string => `u|${keyText(subject.toLowerCase())}`;
-const DUE = "d|";
-const HELD = "h|";
-export const EVENTS = "e|";
+const DUE_PREFIX = "d|";
+const HELD_COPY_PREFIX = "h|";
+export const EVENTS_PREFIX = "e|";
 
 /** Returns the key prefix of a list: all rotations, by status, by subject, or by both. */
 export const listPrefix = ({
@@ -68,39 +71,39 @@ function listKeys(summary: RotationSummary): string[] {
 /** Returns undefined if the rotation does not continue without a user. */
 function dueKey({ status, dueAt, rotationId }: RotationRecord): string | undefined {
   if (isOver(status) || status === "needsAttention") return undefined;
-  return `${DUE}${encodeTime(Date.parse(dueAt) + LOST_MS)}|${rotationId}`;
+  return `${DUE_PREFIX}${encodeTime(Date.parse(dueAt) + LOST_MESSAGE_MS)}|${rotationId}`;
 }
 
 /** Stores rotations together with the rows of lists and pointers. */
 export interface RotationRows {
   /** Returns undefined for an invalid or unknown ID. */
   get(rotationId: string): Promise<Row<RotationRecord> | undefined>;
-  /** Returns the rotation with the time since its last write, by the store's clock. */
-  aged(rotationId: string): Promise<{ row: Row<RotationRecord>; ageMs: number } | undefined>;
+  /** Returns the rotation with the time since its last write, by the clock of the table service. */
+  getWithAge(rotationId: string): Promise<{ row: Row<RotationRecord>; ageMs: number } | undefined>;
   /** Returns the unfinished rotation of an application or asset. */
   unfinishedOf(subject: string): Promise<string | undefined>;
-  /** Records that a held copy is about to be stored for a rotation that is not stored yet. */
-  markHeld(rotationId: string): Promise<void>;
+  /** Records that a held copy (a copy of a new value in the service's own vault) will be stored before its rotation. */
+  markHeldCopy(rotationId: string): Promise<void>;
   /**
    * Stores a new rotation.
    *
-   * @param held - Whether it has a held copy. The rotation is then stored only if the mark of `markHeld` still exists.
+   * @param hasHeldCopy - Whether the rotation has a held copy. It is then stored only if the mark of `markHeldCopy` still exists.
    * @throws {UnfinishedRotation}
    */
-  insert(record: Omit<RotationRecord, "writeId">, held: boolean): Promise<void>;
-  /** Lists rotation IDs with a held copy that were marked an hour ago or longer and never stored. */
-  unclaimedCopies(): AsyncGenerator<string[]>;
+  insert(record: Omit<RotationRecord, "writeId">, hasHeldCopy: boolean): Promise<void>;
+  /** Lists the IDs of rotations whose held copy was marked an hour ago or earlier and that were never stored. */
+  listUnclaimedCopies(): AsyncGenerator<string[]>;
   /** Removes the mark after the held copy was deleted. */
-  removeHeldMark(rotationId: string): Promise<void>;
+  removeHeldCopyMark(rotationId: string): Promise<void>;
   /**
    * Writes a changed rotation and all its rows in one transaction. @throws {RowChanged} if the rotation changed since it was
    * read.
    */
   save(before: Row<RotationRecord>, after: RotationRecord): Promise<Row<RotationRecord>>;
-  /** Lists overdue rotations whose message did not arrive, longest overdue first. */
-  overdue(): AsyncGenerator<string[]>;
+  /** Lists the IDs of rotations whose message was lost, longest overdue first. */
+  listOverdue(): AsyncGenerator<string[]>;
   /** Deletes an ended rotation and the rows of its lists. */
-  forget(rotation: RotationSummary): Promise<void>;
+  deleteRotation(rotation: RotationSummary): Promise<void>;
 }
 
 export function createRotationRows(deps: { tables: Tables; clock: Clock; randomness: Randomness }): RotationRows {
@@ -111,29 +114,33 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
     get: async (rotationId) =>
       isUlid(rotationId) ? await tables.get(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
 
-    aged: async (rotationId) =>
+    getWithAge: async (rotationId) =>
       isUlid(rotationId) ? await tables.getWithAge(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
 
     async unfinishedOf(subject) {
       return (await tables.get(RotationPointers, ROTATIONS, unfinishedKey(subject)))?.rotationId;
     },
 
-    async markHeld(rotationId) {
-      await tables.insert(RotationPointers, ROTATIONS, HELD + rotationId, { rotationId });
+    async markHeldCopy(rotationId) {
+      await tables.insert(RotationPointers, ROTATIONS, HELD_COPY_PREFIX + rotationId, { rotationId });
     },
 
-    async *unclaimedCopies() {
-      const before = HELD + encodeTime(clock.now().getTime() - STRAY_MS);
-      for await (const rows of tables.pages(RotationPointers, { partitionKey: ROTATIONS, from: HELD, before })) {
+    async *listUnclaimedCopies() {
+      const oldestUnclaimed = HELD_COPY_PREFIX + encodeTime(clock.now().getTime() - UNCLAIMED_COPY_MS);
+      for await (const rows of tables.pages(RotationPointers, {
+        partitionKey: ROTATIONS,
+        from: HELD_COPY_PREFIX,
+        before: oldestUnclaimed,
+      })) {
         yield rows.map(({ rotationId }) => rotationId);
       }
     },
 
-    async removeHeldMark(rotationId) {
-      await tables.remove(RotationPointers, ROTATIONS, HELD + rotationId);
+    async removeHeldCopyMark(rotationId) {
+      await tables.remove(RotationPointers, ROTATIONS, HELD_COPY_PREFIX + rotationId);
     },
 
-    async insert(record, held) {
+    async insert(record, hasHeldCopy) {
       const { rotationId } = record;
       const subject = subjectOf(record);
       const written = { ...record, writeId: writeId() };
@@ -141,11 +148,11 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       const operations = [
         insert(Rotations, recordKey(rotationId), written),
         insert(RotationPointers, unfinishedKey(subject), { rotationId }),
-        ...(held ? [remove(RotationPointers, HELD + rotationId)] : []),
+        ...(hasHeldCopy ? [remove(RotationPointers, HELD_COPY_PREFIX + rotationId)] : []),
         put(RotationPointers, dueKey(written)!, { rotationId }),
         ...listKeys(written).map((key) => put(RotationSummaries, key, summaryOf(written))),
         ...(written.notUpdated.some(({ reason }) => reason === "newPlace")
-          ? [put(RotationEvents, EVENTS + randomness.ulid(at), leftOutEvent(written, at))]
+          ? [put(RotationEvents, EVENTS_PREFIX + randomness.ulid(at), leftOutEvent(written, at))]
           : []),
       ];
       try {
@@ -169,12 +176,12 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       if (JSON.stringify(summary) !== JSON.stringify(summaryOf(before))) {
         const keys = listKeys(after);
         operations.push(...keys.map((key) => put(RotationSummaries, key, summary)));
-        const left = listKeys(before).filter((key) => !keys.includes(key));
-        operations.push(...left.map((key) => remove(RotationSummaries, key)));
+        const staleKeys = listKeys(before).filter((key) => !keys.includes(key));
+        operations.push(...staleKeys.map((key) => remove(RotationSummaries, key)));
       }
       if (status !== before.status && (isOver(status) || status === "needsAttention")) {
         const at = clock.now();
-        operations.push(put(RotationEvents, EVENTS + randomness.ulid(at), { ...summary, at: at.toISOString() }));
+        operations.push(put(RotationEvents, EVENTS_PREFIX + randomness.ulid(at), { ...summary, at: at.toISOString() }));
       }
       if (isOver(status) && !isOver(before.status))
         operations.push(remove(RotationPointers, unfinishedKey(subjectOf(after))));
@@ -182,19 +189,24 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       return { ...after, partitionKey: ROTATIONS, rowKey: before.rowKey, etag: etags.get(before.rowKey)! };
     },
 
-    async *overdue() {
-      const before = DUE + encodeTime(clock.now().getTime());
-      for await (const rows of tables.pages(RotationPointers, { partitionKey: ROTATIONS, from: DUE, before })) {
+    async *listOverdue() {
+      const dueBefore = DUE_PREFIX + encodeTime(clock.now().getTime());
+      for await (const rows of tables.pages(RotationPointers, {
+        partitionKey: ROTATIONS,
+        from: DUE_PREFIX,
+        before: dueBefore,
+      })) {
         yield rows.map(({ rotationId }) => rotationId);
       }
     },
 
-    async forget(rotation) {
+    async deleteRotation(rotation) {
       const keys = [recordKey(rotation.rotationId), ...listKeys(rotation)];
       await tables.write(
         Rotations.table,
         ROTATIONS,
-        // The row of the list of all is deleted last, so that the next purge finds the rotation again after a crash.
+        // `keys[0]` is the rotation's own row. `keys[1]`, its row in the list of all rotations, is deleted last, so that the next
+        // purge finds the rotation again after a crash.
         [keys[0]!, ...keys.slice(2), keys[1]!].map((key) => remove(RotationSummaries, key)),
       );
     },
@@ -207,7 +219,10 @@ const leftOutEvent = (record: RotationRecord, at: Date) => ({
   leftOut: true,
 });
 
-/** Returns the range of a list between two times, newest first. `end` is exclusive. */
+/**
+ * Returns the range of a list between two times, newest first. `end` is exclusive. Keys end with a rotation ID, a ULID: ten
+ * characters of time and 16 random ones, of which `0` is the smallest and `Z` the largest.
+ */
 export function listRange(prefix: string, { start, end }: { start?: Date | undefined; end?: Date | undefined }) {
   return {
     partitionKey: ROTATIONS,

@@ -1,4 +1,4 @@
-/** Reads and sign-ins in logs with secrets that a rotation replaces. An empty log does not prove that a secret is unused. */
+/** Reads and sign-ins, from logs, with secrets that a rotation replaces. An empty log does not prove that a secret is unused. */
 export interface SecretUsage {
   /**
    * Returns the identities that read another version of the secret since `since` and did not read `version` afterwards, each
@@ -12,7 +12,7 @@ export interface SecretUsage {
   }): Promise<OldVersionRead[]>;
   /** Returns the last logged sign-in with a credential of an application. */
   lastSignIn(credential: { appId: string; keyId: string }): Promise<Date | undefined>;
-  /** Returns sentences about why sign-ins may be missing: workspaces that have them, or may have, and can't be read now. */
+  /** Returns sentences that name the log workspaces that can't be read now, so that sign-ins may be missing. */
   unreadSignIns(): Promise<string[]>;
 }
 

@@ -18,20 +18,22 @@ import { ContinueLater, LeaseLost } from "./step-errors.ts";
 import type { Matches } from "./targets.ts";
 
 /**
- * A worker that has not written for this time is considered crashed. Each write renews the lease. One call to the cloud ends
- * within 4 minutes, including its retries (`CALL_LIMITS`).
+ * A worker has the lease of a rotation until it has not written the rotation for this time. It is then considered crashed. One
+ * call to the cloud ends within 4 minutes, including its retries (`CALL_LIMITS`).
  */
 export const LEASE_MS = 5 * MINUTE_MS;
 
-/** Interval of the heartbeat during work of several calls. */
-const RENEWED_MS = MINUTE_MS;
+/** Interval at which a worker renews the lease during work that makes several calls. */
+const HEARTBEAT_INTERVAL_MS = MINUTE_MS;
 
 /**
- * Minimum time between two changes of the tenant's applications. Graph rejects two within 300 ms. The store's clock counts
- * seconds, so an age of two means more than one second. https://learn.microsoft.com/graph/throttling-limits
+ * Minimum time between two changes of the tenant's applications. Microsoft Graph rejects two within 300 ms. Ages are whole
+ * seconds, so an age of 2 means more than one second. https://learn.microsoft.com/graph/throttling-limits
  */
-const PAUSE_MS = 2 * SECOND_MS;
-/** Wait while another worker changes an application. A change takes a second or two, unless the worker crashed. */
+const MIN_CHANGE_INTERVAL_MS = 2 * SECOND_MS;
+/**
+ * Limits of the wait while another worker changes an application. A change takes a second or two, unless the worker crashed.
+ */
 const BUSY_SECONDS = { least: 3, most: 30 };
 const LEASE_ROW = "tenant";
 
@@ -45,8 +47,8 @@ export interface StepDependencies {
   graph: Graph;
   signIn: SignIn;
   vaults: VaultSecretsClients;
-  /** The service's own key vault, which stores held copies. */
-  own: ServiceKeyVault;
+  /** The service's own key vault. It stores held copies: copies of new values until the rotation ends. */
+  serviceVault: ServiceKeyVault;
   matches: Matches;
   consumers: ConsumersOfSecrets;
   usage: SecretUsage;
@@ -56,7 +58,7 @@ export interface StepDependencies {
   log: Logger;
 }
 
-/** The lease of one worker on a rotation, for one step, with the record and the services that the step needs. */
+/** Given to each step of a rotation: the rotation's record, the services, and the lease of the worker that runs the step. */
 export interface StepContext {
   readonly deps: StepDependencies;
   readonly caller: Caller;
@@ -64,24 +66,30 @@ export interface StepContext {
   readonly record: RotationRecord;
   now(): Date;
   /**
-   * Writes a change of the record. `change` may be called again, because users cancel and finish at the same time.
+   * Writes a change of the record. If a user changed the record at the same time, `change` is called again with the new record.
    *
-   * @throws {TakenOver} if another worker has the rotation.
+   * @throws {LeaseLost} if another worker has taken over the rotation.
    */
   save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void>;
   /**
-   * Runs work of several cloud calls and renews the lease meanwhile, so that no other worker starts the same step. Does not
-   * change the record.
+   * Runs work that makes several cloud calls, and renews the lease meanwhile, so that no other worker starts the same step. The
+   * renewals do not change the content of the record.
    */
   withHeartbeat<T>(work: () => Promise<T>): Promise<T>;
   /**
-   * Runs a change of the tenant's applications while no other worker of this service makes one.
+   * Runs a change of the tenant's applications while no other worker of this service changes one.
    *
-   * @throws {Later} if another worker does, or did a moment ago.
+   * @throws {ContinueLater} if another worker changes an application or did so in the last two seconds.
    */
   withDirectoryLease<T>(write: () => Promise<T>): Promise<T>;
 }
 
+/**
+ * Creates the context of one run of a step.
+ *
+ * @param claimed - The rotation as this worker wrote it when it took the lease.
+ * @param owner - ID of this worker, as stored in `working`.
+ */
 export function createStepContext(
   deps: StepDependencies,
   claimed: Row<RotationRecord>,
@@ -98,29 +106,31 @@ export function createStepContext(
         return;
       } catch (error) {
         if (!(error instanceof RowChanged)) throw error;
-        const now = await rows.get(row.rotationId);
-        if (now?.working !== owner) throw new LeaseLost();
-        row = now;
+        const current = await rows.get(row.rotationId);
+        if (current?.working !== owner) throw new LeaseLost();
+        row = current;
       }
     }
   }
 
   /** @returns A function that releases the lease. */
-  async function lease(): Promise<() => Promise<void>> {
-    const found = await tables.getWithAge(WriterLeases, ROTATIONS, LEASE_ROW);
-    if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) {
+  async function acquireDirectoryLease(): Promise<() => Promise<void>> {
+    const leaseRow = await tables.getWithAge(WriterLeases, ROTATIONS, LEASE_ROW);
+    if (leaseRow && leaseRow.row.owner !== "" && leaseRow.ageMs < LEASE_MS) {
+      // Waits about as long as the other worker has already held the lease, within the limits.
       throw new ContinueLater(
-        Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))),
+        Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(leaseRow.ageMs / SECOND_MS))),
       );
     }
-    if (found && found.row.owner === "" && found.ageMs < PAUSE_MS) throw new ContinueLater(PAUSE_MS / SECOND_MS);
-    const write = (held: string) => ({ owner: held, writeId: randomness.ulid(clock.now()) });
+    if (leaseRow && leaseRow.row.owner === "" && leaseRow.ageMs < MIN_CHANGE_INTERVAL_MS)
+      throw new ContinueLater(MIN_CHANGE_INTERVAL_MS / SECOND_MS);
+    const leaseOf = (leaseOwner: string) => ({ owner: leaseOwner, writeId: randomness.ulid(clock.now()) });
     try {
       const taken =
-        found === undefined
-          ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, write(owner))
-          : await tables.replace(WriterLeases, { ...found.row, ...write(owner) });
-      return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
+        leaseRow === undefined
+          ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, leaseOf(owner))
+          : await tables.replace(WriterLeases, { ...leaseRow.row, ...leaseOf(owner) });
+      return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...taken, ...leaseOf("") })));
     } catch (error) {
       if (isConflict(error)) throw new ContinueLater(BUSY_SECONDS.least);
       throw error;
@@ -136,8 +146,8 @@ export function createStepContext(
     now: () => clock.now(),
     save,
     async withHeartbeat<T>(work: () => Promise<T>) {
-      // If the lease was lost, the save after the work throws `TakenOver`.
-      const renewals = startHeartbeat(RENEWED_MS, () => save(() => ({})));
+      // If another worker took over meanwhile, the save after the work throws `LeaseLost`.
+      const renewals = startHeartbeat(HEARTBEAT_INTERVAL_MS, () => save(() => ({})));
       try {
         return await work();
       } finally {
@@ -145,11 +155,11 @@ export function createStepContext(
       }
     },
     async withDirectoryLease<T>(write: () => Promise<T>) {
-      const giveBack = await lease();
+      const releaseLease = await acquireDirectoryLease();
       try {
         return await write();
       } finally {
-        await giveBack();
+        await releaseLease();
       }
     },
   };

@@ -1,8 +1,8 @@
 import type { RotationFailure } from "./rotation.ts";
 
-/** The step can't continue now, although nothing failed: it ends and is scheduled again. */
+/** Thrown by a step that must wait, although nothing failed. The step runner runs it again after `seconds`. */
 export class ContinueLater extends Error {
-  override readonly name = "Later";
+  override readonly name = "ContinueLater";
   readonly seconds: number;
 
   constructor(seconds: number) {
@@ -11,9 +11,9 @@ export class ContinueLater extends Error {
   }
 }
 
-/** The rotation can't succeed: it rolls back. */
+/** Thrown by a step if the rotation can't succeed. The rotation then rolls back. */
 export class RollBack extends Error {
-  override readonly name = "GoBack";
+  override readonly name = "RollBack";
   readonly failure: RotationFailure;
 
   constructor(code: string, message: string, remedy: string) {
@@ -22,9 +22,9 @@ export class RollBack extends Error {
   }
 }
 
-/** The rotation can neither continue nor roll back: a user must act. */
+/** Thrown by a step if the rotation can neither continue nor roll back. A user must then act. */
 export class NeedsAttention extends Error {
-  override readonly name = "NeedsPerson";
+  override readonly name = "NeedsAttention";
   readonly failure: RotationFailure;
 
   constructor(code: string, message: string, remedy: string) {
@@ -33,7 +33,7 @@ export class NeedsAttention extends Error {
   }
 }
 
-/** Another worker took over the rotation: this one must stop. */
+/** Thrown if another worker took over the rotation. The current worker must then stop. */
 export class LeaseLost extends Error {
-  override readonly name = "TakenOver";
+  override readonly name = "LeaseLost";
 }

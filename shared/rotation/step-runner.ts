@@ -4,7 +4,7 @@ import { Problem } from "../platform/http/problem.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { RowChanged } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
-import { isPassing } from "./problems.ts";
+import { isTransientFailure } from "./problems.ts";
 import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
 import { createStepContext, LEASE_MS, type StepContext, type StepDependencies } from "./step-context.ts";
 import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "./step-errors.ts";
@@ -16,15 +16,15 @@ import { removeNewSecret, restorePlaces } from "./steps/roll-back.ts";
 import { testSignIn } from "./steps/test-sign-in.ts";
 import { canRollBack, finishStep, nextStep, requestAttention, startRollback, startStep } from "./transitions.ts";
 
-/** Longer waits are left to the timer. */
+/** Longest delay of a queue message. For longer waits no message is sent, and the timer continues the rotation. */
 const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;
-/** Consecutive transient failures, about an hour with their pauses, before the step gives up. */
+/** Number of consecutive transient failures (about an hour with their pauses) after which the step fails permanently. */
 const MAX_FAILURES = 10;
 const FIRST_PAUSE_SECONDS = 10;
 const LONGEST_PAUSE_SECONDS = 600;
 
 /** The function of each step. */
-const RUN: Record<StepName, (context: StepContext) => Promise<void>> = {
+const STEP_FUNCTIONS: Record<StepName, (context: StepContext) => Promise<void>> = {
   makeRoom: removeExpiredSecret,
   create: createSecret,
   prove: testSignIn,
@@ -36,18 +36,18 @@ const RUN: Record<StepName, (context: StepContext) => Promise<void>> = {
   restore: restoreConsumers,
   removeNew: removeNewSecret,
   async cleanUp(context) {
-    if (context.record.ending === undefined) await context.deps.matches.keepWritten(context.record);
+    if (context.record.ending === undefined) await context.deps.matches.recordWrittenPlaces(context.record);
     await deleteLeftovers(context);
   },
 };
 
-/** Runs the steps of rotations, one at a time. */
+/** Runs the steps of rotations. Each queue message runs one step of one rotation. */
 export interface StepRunner {
-  /** Runs the due step of a rotation. Safe to call twice and concurrently. */
+  /** Runs the due step of a rotation. Safe to repeat and to run concurrently: the lease permits one worker at a time. */
   runDueStep(rotationId: string, requestId: string): Promise<void>;
   /** Enqueues the next step for `dueAt`. If that is more than an hour ahead, the timer enqueues it. */
   scheduleNext(record: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void>;
-  /** Handles a message that failed permanently: the rotation needs attention. */
+  /** Handler of the poison queue: marks the rotation as needing the attention of a user. */
   giveUp(rotationId: string): Promise<void>;
 }
 
@@ -64,42 +64,47 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
 
   async function run(context: StepContext, name: StepName): Promise<void> {
     const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
-    const free = { working: undefined, failures: 0 };
+    // `working` is the ID of the worker that has the lease. Each save below also ends this worker's lease.
+    const releasedLease = { working: undefined, failures: 0 };
     try {
-      await RUN[name](context);
-      await context.save((record) => ({ ...free, ...finishStep(record, name, clock.now()), dueAt: dueIn(0) }));
+      await STEP_FUNCTIONS[name](context);
+      await context.save((record) => ({ ...releasedLease, ...finishStep(record, name, clock.now()), dueAt: dueIn(0) }));
     } catch (error) {
       if (error instanceof LeaseLost) throw error;
       if (error instanceof ContinueLater) {
         await context.save((record) => {
           // Shortens the wait if a user finished, cancelled or confirmed a place in the meantime.
-          const asked =
+          const isUserWaiting =
             record.finish !== undefined ||
             (record.placeConfirmedAt !== undefined && name === "overlap") ||
             (record.cancel !== undefined && record.ending === undefined);
-          const seconds = asked ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
-          return { ...free, dueAt: dueIn(seconds) };
+          const seconds = isUserWaiting ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
+          return { ...releasedLease, dueAt: dueIn(seconds) };
         });
       } else if (error instanceof RollBack && context.record.ending === undefined) {
         await context.save((record) => ({
-          ...free,
+          ...releasedLease,
           ...startRollback(record, name, error.failure, clock.now()),
           dueAt: dueIn(0),
         }));
       } else if (error instanceof NeedsAttention || error instanceof RollBack) {
-        await context.save((record) => ({ ...free, ...requestAttention(record, name, error.failure, clock.now()) }));
-      } else await failed(context, name, error);
+        await context.save((record) => ({
+          ...releasedLease,
+          ...requestAttention(record, name, error.failure, clock.now()),
+        }));
+      } else await handleFailure(context, name, error);
     }
     await scheduleNext(context.record);
   }
 
   /** Handles a failure of the cloud or of this service: retry later, roll back, or request attention. */
-  async function failed(context: StepContext, name: StepName, error: unknown): Promise<void> {
+  async function handleFailure(context: StepContext, name: StepName, error: unknown): Promise<void> {
     const now = clock.now();
     const failure = failureOf(error);
     const { failures, ending } = context.record;
-    const passing = !(error instanceof CloudFailure) || isPassing(error);
-    if (passing && failures + 1 < MAX_FAILURES) {
+    // Unexpected errors are retried too. `named` is the wait that the service named (Retry-After).
+    const canPass = !(error instanceof CloudFailure) || isTransientFailure(error);
+    if (canPass && failures + 1 < MAX_FAILURES) {
       const named = error instanceof CloudFailure ? (error.retryAfterSeconds ?? 0) : 0;
       const pause = Math.max(named, Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** failures));
       const dueAt = new Date(now.getTime() + pause * SECOND_MS).toISOString();
@@ -114,17 +119,18 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
       const change = back ? startRollback : requestAttention;
       await context.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
     }
-    // Other errors are bugs or storage failures, and must reach the platform.
+    // Other errors are bugs or storage failures. They are thrown, so that the Functions host logs them and redelivers the
+    // message.
     if (!(error instanceof CloudFailure || error instanceof Problem)) throw error;
   }
 
   return {
-    scheduleNext: scheduleNext,
+    scheduleNext,
 
     async runDueStep(rotationId, requestId) {
-      const found = await rows.aged(rotationId);
-      if (found === undefined || isOver(found.row.status) || found.row.status === "needsAttention") return;
-      const { row, ageMs } = found;
+      const rotation = await rows.getWithAge(rotationId);
+      if (rotation === undefined || isOver(rotation.row.status) || rotation.row.status === "needsAttention") return;
+      const { row, ageMs } = rotation;
       if (row.working !== undefined && ageMs < LEASE_MS) return await send(rotationId, LEASE_MS - ageMs + SECOND_MS);
       if (Date.parse(row.dueAt) > clock.now().getTime()) return await scheduleNext(row);
       const owner = randomness.ulid(clock.now());

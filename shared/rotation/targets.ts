@@ -1,7 +1,7 @@
 import type { GraphApplication } from "../platform/azure/graph.ts";
 import type { RotationRecord } from "./rotation.ts";
 
-/** A place: a key vault secret by its names, which are compared case-insensitively. */
+/** A place: a key vault secret that a rotation may write, by its names. Names are compared without regard to case. */
 export interface Place {
   vaultName: string;
   secretName: string;
@@ -15,13 +15,13 @@ export interface Target extends Place {
   /** `certain`: a user confirmed the current version, or its value signed in. */
   confidence: "certain" | "likely" | "possible";
   /**
-   * Why a rotation may write to a certain place. `confirmed`: a user confirmed the current version. `rotated`: an earlier
-   * rotation wrote it. `new`: neither. An attacker may have put a copy of the value into their own vault.
+   * Whether a rotation may write the place. `confirmed`: yes, a user confirmed its current version. `rotated`: yes, an earlier
+   * rotation wrote it. `new`: neither, so the place could be an attacker's vault with a copy of the value.
    */
-  standing: "confirmed" | "rotated" | "new";
+  approval: "confirmed" | "rotated" | "new";
   /** Creation time of the current version by Key Vault's clock, in Unix seconds. Set if `confidence` is `certain`. */
   heldSince?: number | undefined;
-  /** The vault permanently denies access to the value or its versions, for example by its firewall. */
+  /** True if the vault denies access to the secret, for example by its firewall. */
   unreadable?: boolean;
 }
 
@@ -30,16 +30,15 @@ export interface Matches {
   /**
    * Returns all places that store, or may store, the client secret `keyId`, except those in the service's own vault.
    *
-   * @throws {CloudFailure} if a read fails temporarily. No place is left out because it could not be read.
+   * @throws {CloudFailure} if a read fails temporarily, so that no place is omitted because its vault is busy.
    */
   targetsOf(app: GraphApplication, keyId: string): Promise<Target[]>;
-  /** Records the places that a completed rotation wrote. Their standing is `rotated` from then on. Safe to repeat. */
-  keepWritten(rotation: RotationRecord): Promise<void>;
+  /** Records the places that a completed rotation wrote, so that their `approval` is `rotated`. Safe to repeat. */
+  recordWrittenPlaces(rotation: RotationRecord): Promise<void>;
 }
 
 /**
- * Returns whether the place certainly stores the client secret. A rotation writes only certain places, and not all of them: see
- * `choosePlaces`.
+ * Returns whether the place certainly stores the client secret. `choosePlaces` decides which certain places a rotation writes.
  */
 export const isCertain = ({ confidence }: Pick<Target, "confidence">): boolean => confidence === "certain";
 

@@ -14,7 +14,7 @@ import {
 // State transitions of a rotation. Pure functions of its record.
 
 /** Status after a step is done, if the step changes the status. */
-const NEXT: Partial<Record<StepName, RotationStatus | "ended">> = {
+const NEXT_STATUS: Partial<Record<StepName, RotationStatus | "ended">> = {
   create: "proving",
   prove: "publishing",
   publish: "verifying",
@@ -23,9 +23,9 @@ const NEXT: Partial<Record<StepName, RotationStatus | "ended">> = {
   cleanUp: "ended",
 };
 
-/** Steps during which everything can still be rolled back automatically. */
-const BACKWARDS: readonly StepName[] = ["makeRoom", "create", "prove", "publish", "verify"];
-export const canRollBack = (name: StepName): boolean => BACKWARDS.includes(name);
+/** Steps whose permanent failure starts a rollback. A failure of any other step needs the attention of a user. */
+const REVERSIBLE_STEPS: readonly StepName[] = ["makeRoom", "create", "prove", "publish", "verify"];
+export const canRollBack = (name: StepName): boolean => REVERSIBLE_STEPS.includes(name);
 
 /** Returns whether a place may have the new value. */
 export const mayHoldNewValue = ({ state }: Publication): boolean =>
@@ -39,6 +39,7 @@ const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
 
 /** Returns the step that runs next. */
 export function nextStep(record: RotationRecord): StepName {
+  // `ending` is set during a rollback, which restores the places, then the consumers, and then removes the new secret.
   if (record.ending) {
     if (record.publications.some(mayHoldNewValue)) return "putBack";
     if (record.consumers?.some(isToRestore)) return "restore";
@@ -56,6 +57,7 @@ export function nextStep(record: RotationRecord): StepName {
     case "revoking":
       return isVaultSecret(record) || isDone(record, "revoke") ? "cleanUp" : "revoke";
     default:
+      // `planned` or `creating`: no step runs in any other status.
       if (isVaultSecret(record)) return "publish";
       return record.removeExpired !== undefined && !isDone(record, "makeRoom") ? "makeRoom" : "create";
   }
@@ -70,7 +72,7 @@ const startedStep =
     startedAt: step.startedAt ?? now.toISOString(),
   });
 
-const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) => Step): Step[] => {
+const changeStep = (steps: readonly Step[], name: StepName, change: (step: Step) => Step): Step[] => {
   const all = steps.some((step) => step.name === name)
     ? steps
     : [...steps, { name, status: "waiting" as const, attempts: 0 }];
@@ -84,26 +86,26 @@ export function startStep(record: RotationRecord, now: Date): Partial<RotationRe
   return {
     ...(cancelled && { ending: "cancelled" }),
     ...(record.status === "planned" && !cancelled && { status: isVaultSecret(record) ? "publishing" : "creating" }),
-    steps: withStep(record.steps, nextStep(next), startedStep(now)),
+    steps: changeStep(record.steps, nextStep(next), startedStep(now)),
   };
 }
 
 /** Completes a step and sets the status that follows. */
 export function finishStep(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
-  const steps = withStep(record.steps, name, (step) => ({
+  const steps = changeStep(record.steps, name, (step) => ({
     ...step,
     status: "done",
     finishedAt: now.toISOString(),
     failure: undefined,
   }));
-  const next = NEXT[name];
+  const next = NEXT_STATUS[name];
   if (next === "ended") {
-    const left = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
-    return { steps: steps.map(left), status: record.ending ?? "completed", endedAt: now.toISOString() };
+    const skipped = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
+    return { steps: steps.map(skipped), status: record.ending ?? "completed", endedAt: now.toISOString() };
   }
-  // A user cancelled during the step: the next step starts the rollback from the current status.
-  const held = record.cancel !== undefined && next === "revoking";
-  return { steps, ...(next !== undefined && !held && { status: next }) };
+  // If a user cancelled during the overlap step, the status stays, and the next step starts the rollback.
+  const rollsBackNext = record.cancel !== undefined && next === "revoking";
+  return { steps, ...(next !== undefined && !rollsBackNext && { status: next }) };
 }
 
 /** Starts a rollback after a step failed permanently. */
@@ -135,4 +137,4 @@ export function requestAttention(
 }
 
 const stepFailed = ({ steps }: RotationRecord, name: StepName, failure: RotationFailure, now: Date): Step[] =>
-  withStep(steps, name, (step) => ({ ...step, status: "failed", finishedAt: now.toISOString(), failure }));
+  changeStep(steps, name, (step) => ({ ...step, status: "failed", finishedAt: now.toISOString(), failure }));

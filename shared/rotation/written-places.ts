@@ -4,13 +4,13 @@ import { ROTATIONS, type RotationRecord, RotationSummaries, Rotations } from "./
 import { listPrefix, listRange, recordKey } from "./rows.ts";
 import { placeKey } from "./targets.ts";
 
-/** Number of an application's latest completed rotations that are read. Each wrote all places that it was allowed to. */
+/** Number of latest completed rotations of an application that are read. */
 const MAX_ROTATIONS = 20;
 
 /**
- * Returns the places that completed rotations of an application wrote, by `placeKey`, each with the vault's resource ID if it
- * was recorded. Used for places without `MatchRecord.rotated`, which earlier versions did not store. The signed records decide,
- * because the list of summaries is not signed.
+ * Returns the places (vault secrets) that completed rotations of an application wrote, by `placeKey`, each with the vault's
+ * resource ID if it was recorded. Needed for rotations of earlier versions, which did not store `MatchRecord.rotated`. Reads
+ * the signed records, because the list of summaries is not signed.
  */
 export async function findWrittenPlaces(
   { tables, log }: { tables: Tables; log: Logger },
@@ -24,19 +24,20 @@ export async function findWrittenPlaces(
     select: ["rotationId"],
   })) {
     for (const { rotationId } of page) {
-      const record = await trusted(rotationId);
+      const record = await readTrustedRecord(rotationId);
       if (record?.status !== "completed" || record.appId?.toLowerCase() !== appId.toLowerCase()) continue;
       for (const publication of writtenMatches(record)) {
         const key = placeKey(publication);
         if (!written.has(key)) written.set(key, publication.vaultId);
       }
     }
+    // The first page has `MAX_ROTATIONS` rows, and no more are read.
     break;
   }
   return written;
 
   /** Returns undefined for a record that this service did not sign. */
-  async function trusted(rotationId: string): Promise<RotationRecord | undefined> {
+  async function readTrustedRecord(rotationId: string): Promise<RotationRecord | undefined> {
     try {
       return await tables.get(Rotations, ROTATIONS, recordKey(rotationId));
     } catch (error) {

@@ -12,7 +12,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { merge, type Operation, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 
-/** How long an instance caches a secret. */
+/** Time for which an instance caches a secret. */
 const CACHE_MS = 5 * MINUTE_MS;
 /** Minimum age of an unreferenced secret before it is deleted, because a reference to it may be about to be written. */
 const MIN_AGE_MS = DAY_MS;
@@ -20,10 +20,10 @@ const MIN_AGE_MS = DAY_MS;
 const RETRY_SECONDS = 10;
 
 const PREFIX = "secret|";
-/** Tracking row of a secret. `since`: when the secret was created. */
+/** Tracking row of a secret. `since`: time when the secret was created, ISO 8601. */
 const secretRow = z.object({ since: z.string() });
 
-/** A record of a secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of the secret's purpose. */
+/** A reference to a secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of the secret's purpose. */
 export const secretReference = z.object({ id: z.string(), version: z.string() });
 export type SecretReference = z.infer<typeof secretReference>;
 
@@ -41,8 +41,9 @@ export interface SecretsOwner {
 }
 
 /**
- * Secrets that users configure, stored in the service's own key vault under unique names. A row tracks each secret. The
- * row is written before the secret and deleted after it, so that no secret can be orphaned.
+ * Secrets that users configure, such as client secrets, stored in the service's own key vault under unique names. Modules store
+ * only references in their rows. In addition a tracking row exists for each secret. It is written before the secret and deleted
+ * after it, so that the clean-up finds each secret, even after a crash.
  */
 export interface StoredSecrets {
   /**
@@ -54,10 +55,10 @@ export interface StoredSecrets {
    */
   write(value: string, purpose: string): Promise<SecretReference>;
   /**
-   * Returns an operation for the transaction of the row that references the secret. The transaction fails if the secret was
-   * deleted meanwhile.
+   * Returns an operation for the transaction that writes the row with the reference. The transaction fails if the secret has
+   * been deleted in the meantime.
    */
-  stillKept(secret: SecretReference): Operation;
+  requireStored(secret: SecretReference): Operation;
   /**
    * Reads a secret. Caches its value for five minutes.
    *
@@ -67,7 +68,11 @@ export interface StoredSecrets {
   read(secret: SecretReference, purpose: string): Promise<string | undefined>;
   /** Deletes a secret that is no longer referenced. Does nothing if it does not exist. @throws {CloudFailure} */
   remove(secret: SecretReference): Promise<void>;
-  /** Deletes unreferenced secrets that were created more than a day ago. @throws the first failure, after all were attempted. */
+  /**
+   * Deletes unreferenced secrets that were created more than a day ago.
+   *
+   * @throws the first failure, after all were attempted.
+   */
   cleanUp(referenced: readonly SecretReference[], caller: Caller): Promise<void>;
 }
 
@@ -85,7 +90,7 @@ export function createStoredSecrets(
   const { partitionKey, contentType } = owner;
   const rows: Entity<z.infer<typeof secretRow>> = entity(owner.table, secretRow);
   const nameOf = (id: string): string => `${owner.namePrefix}-${id}`;
-  const cache = new Map<string, { at: number; value: Promise<string | undefined> }>();
+  const cache = new Map<string, { readAtMs: number; value: Promise<string | undefined> }>();
 
   function vault(): ServiceKeyVault {
     if (deps.vault) return deps.vault;
@@ -110,18 +115,18 @@ export function createStoredSecrets(
       }
     },
 
-    stillKept: ({ id }) => merge(rows, PREFIX + id, {}),
+    requireStored: ({ id }) => merge(rows, PREFIX + id, {}),
 
     async read({ id, version }, purpose) {
-      // An attacker who can write the tables could change the recipient in a row, but not the purpose's hash in the secret's name
-      // in the key vault.
+      // An attacker who can write the tables could change the recipient in a row, so that the secret would be sent there. But
+      // the attacker can't change the hash of the purpose, which is in the secret's name in the key vault.
       if (!id.endsWith(`-${hashOf(purpose)}`)) return undefined;
-      const now = clock.now().getTime();
+      const nowMs = clock.now().getTime();
       const cached = cache.get(id);
-      if (cached && now - cached.at < CACHE_MS) return await cached.value;
+      if (cached && nowMs - cached.readAtMs < CACHE_MS) return await cached.value;
       const value = vault().readSecret(nameOf(id), version);
-      for (const [other, { at }] of cache) if (now - at >= CACHE_MS) cache.delete(other);
-      cache.set(id, { at: now, value });
+      for (const [cachedId, { readAtMs }] of cache) if (nowMs - readAtMs >= CACHE_MS) cache.delete(cachedId);
+      cache.set(id, { readAtMs: nowMs, value });
       try {
         return await value;
       } catch (error) {
@@ -146,10 +151,10 @@ export function createStoredSecrets(
           const id = rowKey.slice(PREFIX.length);
           if (createdAt > createdBefore || referenced.some((secret) => secret.id === id)) continue;
           const name = nameOf(id);
-          const removed = audited(audit, { ...owner.removed, caller, details: { name } }, () =>
+          const removal = audited(audit, { ...owner.removed, caller, details: { name } }, () =>
             vault().removeSecret(name),
           );
-          await removed
+          await removal
             .then(() => tables.remove(rows, partitionKey, rowKey))
             .catch((error: unknown) => failures.push(error));
         }

@@ -3,7 +3,8 @@ import { CATEGORIES, type Category, changesOf, SETTING_KEYS } from "./definition
 import { SOURCES } from "./effective-values.ts";
 import { HISTORY_TYPES } from "./retention.ts";
 
-/** Schemas of settings and of the retention of histories in the API. */
+// Schemas of settings and of the retention of histories in the API. The endpoints validate requests with them and generate the
+// API description from them.
 
 const settingValue = z.union([z.int(), z.boolean(), z.string()]);
 export const Setting = z
@@ -40,11 +41,13 @@ export const AllSettings = z
   })
   .meta({ id: "AllSettings" });
 
-/** Name of a category in operation and schema ids: `AlertDefaults`. */
-export const titled = (category: Category): string =>
+/** Returns the name of a category in operation and schema IDs, for example `AlertDefaults`. */
+export const categoryIdOf = (category: Category): string =>
   CATEGORIES[category].replace(/^./, (letter) => letter.toUpperCase());
 
-export const categoryChanges = (category: Category) => changesOf(category).meta({ id: `${titled(category)}Changes` });
+/** Returns the schema of a change of a category's settings. */
+export const categoryChanges = (category: Category) =>
+  changesOf(category).meta({ id: `${categoryIdOf(category)}Changes` });
 
 export const HistoryStatistics = z
   .object({
@@ -61,7 +64,7 @@ export const HistoryStatistics = z
           oldest: z.iso
             .datetime()
             .nullable()
-            .meta({ description: "Lower bound of the age of the entries: no entry is older. Null without entries." }),
+            .meta({ description: "Time before which there are no entries. Null without entries." }),
         }),
       )
       .meta({ description: "Histories." }),

@@ -2,12 +2,14 @@ import * as z from "zod";
 import type { Config } from "../platform/config/config.ts";
 import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../platform/time.ts";
 
+// The runtime settings: names, types, limits and defaults. Administrators change them through the API without a restart.
+
 export const LOG_LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"] as const;
 
 /** The effective values of all settings. */
 export interface SettingValues {
   discoveryMaxWorkers: number;
-  /** Seconds. */
+  /** Time limit of a scan in seconds. */
   discoveryScanTimeout: number;
   enableNotifications: boolean;
   enableComplianceScanning: boolean;
@@ -27,7 +29,7 @@ export interface SettingValues {
 export type SettingKey = keyof SettingValues;
 export type SettingValue = SettingValues[SettingKey];
 
-/** The categories by their names in paths, and their members in `GET /api/settings/all`. */
+/** The categories: their names in paths, and the names of their members in `GET /api/settings/all`. */
 export const CATEGORIES = {
   performance: "performance",
   features: "features",
@@ -40,14 +42,14 @@ export const CATEGORIES = {
 export type Category = keyof typeof CATEGORIES;
 export const CATEGORY_NAMES = Object.keys(CATEGORIES) as Category[];
 
-interface Common {
+interface CommonDefinition {
   category: Category;
   environmentVariable: keyof Config & string;
   description: string;
 }
-type IntegerDefinition = Common & { type: "integer"; default: number; minimum: number; maximum: number };
-type BooleanDefinition = Common & { type: "boolean"; default: boolean };
-type TextDefinition<V> = Common & { type: "string"; default: V; allowed: readonly V[] };
+type IntegerDefinition = CommonDefinition & { type: "integer"; default: number; minimum: number; maximum: number };
+type BooleanDefinition = CommonDefinition & { type: "boolean"; default: boolean };
+type TextDefinition<V> = CommonDefinition & { type: "string"; default: V; allowed: readonly V[] };
 /** The definition of one setting: type, limits, default and description. */
 export type Definition = IntegerDefinition | BooleanDefinition | TextDefinition<string>;
 
@@ -57,7 +59,7 @@ type DefinitionOf<V> = V extends number
     ? BooleanDefinition
     : TextDefinition<SettingValues["logLevel"]>;
 
-/** All runtime settings. Everything that shows, checks or reads settings uses this table. */
+/** The definitions of all runtime settings. The API, the page, the docs and validation use this table. */
 export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValues[K]> } = {
   discoveryMaxWorkers: {
     category: "performance",
@@ -67,7 +69,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 200,
     environmentVariable: "DISCOVERY_MAX_WORKERS",
     description:
-      "Maximum number of vaults that are read at once, all instances together. A vault with many changes is written while its worker reads the next one.",
+      "Maximum number of vaults that are read at the same time, across all service instances. Saving the results of a large vault doesn't delay the next vault, so slightly more vaults can be in progress.",
   },
   discoveryScanTimeout: {
     category: "performance",
@@ -83,14 +85,14 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     type: "boolean",
     default: true,
     environmentVariable: "ENABLE_NOTIFICATIONS",
-    description: "Delivers alerts.",
+    description: "Sends the notifications of all alert rules. If off, no alert is sent.",
   },
   enableComplianceScanning: {
     category: "features",
     type: "boolean",
     default: true,
     environmentVariable: "ENABLE_COMPLIANCE_SCANNING",
-    description: "Evaluates compliance in scans and in the daily run.",
+    description: "Evaluates compliance after each scan and once a day.",
   },
   watchAll: {
     category: "features",
@@ -98,7 +100,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: true,
     environmentVariable: "WATCH_ALL",
     description:
-      "Watches every subscription that the service's identity can see. If false, only added subscriptions and those in AZURE_SUBSCRIPTION_IDS.",
+      "Monitors every subscription that the service's identity can read. If off, monitors only added subscriptions and those in the environment variable AZURE_SUBSCRIPTION_IDS.",
   },
   logLevel: {
     category: "logging",
@@ -106,7 +108,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: "INFO",
     allowed: LOG_LEVELS,
     environmentVariable: "LOG_LEVEL",
-    description: "Log level. Lines below it are not written. Takes effect without a restart.",
+    description: "Minimum level of the log lines that the service writes. Takes effect without a restart.",
   },
   defaultThresholdDays: {
     category: "alert-defaults",
@@ -115,7 +117,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 365,
     environmentVariable: "DEFAULT_THRESHOLD_DAYS",
-    description: "Days before expiry at which an alert rule without thresholds notifies.",
+    description: "Days before expiry at which an alert rule notifies if the rule has no thresholds of its own.",
   },
   criticalExpiryDays: {
     category: "compliance-policy",
@@ -124,7 +126,8 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 0,
     maximum: 365,
     environmentVariable: "CRITICAL_EXPIRY_DAYS",
-    description: "An asset with at most this many days left is critical. Must be below warningExpiryDays.",
+    description:
+      "An asset is critical if it expires within this many days. Must be less than the warning expiry threshold.",
   },
   warningExpiryDays: {
     category: "compliance-policy",
@@ -133,7 +136,8 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 730,
     environmentVariable: "WARNING_EXPIRY_DAYS",
-    description: "An asset with at most this many days left, but more than criticalExpiryDays, is a warning.",
+    description:
+      "An asset has the status warning if it expires within this many days and is not critical. Must be more than the critical expiry threshold.",
   },
   unusedSecretDays: {
     category: "compliance-policy",
@@ -143,7 +147,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 365,
     environmentVariable: "UNUSED_SECRET_DAYS",
     description:
-      "Days without a read in the logs after which a secret is unused, if the vault's logs cover all of them. Takes effect within a day.",
+      "A secret is unused if the vault's logs show no read for this many days. Applies only to vaults whose logs cover the whole period. Takes effect within a day.",
   },
   auditRetentionDays: {
     category: "retention",
@@ -153,7 +157,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 3650,
     environmentVariable: "AUDIT_RETENTION_DAYS",
     description:
-      "Retention of audit entries and alert history in days. Audit entries are never purged before AUDIT_MINIMUM_RETENTION_DAYS.",
+      "Days that entries of the audit log and the alert history are kept. Audit entries are kept at least for the days in the environment variable AUDIT_MINIMUM_RETENTION_DAYS.",
   },
   rotationRetentionDays: {
     category: "retention",
@@ -162,7 +166,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "ROTATION_RETENTION_DAYS",
-    description: "Retention of the history of rotations and syncs in days.",
+    description: "Days that the history of rotations and syncs is kept.",
   },
   scanRetentionDays: {
     category: "retention",
@@ -171,7 +175,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "SCAN_RETENTION_DAYS",
-    description: "Retention of finished scans, their results and the changes they found, in days.",
+    description: "Days that finished scans, their results and the changes they found are kept.",
   },
   outOfScopeRetentionDays: {
     category: "retention",
@@ -180,7 +184,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "OUT_OF_SCOPE_RETENTION_DAYS",
-    description: "Retention of vaults and assets of subscriptions that are no longer watched, in days.",
+    description: "Days that vaults and assets of subscriptions that are no longer monitored are kept.",
   },
   rotationTriggerDays: {
     category: "automation",
@@ -189,7 +193,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 365,
     environmentVariable: "ROTATION_TRIGGER_DAYS",
-    description: "Days before expiry at which a secret is due for rotation.",
+    description: "Days before expiry at which automatic rotation of a secret starts.",
   },
   defaultValidityDays: {
     category: "automation",
@@ -198,12 +202,14 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 730,
     environmentVariable: "DEFAULT_VALIDITY_DAYS",
-    description: "Validity of a rotated secret in days, if the request has none.",
+    description:
+      "Days that a new secret is valid after a rotation, if the rotation or the policy sets no other validity.",
   },
 };
 
 export const SETTING_KEYS = Object.keys(DEFINITIONS) as SettingKey[];
 
+/** Returns the keys of a category's settings. */
 export const keysOf = (category: Category): SettingKey[] =>
   SETTING_KEYS.filter((key) => DEFINITIONS[key].category === category);
 
@@ -211,7 +217,7 @@ export const keysOf = (category: Category): SettingKey[] =>
 export const defaultsOf = (category: Category): Record<string, unknown> =>
   Object.fromEntries(keysOf(category).map((key) => [key, DEFINITIONS[key].default]));
 
-/** @returns The key if `text` names a setting of that category. */
+/** Returns the key if `text` names a setting of the category, else undefined. */
 export const keyIn = (category: Category, text: string): SettingKey | undefined =>
   keysOf(category).find((key) => key === text);
 
@@ -257,5 +263,5 @@ const CHANGES = Object.fromEntries(CATEGORY_NAMES.map((category) => [category, c
   readonly [C in Category]: ReturnType<typeof changesSchema>;
 };
 
-/** Any subset of a category's settings: the body of its PUT. */
+/** Returns the schema of any subset of a category's settings, the body of its PUT. */
 export const changesOf = (category: Category) => CHANGES[category];

@@ -10,14 +10,16 @@ import {
   validValue,
 } from "./definitions.ts";
 
-/** The sources of values, in the order of precedence. */
+// Computes the effective value of each setting from its sources.
+
+/** The sources of values, highest precedence first. */
 export const SOURCES = ["override", "appConfiguration", "environment", "default"] as const;
 export type Source = (typeof SOURCES)[number];
 
 /** A value that an administrator set through the API. */
 export interface Override {
   value: string | number | boolean;
-  /** ISO 8601. */
+  /** Time of the change, ISO 8601. */
   updatedAt: string;
   updatedBy: string;
 }
@@ -37,94 +39,116 @@ export interface Candidate {
   value: SettingValue;
 }
 
-/** A source whose value for a setting is not valid. The value itself is not repeated. */
+/** A source whose value for a setting is ignored. It does not contain the value, which may be a secret entered by mistake. */
 export interface Ignored {
   source: Source;
   /** The end of a sentence "The value …". */
   reason: string;
 }
 
+/** The effective value of a setting, its source, and the ignored sources. */
 export interface Resolved extends Candidate {
   ignored: Ignored[];
 }
 
 /**
- * Returns the effective value of every setting: the value of the first source that fits the setting's type and limits.
+ * Returns the effective value of each setting: the value of the first source whose value has the setting's type and limits.
  *
  * `criticalExpiryDays` must be below `warningExpiryDays`. A request that violates this is rejected, but values from different
- * sources can still conflict. Then, of all pairs of valid values, the pair is used that ignores the fewest values. Among such
- * pairs, the one that keeps the value of the higher precedence is used (`criticalExpiryDays` if both are from one source). The
- * other values are shown as ignored.
+ * sources can still conflict. Then the pair of values is used that ignores the fewest values. Among several such pairs, the
+ * pair with the value of the highest precedence is used, and if the precedence is equal, the pair that keeps
+ * `criticalExpiryDays`. The ignored values are reported.
  */
 export function resolve(layers: Layers): Record<SettingKey, Resolved> {
-  const found = candidatesOf(layers);
+  const candidatesByKey = candidatesOf(layers);
   const chosen = Object.fromEntries(
-    SETTING_KEYS.map((key) => [key, { ...found[key].candidates[0]!, ignored: found[key].ignored }]),
+    SETTING_KEYS.map((key) => [key, { ...candidatesByKey[key].candidates[0]!, ignored: candidatesByKey[key].ignored }]),
   ) as Record<SettingKey, Resolved>;
-  return { ...chosen, ...settleThresholds(found) };
+  return { ...chosen, ...settleThresholds(candidatesByKey) };
 }
 
+/** Returns the effective values without their sources. */
 export const valuesOf = (resolved: Record<SettingKey, Resolved>): SettingValues =>
   Object.fromEntries(SETTING_KEYS.map((key) => [key, resolved[key].value])) as unknown as SettingValues;
 
 /** Returns the two thresholds of the highest precedence if they conflict. */
 export function thresholdConflict(layers: Layers): { critical: Candidate; warning: Candidate } | undefined {
-  const found = candidatesOf(layers);
-  const critical = found.criticalExpiryDays.candidates[0]!;
-  const warning = found.warningExpiryDays.candidates[0]!;
+  const candidatesByKey = candidatesOf(layers);
+  const critical = candidatesByKey.criticalExpiryDays.candidates[0]!;
+  const warning = candidatesByKey.warningExpiryDays.candidates[0]!;
   return critical.value < warning.value ? undefined : { critical, warning };
 }
 
-type Found = Record<SettingKey, { candidates: Candidate[]; ignored: Ignored[] }>;
+type CandidatesByKey = Record<SettingKey, { candidates: Candidate[]; ignored: Ignored[] }>;
 
-function candidatesOf(layers: Layers): Found {
-  return Object.fromEntries(SETTING_KEYS.map((key) => [key, candidatesFor(key, layers)])) as Found;
+function candidatesOf(layers: Layers): CandidatesByKey {
+  return Object.fromEntries(SETTING_KEYS.map((key) => [key, candidatesFor(key, layers)])) as CandidatesByKey;
 }
 
-function candidatesFor(key: SettingKey, { overrides, appConfiguration, config }: Layers): Found[SettingKey] {
+function candidatesFor(key: SettingKey, { overrides, appConfiguration, config }: Layers): CandidatesByKey[SettingKey] {
   const definition = DEFINITIONS[key];
   const override = overrides[key];
-  const text = appConfiguration.get(key);
-  const set = config[definition.environmentVariable];
+  const appConfigurationText = appConfiguration.get(key);
+  const environmentValue = config[definition.environmentVariable];
   const candidates: Candidate[] = [];
   const ignored: Ignored[] = [];
-  const offer = (source: Source, value: SettingValue | undefined) => {
+  const addValue = (source: Source, value: SettingValue | undefined) => {
     if (value === undefined) ignored.push({ source, reason: `must be ${expectation(definition)}` });
     else candidates.push({ source, value });
   };
-  if (override !== undefined) offer("override", validValue(key, override.value));
-  if (text !== undefined) offer("appConfiguration", validText(key, text));
-  if (set !== undefined) offer("environment", validValue(key, set));
-  offer("default", definition.default);
+  if (override !== undefined) addValue("override", validValue(key, override.value));
+  if (appConfigurationText !== undefined) addValue("appConfiguration", validText(key, appConfigurationText));
+  if (environmentValue !== undefined) addValue("environment", validValue(key, environmentValue));
+  addValue("default", definition.default);
   return { candidates, ignored };
 }
 
-/** The defaults are consistent, so a pair is always found. */
-function settleThresholds(found: Found): { criticalExpiryDays: Resolved; warningExpiryDays: Resolved } {
-  const { criticalExpiryDays: critical, warningExpiryDays: warning } = found;
-  const pairs = critical.candidates.flatMap((c, i) =>
+/** Returns the pair of thresholds to use: see `resolve`. There is always one, because the defaults don't conflict. */
+function settleThresholds(candidatesByKey: CandidatesByKey): {
+  criticalExpiryDays: Resolved;
+  warningExpiryDays: Resolved;
+} {
+  const { criticalExpiryDays: critical, warningExpiryDays: warning } = candidatesByKey;
+  // The indexes are also the numbers of values with higher precedence that the pair ignores.
+  const pairs = critical.candidates.flatMap((criticalValue, criticalIndex) =>
     warning.candidates
-      .map((w, j) => ({ c, w, i, j, leftOut: i + j, best: Math.min(rank(c), rank(w)) }))
-      .filter((pair) => pair.c.value < pair.w.value),
+      .map((warningValue, warningIndex) => ({
+        criticalValue,
+        warningValue,
+        criticalIndex,
+        warningIndex,
+        ignoredCount: criticalIndex + warningIndex,
+        highestRank: Math.min(rank(criticalValue), rank(warningValue)),
+      }))
+      .filter((pair) => pair.criticalValue.value < pair.warningValue.value),
   );
-  const [{ c, w, i, j }] = pairs.sort((a, b) => a.leftOut - b.leftOut || a.best - b.best) as [(typeof pairs)[number]];
-  const leftOut = (candidates: Candidate[], reason: string) => candidates.map(({ source }) => ({ source, reason }));
+  const [best] = pairs.sort((a, b) => a.ignoredCount - b.ignoredCount || a.highestRank - b.highestRank) as [
+    (typeof pairs)[number],
+  ];
+  const asIgnored = (candidates: Candidate[], reason: string) => candidates.map(({ source }) => ({ source, reason }));
   return {
     criticalExpiryDays: {
-      ...c,
+      ...best.criticalValue,
       ignored: [
         ...critical.ignored,
-        ...leftOut(critical.candidates.slice(0, i), "must be below the value of warningExpiryDays"),
+        ...asIgnored(
+          critical.candidates.slice(0, best.criticalIndex),
+          "must be less than the warning expiry threshold (warningExpiryDays)",
+        ),
       ],
     },
     warningExpiryDays: {
-      ...w,
+      ...best.warningValue,
       ignored: [
         ...warning.ignored,
-        ...leftOut(warning.candidates.slice(0, j), "must be above the value of criticalExpiryDays"),
+        ...asIgnored(
+          warning.candidates.slice(0, best.warningIndex),
+          "must be more than the critical expiry threshold (criticalExpiryDays)",
+        ),
       ],
     },
   };
 }
 
+/** Returns the precedence of a value's source: 0 is the highest. */
 const rank = ({ source }: Candidate): number => SOURCES.indexOf(source);

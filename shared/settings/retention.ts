@@ -6,7 +6,7 @@ import type { Clock } from "../platform/runtime.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { SettingKey, Settings } from "./settings.ts";
 
-/** The histories that the service keeps and purges. */
+/** The histories: growing lists of entries that the service purges after a retention period. */
 export const HISTORY_TYPES = ["audit", "rotation", "sync", "alerts", "scans"] as const;
 export type HistoryType = (typeof HISTORY_TYPES)[number];
 
@@ -19,30 +19,34 @@ const RETENTION_SETTING = {
   scans: "scanRetentionDays",
 } as const satisfies Record<HistoryType, SettingKey>;
 
+/** Size and age of a history. */
 export interface HistoryStats {
-  /** Exact number of entries. Null if counting would cost more with every entry; then `totalAtLeast` is the number seen. */
+  /** Exact number of entries. Null if counting all would cost too much. Then `totalAtLeast` is the number that was counted. */
   total: number | null;
   totalAtLeast?: number;
-  /** No entry is older than this time, ISO 8601. Null if there are no entries. */
+  /** Time before which there are no entries, ISO 8601. Null if there are no entries. */
   oldest: string | null;
 }
 
+/** Result of one call that purges a history. */
 export interface Purged {
   /** Number of entries that this call removed. */
   removed: number;
   /** The applied retention in days: the requested one, or the minimum if that is longer. */
   retentionDays: number;
-  /** True if there is more to remove. Call again. */
+  /** True if more entries are due. The next call removes them. */
   more: boolean;
 }
 
-/** A history that grows and is purged. Its module registers it. */
+/** Access to one history. The module that writes the history provides it. */
 export interface HistoryStore {
   readonly type: HistoryType;
   stats(): Promise<HistoryStats>;
   /**
-   * Removes entries older than `cut.before`, as many as one call can in well under the platform's 230 seconds. Can be repeated.
-   * Throws a `Problem` if it can't be purged in its present state.
+   * Removes entries older than `cut.before`, which is `cut.retentionDays` ago, as many as one call can remove in well under the
+   * platform's 230 seconds. Can be repeated.
+   *
+   * @throws {Problem} if the history can't be purged in its current state
    */
   purge(cut: { retentionDays: number; before: Date }, caller: Caller): Promise<Purged>;
 }
@@ -50,27 +54,27 @@ export interface HistoryStore {
 /** Result of the purge of one history. */
 export interface PurgeReport extends Purged {
   historyType: HistoryType;
-  /** Why nothing could be removed, if so. */
+  /** Why nothing could be removed. Null if there was no problem. */
   problem: string | null;
 }
 
-/** Counts and purges the histories. */
+/** Counts and purges the histories. The endpoints under /api/settings/retention and a daily timer call it. */
 export interface Retention {
-  /** Returns every history, with zero entries if no module registered it. */
+  /** Returns the statistics of all histories, with zero entries if no module registered the history. */
   stats(): Promise<({ historyType: HistoryType; retentionDays: number } & HistoryStats)[]>;
   /**
-   * Purges every history once. A failure of one does not stop the others; its report contains the reason.
+   * Purges each history once. A problem with one history does not stop the others. Its report contains the reason.
    *
    * @param retentionDays - Retention for all of them. Default: the setting of each.
    */
   purgeAll(retentionDays: number | undefined, caller: Caller): Promise<PurgeReport[]>;
-  /** Purges one history once. @throws {Problem} if it can't be purged in its present state. */
+  /** Purges one history once. @throws {Problem} if it can't be purged in its current state */
   purge(type: HistoryType, retentionDays: number | undefined, caller: Caller): Promise<PurgeReport>;
-  /** The daily run: repeats `purgeAll` with the settings until nothing is due. */
+  /** Purges each history repeatedly, up to 20 times, until no entry is due. A daily timer calls it. */
   runDue(caller: Caller): Promise<PurgeReport[]>;
 }
 
-/** Maximum number of repetitions per history in the daily run. The next day continues. */
+/** Maximum number of calls of `HistoryStore.purge` for each history in the daily run. The next daily run continues. */
 const MAX_ROUNDS = 20;
 
 export function createRetention(deps: {
@@ -82,7 +86,10 @@ export function createRetention(deps: {
   const { settings, audit, clock } = deps;
   const stores = new Map(deps.stores.map((store) => [store.type, store]));
 
-  /** Purges a history between two audit entries, in addition to the entries that the history itself records. */
+  /**
+   * Purges a history. Records the intent and the outcome in the audit log, in addition to entries that the history itself
+   * records.
+   */
   async function purgeOne(
     historyType: HistoryType,
     retentionDays: number,
@@ -99,19 +106,19 @@ export function createRetention(deps: {
       target: { type: "history", id: historyType },
       details: { retentionDays },
     };
-    const rest = async () => {
+    const purgeRepeatedly = async () => {
       for (let round = 0; round < rounds && (round === 0 || report.more); round++) {
         const purged = await store.purge({ retentionDays, before }, caller);
         Object.assign(report, purged, { removed: report.removed + purged.removed });
       }
       return report;
     };
-    return await audited(audit, event, rest, () => ({ details: { ...report } }));
+    return await audited(audit, event, purgeRepeatedly, () => ({ details: { ...report } }));
   }
 
-  async function run(
+  async function purgeEach(
     types: readonly HistoryType[],
-    asked: number | undefined,
+    requestedDays: number | undefined,
     caller: Caller,
     rounds: number,
   ): Promise<PurgeReport[]> {
@@ -119,7 +126,7 @@ export function createRetention(deps: {
     const reports: PurgeReport[] = [];
     const failures: unknown[] = [];
     for (const type of types) {
-      const retentionDays = asked ?? values[RETENTION_SETTING[type]];
+      const retentionDays = requestedDays ?? values[RETENTION_SETTING[type]];
       try {
         reports.push(await purgeOne(type, retentionDays, caller, rounds));
       } catch (error) {
@@ -144,30 +151,33 @@ export function createRetention(deps: {
         })),
       );
     },
-    purgeAll: (retentionDays, caller) => run(HISTORY_TYPES, retentionDays, caller, 1),
-    purge: async (type, retentionDays, caller) => (await run([type], retentionDays, caller, 1))[0]!,
-    runDue: (caller) => run(HISTORY_TYPES, undefined, caller, MAX_ROUNDS),
+    purgeAll: (retentionDays, caller) => purgeEach(HISTORY_TYPES, retentionDays, caller, 1),
+    purge: async (type, retentionDays, caller) => (await purgeEach([type], retentionDays, caller, 1))[0]!,
+    runDue: (caller) => purgeEach(HISTORY_TYPES, undefined, caller, MAX_ROUNDS),
   };
 }
 
-/** The audit log as a history: counts sealed entries from digests, and newer entries up to 10,000. */
+/**
+ * Returns the audit log as a history. Sealed entries (those whose digest is signed) are counted from the digests, newer entries
+ * are counted one by one up to 10,000.
+ */
 export function auditHistory(audit: Pick<Audit, "list" | "purge" | "statistics">): HistoryStore {
   return {
     type: "audit",
     async stats() {
       const { entries, keptFrom, sealedTo } = await audit.statistics();
-      const unsealed = sealedTo === null ? {} : { start: new Date(sealedTo) };
-      const since = await audit.list(unsealed, { limit: 1, offset: 0, cursor: undefined });
-      const total = since.total === null ? null : entries + since.total;
+      const unsealedRange = sealedTo === null ? {} : { start: new Date(sealedTo) };
+      const unsealedEntries = await audit.list(unsealedRange, { limit: 1, offset: 0, cursor: undefined });
+      const total = unsealedEntries.total === null ? null : entries + unsealedEntries.total;
       return {
         total,
-        ...(since.totalAtLeast === undefined ? {} : { totalAtLeast: entries + since.totalAtLeast }),
+        ...(unsealedEntries.totalAtLeast === undefined ? {} : { totalAtLeast: entries + unsealedEntries.totalAtLeast }),
         oldest: total === 0 ? null : keptFrom,
       };
     },
     async purge({ retentionDays }, caller) {
-      const { entries, retentionDays: kept, more } = await audit.purge(retentionDays, caller);
-      return { removed: entries, retentionDays: kept, more };
+      const { entries, retentionDays: appliedDays, more } = await audit.purge(retentionDays, caller);
+      return { removed: entries, retentionDays: appliedDays, more };
     },
   };
 }

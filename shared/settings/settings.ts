@@ -56,35 +56,39 @@ export interface SettingDescription {
   ignored: Ignored[];
 }
 
+/** Settings with their ETag. */
 export interface Described<T> {
-  /** Changes whenever any shown member changes. */
+  /** ETag, which changes when any member of the settings changes. */
   etag: string;
   settings: T;
 }
 
-/** Called with the settings whose override a request changed or removed. */
+/** A function that is called with the keys of the settings whose override a request changed or removed. */
 export type ChangeListener = (keys: SettingKey[]) => Promise<void>;
 
-/** The runtime settings: effective values, overrides, and notifications of changes. */
+/**
+ * The runtime settings: effective values, overrides (values that administrators set through the API), and notifications of
+ * changes. All modules read settings through it.
+ */
 export interface Settings {
   /**
-   * Returns the effective values, at most 20 seconds old, so every instance applies a change within 30 seconds. Costs one table
-   * request per load.
+   * Returns the effective values, at most 20 seconds old, so that all instances apply a change within 30 seconds. Costs one
+   * table request if the cached values are older.
    */
   values(): Promise<SettingValues>;
   /**
-   * Returns the effective values from a new load. Undefined if App Configuration could not be read, because the values may then
-   * be different. Irreversible effects of a setting must use these values.
+   * Reads and returns the effective values. Undefined if App Configuration could not be read, because the values may then be
+   * different. Work that can't be undone must use these values.
    */
   fresh(): Promise<SettingValues | undefined>;
-  /** Returns the last loaded values without waiting. Undefined before the first load. For the logger's level. */
+  /** Returns the last loaded values without waiting. Undefined before the first load. The logger reads its level from them. */
   current(): SettingValues | undefined;
-  /** Reads all categories. */
+  /** Returns the settings of all categories. */
   describeAll(): Promise<Described<Record<Category, SettingDescription[]>>>;
-  /** Reads one category. */
+  /** Returns the settings of one category. */
   describe(category: Category): Promise<Described<SettingDescription[]>>;
   /**
-   * Sets overrides: all of `changes` or none.
+   * Sets overrides: either all of `changes` or none.
    *
    * @param changes - Any subset of the category's settings.
    * @param ifMatch - ETag of the category on which the change is based.
@@ -105,14 +109,18 @@ export interface Settings {
   remove(category: Category, key: string, caller: Caller, ifMatch?: string): Promise<SettingDescription>;
   /** Returns the result of `remove` without changing anything. @throws {Problem} notFound; conflict. */
   afterRemoval(category: Category, key: string): Promise<SettingDescription>;
-  /** Removes every override and returns them. @throws {Problem} preconditionFailed. */
+  /** Removes all overrides and returns their keys. @throws {Problem} preconditionFailed. */
   removeAll(caller: Caller, ifMatch?: string): Promise<SettingKey[]>;
   /**
    * Adds a listener, which is called after a change is stored and before its request is answered. If a listener fails or the
-   * process crashes, the change stays, and `notify` calls the listeners again. So listeners must be idempotent.
+   * process crashes, the change remains stored, and `notify` calls the listeners again. So a listener may be called twice for a
+   * change.
    */
   onChange(listener: ChangeListener): void;
-  /** Calls the listeners for changes of which they were not all notified. Costs one table request if there are none. */
+  /**
+   * Calls the listeners for changes of which not all were notified. A timer calls it. Costs one table request if there are
+   * none.
+   */
   notify(): Promise<void>;
 }
 
@@ -123,8 +131,8 @@ export interface SettingsDependencies {
   audit: Audit;
   appConfiguration?: AppConfiguration | undefined;
   /**
-   * Returns whether the earlier version that wrote this store watched all subscriptions, which was not a setting then.
-   * Undefined if there was no earlier version. Called once per store.
+   * Returns whether an earlier version, which did not have the setting `watchAll`, watched all subscriptions. Undefined if
+   * there was no earlier version. Called once for a storage account.
    */
   watchedAllBefore?: () => Promise<boolean | undefined>;
   log: Logger;
@@ -146,11 +154,12 @@ export const SettingsRow = entity("Settings", SettingsRecord);
 export const SETTINGS_PARTITION = "settings";
 export const OVERRIDES = "overrides";
 
-/** Milliseconds for which loaded values are used. */
-const FRESH_MS = 20_000;
+/** Time for which loaded values are used. */
+const CACHE_MS = 20_000;
 
-const NOTHING: ReadonlyMap<string, string> = new Map();
+const NO_VALUES: ReadonlyMap<string, string> = new Map();
 
+/** The values of all sources and the effective values. */
 interface State {
   layers: Layers;
   resolved: Record<SettingKey, Resolved>;
@@ -160,14 +169,17 @@ interface State {
 export function createSettings(deps: SettingsDependencies): Settings {
   const { tables, config, clock, audit, appConfiguration, log } = deps;
   const listeners: ChangeListener[] = [];
-  let loaded: { state: State; at: number } | undefined;
+  let loaded: { state: State; loadedAtMs: number } | undefined;
   let loading: Promise<State> | undefined;
-  /** Counts the changes by this instance: a load that started before a change must not replace its result. */
+  /**
+   * Number of changes by this instance. With it a load finds that it started before a change, and must not replace the changed
+   * values.
+   */
   let changes = 0;
-  let lastRead = NOTHING;
+  let appConfigurationValues = NO_VALUES;
   /** True if the last read of App Configuration failed. */
-  let unread = false;
-  let warned = new Set<string>();
+  let isAppConfigurationUnread = false;
+  let loggedWarnings = new Set<string>();
 
   function stateOf(overrides: Overrides, fromAppConfiguration: ReadonlyMap<string, string>): State {
     const layers: Layers = { overrides, appConfiguration: fromAppConfiguration, config };
@@ -175,24 +187,24 @@ export function createSettings(deps: SettingsDependencies): Settings {
     return { layers, resolved, values: valuesOf(resolved) };
   }
 
-  /** If a source can't be read, its last known values stay in use, or before the first read the values of the next source. */
+  /** Reads App Configuration. If that fails, returns the values of the last successful read, and none before the first. */
   async function readAppConfiguration(): Promise<ReadonlyMap<string, string>> {
-    if (!appConfiguration) return NOTHING;
+    if (!appConfiguration) return NO_VALUES;
     try {
-      lastRead = await appConfiguration.read();
-      unread = false;
+      appConfigurationValues = await appConfiguration.read();
+      isAppConfigurationUnread = false;
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      unread = true;
+      isAppConfigurationUnread = true;
       const problem = { code: error.code, problem: error.message, remedy: error.remedy };
-      log.warn("App Configuration could not be read; its last known values stay in force", problem);
+      log.warn("App Configuration could not be read. Its last known values stay in effect", problem);
     }
-    return lastRead;
+    return appConfigurationValues;
   }
 
   async function load(): Promise<State> {
-    const at = clock.now().getTime();
-    const seen = changes;
+    const loadedAtMs = clock.now().getTime();
+    const changesBefore = changes;
     const [stored, fromAppConfiguration] = await Promise.all([
       tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES),
       readAppConfiguration(),
@@ -200,151 +212,133 @@ export function createSettings(deps: SettingsDependencies): Settings {
     const { watchedAllBefore } = deps;
     const row =
       watchedAllBefore && !stored?.watchAllKept
-        ? await keepWatchAll(stateOf(stored?.overrides ?? {}, fromAppConfiguration), await watchedAllBefore())
+        ? await preserveWatchAll(deps, stateOf(stored?.overrides ?? {}, fromAppConfiguration), await watchedAllBefore())
         : stored;
-    if (loaded && changes !== seen) return loaded.state;
+    if (loaded && changes !== changesBefore) return loaded.state;
     const state = stateOf(row?.overrides ?? {}, fromAppConfiguration);
-    loaded = { state, at };
+    loaded = { state, loadedAtMs };
     warnOfIgnored(state);
     return state;
   }
 
-  /** Stores an override that preserves the behavior of an earlier version, which did not have this setting. */
-  async function keepWatchAll(
-    { values }: State,
-    before: boolean | undefined,
-  ): Promise<Row<SettingsRecord> | undefined> {
-    const override: Overrides =
-      before === undefined || before === values.watchAll
-        ? {}
-        : { watchAll: { value: before, updatedAt: clock.now().toISOString(), updatedBy: "system" } };
-    const write = () =>
-      tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) =>
-        row?.watchAllKept
-          ? undefined
-          : { ...(row && withoutKeys(row)), overrides: { ...row?.overrides, ...override }, watchAllKept: true },
-      );
-    if (!override.watchAll) return await write();
-    const event = {
-      type: "settings.changed",
-      caller: { actor: "system", requestId: randomUUID() },
-      target: { type: "settings", id: "features/watchAll" },
-      before: { watchAll: { value: values.watchAll } },
-      after: { watchAll: { value: before } },
-      details: { reason: "an earlier version did so" },
-    };
-    return await audited(audit, event, write);
-  }
-
-  /** Logs once per value and instance, not at every load. */
+  /** Logs each ignored value once per instance, not at each load. */
   function warnOfIgnored({ resolved }: State): void {
-    const now = new Set<string>();
+    const currentWarnings = new Set<string>();
     for (const key of SETTING_KEYS) {
       for (const { source, reason } of resolved[key].ignored) {
         const line = `${key} ${source} ${reason}`;
-        now.add(line);
-        if (!warned.has(line)) log.warn("A setting's value is ignored", { key, source, reason });
+        currentWarnings.add(line);
+        if (!loggedWarnings.has(line)) log.warn("A setting's value is ignored", { key, source, reason });
       }
     }
-    warned = now;
+    loggedWarnings = currentWarnings;
   }
 
-  /** Concurrent callers share one load. */
+  /** Loads the settings. Concurrent callers share one load. */
   function refresh(): Promise<State> {
     if (loading) return loading;
-    const started = load();
-    const forget = () => {
-      if (loading === started) loading = undefined;
+    const currentLoad = load();
+    const clearLoading = () => {
+      if (loading === currentLoad) loading = undefined;
     };
-    started.then(forget, forget);
-    loading = started;
-    return started;
+    currentLoad.then(clearLoading, clearLoading);
+    loading = currentLoad;
+    return currentLoad;
   }
 
-  function fresh(): State | undefined {
-    const age = loaded ? clock.now().getTime() - loaded.at : Infinity;
-    return age >= 0 && age < FRESH_MS ? loaded?.state : undefined;
+  function cachedState(): State | undefined {
+    const age = loaded ? clock.now().getTime() - loaded.loadedAtMs : Infinity;
+    return age >= 0 && age < CACHE_MS ? loaded?.state : undefined;
   }
 
   /**
-   * Changes overrides; all changes use it. `edit` returns the new overrides, or undefined if nothing changes, and is called
-   * again after a write conflict. The intent is recorded before the write and the outcome after it.
+   * Changes overrides, for `update`, `remove` and `removeAll`. Records the intent in the audit log before the write, and the
+   * outcome after it.
+   *
+   * @param edit - Returns the new overrides, or undefined if nothing changes. Called again after a conflict with another write.
    */
   async function change(
     request: { target: string; keys: readonly SettingKey[]; caller: Caller; ifMatch: string | undefined },
-    edit: (now: State) => Overrides | undefined,
+    edit: (current: State) => Overrides | undefined,
   ): Promise<{ state: State; changed: SettingKey[] }> {
     const { keys, caller } = request;
-    const plan = (overrides: Overrides) => {
-      const before = stateOf(overrides, lastRead);
+    const planChange = (overrides: Overrides) => {
+      const before = stateOf(overrides, appConfigurationValues);
       requireMatch(etagOf(keys, before), request.ifMatch, "At least one setting");
-      const wanted = edit(before);
-      const after = wanted ? stateOf(wanted, lastRead) : before;
-      return { before, after, wanted, changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]) };
+      const newOverrides = edit(before);
+      const after = newOverrides ? stateOf(newOverrides, appConfigurationValues) : before;
+      return {
+        before,
+        after,
+        newOverrides,
+        changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]),
+      };
     };
-    const shownOf = ({ before, after, changed }: ReturnType<typeof plan>) => ({
-      before: shown(changed, before),
-      after: shown(changed, after),
+    const auditViewOf = ({ before, after, changed }: ReturnType<typeof planChange>) => ({
+      before: auditView(changed, before),
+      after: auditView(changed, after),
     });
 
-    const first = plan((await refresh()).layers.overrides);
-    if (!first.wanted) {
-      await notifyOrLeave(notify);
-      return { state: first.before, changed: [] };
+    const firstPlan = planChange((await refresh()).layers.overrides);
+    if (!firstPlan.newOverrides) {
+      await notifyOrLog(notify);
+      return { state: firstPlan.before, changed: [] };
     }
     const event = {
       type: "settings.changed",
       caller,
       target: { type: "settings", id: request.target },
-      ...shownOf(first),
+      ...auditViewOf(firstPlan),
     };
     const write = async () => {
-      let planned = first;
+      let planned = firstPlan;
       const stored = await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
-        planned = plan(row?.overrides ?? {});
+        planned = planChange(row?.overrides ?? {});
         const unnotified = [...new Set([...(row?.unnotified ?? []), ...planned.changed])];
-        return planned.wanted && { ...(row && withoutKeys(row)), overrides: { ...planned.wanted }, unnotified };
+        return (
+          planned.newOverrides && { ...(row && withoutKeys(row)), overrides: { ...planned.newOverrides }, unnotified }
+        );
       });
-      // Keep the time of the load it is based on, because App Configuration was not read again.
-      loaded = { state: planned.after, at: loaded?.at ?? clock.now().getTime() };
+      // The time of the load does not change, because App Configuration was not read again.
+      loaded = { state: planned.after, loadedAtMs: loaded?.loadedAtMs ?? clock.now().getTime() };
       changes++;
       loading = undefined;
       return { ...planned, stored };
     };
-    const planned = await audited(audit, event, write, shownOf);
-    await notifyOrLeave(() => notifyOf(planned.stored));
+    const planned = await audited(audit, event, write, auditViewOf);
+    await notifyOrLog(() => callListeners(planned.stored));
     return { state: planned.after, changed: planned.changed };
   }
 
-  const notify = async () => await notifyOf(await tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES));
+  const notify = async () => await callListeners(await tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES));
 
-  async function notifyOf(row: Row<SettingsRecord> | undefined): Promise<void> {
+  async function callListeners(row: Row<SettingsRecord> | undefined): Promise<void> {
     const keys = SETTING_KEYS.filter((key) => row?.unnotified?.includes(key));
     if (!row || keys.length === 0) return;
     for (const listener of listeners) await listener(keys);
-    // If the row was changed meanwhile, the listeners are notified again.
+    // If another change has been stored in the meantime, the row stays unchanged, and the listeners are called again.
     await undefinedIfChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
   }
 
   /** A failure to notify does not fail the change: the timer notifies later. */
-  async function notifyOrLeave(work: () => Promise<void>): Promise<void> {
+  async function notifyOrLog(work: () => Promise<void>): Promise<void> {
     try {
       await work();
     } catch (error) {
       const problem = error instanceof Error ? error.message : String(error);
-      log.error("The effects of a changed setting could not be started; the timer retries", { problem });
+      log.error("The effects of a changed setting could not be started. The timer retries", { problem });
     }
   }
 
   return {
-    values: async () => (fresh() ?? (await refresh())).values,
+    values: async () => (cachedState() ?? (await refresh())).values,
     current: () => loaded?.state.values,
 
     async fresh() {
-      // A load in progress may have started before the state that the caller has just seen.
+      // A load in progress may have started before a change that the caller knows of, so another load follows.
       await loading?.catch(() => {});
       const { values } = await refresh();
-      return unread ? undefined : values;
+      return isAppConfigurationUnread ? undefined : values;
     },
 
     async describeAll() {
@@ -356,38 +350,38 @@ export function createSettings(deps: SettingsDependencies): Settings {
       };
     },
 
-    describe: async (category) => described(keysOf(category), await refresh()),
+    describe: async (category) => describeSettings(keysOf(category), await refresh()),
 
     async update(category, given, caller, ifMatch) {
-      const wanted = parse(changesOf(category), given, "body");
+      const requested = parse(changesOf(category), given, "body");
       const keys = keysOf(category);
-      const { state } = await change({ target: category, keys, caller, ifMatch }, (now) => {
+      const { state } = await change({ target: category, keys, caller, ifMatch }, (current) => {
         const override = { updatedAt: clock.now().toISOString(), updatedBy: caller.actor };
         const different = keys.filter(
-          (key) => wanted[key] !== undefined && now.layers.overrides[key]?.value !== wanted[key],
+          (key) => requested[key] !== undefined && current.layers.overrides[key]?.value !== requested[key],
         );
         if (different.length === 0) return undefined;
         const overrides = {
-          ...now.layers.overrides,
-          ...Object.fromEntries(different.map((key) => [key, { ...override, value: wanted[key]! }])),
+          ...current.layers.overrides,
+          ...Object.fromEntries(different.map((key) => [key, { ...override, value: requested[key]! }])),
         };
-        requireNoConflict(keys, { ...now.layers, overrides });
+        requireNoConflict(keys, { ...current.layers, overrides });
         return overrides;
       });
-      return described(keys, state);
+      return describeSettings(keys, state);
     },
 
     async remove(category, name, caller, ifMatch) {
-      const key = overridable(category, name);
+      const key = requireKey(category, name);
       const request = { target: `${category}/${key}`, keys: keysOf(category), caller, ifMatch };
-      const { state } = await change(request, ({ layers }) => without(key, layers));
+      const { state } = await change(request, ({ layers }) => withoutOverride(key, layers));
       return describeKey(key, state);
     },
 
     async afterRemoval(category, name) {
-      const key = overridable(category, name);
+      const key = requireKey(category, name);
       const { layers } = await refresh();
-      return describeKey(key, stateOf(without(key, layers), lastRead));
+      return describeKey(key, stateOf(withoutOverride(key, layers), appConfigurationValues));
     },
 
     async removeAll(caller, ifMatch) {
@@ -405,47 +399,75 @@ export function createSettings(deps: SettingsDependencies): Settings {
   };
 }
 
-function overridable(category: Category, name: string): SettingKey {
+/** Stores an override that preserves the behavior of an earlier version, which did not have this setting. */
+async function preserveWatchAll(
+  { tables, clock, audit }: SettingsDependencies,
+  { values }: State,
+  watchedAll: boolean | undefined,
+): Promise<Row<SettingsRecord> | undefined> {
+  const override: Overrides =
+    watchedAll === undefined || watchedAll === values.watchAll
+      ? {}
+      : { watchAll: { value: watchedAll, updatedAt: clock.now().toISOString(), updatedBy: "system" } };
+  const write = () =>
+    tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) =>
+      row?.watchAllKept
+        ? undefined
+        : { ...(row && withoutKeys(row)), overrides: { ...row?.overrides, ...override }, watchAllKept: true },
+    );
+  if (!override.watchAll) return await write();
+  const event = {
+    type: "settings.changed",
+    caller: { actor: "system", requestId: randomUUID() },
+    target: { type: "settings", id: "features/watchAll" },
+    before: { watchAll: { value: values.watchAll } },
+    after: { watchAll: { value: watchedAll } },
+    details: { reason: "an earlier version did so" },
+  };
+  return await audited(audit, event, write);
+}
+
+function requireKey(category: Category, name: string): SettingKey {
   const key = keyIn(category, name);
   if (!key) throw notFound(`The setting ${category}/${name.slice(0, 64)}`);
   return key;
 }
 
 /** Returns the overrides without one of them. @throws {Problem} notFound if there is none; conflict. */
-function without(key: SettingKey, layers: Layers): Overrides {
+function withoutOverride(key: SettingKey, layers: Layers): Overrides {
   if (!layers.overrides[key]) throw notFound(`An override of ${key}`);
   const { [key]: _, ...overrides } = layers.overrides;
-  const left = thresholdConflict({ ...layers, overrides });
-  if (left && !thresholdConflict(layers)) {
-    throw new Problem("conflict", `${conflictText(left)} Change the other one first, or set both with one PUT.`);
+  const conflict = thresholdConflict({ ...layers, overrides });
+  if (conflict && !thresholdConflict(layers)) {
+    throw new Problem("conflict", `${conflictText(conflict)} Change the other one first, or set both with one PUT.`);
   }
   return overrides;
 }
 
 function requireNoConflict(keys: readonly SettingKey[], layers: Layers): void {
-  const found = keys.includes("criticalExpiryDays") ? thresholdConflict(layers) : undefined;
-  if (!found) return;
-  const path = found.critical.source === "override" ? "body.criticalExpiryDays" : "body.warningExpiryDays";
-  const message = conflictText(found);
+  const conflict = keys.includes("criticalExpiryDays") ? thresholdConflict(layers) : undefined;
+  if (!conflict) return;
+  const path = conflict.critical.source === "override" ? "body.criticalExpiryDays" : "body.warningExpiryDays";
+  const message = conflictText(conflict);
   throw new Problem("invalidRequest", message, { errors: [{ path, message }] });
 }
 
 const SOURCE_TEXT: Record<Source, string> = {
-  override: "an override",
-  appConfiguration: "App Configuration",
-  environment: "the environment",
-  default: "the default",
+  override: "set in the service",
+  appConfiguration: "from App Configuration",
+  environment: "from an environment variable",
+  default: "default",
 };
 
 function conflictText({ critical, warning }: NonNullable<ReturnType<typeof thresholdConflict>>): string {
-  return `criticalExpiryDays would be ${critical.value} (${SOURCE_TEXT[critical.source]}), which is not below warningExpiryDays, ${warning.value} (${SOURCE_TEXT[warning.source]}).`;
+  return `The critical expiry threshold (criticalExpiryDays) would be ${critical.value} days (${SOURCE_TEXT[critical.source]}). It must be less than the warning expiry threshold (warningExpiryDays), which is ${warning.value} days (${SOURCE_TEXT[warning.source]}).`;
 }
 
 /** Returns these settings for the audit log. */
-const shown = (keys: readonly SettingKey[], { resolved }: State) =>
+const auditView = (keys: readonly SettingKey[], { resolved }: State) =>
   Object.fromEntries(keys.map((key) => [key, { value: resolved[key].value, source: resolved[key].source }]));
 
-const described = (keys: readonly SettingKey[], state: State): Described<SettingDescription[]> => ({
+const describeSettings = (keys: readonly SettingKey[], state: State): Described<SettingDescription[]> => ({
   etag: etagOf(keys, state),
   settings: describeKeys(keys, state),
 });

@@ -2,12 +2,13 @@ import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { DiscoveryDocument } from "./oidc/discovery.ts";
 
-/** Schemas of single sign-on in the API. */
+// Schemas of single sign-on (SSO) in the API. The endpoints validate requests with them and generate the API description from
+// them.
 
 const instant = z.iso.datetime();
 const providerType = z.enum(["oidc", "saml"]).meta({ description: "Protocol: OpenID Connect or SAML." });
 const defaultRole = z.enum(["user", "auditor", "operator"], {
-  error: "must be user, auditor or operator: to admin, map a value of rolesClaim",
+  error: "must be user, auditor or operator: map a value of rolesClaim to give the role admin",
 });
 
 export const SsoStatus = z
@@ -115,7 +116,7 @@ const samlProvider = {
     }),
 };
 
-/** Any subset of members. Omitted members stay unchanged. */
+/** A change of the configuration: any subset of members. Omitted members stay unchanged. */
 export const SsoChange = z
   .strictObject({
     providerType,
@@ -173,7 +174,7 @@ export const SsoChange = z
   .meta({ id: "SsoChange" });
 export type SsoChange = z.infer<typeof SsoChange>;
 
-/** Omitted members are taken from the saved configuration. */
+/** A configuration to test. Omitted members are taken from the saved configuration. */
 export const SsoTest = z
   .strictObject({
     providerType,
@@ -223,13 +224,15 @@ export const SsoLogin = z.strictObject({
     .meta({ description: "Path of this service to return to. Default: `/`.", example: "/docs" }),
 });
 
-/** The form that an identity provider makes a browser post. Any site can send it, so only its signed content counts. */
+/**
+ * The form that an identity provider makes a browser post. Any site can post it, so the service trusts only its signed content.
+ */
 export const SamlCallback = z.looseObject({
   SAMLResponse: z.string().meta({ description: "SAML Response in base64." }),
   RelayState: z.string().optional().meta({ description: "State of the sign-in request." }),
 });
 
-/** Providers may add members of their own. */
+/** The query with which an OpenID Connect provider redirects the browser back. Providers may add members of their own. */
 export const SsoCallback = z.looseObject({
   code: z.string().optional(),
   state: z.string().optional(),

@@ -6,7 +6,9 @@ import type { SsoConfiguration } from "./configuration.ts";
 import { isEntraWithoutTenant, isMultiOrganizationIssuer } from "./issuers.ts";
 import { checkSaml } from "./saml/settings.ts";
 
-/** Members that don't affect who can sign in, or with which role. */
+// Functions on a change of the SSO configuration, without storage: the result of the change and its validation.
+
+/** Members that don't affect who can sign in or with which role. */
 const OTHER_MEMBERS: readonly string[] = [
   "ssoOnlyMode",
   "loginButtonText",
@@ -17,7 +19,7 @@ const OTHER_MEMBERS: readonly string[] = [
   "updatedBy",
 ];
 
-/** Returns the members that decide who can sign in and with which role, for a comparison. */
+/** Returns a text of the members that decide who can sign in and with which role, for comparing two configurations. */
 export const signInMembers = (config: SsoConfiguration): string =>
   JSON.stringify(
     Object.entries(config)
@@ -26,27 +28,29 @@ export const signInMembers = (config: SsoConfiguration): string =>
   );
 
 /** Returns the configuration after a change, except for its secret. Null removes a member. */
-export function withChange(config: SsoConfiguration, given: SsoChange): SsoConfiguration {
-  const { oidcClientSecret: _, ...members } = given;
-  const next: Record<string, unknown> = { ...config };
+export function withChange(config: SsoConfiguration, change: SsoChange): SsoConfiguration {
+  const { oidcClientSecret: _, ...members } = change;
+  const changed: Record<string, unknown> = { ...config };
   for (const [name, value] of Object.entries(members)) {
-    if (value === null) delete next[name];
-    else if (value !== undefined) next[name] = value;
+    if (value === null) delete changed[name];
+    else if (value !== undefined) changed[name] = value;
   }
-  // The details of the earlier secret don't apply to a new one.
-  if (given.oidcClientSecret !== undefined && !given.oidcClientSecretExpiresOn) delete next.oidcClientSecretExpiresOn;
-  // The service's key is deleted when it is no longer used. It is created anew if needed again.
-  if (!next.samlSignRequests) for (const name of ["samlServiceKey", "samlServiceCertificate"]) delete next[name];
-  return next as SsoConfiguration;
+  // The expiry date of the earlier secret doesn't apply to a new secret.
+  if (change.oidcClientSecret !== undefined && !change.oidcClientSecretExpiresOn)
+    delete changed.oidcClientSecretExpiresOn;
+  // The service's SAML key is deleted when requests are no longer signed. If they are signed again, a new key is created.
+  if (!changed.samlSignRequests) for (const name of ["samlServiceKey", "samlServiceCertificate"]) delete changed[name];
+  return changed as SsoConfiguration;
 }
 
 /**
- * Returns true if the saved client secret stays. It is sent only to the issuer for which it was entered.
+ * Returns true if the configuration keeps its saved client secret. The secret is sent only to the issuer for which it was
+ * entered.
  *
- * @throws {Problem} invalidRequest
+ * @throws {Problem} invalidRequest if the issuer changes and the secret is not entered again
  */
-export function keepsSecret(before: SsoConfiguration, next: SsoConfiguration, given: SsoChange): boolean {
-  if (given.oidcClientSecret !== undefined || !before.oidcClientSecret) return false;
+export function keepsSecret(before: SsoConfiguration, next: SsoConfiguration, change: SsoChange): boolean {
+  if (change.oidcClientSecret !== undefined || !before.oidcClientSecret) return false;
   if (next.oidcIssuer === before.oidcIssuer) return true;
   if (next.oidcIssuer === undefined) return false;
   throw invalidBody(
@@ -56,7 +60,7 @@ export function keepsSecret(before: SsoConfiguration, next: SsoConfiguration, gi
 }
 
 /**
- * Rejects an invalid configuration, even if single sign-on is turned off.
+ * Throws if the configuration is invalid, even if single sign-on is turned off.
  *
  * @throws {Problem} invalidRequest
  */
@@ -64,7 +68,7 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
   const { providerType, isEnabled, oidcIssuer, oidcClientId, autoCreateUsers, allowedEmailDomains } = config;
   if ((config.rolesClaim === undefined) !== (config.roleMapping === undefined)) {
     const missing = config.rolesClaim === undefined ? "rolesClaim" : "roleMapping";
-    throw invalidBody(missing, "is needed: rolesClaim and roleMapping mean something only together");
+    throw invalidBody(missing, "is required: rolesClaim and roleMapping must be set together");
   }
   if (providerType === "oidc" && isEnabled) {
     if (oidcIssuer === undefined) throw invalidBody("oidcIssuer", "is required to turn single sign-on on");
@@ -81,14 +85,14 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
   }
 }
 
-/** @throws {Problem} invalidRequest for an address at which no supported issuer can be */
+/** Throws if an issuer's address is not supported. @throws {Problem} invalidRequest */
 export function checkIssuer(issuer: string, targets: OutgoingOptions): void {
   const problem = issuerProblem(issuer, targets);
   if (problem !== undefined) throw invalidBody("oidcIssuer", problem);
   if (isEntraWithoutTenant(new URL(issuer))) {
     throw invalidBody(
       "oidcIssuer",
-      "must be your tenant's: https://login.microsoftonline.com/{your tenant's id}/v2.0, not common, organizations or consumers",
+      "must be the issuer of your tenant: https://login.microsoftonline.com/{your tenant's id}/v2.0, not common, organizations or consumers",
     );
   }
 }

@@ -3,7 +3,9 @@ import { ROLES } from "../platform/http/endpoint.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { secretReference } from "../secrets/stored-secrets.ts";
 
-/** All rows of single sign-on except sign-in requests share one partition, so that a change is one transaction. */
+// The stored configuration of single sign-on and the count of its sign-ins.
+
+/** Partition of the configuration, the counts and the secrets, so that a change is one transaction. */
 export const SSO = "sso";
 export const CONFIGURATION_KEY = "configuration";
 export const LOGINS_KEY = "logins";
@@ -26,7 +28,7 @@ const configuration = z.object({
   /** The attribute that identifies a person. Absent: Entra's object identifier, else a persistent NameID. */
   samlIdAttribute: z.string().optional(),
   samlSignRequests: z.boolean().optional(),
-  /** The service's own key and its certificate (PEM), while requests are signed. Assertions may be encrypted for it, too. */
+  /** The service's own key and its certificate (PEM), while requests are signed. Assertions may also be encrypted for it. */
   samlServiceKey: secretReference.optional(),
   samlServiceCertificate: z.string().optional(),
   autoCreateUsers: z.boolean(),
@@ -38,9 +40,11 @@ const configuration = z.object({
   rolesClaim: z.string().optional(),
   roleMapping: z.record(z.string(), z.enum(ROLES)).optional(),
   allowedEmailDomains: z.array(z.string()).optional(),
-  /** Changes with every member that decides who can sign in and with which role. */
+  /**
+   * Gets a new value when a member changes that decides who can sign in or with which role. Invalidates sign-ins in progress.
+   */
   generation: z.string(),
-  /** Changes with every change. */
+  /** Gets a new value with each change. It is the ETag in the API. */
   revision: z.string(),
   updatedAt: z.string(),
   updatedBy: z.string(),

@@ -25,7 +25,7 @@ import { withSamlMetadata } from "./saml/settings.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "./secrets.ts";
 import { ssoConfigurationView } from "./views.ts";
 
-/** The stored configuration of single sign-on, and counts of its sign-ins. */
+/** Reads and changes the stored configuration of single sign-on, and counts its sign-ins. */
 export interface Configurations {
   /** Reads the configuration, or the default if none is stored. Costs one read. */
   read(): Promise<SsoConfiguration>;
@@ -34,14 +34,14 @@ export interface Configurations {
   /**
    * Changes the configuration.
    *
-   * @param tryIt - Tests a configuration that is about to be turned on, with the given secret. Throws to reject it.
+   * @param testConnection - Tests a configuration that is about to be turned on, with the given secret. Throws to reject it.
    * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
    */
   change(
     given: SsoChange,
     ifMatch: string | undefined,
     caller: Caller,
-    tryIt: (next: SsoConfiguration, secret: string | undefined, before: SsoConfiguration) => Promise<void>,
+    testConnection: (next: SsoConfiguration, secret: string | undefined, before: SsoConfiguration) => Promise<void>,
   ): Promise<SsoConfigurationView>;
   /** Turns single sign-on off and keeps the rest of the configuration. @throws {Problem} notFound, preconditionFailed */
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
@@ -68,19 +68,19 @@ export function createConfigurations(deps: {
 }): Configurations {
   const { tables, audit, secrets, clock, randomness, log } = deps;
 
-  const row = () => tables.get(Configuration, SSO, CONFIGURATION_KEY);
-  const logins = () => tables.get(Logins, SSO, LOGINS_KEY);
+  const readRow = () => tables.get(Configuration, SSO, CONFIGURATION_KEY);
+  const readLogins = () => tables.get(Logins, SSO, LOGINS_KEY);
 
   /** @throws {Problem} conflict if turning off passwords would lock out everyone */
   async function requireBootstrapAdministrator(config: SsoConfiguration): Promise<void> {
-    const refuse = (detail: string) => new Problem("conflict", `Passwords stay turned on. ${detail}`);
-    if (!config.isEnabled) throw refuse("Single sign-on is not turned on.");
-    if ((await logins())?.administratorUnder !== config.generation) {
-      throw refuse("An administrator must first sign in with single sign-on in its present configuration.");
+    const problem = (detail: string) => new Problem("conflict", `Passwords stay turned on. ${detail}`);
+    if (!config.isEnabled) throw problem("Single sign-on is not turned on.");
+    if ((await readLogins())?.administratorUnder !== config.generation) {
+      throw problem("An administrator must first sign in with single sign-on in its current configuration.");
     }
     if (!(await deps.hasBootstrapAdministrator())) {
-      throw refuse(
-        "The administrator whom BOOTSTRAP_ADMIN_USERNAME names must be active, be admin and have a password.",
+      throw problem(
+        "The user whom BOOTSTRAP_ADMIN_USERNAME names must be active and have the role admin and a password.",
       );
     }
   }
@@ -98,81 +98,87 @@ export function createConfigurations(deps: {
     await conditionalWrite(written, ifMatch, THE_CONFIGURATION);
   }
 
-  /** Members that change with every change. */
-  function revised(config: SsoConfiguration, before: SsoConfiguration, caller: Caller): SsoConfiguration {
-    const now = clock.now();
-    const revision = randomness.ulid(now);
+  /** Returns the configuration with a new revision, and with a new generation if the change affects who can sign in. */
+  function withRevision(config: SsoConfiguration, before: SsoConfiguration, caller: Caller): SsoConfiguration {
+    const changedAt = clock.now();
+    const revision = randomness.ulid(changedAt);
     const generation = signInMembers(config) === signInMembers(before) ? before.generation : revision;
-    return { ...config, generation, revision, updatedAt: now.toISOString(), updatedBy: caller.actor };
+    return { ...config, generation, revision, updatedAt: changedAt.toISOString(), updatedBy: caller.actor };
   }
 
-  /** Writes the secrets that the new configuration references to the key vault, before the row that references them. */
-  async function madeSecrets(config: SsoConfiguration, clientSecret: string | undefined) {
-    const made: Pick<SsoConfiguration, "oidcClientSecret" | "samlServiceKey" | "samlServiceCertificate"> = {};
-    if (clientSecret !== undefined) made.oidcClientSecret = await secrets.write(clientSecret, config.oidcIssuer ?? "");
+  /**
+   * Writes the secrets that the new configuration references to the key vault, before the row that references them. Each secret
+   * is bound to a text, its issuer or its use, and can be read only with that text.
+   */
+  async function writeSecrets(config: SsoConfiguration, clientSecret: string | undefined) {
+    const references: Pick<SsoConfiguration, "oidcClientSecret" | "samlServiceKey" | "samlServiceCertificate"> = {};
+    if (clientSecret !== undefined)
+      references.oidcClientSecret = await secrets.write(clientSecret, config.oidcIssuer ?? "");
     if (config.samlSignRequests && !config.samlServiceKey) {
       const { makeServiceKey } = await import("./saml/service-key.ts");
       const { key, certificate } = await makeServiceKey(SERVICE_KEY_NAME, clock.now());
-      made.samlServiceKey = await secrets.write(key, SERVICE_KEY_USE);
-      made.samlServiceCertificate = certificate.pem;
+      references.samlServiceKey = await secrets.write(key, SERVICE_KEY_USE);
+      references.samlServiceCertificate = certificate.pem;
     }
-    const kept = [made.oidcClientSecret, made.samlServiceKey].flatMap((secret) => secret ?? []);
-    return { made, operations: kept.map((secret) => secrets.stillKept(secret)) };
+    const newReferences = [references.oidcClientSecret, references.samlServiceKey].flatMap((secret) => secret ?? []);
+    return { references, operations: newReferences.map((secret) => secrets.requireStored(secret)) };
   }
 
-  const view = async (config: SsoConfiguration) => ssoConfigurationView(config, await logins());
+  const view = async (config: SsoConfiguration) => ssoConfigurationView(config, await readLogins());
 
   return {
     read: async () => {
-      const found = await row();
-      return found ? withoutKeys(found) : UNCONFIGURED;
+      const row = await readRow();
+      return row ? withoutKeys(row) : UNCONFIGURED;
     },
 
-    view: async () => view((await row()) ?? UNCONFIGURED),
+    view: async () => view((await readRow()) ?? UNCONFIGURED),
 
-    async change(asked, ifMatch, caller, tryIt) {
-      const given = await withSamlMetadata(asked);
-      const found = await row();
-      const before: SsoConfiguration = found ? withoutKeys(found) : UNCONFIGURED;
+    async change(requested, ifMatch, caller, testConnection) {
+      const requestedChange = await withSamlMetadata(requested);
+      const row = await readRow();
+      const before: SsoConfiguration = row ? withoutKeys(row) : UNCONFIGURED;
       requireMatch(`"${before.revision}"`, ifMatch, THE_CONFIGURATION);
-      const wanted = withChange(before, given);
-      const kept = keepsSecret(before, wanted, given);
-      const { oidcClientSecret: known, ...bare } = wanted;
-      let next: SsoConfiguration = kept && known ? { ...bare, oidcClientSecret: known } : bare;
+      const changed = withChange(before, requestedChange);
+      const hasSameSecret = keepsSecret(before, changed, requestedChange);
+      const { oidcClientSecret: savedSecret, ...withoutSecret } = changed;
+      let next: SsoConfiguration =
+        hasSameSecret && savedSecret ? { ...withoutSecret, oidcClientSecret: savedSecret } : withoutSecret;
       checkConfiguration(next, deps.targets);
 
-      const secret = given.oidcClientSecret ?? undefined;
-      const decides = secret !== undefined || signInMembers(next) !== signInMembers(before);
-      if (decides) {
-        if (given.ssoOnlyMode) {
+      const secret = requestedChange.oidcClientSecret ?? undefined;
+      const affectsSignIn = secret !== undefined || signInMembers(next) !== signInMembers(before);
+      if (affectsSignIn) {
+        if (requestedChange.ssoOnlyMode) {
           const detail =
             "This changes who can sign in. Save it, sign in with it as an administrator, and then turn passwords off.";
           throw new Problem("conflict", detail);
         }
+        // Turns passwords on again, in case that the new configuration lets nobody sign in.
         next.ssoOnlyMode = false;
       } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireBootstrapAdministrator(next);
-      if (decides && next.isEnabled) await tryIt(next, secret, before);
+      if (affectsSignIn && next.isEnabled) await testConnection(next, secret, before);
 
-      const event = { type: "sso.configured", caller, target: TARGET, before: entered(before) };
+      const event = { type: "sso.configured", caller, target: TARGET, before: auditView(before) };
       const effect = async () => {
-        const { made, operations } = await madeSecrets(next, secret);
-        next = revised({ ...next, ...made }, before, caller);
-        await write(found, next, operations, ifMatch);
+        const { references, operations } = await writeSecrets(next, secret);
+        next = withRevision({ ...next, ...references }, before, caller);
+        await write(row, next, operations, ifMatch);
         return next;
       };
-      await audited(audit, event, effect, (after) => ({ after: entered(after) }));
+      await audited(audit, event, effect, (after) => ({ after: auditView(after) }));
       return await view(next);
     },
 
     async disable(ifMatch, caller) {
-      const found = await row();
-      if (!found) throw notFound(THE_CONFIGURATION);
-      requireMatch(`"${found.revision}"`, ifMatch, THE_CONFIGURATION);
-      const before: SsoConfiguration = withoutKeys(found);
+      const row = await readRow();
+      if (!row) throw notFound(THE_CONFIGURATION);
+      requireMatch(`"${row.revision}"`, ifMatch, THE_CONFIGURATION);
+      const before: SsoConfiguration = withoutKeys(row);
       const event = { type: "sso.disabled", caller, target: TARGET };
       await audited(audit, event, async () => {
-        const next = revised({ ...before, isEnabled: false, ssoOnlyMode: false }, before, caller);
-        await write(found, next, [], ifMatch);
+        const next = withRevision({ ...before, isEnabled: false, ssoOnlyMode: false }, before, caller);
+        await write(row, next, [], ifMatch);
       });
     },
 
@@ -180,10 +186,15 @@ export function createConfigurations(deps: {
       const lastAt = clock.now().toISOString();
       try {
         await repeatOnConflict(async () => {
-          const before = await logins();
-          const under = role === "admin" ? { administratorUnder: config.generation } : {};
-          const next = { ...(before && withoutKeys(before)), total: (before?.total ?? 0) + 1, lastAt, ...under };
-          if (before) await tables.replace(Logins, { ...before, ...next });
+          const storedLogins = await readLogins();
+          const administrator = role === "admin" ? { administratorUnder: config.generation } : {};
+          const next = {
+            ...(storedLogins && withoutKeys(storedLogins)),
+            total: (storedLogins?.total ?? 0) + 1,
+            lastAt,
+            ...administrator,
+          };
+          if (storedLogins) await tables.replace(Logins, { ...storedLogins, ...next });
           else await tables.insert(Logins, SSO, LOGINS_KEY, next);
         }, ATTEMPTS);
       } catch (error) {
@@ -200,12 +211,12 @@ const TARGET = { type: "sso", id: "configuration" };
 const SERVICE_KEY_NAME = "credential-lifecycle-service";
 
 /** Returns the configuration for the audit log. It contains references of secrets, not the secrets. */
-function entered(config: SsoConfiguration) {
+function auditView(config: SsoConfiguration) {
   const { generation: _, revision: __, updatedAt: ___, updatedBy: ____, ...rest } = config;
-  const { samlIdpCertificates: certificates, samlServiceCertificate: own, ...others } = rest;
+  const { samlIdpCertificates: certificates, samlServiceCertificate: serviceCertificate, ...others } = rest;
   return {
     ...others,
     ...(certificates && { samlIdpCertificates: certificates.map(fingerprintOf) }),
-    ...(own && { samlServiceCertificate: fingerprintOf(own) }),
+    ...(serviceCertificate && { samlServiceCertificate: fingerprintOf(serviceCertificate) }),
   };
 }

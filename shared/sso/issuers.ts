@@ -1,3 +1,5 @@
+// Issuers (OpenID Connect providers) whose users don't all belong to one organization.
+
 /** Issuers with which anyone can have an account, or that serve many organizations under one name. */
 const MULTI_ORGANIZATION_ISSUERS: ReadonlySet<string> = new Set([
   "https://accounts.google.com",
@@ -22,7 +24,7 @@ const MULTI_ORGANIZATION_ISSUERS: ReadonlySet<string> = new Set([
 
 /**
  * Returns true if the issuer serves more than one organization, so that its users don't all belong to this organization.
- * Maintained by hand, because discovery documents don't say it.
+ * The list is maintained by hand, because discovery documents don't contain this property.
  */
 export const isMultiOrganizationIssuer = (issuer: string): boolean =>
   MULTI_ORGANIZATION_ISSUERS.has(issuer.replace(/\/+$/, ""));
@@ -40,6 +42,7 @@ const ENTRA_HOSTS: ReadonlySet<string> = new Set([
 ]);
 /** The tenant of personal accounts: https://learn.microsoft.com/entra/identity-platform/id-token-claims-reference (tid) */
 const PERSONAL_TENANT = "9188040d-6c67-4c5b-b112-36a304b66dad";
+/** Matches a tenant ID, a GUID. */
 const TENANT = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Returns true for an issuer of Entra that is not a single tenant: `common`, `organizations`, a domain, `{tenantid}`. */

@@ -1,3 +1,5 @@
+// Reads the name and email address of a person from the claims or attributes that an identity provider sent.
+
 /** A person whom an identity provider authenticated. */
 export interface Person {
   /** Issuer in OIDC, entity id in SAML. */
@@ -9,23 +11,24 @@ export interface Person {
 }
 
 /** Claims and attributes that may contain the person's name. The first one present is used. */
-const NAMES = [
+const NAME_CLAIMS = [
   "preferred_username",
   "upn",
   "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/name",
   "email",
   "name",
 ];
-const EMAILS = ["email", "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress"];
+const EMAIL_CLAIMS = ["email", "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress"];
 
-const EMAIL = /^[^\s@]{1,64}@[^\s@]{1,255}$/;
+const EMAIL_FORMAT = /^[^\s@]{1,64}@[^\s@]{1,255}$/;
 
-/** Returns the person's name according to the provider. Of an email address, the part before the @. */
-export const nameOf = (person: Person): string | undefined => first(person, NAMES)?.replace(/@.*$/, "");
+/** Returns the person's name according to the provider. If the name is an email address, returns the part before the @. */
+export const nameOf = (person: Person): string | undefined => firstClaim(person, NAME_CLAIMS)?.replace(/@.*$/, "");
 
+/** Returns the person's email address, verified or not. */
 export function emailOf(person: Person): string | undefined {
-  const found = first(person, EMAILS);
-  return found !== undefined && EMAIL.test(found) ? found : undefined;
+  const email = firstClaim(person, EMAIL_CLAIMS);
+  return email !== undefined && EMAIL_FORMAT.test(email) ? email : undefined;
 }
 
 /**
@@ -34,11 +37,11 @@ export function emailOf(person: Person): string | undefined {
  */
 export function verifiedDomainOf(person: Person): string | undefined {
   const { email_verified: verified, xms_edov: domainOwner } = person.claims;
-  const vouched = [verified, domainOwner].some((claim) => ["true", "1"].includes(String([claim].flat()[0])));
-  return vouched ? emailOf(person)?.split("@")[1]?.toLowerCase() : undefined;
+  const isVerified = [verified, domainOwner].some((claim) => ["true", "1"].includes(String([claim].flat()[0])));
+  return isVerified ? emailOf(person)?.split("@")[1]?.toLowerCase() : undefined;
 }
 
-function first({ claims }: Person, names: readonly string[]): string | undefined {
+function firstClaim({ claims }: Person, names: readonly string[]): string | undefined {
   for (const name of names) {
     const value = Object.hasOwn(claims, name) ? [claims[name]].flat()[0] : undefined;
     if (typeof value === "string" && value !== "") return value;

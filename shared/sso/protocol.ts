@@ -8,7 +8,7 @@ export interface Callback {
   parameters: URLSearchParams;
 }
 
-/** One step of the test of an unsaved configuration. */
+/** Result of one step of a configuration's test. */
 export interface Check {
   name: "address" | "document" | "keys" | "client";
   passed: boolean;

@@ -1,7 +1,7 @@
 /** Maximum length of a path to return to after a sign-in. */
-export const LONGEST_RETURN_URL = 2048;
+export const MAX_RETURN_URL_LENGTH = 2048;
 
-/** Encodes a path for the header Location, which is in ASCII. */
+/** Encodes a path for the header Location, which allows only ASCII. */
 export const asLocation = (path: string): string => path.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
 
 /**
@@ -9,7 +9,7 @@ export const asLocation = (path: string): string => path.replace(/[^\x21-\x7e]+/
  * tabs and line ends, and read two slashes as another host. https://url.spec.whatwg.org/#concept-basic-url-parser
  */
 export function isOwnPath(path: string, origin: string): boolean {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  if (path.length > LONGEST_RETURN_URL || !/^\/(?!\/)[^\\\u0000-\u001f\u007f]*$/.test(path)) return false;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the expression rejects control characters
+  if (path.length > MAX_RETURN_URL_LENGTH || !/^\/(?!\/)[^\\\u0000-\u001f\u007f]*$/.test(path)) return false;
   return URL.canParse(path, origin) && new URL(path, origin).origin === origin;
 }

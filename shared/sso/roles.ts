@@ -2,17 +2,17 @@ import type { Role } from "../platform/http/endpoint.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Person } from "./person.ts";
 
-/** The role of a person, or why there is none. */
+/** The role of a person, or the reason why the person gets none. */
 export type Decision = Role | { refused: "noRole" | "rolesConflict" | "rolesNotSent" };
 
 /**
- * Determines the role of an SSO user at every sign-in.
+ * Determines the role of an SSO user at each sign-in.
  *
- * @param now - The current role; undefined for a new user. It stays if there is no mapping.
+ * @param currentRole - Undefined for a new user. Without a mapping the user keeps it.
  */
-export function roleOf(config: SsoConfiguration, person: Person, now: Role | undefined): Decision {
+export function roleOf(config: SsoConfiguration, person: Person, currentRole: Role | undefined): Decision {
   const { rolesClaim, roleMapping, defaultRole } = config;
-  if (rolesClaim === undefined || roleMapping === undefined) return now ?? defaultRole ?? { refused: "noRole" };
+  if (rolesClaim === undefined || roleMapping === undefined) return currentRole ?? defaultRole ?? { refused: "noRole" };
   const values = valuesOf(person, rolesClaim);
   if (!values) return { refused: "rolesNotSent" };
   const mapped = new Set(
@@ -26,19 +26,19 @@ export function roleOf(config: SsoConfiguration, person: Person, now: Role | und
 }
 
 /**
- * Returns the texts at a claim, or at a JSON pointer into the claims (RFC 6901); none if it does not exist. Undefined if the
- * provider says that it left the claim out for its length, as Entra does:
+ * Returns the texts of a claim, or at a JSON pointer into the claims (RFC 6901). Returns none if the claim does not exist, and
+ * undefined if the provider reports that it left the claim out because it is too long, as Entra does:
  * https://learn.microsoft.com/entra/identity-platform/id-token-claims-reference#groups-overage-claim
  */
-function valuesOf({ claims }: Person, where: string): string[] | undefined {
-  const path = where.startsWith("/") ? where.slice(1).split("/").map(unescaped) : [where];
-  const elsewhere = claims._claim_names;
-  if (isObject(elsewhere) && Object.hasOwn(elsewhere, path[0]!)) return undefined;
+function valuesOf({ claims }: Person, rolesClaim: string): string[] | undefined {
+  const path = rolesClaim.startsWith("/") ? rolesClaim.slice(1).split("/").map(unescapePointer) : [rolesClaim];
+  const omittedClaims = claims._claim_names;
+  if (isObject(omittedClaims) && Object.hasOwn(omittedClaims, path[0]!)) return undefined;
   let value: unknown = claims;
   for (const part of path) value = isObject(value) && Object.hasOwn(value, part) ? value[part] : undefined;
-  return [value].flat().filter((one) => typeof one === "string");
+  return [value].flat().filter((item) => typeof item === "string");
 }
 
-const unescaped = (part: string): string => part.replaceAll("~1", "/").replaceAll("~0", "~");
+const unescapePointer = (part: string): string => part.replaceAll("~1", "/").replaceAll("~0", "~");
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;

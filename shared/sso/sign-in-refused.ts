@@ -1,8 +1,8 @@
 import { Problem, type ProblemCode, retryLater } from "../platform/http/problem.ts";
 
 /**
- * Reasons why a sign-in failed, each with the problem and text for the user. The text never contains anything from a provider.
- * The reason itself is recorded in the audit log.
+ * Reasons why a sign-in failed, each with the problem and text for the user. The texts are fixed: they contain nothing from a
+ * provider. The reason itself is recorded in the audit log.
  */
 const REFUSALS = {
   /** No sign-in request with that id. */
@@ -45,7 +45,7 @@ export type Reason = keyof typeof REFUSALS;
 /** Seconds of `Retry-After` when a service that the sign-in needs does not answer. */
 const RETRY_SECONDS = 10;
 
-/** The sign-in is rejected. */
+/** Thrown when a sign-in is rejected. */
 export class SignInRefused extends Error {
   override readonly name = "SignInRefused";
   readonly reason: Reason;
@@ -58,6 +58,7 @@ export class SignInRefused extends Error {
     this.details = details;
   }
 
+  /** Returns the problem with the text for the user. */
   problem(): Problem {
     const [code, text] = REFUSALS[this.reason];
     if (code === "unavailable") return retryLater(code, `${text} Try again.`, RETRY_SECONDS);
@@ -65,6 +66,9 @@ export class SignInRefused extends Error {
   }
 }
 
-/** Returns the error for a rejection reason of the role mapping or of `FederatedSignIn.signIn`. */
+/**
+ * Returns the error for a rejection reason of the role mapping or of `FederatedSignIn.signIn`. A reason without a text counts
+ * as `disabled`.
+ */
 export const signInRefusedFor = (reason: string): SignInRefused =>
   new SignInRefused(Object.hasOwn(REFUSALS, reason) ? (reason as Reason) : "disabled");

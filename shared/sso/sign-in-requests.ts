@@ -8,9 +8,10 @@ import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { SignInRefused } from "./sign-in-refused.ts";
 
 /** Time limit to complete a sign-in. */
-const LONGEST_MS = 10 * MINUTE_MS;
-/** Bytes of the id, which providers see, and of the cookie's secret, which only the browser has. */
+const TIME_LIMIT_MS = 10 * MINUTE_MS;
+/** Number of random bytes of a request's id, which the provider gets. */
 const ID_BYTES = 16;
+/** Number of random bytes of the cookie's secret, which only the browser gets. */
 const SECRET_BYTES = 32;
 
 /**
@@ -33,13 +34,16 @@ const request = z.object({
   /** Generation of the configuration when the sign-in started. */
   generation: z.string(),
   expiresAt: z.string(),
-  /** A random id of the call that completed the request, which decides between two concurrent calls. */
+  /**
+   * Set once a call has completed the request: a random id of that call. After a lost response, storage recognizes a write by
+   * its value, so the values of two calls must differ.
+   */
   usedBy: z.string().optional(),
 });
 type RequestRecord = z.infer<typeof request>;
 const Request = entity("Sso", request);
 
-/** A sign-in request, as accessible with its cookie. */
+/** A sign-in request whose cookie was verified. */
 export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "generation"> {
   /** The value that the provider returns (state, RelayState): the row's id. */
   id: string;
@@ -47,10 +51,11 @@ export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "genera
   derived(purpose: string): string;
 }
 
-/** Sign-ins in progress. Each is bound to one browser and can be completed once, on any instance. */
+/** The stored sign-ins in progress. Each is bound to one browser by a cookie and can be completed once, on any instance. */
 export interface SignInRequests {
+  /** Stores a new request and returns the cookie that binds it to the browser. */
   begin(
-    how: Pick<RequestRecord, "protocol" | "returnUrl" | "generation">,
+    details: Pick<RequestRecord, "protocol" | "returnUrl" | "generation">,
   ): Promise<{ request: SignInRequest; cookie: Cookie }>;
   /**
    * Completes the request of a callback, so that no other call can.
@@ -70,18 +75,22 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
   return {
     async begin({ protocol, returnUrl, generation }) {
       const [id, secret] = [random(ID_BYTES), random(SECRET_BYTES)];
-      const expiresAt = new Date(clock.now().getTime() + LONGEST_MS).toISOString();
+      const expiresAt = new Date(clock.now().getTime() + TIME_LIMIT_MS).toISOString();
       const row = { protocol, cookieHash: hashOf(secret), returnUrl, generation, expiresAt };
       await tables.insert(Request, PARTITION, id, row);
-      return { request: held(id, secret, row), cookie: bindingCookie(protocol, secret, LONGEST_MS / SECOND_MS) };
+      return {
+        request: openRequest(id, secret, row),
+        cookie: bindingCookie(protocol, secret, TIME_LIMIT_MS / SECOND_MS),
+      };
     },
 
     async complete(protocol, id, cookie) {
       if (id === undefined || !ID.test(id)) throw new SignInRefused("unknownRequest");
       const row = await tables.get(Request, PARTITION, id);
       if (row?.protocol !== protocol) throw new SignInRefused("unknownRequest");
-      const theirs = cookie !== undefined && timingSafeEqual(Buffer.from(hashOf(cookie)), Buffer.from(row.cookieHash));
-      if (!theirs) throw new SignInRefused("otherBrowser");
+      const isSameBrowser =
+        cookie !== undefined && timingSafeEqual(Buffer.from(hashOf(cookie)), Buffer.from(row.cookieHash));
+      if (!isSameBrowser) throw new SignInRefused("otherBrowser");
       if (Date.parse(row.expiresAt) <= clock.now().getTime()) throw new SignInRefused("expired");
       if (row.usedBy !== undefined) throw new SignInRefused("used");
       try {
@@ -90,7 +99,7 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
         if (error instanceof RowChanged) throw new SignInRefused("used");
         throw error;
       }
-      return held(id, cookie, row);
+      return openRequest(id, cookie, row);
     },
 
     async cleanUp() {
@@ -104,11 +113,12 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
   };
 }
 
+/** Matches 16 bytes in base64url. */
 const ID = /^[\w-]{22}$/;
 
 const hashOf = (secret: string): string => createHash("sha256").update(secret).digest("hex");
 
-const held = (
+const openRequest = (
   id: string,
   secret: string,
   { returnUrl, generation }: Pick<RequestRecord, "returnUrl" | "generation">,
@@ -119,7 +129,7 @@ const held = (
   derived: (purpose) => createHmac("sha256", secret).update(`${purpose}\0${id}`).digest("base64url"),
 });
 
-/** @param maxAge - Seconds; 0 makes the browser delete the cookie. */
+/** Returns the binding cookie. @param maxAge - Lifetime in seconds. 0 makes the browser delete the cookie. */
 export function bindingCookie(protocol: ProtocolName, value: string, maxAge: number): Cookie {
   return { ...BINDING_COOKIES[protocol], value, path: "/", maxAge, httpOnly: true, secure: true };
 }

@@ -15,13 +15,13 @@ import { roleOf } from "./roles.ts";
 import { SignInRefused, signInRefusedFor } from "./sign-in-refused.ts";
 import { bindingCookie, createSignInRequests, type ProtocolName } from "./sign-in-requests.ts";
 
-/** A redirect of the browser and its cookie. */
+/** A redirect of the browser, and the cookies to set. */
 export interface Redirection {
   location: string;
   cookies: Cookie[];
 }
 
-/** The response of a provider, sent through a browser, and values of the browser itself. */
+/** A request to the callback: the response of a provider, sent through the browser, and values of the browser itself. */
 export interface Arrival {
   protocol: ProtocolName;
   /** Query parameters or form fields. */
@@ -34,10 +34,12 @@ export interface Arrival {
   userAgent: string | undefined;
 }
 
-/** The two steps of a single sign-on in a browser. Texts of rejections are in `REFUSALS`. */
+/** The two steps of a sign-in with SSO: GET /auth/sso/login calls `begin`, the provider's redirect or form calls `complete`. */
 export interface SignIns {
   /**
-   * Starts a sign-in. @param returnUrl - The path to return to afterwards.
+   * Starts a sign-in.
+   *
+   * @param returnUrl - The path to return to afterwards.
    * @param origin - The service's own origin. Undefined if it is not configured.
    * @throws {Problem} invalidRequest (a foreign returnUrl), conflict (single sign-on is not configured), signInFailed,
    * unavailable
@@ -61,71 +63,71 @@ export function createSignIns(deps: {
   const { configurations, protocols, federated, audit } = deps;
   const requests = createSignInRequests(deps);
 
-  /** Records why a sign-in was rejected, and throws the problem for the user. */
-  async function problemOf(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
+  /** Records why a sign-in was rejected, and returns the problem for the user. */
+  async function recordRejection(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
     if (!(error instanceof SignInRefused)) return error;
     const identity = person && { issuer: person.issuer, subject: person.subject };
     await audit.refused({
       type: "user.signInRefused",
       caller,
       outcome: "refused",
-      // Repeats with one target share an audit entry, so the target must identify the person.
+      // The audit log combines repeated rejections with the same target into one entry, so the target must identify the person.
       target: { type: "ssoIdentity", id: identity ? identityId(identity) : error.reason },
       details: { reason: error.reason, by: "sso", ...error.details, ...identity },
     });
     return error.problem();
   }
 
-  async function enter(config: SsoConfiguration, person: Person, caller: Caller, userAgent: string | undefined) {
+  async function signInPerson(config: SsoConfiguration, person: Person, caller: Caller, userAgent: string | undefined) {
     const domains = config.allowedEmailDomains;
     const domain = verifiedDomainOf(person);
     if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
-    const arriving = {
-      pair: { issuer: person.issuer, subject: person.subject },
+    const authenticated = {
+      identity: { issuer: person.issuer, subject: person.subject },
       name: nameOf(person),
       email: emailOf(person),
       create: config.autoCreateUsers,
-      role: (now: Parameters<typeof roleOf>[2]) => roleOf(config, person, now),
+      role: (currentRole: Parameters<typeof roleOf>[2]) => roleOf(config, person, currentRole),
     };
-    const entered = await federated.signIn(arriving, caller, userAgent);
-    if ("refused" in entered) throw signInRefusedFor(entered.refused);
-    return entered;
+    const result = await federated.signIn(authenticated, caller, userAgent);
+    if ("refused" in result) throw signInRefusedFor(result.refused);
+    return result;
   }
 
   return {
     async begin(returnUrl = "/", origin, caller) {
       const config = await configurations.read();
-      const { own, protocol } = ready(config, protocols, origin);
-      if (!isOwnPath(returnUrl, own)) {
+      const { ownOrigin, protocol } = ready(config, protocols, origin);
+      if (!isOwnPath(returnUrl, ownOrigin)) {
         const message = "must be a path of this service, such as /docs";
         const errors = [{ path: "query.returnUrl", message }];
         throw new Problem("invalidRequest", `The returnUrl ${message}.`, { errors });
       }
       const { providerType, generation } = config;
-      const how = { protocol: providerType, returnUrl: asLocation(returnUrl), generation };
+      const details = { protocol: providerType, returnUrl: asLocation(returnUrl), generation };
       try {
-        const { request, cookie } = await requests.begin(how);
-        return { location: (await protocol.begin(config, request, own)).href, cookies: [cookie] };
+        const { request, cookie } = await requests.begin(details);
+        return { location: (await protocol.begin(config, request, ownOrigin)).href, cookies: [cookie] };
       } catch (error) {
-        throw await problemOf(error, caller, undefined);
+        throw await recordRejection(error, caller, undefined);
       }
     },
 
     async complete({ protocol: name, parameters, requestId, cookie, userAgent }, origin, caller) {
       const config = await configurations.read();
-      const { own, protocol } = ready(config, protocols, origin);
+      const { ownOrigin, protocol } = ready(config, protocols, origin);
       let person: Person | undefined;
       try {
         const request = await requests.complete(name, requestId, cookie);
         if (name !== config.providerType || request.generation !== config.generation) {
           throw new SignInRefused("changedMeanwhile");
         }
-        person = await protocol.complete(config, request, { parameters }, own);
-        const entered = await enter(config, person, caller, userAgent);
-        await configurations.signedIn(config, entered.user.role);
-        return { location: request.returnUrl, cookies: [entered.cookie, bindingCookie(name, "", 0)] };
+        person = await protocol.complete(config, request, { parameters }, ownOrigin);
+        const signedIn = await signInPerson(config, person, caller, userAgent);
+        await configurations.signedIn(config, signedIn.user.role);
+        return { location: request.returnUrl, cookies: [signedIn.cookie, bindingCookie(name, "", 0)] };
       } catch (error) {
-        throw await problemOf(error, caller, person);
+        throw await recordRejection(error, caller, person);
       }
     },
 
@@ -137,11 +139,11 @@ export function createSignIns(deps: {
 function ready(
   config: SsoConfiguration,
   protocols: Partial<Record<ProtocolName, Protocol>>,
-  own: string | undefined,
-): { own: string; protocol: Protocol } {
+  ownOrigin: string | undefined,
+): { ownOrigin: string; protocol: Protocol } {
   const protocol = protocols[config.providerType];
-  if (!config.isEnabled || !protocol || own === undefined) {
+  if (!config.isEnabled || !protocol || ownOrigin === undefined) {
     throw new Problem("conflict", "Single sign-on is not turned on. Sign in with username and password.");
   }
-  return { own, protocol };
+  return { ownOrigin, protocol };
 }

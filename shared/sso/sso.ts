@@ -29,7 +29,7 @@ import { SSO_SECRETS } from "./secrets.ts";
 import type { ProtocolName } from "./sign-in-requests.ts";
 import { createSignIns, type SignIns } from "./sign-ins.ts";
 
-/** Single sign-on: its configuration, and sign-ins with an identity provider. */
+/** Single sign-on (SSO): its configuration, and sign-ins with an identity provider. The endpoints under /auth/sso call it. */
 export interface Sso {
   /** Returns the members that a page needs for its sign-in button, in every tier. */
   status(): Promise<{
@@ -38,8 +38,11 @@ export interface Sso {
     loginButtonText: string;
     ssoOnlyMode: boolean;
   }>;
+  /** Returns the configuration, without secrets. */
   configuration(): Promise<SsoConfigurationView>;
   /**
+   * Changes the configuration.
+   *
    * @param origin - The service's own origin. Undefined if it is not configured.
    * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
    */
@@ -51,16 +54,18 @@ export interface Sso {
   ): Promise<SsoConfigurationView>;
   /** Tests a configuration without saving it. @throws {Problem} invalidRequest, conflict */
   test(given: SsoTest, caller: Caller, origin: string | undefined): Promise<SsoTestResult>;
-  /** @throws {Problem} notFound, preconditionFailed */
+  /** Turns single sign-on off. @throws {Problem} notFound, preconditionFailed */
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
   /**
-   * Returns an issuer's discovery document. Anyone can call it, so only public addresses are allowed. @throws {Problem}
-   * invalidRequest, rateLimited
+   * Returns an issuer's discovery document. Anyone can call this endpoint, so only public addresses are allowed.
+   *
+   * @throws {Problem} invalidRequest, rateLimited
    */
   discover(issuerUrl: string, caller: Caller): Promise<DiscoveryDocument>;
   /**
-   * Returns the service's metadata for SAML identity providers as XML, in every tier. @throws {Problem} conflict without an
-   * origin
+   * Returns the service's metadata for SAML identity providers as XML, in every tier.
+   *
+   * @throws {Problem} conflict without an origin
    */
   samlMetadata(origin: string | undefined): Promise<string>;
   begin: SignIns["begin"];
@@ -72,7 +77,9 @@ export interface Sso {
   /** Returns the credentials that single sign-on depends on and that expire by a time, for alerts. None if it is turned off. */
   expiring(by: Date): AsyncGenerator<SsoCredential>;
   /**
-   * Deletes expired rows and unused secrets. A daily timer calls it. @throws {CloudFailure} if a secret could not be deleted.
+   * Deletes expired rows and unused secrets. A daily timer calls it.
+   *
+   * @throws {CloudFailure} if a secret could not be deleted
    */
   cleanUp(caller: Caller): Promise<void>;
 }
@@ -97,10 +104,10 @@ export interface SsoDependencies {
 /** Creates single sign-on: connects the configuration, the two protocols and the sign-ins. */
 export function createSso(deps: SsoDependencies): Sso {
   const { tables, config, audit, access, licensing, clock, randomness, log } = deps;
-  const resolving = deps.resolve && { resolve: deps.resolve };
-  const targets = { ...providerTargets(config), ...resolving };
+  const resolverOption = deps.resolve && { resolve: deps.resolve };
+  const targets = { ...providerTargets(config), ...resolverOption };
   const outgoing = createOutgoing(targets);
-  const anonymousDiscovery = createOutgoing({ ...PUBLIC_TARGETS, ...resolving });
+  const anonymousDiscovery = createOutgoing({ ...PUBLIC_TARGETS, ...resolverOption });
   const allowed = (address: string) => issuerProblem(address, targets) === undefined;
   const secrets = createStoredSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
   const configurations: Configurations = createConfigurations({
@@ -135,13 +142,17 @@ export function createSso(deps: SsoDependencies): Sso {
    * Returns the configuration, and whether passwords are turned off: never without a license, and never without a usable
    * bootstrap administrator.
    */
-  async function current() {
-    const now = await configurations.read();
-    const enabled = await isOn(now);
-    return { now, enabled, ssoOnlyMode: enabled && now.ssoOnlyMode && (await access.hasBootstrapAdministrator()) };
+  async function readState() {
+    const configuration = await configurations.read();
+    const enabled = await isOn(configuration);
+    return {
+      configuration,
+      enabled,
+      ssoOnlyMode: enabled && configuration.ssoOnlyMode && (await access.hasBootstrapAdministrator()),
+    };
   }
 
-  const tried = (candidate: Candidate, origin: string): Promise<Check[]> =>
+  const runOidcTest = (candidate: Candidate, origin: string): Promise<Check[]> =>
     testOidc(candidate, origin, { outgoing, clock, allowed });
 
   /** @throws {CloudFailure}; {Problem} invalidRequest if the secret was deleted from the key vault */
@@ -151,22 +162,22 @@ export function createSso(deps: SsoDependencies): Sso {
   ): Promise<string> {
     const secret = await secrets.read(reference, issuer);
     if (secret !== undefined) return secret;
-    throw invalidBody("oidcClientSecret", "is needed again: it is no longer in the service's own key vault");
+    throw invalidBody("oidcClientSecret", "must be entered again: it is no longer in the service's own key vault");
   }
 
-  async function testedOidc(given: SsoTest, saved: SsoConfiguration, own: string) {
+  async function testOidcConfiguration(given: SsoTest, saved: SsoConfiguration, ownOrigin: string) {
     const issuer = given.oidcIssuer ?? saved.oidcIssuer;
-    if (issuer === undefined) throw invalidBody("oidcIssuer", "is needed");
+    if (issuer === undefined) throw invalidBody("oidcIssuer", "is required");
     checkIssuer(issuer, targets);
     const clientId = given.oidcClientId ?? saved.oidcClientId;
     // The saved secret is sent only to the issuer and for the client for which it was entered.
-    const same = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
-    const reference = given.oidcClientSecret === undefined && same ? saved.oidcClientSecret : undefined;
+    const isSavedClient = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
+    const reference = given.oidcClientSecret === undefined && isSavedClient ? saved.oidcClientSecret : undefined;
     const secret = reference ? await savedSecret(reference, issuer) : given.oidcClientSecret;
-    return { issuer, checks: await tried({ issuer, clientId, secret }, own) };
+    return { issuer, checks: await runOidcTest({ issuer, clientId, secret }, ownOrigin) };
   }
 
-  async function testedSaml(given: SsoTest, saved: SsoConfiguration) {
+  async function testSamlConfiguration(given: SsoTest, saved: SsoConfiguration) {
     const next = withChange(saved, await withSamlMetadata(given));
     checkSaml({ ...next, isEnabled: false }, targets);
     return { issuer: next.samlIdpEntityId, checks: testSaml(next, clock.now()) };
@@ -174,25 +185,27 @@ export function createSso(deps: SsoDependencies): Sso {
 
   return {
     async status() {
-      const { now, enabled, ssoOnlyMode } = await current();
-      return { enabled, providerType: now.providerType, loginButtonText: now.loginButtonText, ssoOnlyMode };
+      const { configuration, enabled, ssoOnlyMode } = await readState();
+      const { providerType, loginButtonText } = configuration;
+      return { enabled, providerType, loginButtonText, ssoOnlyMode };
     },
 
     configuration: () => configurations.view(),
 
     async configure(given, ifMatch, caller, origin) {
-      const own = requireOrigin(origin);
+      const ownOrigin = requireOrigin(origin);
       requirePlainAddress(config.PUBLIC_BASE_URL);
-      return await configurations.change(given, ifMatch, caller, async (next, given, before) => {
+      return await configurations.change(given, ifMatch, caller, async (next, newSecret, before) => {
         if (next.providerType !== "oidc") return;
-        const candidate: Candidate = { issuer: next.oidcIssuer!, clientId: undefined, secret: given };
+        // Without a client ID, the test covers only the issuer.
+        const candidate: Candidate = { issuer: next.oidcIssuer!, clientId: undefined, secret: newSecret };
         // An unchanged client in use was tested when it was saved, so the key vault is not read.
-        if (given !== undefined || clientOf(next) !== clientOf(before)) {
+        if (newSecret !== undefined || clientOf(next) !== clientOf(before)) {
           candidate.clientId = next.oidcClientId;
-          if (next.oidcClientSecret && given === undefined)
+          if (next.oidcClientSecret && newSecret === undefined)
             candidate.secret = await savedSecret(next.oidcClientSecret, candidate.issuer);
         }
-        const failed = (await tried(candidate, own)).find(({ passed }) => !passed);
+        const failed = (await runOidcTest(candidate, ownOrigin)).find(({ passed }) => !passed);
         if (failed) {
           const member = failed.name === "client" ? "oidcClientSecret" : "oidcIssuer";
           throw invalidBody(member, `does not work: ${failed.detail} It can be saved with isEnabled: false`);
@@ -201,11 +214,13 @@ export function createSso(deps: SsoDependencies): Sso {
     },
 
     async test(given, caller, origin) {
-      const own = requireOrigin(origin);
+      const ownOrigin = requireOrigin(origin);
       const saved = await configurations.read();
       const providerType = given.providerType ?? saved.providerType;
       const { issuer, checks } =
-        providerType === "oidc" ? await testedOidc(given, saved, own) : await testedSaml(given, saved);
+        providerType === "oidc"
+          ? await testOidcConfiguration(given, saved, ownOrigin)
+          : await testSamlConfiguration(given, saved);
       const success = checks.every(({ passed }) => passed);
       const details = { providerType, issuer, success };
       await audit.append({
@@ -221,16 +236,16 @@ export function createSso(deps: SsoDependencies): Sso {
     disable: (ifMatch, caller) => configurations.disable(ifMatch, caller),
 
     async discover(issuerUrl, caller) {
-      const { allowed: counted, retryAfterSeconds } = await deps.discoverLimiter.take(`address:${caller.address}`);
-      if (!counted) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
+      const { allowed: isAllowed, retryAfterSeconds } = await deps.discoverLimiter.take(`address:${caller.address}`);
+      if (!isAllowed) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
       const problem = issuerProblem(issuerUrl, PUBLIC_TARGETS);
       if (problem !== undefined) throw invalidBody("issuerUrl", problem);
-      if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must have no port");
+      if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must not have a port");
       try {
         return await fetchDiscoveryDocument(issuerUrl, anonymousDiscovery);
       } catch (error) {
-        // One error for all causes, so that the response does not reveal which names and hosts exist here.
-        if (!EXPECTED.includes((error as Error).name)) throw error;
+        // One error for all causes, so that the response does not reveal which names and hosts exist in the service's network.
+        if (!DISCOVERY_ERRORS.includes((error as Error).name)) throw error;
         throw invalidBody("issuerUrl", "has no discovery document that can be read at a public address");
       }
     },
@@ -240,19 +255,20 @@ export function createSso(deps: SsoDependencies): Sso {
     begin: signIns.begin,
     complete: signIns.complete,
 
+    // `breakGlass`: passwords are turned off for all users except the bootstrap administrator.
     async passwordSignIn(username) {
-      if (!(await current()).ssoOnlyMode) return "allowed";
+      if (!(await readState()).ssoOnlyMode) return "allowed";
       return username === config.BOOTSTRAP_ADMIN_USERNAME?.toLowerCase() ? "breakGlass" : "refused";
     },
 
     async roleMapped() {
-      const { now, enabled } = await current();
-      return enabled && now.roleMapping !== undefined;
+      const { configuration, enabled } = await readState();
+      return enabled && configuration.roleMapping !== undefined;
     },
 
     async *expiring(by) {
-      const { now, enabled } = await current();
-      if (enabled) yield* credentialsExpiring(now, clock.now(), by);
+      const { configuration, enabled } = await readState();
+      if (enabled) yield* credentialsExpiring(configuration, clock.now(), by);
     },
 
     async cleanUp(caller) {
@@ -269,7 +285,8 @@ export function createSso(deps: SsoDependencies): Sso {
 const clientOf = ({ isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret }: SsoConfiguration): string =>
   JSON.stringify([isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret]);
 
-const EXPECTED = ["NoDiscoveryDocument", "Unreachable"];
+/** Names of the errors with which a discovery document can't be read. */
+const DISCOVERY_ERRORS = ["NoDiscoveryDocument", "Unreachable"];
 
 /**
  * Providers redirect to the service's origin. With a path, another service could answer there, and without TLS the response

@@ -9,7 +9,7 @@ export const ssoConfigurationView = (
   config: SsoConfiguration,
   logins: LoginsRecord | undefined,
 ): SsoConfigurationView => {
-  const saved = config.revision !== "none";
+  const saved = config.revision !== "none"; // the revision of the default configuration
   return {
     providerType: config.providerType,
     isEnabled: config.isEnabled,

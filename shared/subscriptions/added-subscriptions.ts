@@ -2,17 +2,19 @@ import * as z from "zod";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
+// Rows of subscriptions that were added through the API.
+
 /** A subscription that was added through the API. */
 const SubscriptionRecord = z.object({
-  /** Lower case. */
+  /** ID in lower case. */
   subscriptionId: z.string(),
   name: z.string(),
-  /** ISO 8601. */
+  /** Time at which the subscription was added, ISO 8601. */
   addedAt: z.string(),
   addedBy: z.string(),
   /**
-   * When its removal started, ISO 8601. From then on this entry no longer puts it in scope, and it can't be added again until
-   * the removal ends.
+   * Time at which the removal started, ISO 8601. From then on the row no longer puts the subscription in scope, and the
+   * subscription can't be added again until the removal ends.
    */
   removingSince: z.string().optional(),
 });
@@ -20,10 +22,10 @@ export type SubscriptionRecord = z.infer<typeof SubscriptionRecord>;
 export const SubscriptionRow = entity("Subscriptions", SubscriptionRecord);
 export const SUBSCRIPTIONS_PARTITION = "subscription";
 
-/** Returns all entries. One request per 1,000. */
-export async function readEntries(tables: Tables): Promise<Row<SubscriptionRecord>[]> {
-  const found: Row<SubscriptionRecord>[] = [];
+/** Returns all added subscriptions. Costs one request for each 1,000. */
+export async function readAddedSubscriptions(tables: Tables): Promise<Row<SubscriptionRecord>[]> {
+  const subscriptions: Row<SubscriptionRecord>[] = [];
   for await (const page of tables.pages(SubscriptionRow, { partitionKey: SUBSCRIPTIONS_PARTITION }))
-    found.push(...page);
-  return found;
+    subscriptions.push(...page);
+  return subscriptions;
 }

@@ -8,7 +8,8 @@ import { STEPS } from "./remedy.ts";
 import type { ScopeChange as Change, MovingSubscription } from "./scope.ts";
 import type { RemovedInventory } from "./subscriptions.ts";
 
-/** Schemas and views of subscriptions in the API. */
+// Schemas of subscriptions in the API, and conversions of stored data to them. A subscription is "watched", or "in scope", if
+// scans read it.
 
 export const subscriptionId = z.guid("must be a subscription id (a GUID)");
 
@@ -76,11 +77,11 @@ export const SubscriptionList = z
   .object({
     ...pageOf(Subscription, "SubscriptionPage").shape,
     lastScan: LastScan.nullable().meta({
-      description: "The last scan of all watched subscriptions that is over. Null before the first.",
+      description: "Last ended scan of all watched subscriptions. Null before the first.",
     }),
     lastFailure: VaultFailure.nullable().meta({
       description:
-        "Why that scan could not list the subscriptions, or could not read an entry in their list, and what to do. Null where it listed all.",
+        "Why that scan could not list the subscriptions or could not read an entry of the list, and how to fix it. Null if it listed all.",
     }),
   })
   .meta({ id: "SubscriptionList" });
@@ -133,14 +134,15 @@ export const RemovedSubscription = z
   })
   .meta({ id: "RemovedSubscription" });
 
-/** Result for a user who has just narrowed the scope. Null if no subscription left. */
-const narrowed = (vaults: number, assets: number): string | null =>
+/** Returns the warning for a user who narrows the scope. Null if no vault leaves it. */
+const scopeWarning = (vaults: number, assets: number): string | null =>
   vaults === 0
     ? null
-    : `${vaults} vaults with ${assets} assets are out of scope now: they are in no count, no score and no alert, and are forgotten after outOfScopeRetentionDays. GET /api/assets/discovery/vaults?outOfScope=true lists them.`;
+    : `${vaults} vaults with ${assets} assets are out of scope now. They are excluded from counts, the score and alerts, and are deleted after outOfScopeRetentionDays. GET /api/assets/discovery/vaults?outOfScope=true lists them.`;
 
+/** Returns the warning for a removed subscription. Null if nothing left the scope. */
 export const removedWarning = ({ outcome, vaults, assets }: RemovedInventory): string | null =>
-  outcome === "outOfScope" ? narrowed(vaults, assets) : null;
+  outcome === "outOfScope" ? scopeWarning(vaults, assets) : null;
 
 const Moving = z.object({
   subscriptions: count.meta({ description: "Number of subscriptions." }),
@@ -162,20 +164,21 @@ export const ScopeChange = z
   })
   .meta({ id: "ScopeChange" });
 
-const movingView = (moving: readonly MovingSubscription[]): z.infer<typeof Moving> => ({
+const viewOfMoving = (moving: readonly MovingSubscription[]): z.infer<typeof Moving> => ({
   subscriptions: moving.length,
   vaults: sum(moving, ({ vaults }) => vaults),
   assets: sum(moving, ({ assets }) => assets),
   largest: [...moving]
     .sort((a, b) => b.assets - a.assets || (a.subscriptionId < b.subscriptionId ? -1 : 1))
     .slice(0, 100)
-    .map((one) => ({ ...one, name: one.name ?? null })),
+    .map((subscription) => ({ ...subscription, name: subscription.name ?? null })),
 });
 
+/** Converts a change of the scope to the form in API responses. */
 export const scopeChangeView = ({ leaves, returns }: Change): z.infer<typeof ScopeChange> => ({
-  leaves: movingView(leaves),
-  returns: movingView(returns),
-  warning: narrowed(
+  leaves: viewOfMoving(leaves),
+  returns: viewOfMoving(returns),
+  warning: scopeWarning(
     sum(leaves, ({ vaults }) => vaults),
     sum(leaves, ({ assets }) => assets),
   ),

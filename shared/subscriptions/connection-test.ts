@@ -16,11 +16,12 @@ export interface TestStep {
   remedy: Remedy | null;
 }
 
+/** Result of a connection test. */
 export interface ConnectionTest {
   subscriptionId: string;
   /** Whether every step succeeded. */
   ok: boolean;
-  /** ISO 8601. */
+  /** Time of the test, ISO 8601. */
   testedAt: string;
   /** ARM resource IDs of the vaults whose lists were tested. */
   sampledVaults: string[];
@@ -30,12 +31,12 @@ export interface ConnectionTest {
 /** Number of vaults whose lists are tested, spread over the first page of the listing. */
 export const SAMPLED_VAULTS = 5;
 
-/** Milliseconds for all steps together. The platform requires a response within 230 seconds. */
+/** Time limit for all steps together. The platform requires a response within 230 seconds. */
 const TEST_TIMEOUT_MS = 120_000;
 
 /**
- * Tests, with the service's own identity, what a scan of the subscription needs. Reads one page of each list, and no details of
- * its entries.
+ * Tests with the service's own identity what a scan reads in a subscription, when an administrator requests it. Reads the first
+ * page of each list, and no details of its entries.
  */
 export async function testConnection(
   subscriptionId: string,
@@ -52,7 +53,7 @@ export async function testConnection(
       await work();
       return { step, resource, ok: true, code: null, detail: null, remedy: null };
     } catch (error) {
-      const failure = asCloudFailure(error, { operation: WORDS[step], resource });
+      const failure = asCloudFailure(error, { operation: OPERATIONS[step], resource });
       const remedy = remedyFor(failure, { step, scope: resource, vault, principal });
       return { step, resource, ok: false, code: failure.code, detail: failure.message, remedy };
     }
@@ -82,14 +83,15 @@ export async function testConnection(
   const steps: TestStep[] = [readable, listable, ...perVault.flat()];
   return {
     subscriptionId,
-    ok: steps.every((one) => one.ok),
+    ok: steps.every((step) => step.ok),
     testedAt,
     sampledVaults: sampled.map((vault) => vault.id),
     steps,
   };
 }
 
-const WORDS: Record<Step, string> = {
+/** The operation of each step, for the text of a failure. */
+const OPERATIONS: Record<Step, string> = {
   subscriptionReadable: "read the subscription",
   vaultsListable: "list vaults",
   secretsListable: "list secrets",
@@ -109,7 +111,7 @@ function sample<T>(items: readonly T[], count: number): T[] {
   return Array.from({ length: count }, (_, i) => items[Math.floor((i * items.length) / count)]!);
 }
 
-/** Only used in commands. If no token can be acquired, every step reports that itself. */
+/** Returns the identity for commands. Undefined if no token can be acquired, which the steps report too. */
 async function principalOf(identity: Identity): Promise<Principal | undefined> {
   try {
     const { objectId, credentialType } = await identity.describe();

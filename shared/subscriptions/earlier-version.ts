@@ -4,23 +4,28 @@ import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { readEntries } from "./added-subscriptions.ts";
+import { readAddedSubscriptions } from "./added-subscriptions.ts";
 
-/** Statuses of scans that were planned. This version reads its settings before it plans one. */
-const PLANNED = new Set(["completed", "partial", "timedOut"]);
+// Upgrade from versions without the setting `watchAll`, which watched all subscriptions until one was added or configured.
 
 /**
- * Returns whether an earlier version that wrote this store watched all subscriptions, which it did if none was added or
- * configured. Undefined if no version has scanned or has a subscription. Three requests, and up to one per 1,000 entries more.
+ * Statuses of scans that planned their vaults. This version loads its settings before that, and the first load stores
+ * `watchAll`. So if that setting is missing, such a scan is from an earlier version.
+ */
+const PLANNED_STATUSES = new Set(["completed", "partial", "timedOut"]);
+
+/**
+ * Returns true if an earlier version used this storage account and watched all subscriptions, false if it watched only some.
+ * Undefined if no version has scanned or added a subscription. Costs three requests, and more for more than 1,000 rows.
  */
 export async function watchedAllBefore(
   tables: Tables,
   config: Pick<Config, "AZURE_SUBSCRIPTION_IDS">,
 ): Promise<boolean | undefined> {
-  const entries = await readEntries(tables);
-  const named = config.AZURE_SUBSCRIPTION_IDS.length + entries.filter((entry) => !entry.removingSince).length;
-  const used = entries.length > 0 || (await hasVaults(tables)) || (await hasScans(tables));
-  return used ? named === 0 : undefined;
+  const entries = await readAddedSubscriptions(tables);
+  const namedCount = config.AZURE_SUBSCRIPTION_IDS.length + entries.filter((entry) => !entry.removingSince).length;
+  const isUsed = entries.length > 0 || (await hasVaults(tables)) || (await hasScans(tables));
+  return isUsed ? namedCount === 0 : undefined;
 }
 
 async function hasVaults(tables: Tables): Promise<boolean> {
@@ -33,6 +38,6 @@ async function hasVaults(tables: Tables): Promise<boolean> {
 
 async function hasScans(tables: Tables): Promise<boolean> {
   for await (const rows of tables.pages(Scans, { partitionKey: SCAN_LIST, pageSize: 100, select: ["status"] }))
-    return rows.some(({ status }) => PLANNED.has(status));
+    return rows.some(({ status }) => PLANNED_STATUSES.has(status));
   return false;
 }

@@ -9,9 +9,9 @@ import type { Tables } from "../platform/storage/tables.ts";
 const LastScan = z.object({
   scanId: z.string(),
   status: z.enum(SCAN_STATUSES),
-  /** ISO 8601. */
+  /** End of the scan, ISO 8601. */
   finishedAt: z.string(),
-  /** Why its vaults, or the subscriptions themselves, could not be listed. Absent on success. */
+  /** Why the vaults, or the subscriptions themselves, could not be listed. Absent on success. */
   failure: VaultFailure.optional(),
 });
 export type LastScan = z.infer<typeof LastScan>;
@@ -19,13 +19,17 @@ export type LastScan = z.infer<typeof LastScan>;
 const LastScans = z.record(z.string(), LastScan);
 
 /**
- * One row for all subscriptions: packed `LastScans` by lower-case ID, about 100 bytes each. `ALL` has the last scan of
- * everything. Earlier versions wrote `ALL` only if an entry in the list of subscriptions could not be read.
+ * One row with the last scans of all subscriptions, as compressed JSON by lower-case ID, about 100 bytes each. The key `ALL`
+ * has the last scan of all subscriptions. Earlier versions wrote `ALL` only if an entry in the list of subscriptions could not
+ * be read.
  */
 const LastScanRow = entity("Subscriptions", z.object({ scans: z.instanceof(Uint8Array) }));
 const PARTITION = "scans";
 const KEY = "last";
 
+/**
+ * Its value is `unreadable`, the ID of an unreadable entry in the list of subscriptions, because earlier versions stored that.
+ */
 const ALL = UNREADABLE_SUBSCRIPTION;
 
 /** An ended scan's results per subscription. */
@@ -35,19 +39,19 @@ export type EndedScan = Pick<
 >;
 
 /**
- * Reads the last scan of each subscription, by lower-case ID, and the last one of everything. One request.
+ * Reads the last scan of each subscription, by lower-case ID, and the last scan of all subscriptions. Costs one request.
  *
  * @returns `all` with a failure if that scan could not list the subscriptions, or not all of them. Undefined before the first.
  */
 export async function readLastScans(
   tables: Tables,
-): Promise<{ of: ReadonlyMap<string, LastScan>; all: LastScan | undefined }> {
+): Promise<{ bySubscription: ReadonlyMap<string, LastScan>; all: LastScan | undefined }> {
   const row = await tables.get(LastScanRow, PARTITION, KEY);
   const { [ALL]: all, ...scans } = row ? unpack(LastScanRow, row, "scans", LastScans) : {};
-  return { of: new Map(Object.entries(scans)), all };
+  return { bySubscription: new Map(Object.entries(scans)), all };
 }
 
-/** Stores a scan as the last one of its subscriptions, unless a later one is stored. Can be repeated. Two requests. */
+/** Stores a scan as the last scan of its subscriptions, unless a later scan is stored. Can be repeated. Costs two requests. */
 export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<void> {
   const { scanId, status, finishedAt } = scan;
   const outcomes = [...scan.subscriptionOutcomes, ...outcomeOfAll(scan)];
@@ -56,8 +60,8 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
     const scans = row ? unpack(LastScanRow, row, "scans", LastScans) : {};
     let changed = false;
     for (const { subscriptionId, failure } of outcomes) {
-      const known = scans[subscriptionId];
-      if (known && known.scanId >= scanId) continue;
+      const stored = scans[subscriptionId];
+      if (stored && stored.scanId >= scanId) continue;
       scans[subscriptionId] = { scanId, status, finishedAt, ...(failure ? { failure } : {}) };
       changed = true;
     }
@@ -66,8 +70,9 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
 }
 
 /**
- * Returns what a scan of everything found about the list of subscriptions. A scan canceled before the listing has no result.
- * Unreadable entries of the list are among its outcomes already.
+ * Returns the outcome for `ALL` of a scan of all subscriptions: whether it could list them. Returns nothing for a scan of
+ * chosen subscriptions, for a scan that was canceled before the listing, and if an unreadable entry of the list is already
+ * among the outcomes.
  */
 function outcomeOfAll(scan: EndedScan): { subscriptionId: string; failure?: VaultFailure | undefined }[] {
   const { subscriptions, subscriptionOutcomes, failure } = scan;

@@ -2,6 +2,9 @@ import type { CloudFailure } from "../platform/azure/failure.ts";
 import type { VaultResource } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER, INVENTORY_ROLE, WATCH_TEMPLATE } from "../platform/azure/watch-roles.ts";
 
+// The fixes for failed steps of a subscription's connection test, with commands of the Azure CLI.
+
+/** Steps of the connection test. */
 export const STEPS = [
   "subscriptionReadable",
   "vaultsListable",
@@ -29,7 +32,7 @@ export interface Remedy {
   azCliCommand: string | null;
 }
 
-/** https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security#key-vault-reader */
+/** The built-in role: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security#key-vault-reader */
 const KEY_VAULT_READER = { name: "Key Vault Reader", id: "21090545-7ca7-4776-b22c-e363652d74d2" };
 
 /**
@@ -47,6 +50,7 @@ const POLICY_PERMISSIONS: Partial<Record<Step, string>> = {
  */
 const CLI_VERSION = "The command needs Azure CLI 2.90 or later.";
 
+/** Returns the fix of a failed step. */
 export function remedyFor(
   failure: CloudFailure,
   failed: { step: Step; scope: string; vault: VaultResource | undefined; principal: Principal | undefined },
@@ -56,21 +60,21 @@ export function remedyFor(
     objectId: "<object id of the service's identity>",
     type: "ServicePrincipal",
   };
-  const inWords: Remedy = { text: failure.remedy, roleDefinition: null, scope, azCliCommand: null };
+  const textOnly: Remedy = { text: failure.remedy, roleDefinition: null, scope, azCliCommand: null };
   if (failure.code === "firewall" && vault?.publicNetworkAccess === "Enabled") {
     return {
-      ...inWords,
-      text: `${inWords.text} ${CLI_VERSION}`,
+      ...textOnly,
+      text: `${textOnly.text} ${CLI_VERSION}`,
       azCliCommand: `az keyvault network-rule add --name "${vault.name}" --ip-address "<outbound address of the service>"`,
     };
   }
   // Azure returns 404 or 403 for a subscription that the identity can't read.
   const missingRole = failure.code === "accessDenied" || (failure.code === "notFound" && !vault);
-  if (!missingRole) return inWords;
+  if (!missingRole) return textOnly;
   if (vault && !vault.rbacAuthorization) {
     return {
-      ...inWords,
-      text: `This vault uses access policies. The command sets these permissions of the identity and replaces others of the same kind: name those it has as well. ${CLI_VERSION}`,
+      ...textOnly,
+      text: `This vault uses access policies. The command replaces the identity's permissions of the same kind, so add to the command those that the identity already has. ${CLI_VERSION}`,
       azCliCommand: `az keyvault set-policy --name "${vault.name}" --object-id "${objectId}" ${POLICY_PERMISSIONS[failed.step]}`,
     };
   }
@@ -78,7 +82,7 @@ export function remedyFor(
     `az role assignment create --assignee-object-id "${objectId}" --assignee-principal-type ${type} --role "${role}" --scope "${scope}"`;
   if (vault) {
     return {
-      text: `Assign the role ${KEY_VAULT_READER.name} to the service's identity, here or further up.`,
+      text: `Assign the role ${KEY_VAULT_READER.name} to the service's identity on this vault, its resource group or its subscription.`,
       roleDefinition: KEY_VAULT_READER,
       scope,
       azCliCommand: assign(KEY_VAULT_READER.id),
@@ -96,7 +100,7 @@ export function remedyFor(
     };
   }
   return {
-    text: `Give the service's identity ${INVENTORY_READER}. The command deploys the template. Where the role exists already, assign it instead: its name is ${INVENTORY_ROLE} (<environment name>, ${subscriptionId}).`,
+    text: `Give the service's identity ${INVENTORY_READER}. The command deploys the template. If the role already exists, assign it instead: its name is ${INVENTORY_ROLE} (<environment name>, ${subscriptionId}).`,
     roleDefinition: null,
     scope,
     azCliCommand: `az deployment sub create --subscription "${subscriptionId}" --location "<region>" --template-file ${WATCH_TEMPLATE} --parameters principalId="${objectId}" environmentName="<environment name>"`,

@@ -17,7 +17,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import {
-  readEntries,
+  readAddedSubscriptions,
   SUBSCRIPTIONS_PARTITION,
   type SubscriptionRecord,
   SubscriptionRow,
@@ -26,10 +26,11 @@ import { type ConnectionTest, testConnection } from "./connection-test.ts";
 import { type EndedScan, type LastScan, readLastScans, recordLastScan } from "./last-scans.ts";
 import { createScopeKeeper, forgottenBefore, type ScopeChange } from "./scope.ts";
 
+/** A subscription that was added, configured or discovered. */
 export interface Subscription {
-  /** Lower case. */
+  /** ID in lower case. */
   subscriptionId: string;
-  /** The name with which it was added, else its display name in Azure, else its ID. */
+  /** The name with which the subscription was added, or else its display name in Azure, or else its ID. */
   name: string;
   /**
    * `api`: added through the API. `configuration`: named in AZURE_SUBSCRIPTION_IDS. `discovered`: readable by the identity, or
@@ -37,32 +38,32 @@ export interface Subscription {
    */
   source: "configuration" | "api" | "discovered";
   state: "active" | "removing";
-  /** Whether scans read it. */
+  /** Whether scans read the subscription. */
   watched: boolean;
-  /** When it left the scope, ISO 8601. */
+  /** Time at which the subscription left the scope, ISO 8601. Null while it is watched. */
   outOfScopeSince: string | null;
   addedAt: string | null;
   addedBy: string | null;
-  /** The last ended scan of it. */
+  /** The last ended scan of the subscription. */
   lastScan: Omit<LastScan, "failure"> | null;
-  /** Why that scan could not list its vaults. */
+  /** Why that scan could not list the subscription's vaults. */
   lastFailure: VaultFailure | null;
   counts: {
     vaults: number;
-    /** Vaults none of whose lists the last scan could read. */
+    /** Vaults of which the last scan could read no list. */
     vaultsUnreadable: number;
     assets: number;
-    /** Vaults whose changes arrive as events. Null if events are not set up. */
+    /** Vaults that have sent an event. */
     vaultsWithEvents: number;
   };
   etag: string;
 }
 
-/** What happens to a removed subscription's vaults and assets. */
+/** The effect of a removal on the subscription's vaults and assets. */
 export interface RemovedInventory {
   /**
-   * `kept`: the subscription stays in scope. `outOfScope`: they are excluded from counts, score and alerts, and deleted after
-   * the retention period. `removed`: they are deleted.
+   * `kept`: the subscription stays in scope. `outOfScope`: its vaults and assets are excluded from counts, the score and
+   * alerts, and deleted after the retention period. `removed`: its vaults and assets were deleted.
    */
   outcome: "removed" | "kept" | "outOfScope";
   vaults: number;
@@ -70,47 +71,49 @@ export interface RemovedInventory {
 }
 
 /**
- * The scope of scans without an explicit list: the named subscriptions, and with `all` all others that the identity can read.
+ * The scope: the subscriptions that a scan reads if its request names none. These are the named ones, and with `all` also all
+ * others that the identity can read.
  */
 export interface Watched {
   all: boolean;
-  /** Lower case. */
+  /** IDs of the added and configured subscriptions, in lower case. */
   named: string[];
-  /** Subscriptions that the identity could ever read, in lower case. */
+  /** IDs of the subscriptions that the identity has ever been able to read, in lower case. */
   discovered: string[];
 }
 
 /** The inventory functions that this module needs. */
 export interface SubscriptionInventory {
-  /** By lower-case ID. */
+  /** Returns the counts of each subscription by lower-case ID. */
   counts(): Promise<ReadonlyMap<string, SubscriptionCounts>>;
-  /** @throws {Problem} scanRunning while a scan covers the subscription, because the scan would add its vaults again. */
+  /** Throws while a scan covers the subscription, because the scan would add its vaults again. @throws {Problem} scanRunning */
   rejectWhileScanned(subscriptionId: string): Promise<void>;
-  /** Removes the subscription's vaults and assets. Can be repeated after a failure. */
+  /** Deletes the subscription's vaults and assets. Can be repeated after a failure. */
   forget(subscriptionId: string, caller: Caller): Promise<{ vaults: number; assets: number }>;
 }
 
-/** A page of subscriptions, with the last scan of all and its failure. */
+/** A page of subscriptions, with the last scan of all subscriptions. */
 export interface SubscriptionPage extends Page<Subscription> {
-  /** The last ended scan of all. Null before the first. */
+  /** The last ended scan of all subscriptions. Null before the first. */
   lastScan: Omit<LastScan, "failure"> | null;
   /** Why that scan could not list the subscriptions, or not all of them. */
   lastFailure: VaultFailure | null;
 }
 
+/** The watched subscriptions. The endpoints under /subscriptions, scans and timers call it. */
 export interface Subscriptions {
   /**
-   * Lists added, configured and discovered subscriptions by name. Four requests, and one per 1,000 vaults beyond the first.
+   * Lists added, configured and discovered subscriptions by name. Costs four requests, and one for each further 1,000 vaults.
    *
-   * @param filter.unread - True: only subscriptions in scope that their last scan did not read completely or that no scan has
-   * read yet, those with a failure first. False: only the others.
+   * @param filter.unread - True: only unread subscriptions, which are in scope but were not read completely by their last scan
+   * or not yet read by any. Those with a failure come first. False: only the others.
    */
   list(filter: { unread?: boolean | undefined }, request: PageRequest): Promise<SubscriptionPage>;
   /**
-   * Returns the titles of subscriptions in scope that their last scan did not read completely, or that no scan has read yet.
+   * Returns the names of the unread subscriptions (see `list`), and whether the last scan could read the list of subscriptions.
    */
   unread(): Promise<{ names: string[]; isListRead: boolean }>;
-  /** @throws {Problem} notFound */
+  /** Returns a subscription. @throws {Problem} notFound */
   get(subscriptionId: string): Promise<Subscription>;
   /**
    * Adds a subscription.
@@ -125,8 +128,8 @@ export interface Subscriptions {
    * Removes an added subscription. Unless it is in scope for another reason, its inventory leaves the scope. The next call
    * completes an interrupted removal.
    *
-   * @param options.forget - Also deletes its inventory at once. Accepts discovered subscriptions that are out of scope or no
-   * longer readable, too.
+   * @param options.forget - Also deletes its inventory at once. Also accepts discovered subscriptions that are out of scope or
+   * no longer readable.
    * @throws {Problem} notFound; conflict when only the configuration names it, or it was only discovered; preconditionFailed
    * when `ifMatch` is stale; scanRunning while a scan covers a subscription whose inventory is to be deleted, which then
    * changes nothing.
@@ -144,21 +147,21 @@ export interface Subscriptions {
   test(subscriptionId: string): Promise<ConnectionTest>;
   /** Returns the stored scope. */
   watched(): Promise<Watched>;
-  /** @throws {Problem} invalidRequest with the subscriptions that are out of scope. */
+  /** Throws if a subscription is out of scope. @throws {Problem} invalidRequest with the subscriptions that are out of scope */
   requireWatched(subscriptionIds: readonly string[]): Promise<void>;
   /** Returns which subscriptions would leave the scope and return with this value of `watchAll`. */
   previewWatchAll(watchAll: boolean): Promise<ScopeChange>;
   /** Computes and stores the current scope. */
   refreshScope(caller: Caller): Promise<void>;
   /** Stores the names of readable subscriptions; see ScopeKeeper. */
-  discovered(seen: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
-  /** Stores an ended scan as the last one of its subscriptions. */
+  discovered(readable: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
+  /** Stores an ended scan as the last scan of its subscriptions. */
   scanned(scan: EndedScan): Promise<void>;
   /** Deletes the inventory of subscriptions that left the scope more than `outOfScopeRetentionDays` ago. */
   forgetOutOfScope(caller: Caller): Promise<void>;
 }
 
-/** The scope, for modules that change it. */
+/** The scope after a change, as the response to the change shows it. */
 export interface Watching {
   watchAll: boolean;
   /** The named subscriptions, or with `watchAll` also the discovered ones. */
@@ -180,47 +183,50 @@ export interface SubscriptionsDependencies {
 
 export function createSubscriptions(deps: SubscriptionsDependencies): Subscriptions {
   const { tables, clock, audit, inventory, settings } = deps;
-  const inConfiguration = new Set(deps.config.AZURE_SUBSCRIPTION_IDS.map((id) => id.toLowerCase()));
+  const configuredIds = new Set(deps.config.AZURE_SUBSCRIPTION_IDS.map((id) => id.toLowerCase()));
   const keeper = createScopeKeeper({ ...deps, counts: () => inventory.counts() });
 
-  const rowOf = (subscriptionId: string) => tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId);
+  const readRow = (subscriptionId: string) => tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId);
 
-  /** Returns all subscriptions, unsorted, and the last scan of all. */
-  async function all(): Promise<{ found: Subscription[]; lastScanOfAll: LastScan | undefined }> {
+  /** Returns all subscriptions, unsorted, and the last scan of all of them. */
+  async function readAll(): Promise<{ subscriptions: Subscription[]; lastScanOfAll: LastScan | undefined }> {
     const [entries, scope, scans, counts] = await Promise.all([
-      readEntries(tables),
+      readAddedSubscriptions(tables),
       readScopeRow(tables),
       readLastScans(tables),
       inventory.counts(),
     ]);
     const added = new Map(entries.map((entry) => [entry.subscriptionId, entry]));
-    const seen = Object.keys(scope?.discovered ?? {}).filter((id) => !scope?.unseenSince[id]);
-    const ids = new Set([...added.keys(), ...inConfiguration, ...seen, ...counts.keys()]);
-    const known = { scope, scans: scans.of, counts };
-    const found = [...ids].map((id) => shown(id, added.get(id), inConfiguration.has(id), known));
-    return { found, lastScanOfAll: scans.all };
+    const readableIds = Object.keys(scope?.discovered ?? {}).filter((id) => !scope?.unseenSince[id]);
+    const ids = new Set([...added.keys(), ...configuredIds, ...readableIds, ...counts.keys()]);
+    const data = { scope, scans: scans.bySubscription, counts };
+    const subscriptions = [...ids].map((id) => subscriptionOf(id, added.get(id), configuredIds.has(id), data));
+    return { subscriptions, lastScanOfAll: scans.all };
   }
 
-  async function get(given: string): Promise<Subscription> {
-    const subscriptionId = given.toLowerCase();
-    const found = (await all()).found.find((one) => one.subscriptionId === subscriptionId);
-    if (!found) throw notFound(`The subscription ${subscriptionId}`);
-    return found;
+  async function get(id: string): Promise<Subscription> {
+    const subscriptionId = id.toLowerCase();
+    const subscription = (await readAll()).subscriptions.find((each) => each.subscriptionId === subscriptionId);
+    if (!subscription) throw notFound(`The subscription ${subscriptionId}`);
+    return subscription;
   }
 
   async function add(given: { subscriptionId: string; name: string }, caller: Caller) {
     const subscriptionId = given.subscriptionId.toLowerCase();
-    const exists = (found: SubscriptionRecord | undefined) =>
-      found?.removingSince
+    const existsProblem = (stored: SubscriptionRecord | undefined) =>
+      stored?.removingSince
         ? new Problem("conflict", "This subscription is being removed. Repeat its DELETE, then add it again.")
-        : new Problem("alreadyExists", "This subscription is listed already. Delete it first to give it another name.");
-    if (inConfiguration.has(subscriptionId)) {
-      throw new Problem("alreadyExists", "AZURE_SUBSCRIPTION_IDS names this subscription already.");
+        : new Problem(
+            "alreadyExists",
+            "This subscription has already been added. Delete it first to give it another name.",
+          );
+    if (configuredIds.has(subscriptionId)) {
+      throw new Problem("alreadyExists", "AZURE_SUBSCRIPTION_IDS already names this subscription.");
     }
-    const found = await rowOf(subscriptionId);
-    if (found) throw exists(found);
-    // An entry is evidence of an earlier version (earlier-version.ts). So that question is answered before this version adds
-    // its first entry.
+    const row = await readRow(subscriptionId);
+    if (row) throw existsProblem(row);
+    // Added subscriptions without the setting `watchAll` are evidence of an earlier version (earlier-version.ts). So the first
+    // load of the settings, which stores that setting, must come before this version adds its first subscription.
     await settings.fresh();
     const record = { subscriptionId, name: given.name, addedAt: clock.now().toISOString(), addedBy: caller.actor };
     const event = { type: "subscription.added", caller, target: target(subscriptionId), after: { name: given.name } };
@@ -228,12 +234,12 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       try {
         await tables.insert(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId, record);
       } catch (error) {
-        if (error instanceof RowExists) throw exists(await rowOf(subscriptionId));
+        if (error instanceof RowExists) throw existsProblem(await readRow(subscriptionId));
         throw error;
       }
     });
     const scope = await keeper.refresh(caller);
-    return { ...(await get(subscriptionId)), watching: watching(scope) };
+    return { ...(await get(subscriptionId)), watching: watchingOf(scope) };
   }
 
   async function remove(
@@ -242,7 +248,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     { ifMatch, forget = false }: { ifMatch?: string | undefined; forget?: boolean | undefined } = {},
   ) {
     const subscriptionId = given.toLowerCase();
-    const row = await rowOf(subscriptionId);
+    const row = await readRow(subscriptionId);
     if (!row) return await forgetDiscovered(subscriptionId, forget, caller);
     requireMatch(entityTag(row), ifMatch, SUBSCRIPTION);
     const event = {
@@ -251,18 +257,18 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       target: target(subscriptionId),
       before: { name: row.name, addedAt: row.addedAt, addedBy: row.addedBy },
     };
-    const leave = async () => {
-      const marked = row.removingSince ? row : await mark(row, ifMatch);
+    const removeAndLeave = async () => {
+      const marked = row.removingSince ? row : await markAsRemoving(row, ifMatch);
       const scope = await keeper.refresh(caller);
-      const inventory = await leaving(row, marked, { scope, forget, caller });
+      const inventory = await handleInventory(row, marked, { scope, forget, caller });
       await tables.remove(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId, marked.etag);
-      return { inventory, watching: watching(scope) };
+      return { inventory, watching: watchingOf(scope) };
     };
-    return await audited(audit, event, leave, ({ inventory }) => ({ details: { inventory } }));
+    return await audited(audit, event, removeAndLeave, ({ inventory }) => ({ details: { inventory } }));
   }
 
   /** Handles the inventory of a subscription whose entry is marked as being removed. */
-  async function leaving(
+  async function handleInventory(
     row: Row<SubscriptionRecord>,
     marked: Row<SubscriptionRecord>,
     { scope, forget, caller }: { scope: ScopeRecord; forget: boolean; caller: Caller },
@@ -276,7 +282,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     try {
       await inventory.rejectWhileScanned(subscriptionId);
     } catch (error) {
-      // Removes the mark that this call set.
+      // Removes the mark if this call set it.
       if (marked !== row) {
         await tables.replace(SubscriptionRow, { ...row, etag: marked.etag });
         await keeper.refresh(caller);
@@ -286,35 +292,35 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     return { outcome: "removed", ...(await inventory.forget(subscriptionId, caller)) };
   }
 
-  async function mark(row: Row<SubscriptionRecord>, ifMatch: string | undefined) {
+  async function markAsRemoving(row: Row<SubscriptionRecord>, ifMatch: string | undefined) {
     const marked = tables.replace(SubscriptionRow, { ...row, removingSince: clock.now().toISOString() });
     return await conditionalWrite(marked, ifMatch, SUBSCRIPTION);
   }
 
   /** Deletes the inventory of a discovered subscription, if no scan would add it again. */
   async function forgetDiscovered(subscriptionId: string, forget: boolean, caller: Caller) {
-    if (inConfiguration.has(subscriptionId))
-      throw new Problem("conflict", "AZURE_SUBSCRIPTION_IDS names this subscription. Take it out there.");
-    const found = await get(subscriptionId);
+    if (configuredIds.has(subscriptionId))
+      throw new Problem("conflict", "AZURE_SUBSCRIPTION_IDS names this subscription. Remove it from that setting.");
+    const subscription = await get(subscriptionId);
     if (!forget)
       throw new Problem(
         "conflict",
-        "This subscription was not added but discovered. To watch only subscriptions that were added, set watchAll to false (PUT /api/settings/features). To delete the data of a subscription that is no longer watched or accessible, repeat this call with forget=true.",
+        "This subscription was discovered, not added. To watch only subscriptions that were added, set watchAll to false (PUT /api/settings/features). To delete the data of a subscription that is no longer watched or accessible, repeat this call with forget=true.",
       );
     const scope = await keeper.refresh(caller);
     if (scopeOf(scope).leftAt(subscriptionId) === undefined && !scope.unseenSince[subscriptionId])
       throw new Problem(
         "conflict",
-        "This subscription is watched: the next scan would bring its vaults back. Set watchAll to false first (PUT /api/settings/features).",
+        "This subscription is watched: the next scan would add its vaults again. Set watchAll to false first (PUT /api/settings/features).",
       );
     await inventory.rejectWhileScanned(subscriptionId);
     const event = {
       type: "subscription.removed",
       caller,
       target: target(subscriptionId),
-      before: { name: found.name },
+      before: { name: subscription.name },
     };
-    const left = await audited(
+    const removed = await audited(
       audit,
       event,
       async (): Promise<RemovedInventory> => ({
@@ -323,18 +329,18 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       }),
       (inventory) => ({ details: { inventory } }),
     );
-    return { inventory: left, watching: watching(scope) };
+    return { inventory: removed, watching: watchingOf(scope) };
   }
 
   async function forgetOutOfScope(caller: Caller): Promise<void> {
     const { outOfScopeRetentionDays } = await settings.values();
-    const before = forgottenBefore(clock.now(), outOfScopeRetentionDays);
+    const forgetBefore = forgottenBefore(clock.now(), outOfScopeRetentionDays);
     await keeper.refresh(caller);
     const failures: unknown[] = [];
     for (const [subscriptionId, { vaults, assets }] of await inventory.counts()) {
-      // Read for each subscription, so that one that returns to the scope meanwhile is kept.
+      // The scope is read for each subscription, so that a subscription that has just returned to the scope is not deleted.
       const leftAt = (await readScope(tables)).leftAt(subscriptionId);
-      if (leftAt === undefined || Date.parse(leftAt) >= before.getTime()) continue;
+      if (leftAt === undefined || Date.parse(leftAt) >= forgetBefore.getTime()) continue;
       const event = {
         type: "scope.forgotten",
         caller,
@@ -347,17 +353,17 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
           audit,
           event,
           () => inventory.forget(subscriptionId, caller),
-          (gone) => ({ details: { outOfScopeSince: leftAt, ...gone } }),
+          (deleted) => ({ details: { outOfScopeSince: leftAt, ...deleted } }),
         );
       } catch (error) {
-        // A subscription that is being scanned or written does not stop the others. The next run deletes it.
+        // A subscription that is being scanned or written does not stop the others. The next run deletes its inventory.
         failures.push(error);
       }
     }
-    await keeper.prune(before);
+    await keeper.prune(forgetBefore);
     if (failures.length === 1) throw failures[0];
     if (failures.length > 1)
-      throw new AggregateError(failures, `${failures.length} subscriptions could not be forgotten`);
+      throw new AggregateError(failures, `${failures.length} subscriptions could not be deleted`);
   }
 
   async function requireWatched(ids: readonly string[]): Promise<void> {
@@ -381,20 +387,21 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     scanned: (scan) => recordLastScan(tables, scan),
 
     async list({ unread }, request) {
-      const { found, lastScanOfAll } = await all();
+      const { subscriptions, lastScanOfAll } = await readAll();
       const { failure, ...lastScan } = lastScanOfAll ?? {};
-      const fitting = unread === undefined ? found : found.filter((one) => isUnread(one) === unread);
-      const rank = (one: Subscription) => (unread ? Number(one.lastFailure === null) : "");
+      const matching = unread === undefined ? subscriptions : subscriptions.filter((each) => isUnread(each) === unread);
+      // Start of the sort key: 0 for unread subscriptions with a failure, 1 for those without one.
+      const rank = ({ lastFailure }: Subscription) => (unread ? Number(lastFailure === null) : "");
       return {
-        ...pageOfAll(fitting, request, (one) => `${rank(one)}${one.name.toLowerCase()}\n${one.subscriptionId}`),
+        ...pageOfAll(matching, request, (each) => `${rank(each)}${each.name.toLowerCase()}\n${each.subscriptionId}`),
         lastScan: "scanId" in lastScan ? lastScan : null,
         lastFailure: failure ?? null,
       };
     },
 
     async unread() {
-      const { found, lastScanOfAll } = await all();
-      const names = found.filter(isUnread).map(({ name }) => name);
+      const { subscriptions, lastScanOfAll } = await readAll();
+      const names = subscriptions.filter(isUnread).map(({ name }) => name);
       return { names: names.sort(), isListRead: lastScanOfAll?.failure === undefined };
     },
 
@@ -415,21 +422,21 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 }
 
 const SUBSCRIPTION = "The subscription";
-/** Changes that a scan or a timer noticed, without a request. */
+/** The caller of changes that a scan or a timer finds without a request. */
 const SYSTEM: Caller = { actor: "system", requestId: "scope" };
 
 const target = (id: string) => ({ type: "subscription", id });
 
 const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-function watching({ watchAll, named, discovered, unseenSince }: ScopeRecord): Watching {
-  const seen = Object.keys(discovered).filter((id) => !unseenSince[id]);
+function watchingOf({ watchAll, named, discovered, unseenSince }: ScopeRecord): Watching {
+  const readableIds = Object.keys(discovered).filter((id) => !unseenSince[id]);
   if (watchAll) {
     return {
       watchAll,
-      subscriptions: new Set([...named, ...seen]).size,
+      subscriptions: new Set([...named, ...readableIds]).size,
       message:
-        "Every subscription that the service's identity may see is watched; adding one gives it a name and narrows nothing.",
+        "All subscriptions that the service's identity can read are watched. Adding a subscription gives it a name and narrows nothing.",
     };
   }
   const message =
@@ -439,52 +446,54 @@ function watching({ watchAll, named, discovered, unseenSince }: ScopeRecord): Wa
   return { watchAll, subscriptions: named.length, message };
 }
 
-/** Scans with these statuses may have left vaults unread. */
-const CUT_SHORT: readonly string[] = ["timedOut", "cancelled"];
+/** Statuses of scans that may have left vaults unread. */
+const INCOMPLETE_STATUSES: readonly string[] = ["timedOut", "cancelled"];
 
-/** Returns whether the data of a subscription in scope may differ from what its last scan should have found. */
+/** Returns true if a subscription is in scope and its last scan did not read it completely, or no scan has read it. */
 const isUnread = ({ watched, lastScan, lastFailure }: Subscription): boolean =>
-  watched && (lastFailure !== null || lastScan === null || CUT_SHORT.includes(lastScan.status));
+  watched && (lastFailure !== null || lastScan === null || INCOMPLETE_STATUSES.includes(lastScan.status));
 
-function shown(
+/** Combines the data of a subscription. @param entry - The row of an added subscription */
+function subscriptionOf(
   subscriptionId: string,
   entry: Row<SubscriptionRecord> | undefined,
-  configured: boolean,
-  known: {
+  isConfigured: boolean,
+  data: {
     scope: ScopeRecord | undefined;
     scans: ReadonlyMap<string, LastScan>;
     counts: ReadonlyMap<string, SubscriptionCounts>;
   },
 ): Subscription {
-  const scope = scopeOf(known.scope);
+  const scope = scopeOf(data.scope);
   const outOfScopeSince = scope.leftAt(subscriptionId) ?? null;
-  const { failure, ...lastScan } = known.scans.get(subscriptionId) ?? {};
-  const counts = known.counts.get(subscriptionId);
-  const unseenSince = outOfScopeSince === null ? known.scope?.unseenSince[subscriptionId] : undefined;
+  const { failure, ...lastScan } = data.scans.get(subscriptionId) ?? {};
+  const counts = data.counts.get(subscriptionId);
+  const unseenSince = outOfScopeSince === null ? data.scope?.unseenSince[subscriptionId] : undefined;
   return {
     subscriptionId,
     name: entry?.name ?? scope.nameOf(subscriptionId) ?? subscriptionId,
-    source: entry ? "api" : configured ? "configuration" : "discovered",
+    source: entry ? "api" : isConfigured ? "configuration" : "discovered",
     state: entry?.removingSince ? "removing" : "active",
     watched: outOfScopeSince === null,
     outOfScopeSince,
     addedAt: entry?.addedAt ?? null,
     addedBy: entry?.addedBy ?? null,
     lastScan: "scanId" in lastScan ? lastScan : null,
-    lastFailure: failure ?? (unseenSince === undefined ? null : unseen(unseenSince)),
+    lastFailure: failure ?? (unseenSince === undefined ? null : unreadableFailure(unseenSince)),
     counts: {
       vaults: counts?.vaults ?? 0,
       vaultsUnreadable: counts?.unreadable ?? 0,
       assets: counts?.assets ?? 0,
       vaultsWithEvents: counts?.withEvents ?? 0,
     },
-    etag: entry ? entityTag(entry) : configured ? '"configuration"' : '"discovered"',
+    // Only added subscriptions have a row that can change. The others have a constant ETag.
+    etag: entry ? entityTag(entry) : isConfigured ? '"configuration"' : '"discovered"',
   };
 }
 
-const unseen = (at: string): VaultFailure => ({
+const unreadableFailure = (at: string): VaultFailure => ({
   code: "notFound",
-  message: "The service's identity does not see this subscription any more.",
-  remedy: `Give it ${INVENTORY_READER}. If the subscription was deleted, forget its vaults with DELETE /subscriptions/{subscription_id}?forget=true.`,
+  message: "The service's identity can no longer read this subscription.",
+  remedy: `Give it ${INVENTORY_READER}. If the subscription was deleted, delete its vaults with DELETE /subscriptions/{subscription_id}?forget=true.`,
   at,
 });

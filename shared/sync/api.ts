@@ -20,12 +20,14 @@ import {
 const instant = z.iso.datetime();
 const providerIds = PROVIDERS.map(({ id }) => id) as [string, ...string[]];
 const targetProvider = z.enum(providerIds).meta({ description: "Provider of the target." });
-const services = PROVIDERS.map((one) => `\`${one.id}\`: ${Object.keys(one.services).join(", ")}`).join("; ");
+const servicesOfEachProvider = PROVIDERS.map((one) => `\`${one.id}\`: ${Object.keys(one.services).join(", ")}`).join(
+  "; ",
+);
 
 export const recordParams = z.strictObject({ record_id: z.string() });
 export const providerParams = z.strictObject({ provider: z.string() });
 
-const changeable = {
+const optionFields = {
   scheduleHours: z.int().min(1).max(720).meta({
     description: "Hours between checks of the target. New versions are copied as soon as the service learns of them.",
   }),
@@ -39,7 +41,7 @@ const changeable = {
   }),
 };
 
-const place = {
+const sourceAndTargetFields = {
   sourceVault: z
     .string()
     .min(1)
@@ -54,7 +56,7 @@ const place = {
     .string()
     .min(1)
     .max(64)
-    .meta({ description: `Service of the provider. ${services}.` }),
+    .meta({ description: `Service of the provider. ${servicesOfEachProvider}.` }),
   targetName: z
     .string()
     .min(1)
@@ -69,21 +71,21 @@ const place = {
 
 export const NewSyncRecord = z
   .strictObject({
-    ...place,
-    targetRegion: place.targetRegion.nullish(),
-    scheduleHours: changeable.scheduleHours.default(24),
-    enabled: changeable.enabled.default(true),
-    onDrift: changeable.onDrift.default("overwrite"),
-    adopt: changeable.adopt.default(false),
+    ...sourceAndTargetFields,
+    targetRegion: sourceAndTargetFields.targetRegion.nullish(),
+    scheduleHours: optionFields.scheduleHours.default(24),
+    enabled: optionFields.enabled.default(true),
+    onDrift: optionFields.onDrift.default("overwrite"),
+    adopt: optionFields.adopt.default(false),
   })
   .meta({ id: "NewSyncRecord" });
 export type NewSyncRecord = z.output<typeof NewSyncRecord>;
 
 export const SyncRecordChange = z
   .strictObject({
-    ...place,
-    targetRegion: place.targetRegion.nullable(),
-    ...changeable,
+    ...sourceAndTargetFields,
+    targetRegion: sourceAndTargetFields.targetRegion.nullable(),
+    ...optionFields,
     confirmVaults: z.boolean().meta({
       description:
         "`true` accepts the key vaults that have the names of source and target now, after the record failed with `otherPlace`.",
@@ -117,7 +119,7 @@ const drift = z.enum(["none", "found", "unknown"]).meta({
   description: "`unknown` when the provider does not report what a target holds.",
 });
 
-const status = {
+const statusFields = {
   recordId: z.string(),
   state,
   drift,
@@ -133,13 +135,13 @@ const status = {
 
 export const SyncRecordView = z
   .object({
-    ...status,
-    ...place,
+    ...statusFields,
+    ...sourceAndTargetFields,
     targetRegion: z.string().nullable().meta({
       description: "Location at the provider. Null: the location in the provider's configuration.",
       example: "eu-west-1",
     }),
-    ...changeable,
+    ...optionFields,
     targetOwned: z.boolean().meta({ description: "Whether this record created the target or took it over." }),
     createdAt: instant,
     createdBy: z.string(),
@@ -151,7 +153,7 @@ export const SyncRecordView = z
 
 export const SyncStatus = z
   .object({
-    ...status,
+    ...statusFields,
     running: z.boolean().meta({ description: "Whether a run is in progress." }),
     failedRuns: z.int().meta({ description: "Number of consecutive failed runs." }),
     etag: z.string(),
@@ -213,30 +215,33 @@ export const SyncEntryView = z
   })
   .meta({ id: "SyncHistoryEntry" });
 
-/** All members of all provider configurations. The schema of each provider decides which belong together. */
-const members = new Map<string, z.ZodType[]>();
+/**
+ * The schemas of each configuration member of all providers, by member name. One schema of the API accepts all of them; the
+ * provider's own schema then rejects members of other providers.
+ */
+const schemasByMember = new Map<string, z.ZodType[]>();
 for (const { configuration } of PROVIDERS) {
   for (const [name, schema] of Object.entries(configuration.shape as Record<string, z.ZodType>)) {
     // Without defaults: those of one provider do not apply to another.
-    const given = schema instanceof z.ZodDefault ? (schema.unwrap() as z.ZodType) : schema;
-    members.set(name, [...(members.get(name) ?? []), given]);
+    const withoutDefault = schema instanceof z.ZodDefault ? (schema.unwrap() as z.ZodType) : schema;
+    schemasByMember.set(name, [...(schemasByMember.get(name) ?? []), withoutDefault]);
   }
 }
-const secretNames = new Set(PROVIDERS.flatMap(({ secretMembers }) => secretMembers));
-const described = PROVIDERS.map(
+const secretMemberNames = new Set(PROVIDERS.flatMap(({ secretMembers }) => secretMembers));
+const membersOfEachProvider = PROVIDERS.map(
   ({ id, configuration }) => `\`${id}\`: ${Object.keys(configuration.shape).join(", ") || "none"}`,
 );
 
 export const ProviderChange = z
   .strictObject({
     ...Object.fromEntries(
-      [...members].map(([name, schemas]) => {
+      [...schemasByMember].map(([name, schemas]) => {
         const [first, ...others] = schemas as [z.ZodType, ...z.ZodType[]];
         const member = (others.length > 0 ? z.union(schemas) : first).optional();
         const description = [...new Set(schemas.map((schema) => schema.description ?? ""))].join(" ").trim();
         return [
           name,
-          member.meta({ ...(description && { description }), ...(secretNames.has(name) && { writeOnly: true }) }),
+          member.meta({ ...(description && { description }), ...(secretMemberNames.has(name) && { writeOnly: true }) }),
         ];
       }),
     ),
@@ -247,7 +252,7 @@ export const ProviderChange = z
   })
   .meta({
     id: "SyncProviderChange",
-    description: `Configuration of the provider: ${described.join("; ")}. Secret fields can be omitted to keep the saved values, unless a field changes that decides where they are sent.`,
+    description: `Configuration of the provider: ${membersOfEachProvider.join("; ")}. Secret fields can be omitted to keep the saved values, unless a field changes that decides where they are sent.`,
   });
 export type ProviderChange = z.output<typeof ProviderChange> & Record<string, unknown>;
 
@@ -287,6 +292,7 @@ const failureView = (failure: SyncRecord["failure"]) =>
   failure ? { ...failure, providerCode: failure.providerCode ?? null } : null;
 
 function statusOf(record: SyncRecord) {
+  // Whether the target reports what it holds. Without that, drift can't be detected.
   const marks = providerOf(record.targetProvider)?.services[record.targetService]?.marks ?? true;
   return {
     recordId: record.recordId,
@@ -304,9 +310,9 @@ function statusOf(record: SyncRecord) {
 export function recordView(record: SyncRecordRow): z.infer<typeof SyncRecordView> {
   const { sourceVault, sourceSecret, targetProvider, targetService, targetName, targetRegion = null } = record;
   const { scheduleHours, enabled, onDrift, adopt, targetOwned, createdAt, createdBy, updatedAt, updatedBy } = record;
-  const ends = { sourceVault, sourceSecret, targetProvider, targetService, targetName, targetRegion };
-  const rest = { targetOwned, createdAt, createdBy, updatedAt, updatedBy, etag: entityTag(record) };
-  return { ...statusOf(record), ...ends, scheduleHours, enabled, onDrift, adopt, ...rest };
+  const sourceAndTarget = { sourceVault, sourceSecret, targetProvider, targetService, targetName, targetRegion };
+  const metadata = { targetOwned, createdAt, createdBy, updatedAt, updatedBy, etag: entityTag(record) };
+  return { ...statusOf(record), ...sourceAndTarget, scheduleHours, enabled, onDrift, adopt, ...metadata };
 }
 
 export const statusView = (record: SyncRecordRow, running: boolean): z.infer<typeof SyncStatus> => ({
@@ -359,11 +365,11 @@ export const entryView = (entry: SyncEntry): z.infer<typeof SyncEntryView> => {
 };
 
 export function providerView(id: string, found: Row<ProviderConfiguration> | undefined): z.infer<typeof ProviderView> {
-  const { title, services: all, secretMembers } = providerOf(id)!;
+  const { title, services: servicesByName, secretMembers } = providerOf(id)!;
   return {
     provider: id,
     title,
-    services: Object.keys(all),
+    services: Object.keys(servicesByName),
     configured: found !== undefined || secretMembers.length === 0,
     settings: found?.settings ?? {},
     secretsSet: found?.secretsSet ?? [],

@@ -26,11 +26,15 @@ import {
 
 /** Timeout for checking a configuration. */
 const CHECK_MS = 30 * SECOND_MS;
-/** The message that starts failed records again is sent a second time after this delay, in case the first one is never sent. */
-const REPEATED_SECONDS = 60;
+/**
+ * Delay of the first of the two messages that start failed records again. It is sent before the configuration is written, in
+ * case the process crashes before it sends the second one.
+ */
+const EARLY_MESSAGE_DELAY_SECONDS = 60;
 /** Retry-After in seconds if a busy provider gave none. */
 const RETRY_SECONDS = 10;
 
+/** How the credentials of providers are stored in the service's own key vault. */
 export const PROVIDER_SECRETS: SecretsOwner = {
   what: "Credentials of sync providers",
   table: "Sync",
@@ -58,7 +62,10 @@ export interface ProviderCredential {
   expiresAt: string;
 }
 
-/** Stores the configurations of providers. Secrets are in the service's own key vault and are never returned. */
+/**
+ * Stores the configurations of providers: the systems that sync copies secrets to, such as AWS. A configuration has settings
+ * and credentials. The credentials are in the service's own key vault and are not returned by the API.
+ */
 export interface ProviderConfigurations {
   /**
    * Returns undefined if the provider is not configured, or its row was tampered with. @throws {Problem} notFound for an
@@ -86,8 +93,9 @@ export interface ProviderConfigurations {
    * these credentials before; {CloudFailure}
    */
   open(provider: string): Promise<OpenedProvider>;
-  /** Records that the provider rejected these credentials. No run tries them again. */
-  refused(opened: OpenedProvider, providerCode: string | undefined): Promise<void>;
+  /** Records that the provider rejected these credentials. Runs do not use them again until they are replaced. */
+  recordRejection(opened: OpenedProvider, providerCode: string | undefined): Promise<void>;
+  /** Lists credentials that have not expired yet but expire until a time. */
   expiring(by: Date): AsyncGenerator<ProviderCredential>;
   /** Deletes secrets that no configuration names anymore. Called once a day. */
   cleanUp(caller: Caller): Promise<void>;
@@ -109,7 +117,7 @@ export function createConfigurations(deps: {
   function requireProvider(id: string): AnyProvider {
     const provider = providerOf(id);
     if (provider) return provider;
-    const ids = PROVIDERS.map((one) => one.id).join(", ");
+    const ids = PROVIDERS.map((value) => value.id).join(", ");
     throw new Problem("notFound", `There is no sync provider ${id.slice(0, 64)}. There are ${ids}.`);
   }
 
@@ -138,7 +146,7 @@ export function createConfigurations(deps: {
 
   async function storedSecrets(provider: AnyProvider, stored: ProviderConfiguration): Promise<Record<string, unknown>> {
     if (!stored.secret) return {};
-    const text = deps.vault && (await secrets.read(stored.secret, useOf(provider, stored.settings)));
+    const text = deps.vault && (await secrets.read(stored.secret, bindingOf(provider, stored.settings)));
     if (text === undefined) {
       throw new SyncFailure("notConfigured", `The credentials of ${provider.title} are no longer in the key vault.`, {
         remedy: `Send them again: POST /api/automation/sync/providers/${provider.id}.`,
@@ -148,28 +156,30 @@ export function createConfigurations(deps: {
   }
 
   /** Returns the given configuration, with the stored secrets if all secrets were left out. */
-  async function completed(
+  async function completeConfiguration(
     provider: AnyProvider,
     given: Record<string, unknown>,
     before: ProviderConfiguration | undefined,
-  ): Promise<{ settings: Record<string, unknown>; secret: Record<string, unknown>; kept: boolean }> {
-    const anyGiven = provider.secretMembers.some((member) => given[member] !== undefined);
-    const kept = !anyGiven && before?.secret !== undefined;
-    const stored = kept ? await storedSecrets(provider, before).catch(asInvalid(provider)) : {};
-    const whole = parse(provider.configuration, { ...given, ...stored }, "body") as Record<string, unknown>;
-    const moved = kept && provider.addressMembers.find((member) => !same(whole[member], before.settings[member]));
-    if (moved) {
+  ): Promise<{ settings: Record<string, unknown>; secret: Record<string, unknown>; isStoredSecret: boolean }> {
+    const hasNewSecret = provider.secretMembers.some((member) => given[member] !== undefined);
+    const isStoredSecret = !hasNewSecret && before?.secret !== undefined;
+    const stored = isStoredSecret ? await storedSecrets(provider, before).catch(asInvalid(provider)) : {};
+    const configuration = parse(provider.configuration, { ...given, ...stored }, "body") as Record<string, unknown>;
+    const changedAddress =
+      isStoredSecret &&
+      provider.addressMembers.find((member) => !isEqual(configuration[member], before.settings[member]));
+    if (changedAddress) {
       throw invalidBody(
         provider.secretMembers[0]!,
-        `is needed again: ${moved} changes, and saved credentials are not sent to another address`,
+        `is needed again: ${changedAddress} changes, and saved credentials are not sent to another address`,
       );
     }
     const isSecret = (member: string) => provider.secretMembers.includes(member);
-    const entries = Object.entries(whole).filter(([, value]) => value !== undefined);
+    const entries = Object.entries(configuration).filter(([, value]) => value !== undefined);
     return {
       settings: Object.fromEntries(entries.filter(([member]) => !isSecret(member))),
       secret: Object.fromEntries(entries.filter(([member]) => isSecret(member))),
-      kept,
+      isStoredSecret,
     };
   }
 
@@ -197,43 +207,45 @@ export function createConfigurations(deps: {
       if (!deps.vault) throw new Problem("conflict", NO_VAULT);
       const { row: before, broken } = await readRow(id);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
-      const { settings, secret, kept } = await completed(provider, given, before);
+      const { settings, secret, isStoredSecret } = await completeConfiguration(provider, given, before);
       // New credentials do not inherit the expiry of the old ones.
-      const ends = expiresOn === undefined && kept ? before?.expiresOn : (expiresOn ?? undefined);
+      const expiry = expiresOn === undefined && isStoredSecret ? before?.expiresOn : (expiresOn ?? undefined);
       const event = {
         type: "syncProvider.configured",
         caller,
         target: { type: "syncProvider", id },
         ...(before && { before: { settings: before.settings, expiresOn: before.expiresOn } }),
-        after: { settings, expiresOn: ends, newSecret: !kept },
+        after: { settings, expiresOn: expiry, newSecret: !isStoredSecret },
       };
       return await audited(audit, event, async () => {
         await check(provider, settings, secret);
         const now = clock.now();
         const at = now.toISOString();
-        const reference = await secretOf(provider, settings, secret, kept ? before?.secret : undefined);
+        const reference = await storeSecret(provider, settings, secret, isStoredSecret ? before?.secret : undefined);
         const next: ProviderConfiguration = {
           provider: id,
           settings,
           ...(reference && { secret: reference }),
           secretsSet: Object.keys(secret),
-          ...(ends !== undefined && { expiresOn: ends }),
+          ...(expiry !== undefined && { expiresOn: expiry }),
           revision: randomness.ulid(now),
           createdAt: before?.createdAt ?? at,
           checkedAt: at,
           updatedAt: at,
           updatedBy: caller.actor,
         };
+        // A row with an invalid signature (`broken`) is replaced too, so that an administrator can repair it.
         const etag = (before ?? broken)?.etag;
         const operations: Operation[] = [
           etag !== undefined
             ? replace(Configurations, configurationKey(id), next, etag)
             : insert(Configurations, configurationKey(id), next),
         ];
-        if (reference && !kept) operations.push(secrets.stillKept(reference));
-        // Sent before the write with a delay, and again after it: after a crash in between, records still do not wait for their
-        // schedules.
-        await queues.send(CONFIGURED_QUEUE, { provider: id }, { delaySeconds: REPEATED_SECONDS });
+        // Makes the transaction fail if a clean-up has deleted the new credentials in the meantime.
+        if (reference && !isStoredSecret) operations.push(secrets.requireStored(reference));
+        // Sends a delayed message before the write, and another one after it. After a crash in between, the first one starts
+        // the failed records, so they do not have to wait for their schedules.
+        await queues.send(CONFIGURED_QUEUE, { provider: id }, { delaySeconds: EARLY_MESSAGE_DELAY_SECONDS });
         const etags = await write(operations, ifMatch);
         await queues.send(CONFIGURED_QUEUE, { provider: id });
         return { ...next, partitionKey: SYNC, rowKey: configurationKey(id), etag: etags.get(configurationKey(id))! };
@@ -261,6 +273,7 @@ export function createConfigurations(deps: {
           remedy: `Send its credentials: POST /api/automation/sync/providers/${id}.`,
         });
       }
+      // The provider rejected these credentials earlier, and no one has replaced them since.
       if (found.refused) throw refusedFailure(provider, found.refused.providerCode);
       return {
         provider,
@@ -270,7 +283,7 @@ export function createConfigurations(deps: {
       };
     },
 
-    async refused({ provider, revision }, providerCode) {
+    async recordRejection({ provider, revision }, providerCode) {
       // A provider without secrets has nothing that could be replaced.
       if (revision === undefined || provider.secretMembers.length === 0) return;
       const at = clock.now().toISOString();
@@ -303,14 +316,15 @@ export function createConfigurations(deps: {
       ),
   };
 
-  async function secretOf(
+  /** Stores new credentials and returns their reference. Returns the given reference if the stored credentials stay. */
+  async function storeSecret(
     provider: AnyProvider,
     settings: Record<string, unknown>,
     secret: Record<string, unknown>,
-    kept: SecretReference | undefined,
+    storedReference: SecretReference | undefined,
   ): Promise<SecretReference | undefined> {
-    if (kept || Object.keys(secret).length === 0) return kept;
-    return await secrets.write(JSON.stringify(secret), useOf(provider, settings));
+    if (storedReference || Object.keys(secret).length === 0) return storedReference;
+    return await secrets.write(JSON.stringify(secret), bindingOf(provider, settings));
   }
 
   async function write(operations: Operation[], ifMatch: string | undefined): Promise<Map<string, string>> {
@@ -325,11 +339,12 @@ export function createConfigurations(deps: {
 const THE_CONFIGURATION = "The provider's configuration";
 
 /** Binds stored secrets to the address they are sent to. They can't be read for another address, whatever a row says. */
-const useOf = ({ id, addressMembers }: AnyProvider, settings: Record<string, unknown>): string =>
+const bindingOf = ({ id, addressMembers }: AnyProvider, settings: Record<string, unknown>): string =>
   JSON.stringify([id, ...addressMembers.map((member) => settings[member] ?? null)]);
 
-const same = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
+const isEqual = (value: unknown, otherValue: unknown): boolean => JSON.stringify(value) === JSON.stringify(otherValue);
 
+/** Returns an error handler for a request that leaves the secrets out: asks for them if the stored ones can't be read. */
 const asInvalid = (provider: AnyProvider) => (error: unknown) => {
   if (!(error instanceof SyncFailure)) throw error;
   throw invalidBody(

@@ -3,7 +3,12 @@ import { type Mark, SyncFailure, type SyncTarget, type TargetService, type Targe
 import type { ENTRY_KINDS, RecordFailure, SyncRecord } from "./record.ts";
 import type { SourceVersion } from "./sources.ts";
 
-/** State of source and target before a run writes. Contains no value. */
+/**
+ * Decides what a run of a sync record does. A record copies a secret of a key vault (the source) to another store (the target).
+ * The target stores a mark beside the value, if the provider can: the record that owns the target, and the source version.
+ */
+
+/** State of source and target before a run writes. Contains no secret value. */
 export interface SyncState {
   service: TargetService;
   target: SyncTarget;
@@ -13,14 +18,14 @@ export interface SyncState {
   mark: Mark;
 }
 
-/** What a run does, with the reason. */
+/** The action of a run, with the reason. */
 export interface Decision {
   /**
    * `none`: the target holds the current version, as far as the provider reports it. `write`: writes the source's value.
    * `restore`: makes the target's version with that value current again. `report`: the target differs and is not changed.
    */
   action: "none" | "write" | "restore" | "report";
-  /** Kind of the history entry. Absent if nothing changes. */
+  /** Kind of the history entry. `mended`: a target that someone else changed or deleted is restored. Absent: no entry. */
   kind?: (typeof ENTRY_KINDS)[number];
   /** The deleted target is recovered first. */
   undelete?: true;
@@ -58,43 +63,48 @@ export function decide(
     });
   }
   if (!state.exists) return decideAbsent(record, state);
-  const ours =
+  // Without marks (`ownedBy` undefined) the record says whether the target is its own. A crashed worker may have created it.
+  const isOwned =
     state.ownedBy === undefined
       ? record.targetOwned || interrupted?.creating === true
       : state.ownedBy === record.recordId;
-  if (!ours && !record.adopt) throw notOwned(state);
+  if (!isOwned && !record.adopt) throw notOwned(state);
 
-  const adopt = ours ? {} : { adopt: true as const };
+  const adopt = isOwned ? {} : { adopt: true as const };
   const isNewVersion = record.lastSourceVersion !== source.version;
   if (!service.marks) {
-    if (!isNewVersion && ours)
+    if (!isNewVersion && isOwned)
       return {
         action: "none",
-        why: "The source has not changed. The provider does not report which version the target holds.",
+        why: "The source has not changed. The provider does not report which version the target has.",
       };
     return {
       action: "write",
-      kind: ours && record.lastSyncedAt ? "updated" : "created",
+      kind: isOwned && record.lastSyncedAt ? "updated" : "created",
       ...adopt,
-      why: WHY.newVersion,
+      why: REASONS.newVersion,
     };
   }
 
   const wanted = markId(mark);
-  if (state.holds === wanted && ours) {
+  if (state.holds === wanted && isOwned) {
+    // The target is up to date. If the record does not say so, or a write was announced, a worker crashed after its write.
     if (!isNewVersion && interrupted?.writing !== source.version) {
-      return { action: "none", why: "The target holds the source's current version." };
+      return { action: "none", why: "The target has the source's current version." };
     }
     const kind = !isNewVersion ? "mended" : record.lastSyncedAt ? "updated" : "created";
     return { action: "none", kind, why: "The target was written by a run that crashed before it stored the result." };
   }
-  const drifted = record.targetMark !== undefined && state.holds !== record.targetMark && ours;
-  if (drifted && record.onDrift === "report") return { action: "report", kind: "driftFound", why: WHY.drift };
-  if (!isNewVersion && ours && target.restoreVersion) return { action: "restore", kind: "mended", why: WHY.drift };
-  const kind = drifted ? "mended" : record.lastSyncedAt ? "updated" : "created";
-  return { action: "write", kind, ...adopt, why: drifted ? WHY.drift : WHY.newVersion };
+  // Drift: the target holds something else than this record's last write.
+  const hasDrifted = record.targetMark !== undefined && state.holds !== record.targetMark && isOwned;
+  if (hasDrifted && record.onDrift === "report") return { action: "report", kind: "driftFound", why: REASONS.drift };
+  if (!isNewVersion && isOwned && target.restoreVersion)
+    return { action: "restore", kind: "mended", why: REASONS.drift };
+  const kind = hasDrifted ? "mended" : record.lastSyncedAt ? "updated" : "created";
+  return { action: "write", kind, ...adopt, why: hasDrifted ? REASONS.drift : REASONS.newVersion };
 }
 
+/** Decides for a target that does not exist or is deleted. */
 function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState): Decision {
   const existedBefore = record.lastSyncedAt !== undefined;
   if (deletedUntil !== undefined && ownedBy !== record.recordId && !record.adopt) {
@@ -102,7 +112,8 @@ function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState
       "targetDeleted",
       "The target's name is reserved by a deleted secret that does not belong to this record.",
       {
-        remedy: "Recover or purge that secret, choose another targetName, or set adopt to take it over.",
+        remedy:
+          "Recover or purge that secret, choose another target secret name, or allow the sync to overwrite an existing secret (adopt).",
       },
     );
   }
@@ -115,8 +126,8 @@ function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState
   return { action: "write", kind: "created", why: "The target does not exist yet." };
 }
 
-const WHY = {
-  newVersion: "The source has a version that the target does not hold.",
+const REASONS = {
+  newVersion: "The source has a version that the target does not have.",
   drift: "Someone else changed the target.",
 };
 
@@ -126,5 +137,5 @@ const notOwned = ({ ownedBy }: TargetState) =>
     typeof ownedBy === "string"
       ? `The target belongs to another sync record, ${ownedBy}.`
       : "The target already exists and was not created by this record.",
-    { remedy: "Choose another targetName, or set adopt to take it over: its value is then overwritten." },
+    { remedy: "Choose another target secret name, or allow the sync to overwrite an existing secret (adopt)." },
   );

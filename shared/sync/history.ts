@@ -12,7 +12,7 @@ const PURGE_ROWS = 1000;
 /** History of sync records. Entries are written in the transaction of the change that they describe. */
 export interface SyncHistory {
   /** Returns the operations that add an entry, for the transaction of the change. */
-  enter(entry: SyncEntry): Operation[];
+  entryOperations(entry: SyncEntry): Operation[];
   /**
    * Lists the history of one record, newest first. With a cursor each page takes one request. @throws {Problem} invalidCursor
    */
@@ -21,16 +21,20 @@ export interface SyncHistory {
   last(recordId: string): Promise<SyncEntry | undefined>;
   /** Lists the entries of all records after the given one, oldest first, for alerts. */
   since(entryId: string | undefined): AsyncGenerator<SyncEntry>;
-  /** For the retention of histories. */
+  /** Returns this history as the retention job reads and purges it. */
   store(): HistoryStore;
 }
 
+/** Content of the API's cursor: the row key of the page's last entry, the number of entries up to it, and the total. */
 const Cursor = z.object({ after: z.string().max(256), offset: z.int(), total: z.int().nullable() });
 
 export function createHistory(tables: Tables): SyncHistory {
   const rangeOf = (prefix: string) => ({ partitionKey: SYNC, from: prefix, before: keyEnd(prefix) });
 
-  /** Returns the exact number of entries, or null above the counting limit, and the row before the one at `offset`. */
+  /**
+   * Returns the exact number of entries (null above the counting limit), whether there are at least `offset` entries
+   * (`reached`), and the row key before the entry at `offset`.
+   */
   async function count(range: Range, offset = 0) {
     let total = 0;
     let before: string | undefined;
@@ -42,7 +46,8 @@ export function createHistory(tables: Tables): SyncHistory {
     return { total: total > MAX_COUNTED ? null : total, reached: total >= offset, before };
   }
 
-  async function take(range: Range, limit: number) {
+  /** Returns the first entries of a range. */
+  async function readFirst(range: Range, limit: number) {
     const found: (SyncEntry & { rowKey: string })[] = [];
     for await (const rows of tables.pages(Entries, { ...range, pageSize: Math.min(limit, 1000) })) {
       found.push(...rows);
@@ -52,17 +57,19 @@ export function createHistory(tables: Tables): SyncHistory {
   }
 
   return {
-    enter: (entry) => entryKeys(entry).map((key) => put(Entries, key, entry)),
+    entryOperations: (entry) => entryKeys(entry).map((key) => put(Entries, key, entry)),
 
     async list(recordId, { limit, offset: wanted, cursor: text }) {
       const range = rangeOf(entryPrefix(recordId));
       const cursor = text === undefined ? undefined : decodeCursor(Cursor, text);
-      const counted = cursor ? undefined : await count(range, wanted);
-      const total = cursor ? cursor.total : counted!.total;
+      const countResult = cursor ? undefined : await count(range, wanted);
+      const total = cursor ? cursor.total : countResult!.total;
       const offset = cursor?.offset ?? wanted;
-      const after = cursor?.after ?? counted?.before;
+      const after = cursor?.after ?? countResult?.before;
       const rows =
-        counted?.reached === false ? [] : await take({ ...range, ...(after !== undefined && { after }) }, limit + 1);
+        countResult?.reached === false
+          ? []
+          : await readFirst({ ...range, ...(after !== undefined && { after }) }, limit + 1);
       const items = rows.slice(0, limit);
       const next = { after: items.at(-1)?.rowKey ?? "", offset: offset + items.length, total };
       return {
@@ -74,7 +81,7 @@ export function createHistory(tables: Tables): SyncHistory {
       };
     },
 
-    last: async (recordId) => (await take(rangeOf(entryPrefix(recordId)), 1))[0],
+    last: async (recordId) => (await readFirst(rangeOf(entryPrefix(recordId)), 1))[0],
 
     async *since(entryId) {
       const after = entryId === undefined ? {} : { after: ENTRY_PREFIX + entryId };
@@ -86,15 +93,16 @@ export function createHistory(tables: Tables): SyncHistory {
 
       async stats() {
         const { total } = await count(rangeOf(ENTRY_PREFIX));
-        return { ...countOf(total), oldest: (await take(rangeOf(ENTRY_PREFIX), 1))[0]?.at ?? null };
+        return { ...countOf(total), oldest: (await readFirst(rangeOf(ENTRY_PREFIX), 1))[0]?.at ?? null };
       },
 
       async purge({ retentionDays, before }) {
         const end = ENTRY_PREFIX + encodeTime(Math.max(0, before.getTime()));
-        const old = await take({ ...rangeOf(ENTRY_PREFIX), before: end }, PURGE_ROWS);
-        // The rows of the list by time are deleted last, so that the next purge finds them again after a crash.
-        for (const place of [0, 1] as const) {
-          const keys = old.map((entry) => remove(Entries, entryKeys(entry)[place]));
+        const old = await readFirst({ ...rangeOf(ENTRY_PREFIX), before: end }, PURGE_ROWS);
+        // Each entry has two rows: 0 is the key by record, 1 the key by time. The rows by time are deleted last, so that the
+        // next purge finds them again after a crash.
+        for (const keyIndex of [0, 1] as const) {
+          const keys = old.map((entry) => remove(Entries, entryKeys(entry)[keyIndex]));
           await tables.write(Entries.table, SYNC, keys);
         }
         return { removed: old.length, retentionDays, more: old.length === PURGE_ROWS };

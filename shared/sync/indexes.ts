@@ -29,16 +29,19 @@ import {
 
 /** Index rows of sync records: by target, by source and by due time. */
 export interface RecordIndexes {
-  /** Runs a transaction. Leaves out deletions of index rows that do not exist. */
+  /**
+   * Runs a transaction. Leaves out deletions of index rows that do not exist, for example because another program has
+   * deleted them.
+   */
   submit(operations: Operation[]): Promise<Map<string, string>>;
   /** Returns the IDs of the records with this source. */
   recordsOfSource(vault: string, secret: string): Promise<string[]>;
   /**
-   * Returns deletions of all index rows of a tampered record, by reading all indexes. There may be many, because the program that
-   * changed the table may have added some.
+   * Returns deletions of all index rows of a tampered record, by reading all indexes. There may be many, because the program
+   * that changed the table may have added some.
    */
   deletionsOf(recordId: string): Promise<Operation[]>;
-  /** Returns the due rows of a record, by reading all of them. */
+  /** Returns the due rows of a record, by reading all of them. `aside` marks the row of a tampered record. */
   dueRowsOf(recordId: string): Promise<{ rowKey: string; etag: string; aside?: boolean | undefined }[]>;
 }
 
@@ -61,12 +64,12 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
 
   return {
     async submit(operations) {
-      for (let left = operations; ; ) {
+      for (let remaining = operations; ; ) {
         try {
-          return await tables.transaction(Records.table, SYNC, left);
+          return await tables.transaction(Records.table, SYNC, remaining);
         } catch (error) {
           if (!(error instanceof RowMissing && INDEXES.some((prefix) => error.rowKey.startsWith(prefix)))) throw error;
-          left = left.filter(({ rowKey }) => rowKey !== error.rowKey);
+          remaining = remaining.filter(({ rowKey }) => rowKey !== error.rowKey);
         }
       }
     },
@@ -80,12 +83,12 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
     },
 
     async deletionsOf(recordId) {
-      const places = await Promise.all([
+      const indexRows = await Promise.all([
         rowsIn(References, TARGET_PREFIX, (row) => row.recordId === recordId),
         rowsIn(IndexKeys, SOURCE_PREFIX, endsWith(recordId)),
         rowsIn(IndexKeys, DUE_PREFIX, endsWith(recordId)),
       ]);
-      return places.flat().map(({ rowKey }) => remove(IndexKeys, rowKey));
+      return indexRows.flat().map(({ rowKey }) => remove(IndexKeys, rowKey));
     },
 
     dueRowsOf: async (recordId) => await rowsIn(DueRows, DUE_PREFIX, endsWith(recordId)),
@@ -94,22 +97,27 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
 
 const INDEXES = [TARGET_PREFIX, SOURCE_PREFIX, DUE_PREFIX];
 
-/** In the indexes by source and by due time, the record ID is at the end of the key. */
+/** Returns a test for rows of a record in the indexes by source and by due time, whose keys end with the record ID. */
 const endsWith =
   (recordId: string) =>
   ({ rowKey }: { rowKey: string }): boolean =>
     rowKey.endsWith(`|${recordId}`);
 
 /** Returns the operations that delete a record and its index rows, for `submit`. */
-export const removal = (record: SyncRecordRow): Operation[] => [
+export const removalOperations = (record: SyncRecordRow): Operation[] => [
   remove(Records, record.rowKey, record.etag),
   remove(References, keyOfTarget(record)),
   remove(References, sourceKey(record)),
   ...(record.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(record.nextRunAt, record.recordId))]),
 ];
 
-/** Returns the operations that move a record's due row. */
-export function movedDue(before: SyncRecord, next: SyncRecord, sentAt?: string): Operation[] {
+/**
+ * Returns the operations that replace a record's due row when its next run changes. The key of a due row contains the time of
+ * the next run.
+ *
+ * @param sentAt - Time of a message that was already sent for the new row.
+ */
+export function dueRowOperations(before: SyncRecord, next: SyncRecord, sentAt?: string): Operation[] {
   if (before.nextRunAt === next.nextRunAt) return [];
   const { recordId } = next;
   return [
@@ -120,7 +128,7 @@ export function movedDue(before: SyncRecord, next: SyncRecord, sentAt?: string):
   ];
 }
 
-/** @returns The index key of the target. All spellings of a target have the same key, so it has one record. */
+/** Returns the index key of a record's target. All spellings of a target have the same key, so a target has only one record. */
 export function keyOfTarget(
   record: Pick<SyncRecord, "targetProvider" | "targetService" | "targetRegion" | "targetName">,
 ) {

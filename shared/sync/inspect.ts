@@ -14,7 +14,7 @@ export const INSPECT_MS = 90 * SECOND_MS;
 /** The states of source and target, with the opened provider. */
 export interface InspectedRecord extends SyncState {
   opened: OpenedProvider;
-  /** The provider's place, for the record's member of this name. */
+  /** Where the provider's configuration locates targets: its `placeMembers` as JSON. Stored in the record. */
   place: string;
   /** Key vault of the target. Undefined for other targets. */
   targetVault: VaultIdentity | undefined;
@@ -51,7 +51,7 @@ export function createPlans(deps: {
       return await failOnSide("target", work);
     } catch (error) {
       if (error instanceof RunFailed && error.failure.code === "badCredentials") {
-        await configurations.refused(opened, error.failure.providerCode);
+        await configurations.recordRejection(opened, error.failure.providerCode);
       }
       throw error;
     }
@@ -62,6 +62,7 @@ export function createPlans(deps: {
     const { provider, settings, secrets } = opened;
     const service = provider.services[record.targetService];
     if (!service) throw new Error(`${provider.id} has no service ${record.targetService}.`);
+    // Set by the provider `azure`, the only one that opens a key vault.
     let targetVault: VaultIdentity | undefined;
     const vaultSecrets = async (readsValue: boolean) => {
       const vault = await vaults.open(record, "target", readsValue);
@@ -71,13 +72,14 @@ export function createPlans(deps: {
     const to = { service: record.targetService, region: record.targetRegion };
     const target = provider.open(to, settings, secrets, { ...providers, vaultSecrets });
     const place = placeOf(opened);
-    const moved = record.place !== undefined && record.place !== place;
-    const elsewhere = () => new RunFailed("service", placeChanged(opened, record.place!));
+    const hasPlaceChanged = record.place !== undefined && record.place !== place;
+    const placeFailure = () => new RunFailed("service", placeChangedFailure(opened, record.place!));
+    // If the configuration names another place now, a reached target that fails is explained by that change.
     const state = await onTarget({ opened }, () => target.describe(record.targetName, signal)).catch((error) => {
-      throw moved && error instanceof RunFailed && isAnswer(error) ? elsewhere() : error;
+      throw hasPlaceChanged && error instanceof RunFailed && wasTargetReached(error) ? placeFailure() : error;
     });
     // A target with this record's mark is the same target, even if its address changed.
-    if (moved && state.ownedBy !== record.recordId) throw elsewhere();
+    if (hasPlaceChanged && state.ownedBy !== record.recordId) throw placeFailure();
     return { opened, service, target, state, place, targetVault };
   };
 
@@ -110,15 +112,19 @@ export function createPlans(deps: {
 }
 
 /** Returns whether the target was reached with valid credentials. */
-const isAnswer = ({ passing, failure }: RunFailed): boolean => !passing && failure.code !== "badCredentials";
+const wasTargetReached = ({ isTransient, failure }: RunFailed): boolean =>
+  !isTransient && failure.code !== "badCredentials";
 
+/** Returns the settings that, together with the record, locate the target, as JSON. */
 const placeOf = ({ provider, settings }: OpenedProvider): string =>
   JSON.stringify(Object.fromEntries(provider.placeMembers.map((member) => [member, settings[member] ?? null])));
 
-function placeChanged({ provider, settings }: OpenedProvider, before: string): SyncFailure {
-  const then = JSON.parse(before) as Record<string, unknown>;
-  const moved = provider.placeMembers.filter((member) => (settings[member] ?? null) !== then[member]);
-  const previousSettings = moved.map((member) => `${member} was ${JSON.stringify(then[member])}`).join(", ");
+function placeChangedFailure({ provider, settings }: OpenedProvider, before: string): SyncFailure {
+  const previous = JSON.parse(before) as Record<string, unknown>;
+  const changedMembers = provider.placeMembers.filter((member) => (settings[member] ?? null) !== previous[member]);
+  const previousSettings = changedMembers
+    .map((member) => `${member} was ${JSON.stringify(previous[member])}`)
+    .join(", ");
   return new SyncFailure(
     "otherPlace",
     `${provider.title} is now configured for another place, which does not have this target.`,

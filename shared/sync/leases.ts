@@ -4,7 +4,7 @@ import { MINUTE_MS } from "../platform/time.ts";
 import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
 
 /**
- * A worker loses its lease after this time without a heartbeat. A run reads for 90 seconds at most, renews its lease, and then
+ * A lease expires after this time unless its worker renews it. A run reads for 90 seconds at most, renews its lease, and then
  * writes. All calls of one write end within four minutes.
  */
 export const LEASE_MS = 6 * MINUTE_MS;
@@ -12,13 +12,15 @@ export const LEASE_MS = 6 * MINUTE_MS;
 /** A worker's lease on a record. No other worker runs the record. */
 export interface Lease {
   /** The write that the previous worker announced before it crashed. */
-  readonly before: { writing: string; creating: boolean } | undefined;
+  readonly interruptedWrite: { writing: string; creating: boolean } | undefined;
   /** Whether the target did not exist when this worker announced its write. */
   readonly creating: boolean;
   /**
    * Announces a write and renews the lease.
    *
-   * @returns False if another worker has taken the lease. Nothing may be written then.
+   * @param writing - The source version.
+   * @param creating - Whether the target does not exist yet.
+   * @returns False if another worker has taken the lease. The caller must not write then.
    */
   announce(writing: string, creating: boolean): Promise<boolean>;
   /**
@@ -56,7 +58,8 @@ export async function takeLease(
     throw error;
   }
   const { writing, creating = false } = found?.row ?? {};
-  let said: Pick<LeaseRecord, "writing" | "creating"> = writing === undefined ? {} : { writing, creating };
+  // An earlier worker's announcement stays in the row until this worker announces its own write or ends the lease.
+  let announcement: Pick<LeaseRecord, "writing" | "creating"> = writing === undefined ? {} : { writing, creating };
   let announced = false;
   async function write(value: LeaseRecord): Promise<boolean> {
     try {
@@ -68,28 +71,28 @@ export async function takeLease(
     }
   }
   const lease: Lease = {
-    before: writing === undefined ? undefined : { writing, creating },
+    interruptedWrite: writing === undefined ? undefined : { writing, creating },
     get creating() {
-      return announced && said.creating === true;
+      return announced && announcement.creating === true;
     },
 
     async announce(version, isNew) {
       announced = true;
-      said = { writing: version, creating: isNew };
-      return await write({ owner, ...said });
+      announcement = { writing: version, creating: isNew };
+      return await write({ owner, ...announcement });
     },
 
     end: () => remove(Leases, key, row.etag),
 
     async release() {
-      await write({ owner, ...said, free: true });
+      await write({ owner, ...announcement, free: true });
     },
   };
   return { lease };
 }
 
 /** Returns whether a worker has the lease of the record now. */
-export async function isHeld(tables: Tables, recordId: string): Promise<boolean> {
+export async function isLeased(tables: Tables, recordId: string): Promise<boolean> {
   const found = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
   return found !== undefined && !found.row.free && found.ageMs < LEASE_MS;
 }

@@ -5,7 +5,7 @@ import type { Queues } from "../platform/storage/queues.ts";
 import { type Operation, replace } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { SyncHistory } from "./history.ts";
-import { movedDue, type RecordIndexes } from "./indexes.ts";
+import { dueRowOperations, type RecordIndexes } from "./indexes.ts";
 import type { Lease } from "./leases.ts";
 import { Records, RUN_QUEUE, type SyncEntry, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import type { SyncRecords } from "./records.ts";
@@ -36,7 +36,7 @@ export interface Outcomes {
    */
   entryOfUnreadable(recordId: string, entry: NonNullable<Outcome["entry"]>): Promise<Operation[]>;
   /** Returns the outcome of a failure. After transient failures the record runs again with an increasing delay. */
-  failed(record: SyncRecord, failed: Pick<RunFailed, "failure" | "passing" | "retryAfterSeconds">): Outcome;
+  failed(record: SyncRecord, failed: Pick<RunFailed, "failure" | "isTransient" | "retryAfterSeconds">): Outcome;
 }
 
 export function createOutcomes(deps: {
@@ -50,24 +50,26 @@ export function createOutcomes(deps: {
   const { queues, indexes, records, history, clock, randomness } = deps;
 
   /** Applies an outcome to the current record. Changes that users made during the run stay. */
-  function after(started: SyncRecord, now: SyncRecord, { change, againInSeconds }: Outcome): SyncRecord {
-    const next: Record<string, unknown> = { ...now, ...change };
-    if (now.requests !== started.requests) {
-      // A user requested another run in the meantime: the record stays due.
-      next.state = now.state;
-    } else if (now.enabled) {
-      const waitMs = againInSeconds === undefined ? now.scheduleHours * HOUR_MS : againInSeconds * SECOND_MS;
+  function applyOutcome(started: SyncRecord, current: SyncRecord, { change, againInSeconds }: Outcome): SyncRecord {
+    const next: Record<string, unknown> = { ...current, ...change };
+    // `requests` counts the immediate runs that were requested.
+    if (current.requests !== started.requests) {
+      // Another run was requested in the meantime, so the record stays due.
+      next.state = current.state;
+    } else if (current.enabled) {
+      const waitMs = againInSeconds === undefined ? current.scheduleHours * HOUR_MS : againInSeconds * SECOND_MS;
       next.nextRunAt = new Date(clock.now().getTime() + waitMs).toISOString();
     }
     return Object.fromEntries(Object.entries(next).filter(([, value]) => value !== undefined)) as SyncRecord;
   }
 
-  function entered(record: SyncRecord, { entry }: Outcome) {
+  /** Returns the operations for the history entry of an outcome. */
+  function entryOperations(record: SyncRecord, { entry }: Outcome) {
     if (!entry) return [];
     const now = clock.now();
     const { recordId } = record;
     const about = { recordId, at: now.toISOString(), source: sourceOf(record), target: targetOf(record), ...entry };
-    return history.enter({ entryId: randomness.ulid(now), ...about });
+    return history.entryOperations({ entryId: randomness.ulid(now), ...about });
   }
 
   return {
@@ -75,9 +77,13 @@ export function createOutcomes(deps: {
       const end = lease.end();
       const { isOurs, next } = await repeatOnConflict(async () => {
         const row = await records.find(started.recordId);
-        const next = row && after(started, withoutKeys(row), outcome);
+        const next = row && applyOutcome(started, withoutKeys(row), outcome);
         const operations = next
-          ? [replace(Records, row.rowKey, next, row.etag), ...movedDue(row, next), ...entered(next, outcome)]
+          ? [
+              replace(Records, row.rowKey, next, row.etag),
+              ...dueRowOperations(row, next),
+              ...entryOperations(next, outcome),
+            ]
           : [];
         try {
           await indexes.submit([end, ...operations]);
@@ -93,6 +99,7 @@ export function createOutcomes(deps: {
       if (!next?.enabled) return true;
       const { recordId } = next;
       if (next.requests !== started.requests) await queues.send(RUN_QUEUE, { recordId });
+      // `pending`: the run has only recovered the deleted target, and the next run must write it.
       else if (next.state === "pending") {
         await queues.send(RUN_QUEUE, { recordId }, { delaySeconds: outcome.againInSeconds ?? 0 });
       }
@@ -102,7 +109,7 @@ export function createOutcomes(deps: {
     async entryOfUnreadable(recordId, entry) {
       const { source = UNKNOWN, target = UNKNOWN } = (await history.last(recordId)) ?? {};
       const now = clock.now();
-      return history.enter({
+      return history.entryOperations({
         entryId: randomness.ulid(now),
         recordId,
         at: now.toISOString(),
@@ -112,16 +119,16 @@ export function createOutcomes(deps: {
       });
     },
 
-    failed(record, { failure, passing, retryAfterSeconds }) {
+    failed(record, { failure, isTransient, retryAfterSeconds }) {
       const before = record.failure;
       const isNew = before?.code !== failure.code || before.side !== failure.side;
-      const now = { ...failure, since: isNew ? clock.now().toISOString() : before.since };
+      const recordFailure = { ...failure, since: isNew ? clock.now().toISOString() : before.since };
       const retryDelayMs = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
-      const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, retryDelayMs);
+      const delayMs = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, retryDelayMs);
       return {
-        change: { state: "failing", failure: now, failedRuns: record.failedRuns + 1 },
-        entry: isNew ? { kind: "failed", failure: now } : undefined,
-        againInSeconds: passing ? Math.min(soonest, record.scheduleHours * HOUR_MS) / SECOND_MS : undefined,
+        change: { state: "failing", failure: recordFailure, failedRuns: record.failedRuns + 1 },
+        entry: isNew ? { kind: "failed", failure: recordFailure } : undefined,
+        againInSeconds: isTransient ? Math.min(delayMs, record.scheduleHours * HOUR_MS) / SECOND_MS : undefined,
       };
     },
   };

@@ -31,8 +31,8 @@ export interface SyncVaults {
    * Opens a record's vault if it is still the vault that the record used before. A vault of the same name in another place, or
    * one that was deleted and created again, is another vault: it is neither read nor written.
    *
-   * @param readsValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a description
-   * that is up to 10 seconds old.
+   * @param readsValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a
+   * description that is up to 10 seconds old.
    * @throws {SyncFailure} notFound, serviceVault, otherPlace; {CloudFailure} if the vault can't be described, or foreignHost
    */
   open(record: SyncRecord, side: Side, readsValue: boolean): Promise<RecordVault>;
@@ -80,10 +80,10 @@ export function createSyncVaults(deps: {
         });
       }
       const vault = await describeVault(found.id, readsValue).catch((error: unknown) => {
-        throw error instanceof CloudFailure && error.code === "notFound" ? gone(name, found.id) : error;
+        throw error instanceof CloudFailure && error.code === "notFound" ? vaultGone(name, found.id) : error;
       });
       // Inventory rows are not signed. A tampered row could name any vault that the service can read.
-      if (vault.name.toLowerCase() !== name.toLowerCase()) throw gone(name, found.id);
+      if (vault.name.toLowerCase() !== name.toLowerCase()) throw vaultGone(name, found.id);
       const identity = { id: vault.id.toLowerCase(), ...(vault.createdOn && { createdOn: vault.createdOn }) };
       requireSameVault(record, side, name, identity);
       return { secrets: deps.clients.open({ name: vault.name, vaultUri: vault.vaultUri }), identity };
@@ -97,8 +97,8 @@ export function createSyncVaults(deps: {
  * - If the record stores an identity without a date, the resource ID must match, and the vault must be old enough.
  * - If the record stores no identity, the vault must be old enough.
  *
- * A vault is old enough if Azure reports no creation date, or if the vault existed when the record last used or confirmed the name:
- * two vaults never share a name at the same time, including deleted vaults that can be recovered.
+ * A vault is old enough if Azure reports no creation date, or if the vault existed when the record last used or confirmed the
+ * name: two vaults never share a name at the same time, including deleted vaults that can be recovered.
  *
  * @throws {SyncFailure} otherPlace
  */
@@ -107,14 +107,15 @@ function requireSameVault(record: SyncRecord, side: Side, name: string, current:
   if (before && before.id === current.id && before.createdOn === current.createdOn) return;
   const { createdAt, lastCheckedAt = "", vaultsConfirmedAt = "" } = record;
   const usedAt = [createdAt, lastCheckedAt, vaultsConfirmedAt].sort().at(-1)!;
+  // Without a stored creation date, only the time when the record last used the name shows whether it is the same vault.
   const isUndated = before === undefined || (before.id === current.id && before.createdOn === undefined);
   if (isUndated && (current.createdOn === undefined || current.createdOn <= usedAt)) return;
-  const was = before
-    ? `The record used ${shownVault(before)}.`
+  const previousUse = before
+    ? `The record used ${formatVault(before)}.`
     : `The record last used a vault of this name at ${usedAt}.`;
   throw new SyncFailure(
     "otherPlace",
-    `${name} is not the key vault that this record used: ${shownVault(current)}. ${was}`,
+    `${name} is not the key vault that this record used: ${formatVault(current)}. ${previousUse}`,
     {
       remedy:
         "Find out who created it. If it is the right one, change the record with confirmVaults set to true; otherwise delete the record.",
@@ -122,15 +123,17 @@ function requireSameVault(record: SyncRecord, side: Side, name: string, current:
   );
 }
 
-const shownVault = ({ id, createdOn }: VaultIdentity): string => (createdOn ? `${id}, created ${createdOn}` : id);
+const formatVault = ({ id, createdOn }: VaultIdentity): string => (createdOn ? `${id}, created ${createdOn}` : id);
 
-const gone = (name: string, id: string) =>
+const vaultGone = (name: string, id: string) =>
   new SyncFailure("notFound", `The key vault ${name} is no longer at ${id}.`, {
     remedy:
       "Recover it if it was deleted. If it was moved, run a scan of its subscription. Otherwise delete this record.",
   });
 
-/** https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftkeyvault */
+/**
+ * Names of vaults: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftkeyvault
+ */
 const VAULT_NAME = /^[a-z][a-z0-9-]{1,22}[a-z0-9]$/i;
 
 /**
@@ -150,7 +153,7 @@ export function vaultNameOf(given: string, suffix: string): string | undefined {
 }
 
 /** Wraps vault clients so that each written version immediately starts the sync records of that secret. */
-export const copiedOn = (
+export const startingSyncOnWrite = (
   clients: VaultSecretsClients,
   runFor: (vault: string, secret: string) => Promise<void>,
 ): VaultSecretsClients => ({

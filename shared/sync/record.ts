@@ -5,11 +5,28 @@ import { keyText } from "../platform/storage/keys.ts";
 import { isUlid, newestFirst } from "../platform/ulid.ts";
 import { secretReference } from "../secrets/stored-secrets.ts";
 
+/**
+ * Rows of sync. A sync record copies a secret of a key vault (the source) to another vault or provider (the target). All rows
+ * are in one partition. Prefixes of their keys:
+ *
+ * | prefix | rows |
+ * |---|---|
+ * | `r\|` | records |
+ * | `t\|`, `s\|`, `d\|` | indexes of records by target, by source, and by the time when they are due |
+ * | `l\|` | leases on records |
+ * | `p\|` | configurations of providers |
+ * | `h\|`, `o\|` | history entries, each once by record (newest first) and once by time (oldest first) |
+ * | `n\|` | date of the last notice about a missing license |
+ */
+
 /** Partition of all rows of sync, so that a record and its index rows change in one transaction. */
 export const SYNC = "sync";
 const TABLE = "Sync";
 
-/** Results of the last run. A record that is not enabled is shown as `paused`. */
+/**
+ * State after the last run. `pending`: a run is due. `drifted`: someone else changed the target, and the record only reports
+ * that. A record that is not enabled is shown as `paused`.
+ */
 export const RUN_STATES = ["new", "inSync", "pending", "drifted", "failing"] as const;
 export const STATES = [...RUN_STATES, "paused"] as const;
 export type RecordState = (typeof STATES)[number];
@@ -104,7 +121,7 @@ export const DueRows = entity(
   z.object({
     /** Time of the last message for the record. */
     sentAt: z.string().optional(),
-    /** The record was tampered with, and its history says so. From then on it is checked once a day. */
+    /** The record was tampered with, and its history has an entry about that. From then on the record is checked once a day. */
     aside: z.boolean().optional(),
   }),
 );
@@ -143,7 +160,11 @@ export type ProviderConfiguration = z.infer<typeof configuration>;
 /** Signed, because the configuration decides where a secret is sent. */
 export const Configurations = entity(TABLE, configuration, { signed: true });
 
-/** An entry in the history of a record. Runs without changes have no entry. */
+/**
+ * Kinds of entries in the history of a record. Runs without changes have no entry. `created`: first write of the target.
+ * `updated`: write of a new version. `mended`: a target that someone else changed or deleted is restored. `recovered`: a run
+ * after a failure succeeded without a write. `removed`: the record was deleted.
+ */
 export const ENTRY_KINDS = ["created", "updated", "mended", "driftFound", "failed", "recovered", "removed"] as const;
 const entry = z.object({
   entryId: z.string(),

@@ -12,7 +12,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, RowExists, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
-import { keyOfTarget, movedDue, type RecordIndexes } from "./indexes.ts";
+import { dueRowOperations, keyOfTarget, type RecordIndexes } from "./indexes.ts";
 import {
   DueRows,
   dueKey,
@@ -38,6 +38,7 @@ export interface Tampered {
   etag: string;
 }
 
+/** Filter of the list of records. Undefined members do not filter. */
 export interface RecordFilter {
   state?: RecordState | undefined;
   targetProvider?: string | undefined;
@@ -82,6 +83,7 @@ export interface SyncRecords {
 /** Range of all records. */
 export const ALL_RECORDS = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX) };
 
+/** Content of the API's cursor: the row key of the page's last record, and the filter as JSON. */
 const Cursor = z.object({ after: z.string().max(64), filter: z.string() });
 
 export function createRecords(deps: {
@@ -128,7 +130,10 @@ export function createRecords(deps: {
 
   /** Writes a changed record together with its due row. */
   async function write(before: SyncRecordRow, next: SyncRecord): Promise<SyncRecordRow> {
-    const etags = await indexes.submit([replace(Records, before.rowKey, next, before.etag), ...movedDue(before, next)]);
+    const etags = await indexes.submit([
+      replace(Records, before.rowKey, next, before.etag),
+      ...dueRowOperations(before, next),
+    ]);
     return asRow(next, etags.get(before.rowKey)!);
   }
 
@@ -151,32 +156,33 @@ export function createRecords(deps: {
     get,
 
     async any() {
+      // Each record has one reference by its target.
       const range = { partitionKey: SYNC, from: TARGET_PREFIX, before: keyEnd(TARGET_PREFIX), pageSize: 1 };
       for await (const _ of tables.pages(References, { ...range, select: [] })) return true;
       return false;
     },
 
     async list(filter, { limit, offset, cursor: text }) {
-      const identity = JSON.stringify(filter);
+      const filterText = JSON.stringify(filter);
       const cursor = text === undefined ? undefined : decodeCursor(Cursor, text);
-      if (cursor && cursor.filter !== identity) {
+      if (cursor && cursor.filter !== filterText) {
         throw new Problem("invalidCursor", "This cursor belongs to other filters. Start without it.");
       }
       const items: SyncRecordRow[] = [];
       let total = 0;
-      let passed = 0;
+      let matchesSinceCursor = 0;
       for await (const rows of tables.pages(Records, { ...ALL_RECORDS, onCorrupt })) {
         for (const row of rows) {
-          if (!fits(row, filter)) continue;
+          if (!matchesFilter(row, filter)) continue;
           total += 1;
           if (cursor && row.rowKey <= cursor.after) continue;
-          passed += 1;
-          if (passed > offset && items.length < limit) items.push(row);
+          matchesSinceCursor += 1;
+          if (matchesSinceCursor > offset && items.length < limit) items.push(row);
         }
       }
       const last = items.at(-1);
-      const isMore = last !== undefined && passed > offset + items.length;
-      const nextCursor = isMore ? encodeCursor({ after: last.rowKey, filter: identity }) : null;
+      const isMore = last !== undefined && matchesSinceCursor > offset + items.length;
+      const nextCursor = isMore ? encodeCursor({ after: last.rowKey, filter: filterText }) : null;
       return { items, total, limit, offset, nextCursor };
     },
 
@@ -185,13 +191,13 @@ export function createRecords(deps: {
     },
 
     async create(given, caller) {
-      const ends = await rules.check(given);
+      const sourceAndTarget = await rules.check(given);
       const now = clock.now();
       const at = now.toISOString();
       const { scheduleHours, enabled, onDrift, adopt } = given;
       const record: SyncRecord = {
         recordId: randomness.ulid(now),
-        ...ends,
+        ...sourceAndTarget,
         scheduleHours,
         enabled,
         onDrift,
@@ -209,10 +215,10 @@ export function createRecords(deps: {
       const { recordId } = record;
       const event = { type: "syncRecord.created", caller, target: recordTarget(recordId), after: record };
       const target = keyOfTarget(record);
-      const add = (place: Operation) =>
+      const add = (targetReference: Operation) =>
         tables.transaction(Records.table, SYNC, [
           insert(Records, recordKey(recordId), record),
-          place,
+          targetReference,
           insert(References, sourceKey(record), { recordId }),
           ...(enabled ? [insert(DueRows, dueKey(at, recordId), { sentAt: at })] : []),
         ]);
@@ -221,7 +227,8 @@ export function createRecords(deps: {
           return await add(insert(References, target, { recordId }));
         } catch (error) {
           if (!(error instanceof RowExists)) throw error;
-          return await add(replace(References, target, { recordId }, await describeOldTarget(record)));
+          // The target has a reference. It may be left over from a record whose row another program deleted.
+          return await add(replace(References, target, { recordId }, await etagOfOrphanedReference(record)));
         }
       });
       if (enabled) await send(recordId);
@@ -229,14 +236,14 @@ export function createRecords(deps: {
     },
 
     async change(recordId, given, caller, ifMatch) {
-      const planned = async () => {
+      const planChange = async () => {
         const row = await get(recordId);
         requireMatch(row.etag, ifMatch, THE_RECORD);
         await rules.checkUnchanged(row, given);
         const before: SyncRecord = withoutKeys(row);
         const { scheduleHours, enabled, onDrift, adopt } = { ...before, ...given };
         const changed: SyncRecord = {
-          ...(given.confirmVaults ? confirmed(before, clock.now()) : before),
+          ...(given.confirmVaults ? withConfirmedVaults(before, clock.now()) : before),
           scheduleHours,
           enabled,
           onDrift,
@@ -244,13 +251,14 @@ export function createRecords(deps: {
           updatedAt: clock.now().toISOString(),
           updatedBy: caller.actor,
         };
-        return { row, before, next: enabled ? dueNow(changed) : paused(changed) };
+        return { row, before, next: enabled ? dueNow(changed) : withoutNextRun(changed) };
       };
-      const first = await planned();
+      // The first plan is also the audit event's content. After a conflict, the change is planned again on the current row.
+      const first = await planChange();
       const { before, next: after } = first;
       const event = { type: "syncRecord.changed", caller, target: recordTarget(recordId), before, after };
       const effect = async (attempt: number) => {
-        const { row, before, next } = attempt === 1 ? first : await planned();
+        const { row, before, next } = attempt === 1 ? first : await planChange();
         return { before, written: await write(row, next) };
       };
       const { written } = await audited(
@@ -277,11 +285,11 @@ export function createRecords(deps: {
    * Returns the ETag of a target's reference whose record was deleted by another program.
    * @throws {Problem} alreadyExists if the record exists
    */
-  async function describeOldTarget(record: SyncRecord): Promise<string> {
-    const place = await tables.get(References, SYNC, keyOfTarget(record));
-    const holder = place && (await readRow(place.recordId));
-    if (place && !holder?.row && !holder?.broken) return place.etag;
-    throw targetTaken(place?.recordId);
+  async function etagOfOrphanedReference(record: SyncRecord): Promise<string> {
+    const reference = await tables.get(References, SYNC, keyOfTarget(record));
+    const owner = reference && (await readRow(reference.recordId));
+    if (reference && !owner?.row && !owner?.broken) return reference.etag;
+    throw targetTaken(reference?.recordId);
   }
 
   function targetTaken(recordId: string | undefined): Problem {
@@ -291,24 +299,24 @@ export function createRecords(deps: {
 }
 
 /** Drops the recorded vaults. The next run accepts vaults of these names that were created before now. */
-function confirmed(record: SyncRecord, now: Date): SyncRecord {
-  const { sourceIdentity: _s, targetIdentity: _t, ...rest } = record;
-  return { ...rest, vaultsConfirmedAt: now.toISOString() };
+function withConfirmedVaults(record: SyncRecord, now: Date): SyncRecord {
+  const { sourceIdentity: _s, targetIdentity: _t, ...others } = record;
+  return { ...others, vaultsConfirmedAt: now.toISOString() };
 }
 
-function paused(record: SyncRecord): SyncRecord {
-  const { nextRunAt: _, ...rest } = record;
-  return rest;
+function withoutNextRun(record: SyncRecord): SyncRecord {
+  const { nextRunAt: _, ...others } = record;
+  return others;
 }
 
-function fits(row: SyncRecordRow, filter: RecordFilter): boolean {
-  const same = (wanted: string | undefined, is: string) =>
-    wanted === undefined || wanted.toLowerCase() === is.toLowerCase();
+function matchesFilter(row: SyncRecordRow, filter: RecordFilter): boolean {
+  const matches = (wanted: string | undefined, value: string) =>
+    wanted === undefined || wanted.toLowerCase() === value.toLowerCase();
   return (
     (filter.state === undefined || stateOf(row) === filter.state) &&
-    same(filter.targetProvider, row.targetProvider) &&
-    same(filter.sourceVault, row.sourceVault) &&
-    same(filter.sourceSecret, row.sourceSecret)
+    matches(filter.targetProvider, row.targetProvider) &&
+    matches(filter.sourceVault, row.sourceVault) &&
+    matches(filter.sourceSecret, row.sourceSecret)
   );
 }
 

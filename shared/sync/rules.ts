@@ -10,7 +10,7 @@ import { References, SYNC, type SyncRecord, sourcePrefix, targetKey } from "./re
 import { type SyncVaults, vaultNameOf } from "./record-vaults.ts";
 
 /** Source and target of a record, in the form that is stored. */
-export type Ends = Pick<
+export type SourceAndTarget = Pick<
   SyncRecord,
   "sourceVault" | "sourceSecret" | "targetProvider" | "targetService" | "targetName" | "targetRegion"
 >;
@@ -18,7 +18,7 @@ export type Ends = Pick<
 /** Validates the source and target of records. */
 export interface RecordRules {
   /** Checks a new record and returns its source and target. @throws {Problem} invalidRequest, serviceVault, syncLoop */
-  check(given: NewSyncRecord): Promise<Ends>;
+  check(given: NewSyncRecord): Promise<SourceAndTarget>;
   /** Rejects a change of source or target. @throws {Problem} invalidRequest */
   checkUnchanged(record: SyncRecord, given: SyncRecordChange): Promise<void>;
 }
@@ -34,7 +34,7 @@ export function createRules(deps: {
   const { tables, config, vaults, configurations } = deps;
 
   /** Returns the name of a vault as the inventory spells it. */
-  async function vault(member: "sourceVault" | "targetRegion", given: string): Promise<string> {
+  async function requireVault(member: "sourceVault" | "targetRegion", given: string): Promise<string> {
     const name = vaultNameOf(given, config.cloud.keyVaultSuffix);
     if (name === undefined) throw invalidBody(member, "must be a key vault's name or its https address");
     if (isServiceVault(config, name)) {
@@ -47,10 +47,11 @@ export function createRules(deps: {
     return found.name;
   }
 
-  async function region(provider: AnyProvider, given: string | undefined): Promise<string | undefined> {
+  /** Returns the region of a target: its own, or that of the provider's configuration. */
+  async function targetRegionOf(provider: AnyProvider, given: string | undefined): Promise<string | undefined> {
     if (provider.id === "azure") {
       if (given === undefined) throw invalidBody("targetRegion", "is needed: the name of the key vault to write to");
-      return await vault("targetRegion", given);
+      return await requireVault("targetRegion", given);
     }
     const settings = (await configurations.find(provider.id))?.settings;
     const problem = provider.regionProblem(given, settings ?? {});
@@ -62,6 +63,7 @@ export function createRules(deps: {
     return typeof settings?.region === "string" ? settings.region : undefined;
   }
 
+  /** Returns the record of the first reference with a key prefix. */
   async function firstRecord(prefix: string): Promise<string | undefined> {
     const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), pageSize: 1 };
     for await (const rows of tables.pages(References, range)) return rows[0]!.recordId;
@@ -69,27 +71,32 @@ export function createRules(deps: {
   }
 
   /** Rejects loops: no target may be a source. Otherwise copies would be copied, and in the end over their own source. */
-  async function refuseLoops(ends: Ends): Promise<void> {
-    const refuse = (detail: string, recordId?: string) =>
+  async function rejectLoops(sourceAndTarget: SourceAndTarget): Promise<void> {
+    const loopProblem = (detail: string, recordId?: string) =>
       new Problem("syncLoop", detail, recordId === undefined ? {} : { members: { recordId } });
+    // The reference of a record whose target is this record's source.
     const source = await tables.get(
       References,
       SYNC,
-      targetKey("azure", "keyvault", ends.sourceVault, ends.sourceSecret.toLowerCase()),
+      targetKey("azure", "keyvault", sourceAndTarget.sourceVault, sourceAndTarget.sourceSecret.toLowerCase()),
     );
     if (source) {
-      throw refuse(
+      throw loopProblem(
         "The source is the target of another sync record. Copy from that record's source instead.",
         source.recordId,
       );
     }
-    if (ends.targetProvider !== "azure" || ends.targetRegion === undefined) return;
-    if (ends.targetRegion === ends.sourceVault && ends.targetName.toLowerCase() === ends.sourceSecret.toLowerCase()) {
-      throw refuse("Source and target are the same secret.");
+    // For `azure`, the region of a target is the name of its key vault.
+    if (sourceAndTarget.targetProvider !== "azure" || sourceAndTarget.targetRegion === undefined) return;
+    if (
+      sourceAndTarget.targetRegion === sourceAndTarget.sourceVault &&
+      sourceAndTarget.targetName.toLowerCase() === sourceAndTarget.sourceSecret.toLowerCase()
+    ) {
+      throw loopProblem("Source and target are the same secret.");
     }
-    const target = await firstRecord(sourcePrefix(ends.targetRegion, ends.targetName));
+    const target = await firstRecord(sourcePrefix(sourceAndTarget.targetRegion, sourceAndTarget.targetName));
     if (target)
-      throw refuse("The target is the source of another sync record. Let that one copy from this source.", target);
+      throw loopProblem("The target is the source of another sync record. Let that one copy from this source.", target);
   }
 
   return {
@@ -107,18 +114,18 @@ export function createRules(deps: {
       }
       const problem = service.nameProblem(given.targetName);
       if (problem) throw invalidBody("targetName", problem);
-      const sourceVault = await vault("sourceVault", given.sourceVault);
-      const targetRegion = await region(provider, given.targetRegion ?? undefined);
+      const sourceVault = await requireVault("sourceVault", given.sourceVault);
+      const targetRegion = await targetRegionOf(provider, given.targetRegion ?? undefined);
       const { sourceSecret, targetProvider, targetService, targetName } = given;
-      const ends = { sourceVault, sourceSecret, targetProvider, targetService, targetName };
-      const whole = { ...ends, ...(targetRegion !== undefined && { targetRegion }) };
-      await refuseLoops(whole);
-      return whole;
+      const sourceAndTarget = { sourceVault, sourceSecret, targetProvider, targetService, targetName };
+      const complete = { ...sourceAndTarget, ...(targetRegion !== undefined && { targetRegion }) };
+      await rejectLoops(complete);
+      return complete;
     },
 
     async checkUnchanged(record, given) {
       const nameOf = (text: string) => (vaultNameOf(text, config.cloud.keyVaultSuffix) ?? text).toLowerCase();
-      for (const member of ENDS) {
+      for (const member of SOURCE_AND_TARGET_MEMBERS) {
         const value = given[member];
         if (value === undefined || value === record[member] || (value === null && record[member] === undefined))
           continue;
@@ -130,4 +137,11 @@ export function createRules(deps: {
   };
 }
 
-const ENDS = ["sourceVault", "sourceSecret", "targetProvider", "targetService", "targetName", "targetRegion"] as const;
+const SOURCE_AND_TARGET_MEMBERS = [
+  "sourceVault",
+  "sourceSecret",
+  "targetProvider",
+  "targetService",
+  "targetName",
+  "targetRegion",
+] as const;

@@ -3,7 +3,7 @@ import { SyncFailure } from "./providers/provider.ts";
 import type { RecordFailure } from "./record.ts";
 
 /** Transient failures, which may be gone within minutes. After other failures the record waits for its schedule or a user. */
-const PASSING = new Set<string>([...TRANSIENT_CODES, "badResponse", "changedMeanwhile", "conflict"]);
+const RETRIED_CODES = new Set<string>([...TRANSIENT_CODES, "badResponse", "changedMeanwhile", "conflict"]);
 
 /** A failure that ends a run, with texts for users. */
 export class RunFailed extends Error {
@@ -24,8 +24,9 @@ export class RunFailed extends Error {
     this.unclear = reason.unclear;
   }
 
-  get passing(): boolean {
-    return PASSING.has(this.failure.code);
+  /** Whether the record is retried soon, before its schedule. */
+  get isTransient(): boolean {
+    return RETRIED_CODES.has(this.failure.code);
   }
 }
 

@@ -24,7 +24,10 @@ const CLOCK_SLACK_MS = MINUTE_MS;
 /** Wait after a target was recovered, because its name works only after some seconds. */
 const RECOVERY_SECONDS = 20;
 
-/** Runs sync records: brings their targets up to date. */
+/**
+ * Runs sync records: reads the states of source and target, decides what to do, and writes the target. A lease makes sure that
+ * only one worker runs a record.
+ */
 export interface Runs {
   /**
    * Runs a record if it is due and PRO is licensed. Writes a source version once if the provider reports what the target holds.
@@ -58,30 +61,32 @@ export function createRuns(deps: {
     const signal = AbortSignal.timeout(INSPECT_MS);
     const inspected = await plans.inspect(record, signal);
     const { source, mark, state } = inspected;
-    const decision = await failOnSide("target", async () => decide(record, inspected, lease.before));
+    const decision = await failOnSide("target", async () => decide(record, inspected, lease.interruptedWrite));
     const at = clock.now().toISOString();
-    const checked = {
+    const afterCheck = {
       place: inspected.place,
       sourceIdentity: source.vault,
       targetIdentity: inspected.targetVault,
       tiedVersions: source.tiedVersions,
+      // Stored only while several source versions have the same second: then Key Vault does not say which one is current.
       currentVersion: source.tiedVersions && source.version,
       lastCheckedAt: at,
       failure: undefined,
       failedRuns: 0,
     };
-    const owned = { targetOwned: true, lastSourceVersion: source.version, targetMark: markId(mark) };
+    const afterWrite = { targetOwned: true, lastSourceVersion: source.version, targetMark: markId(mark) };
 
     if (decision.action === "report") {
+      // The history gets one entry when drift begins, not one for each run.
       const entry = record.state === "drifted" ? undefined : { kind: decision.kind!, sourceVersion: source.version };
-      return { change: { ...checked, state: "drifted" }, entry };
+      return { change: { ...afterCheck, state: "drifted" }, entry };
     }
     if (decision.undelete) {
       const event = { ...eventOf(record, source.version, decision), type: "syncTarget.recovered" };
       await audited(audit, event, () => plans.onTarget(inspected, () => inspected.target.undelete!(record.targetName)));
-      return { change: { ...checked, state: "pending" }, againInSeconds: RECOVERY_SECONDS };
+      return { change: { ...afterCheck, state: "pending" }, againInSeconds: RECOVERY_SECONDS };
     }
-    const inSync = { ...checked, ...owned, state: "inSync" as const };
+    const inSync = { ...afterCheck, ...afterWrite, state: "inSync" as const };
     if (decision.action === "none") {
       if (decision.kind === undefined) {
         return { change: inSync, entry: record.failure && { kind: "recovered", sourceVersion: source.version } };
@@ -149,6 +154,7 @@ export function createRuns(deps: {
     }
   }
 
+  /** Runs work under a lease, stores the outcome, and ends the lease. Failures become outcomes. */
   async function underLease(record: SyncRecord, lease: Lease, work: () => Promise<Outcome>): Promise<void> {
     let outcome: Outcome;
     try {
@@ -176,14 +182,15 @@ export function createRuns(deps: {
    */
   async function suspendTampered({ recordId }: Tampered): Promise<void> {
     const due = await indexes.dueRowsOf(recordId);
-    const kept = due.find(({ aside }) => aside) ?? due[0];
-    if (!kept) return;
-    const planted = due.filter((row) => row !== kept);
-    if (planted.length > 0) {
-      const removed = planted.map(({ rowKey }) => remove(DueRows, rowKey));
-      await tables.write(DueRows.table, SYNC, removed);
+    // One due row remains, marked with `aside`. The program that changed the record may have added others.
+    const remaining = due.find(({ aside }) => aside) ?? due[0];
+    if (!remaining) return;
+    const superfluous = due.filter((row) => row !== remaining);
+    if (superfluous.length > 0) {
+      const removals = superfluous.map(({ rowKey }) => remove(DueRows, rowKey));
+      await tables.write(DueRows.table, SYNC, removals);
     }
-    if (kept.aside) return;
+    if (remaining.aside) return;
     const failure = {
       code: "tampered",
       side: "service" as const,
@@ -191,12 +198,16 @@ export function createRuns(deps: {
       remedy: "Find out who can write this service's tables; then delete the record and create it again.",
       since: clock.now().toISOString(),
     };
-    const entered = await outcomes.entryOfUnreadable(recordId, { kind: "failed", failure });
+    const entryOperations = await outcomes.entryOfUnreadable(recordId, { kind: "failed", failure });
     const aside = { aside: true, sentAt: clock.now().toISOString() };
-    await tables.transaction(Records.table, SYNC, [merge(DueRows, kept.rowKey, aside, kept.etag), ...entered]);
+    await tables.transaction(Records.table, SYNC, [
+      merge(DueRows, remaining.rowKey, aside, remaining.etag),
+      ...entryOperations,
+    ]);
   }
 
-  async function lease(recordId: string): Promise<Lease | undefined> {
+  /** Takes the lease of a record. If another worker has it, sends a message for a later attempt and returns undefined. */
+  async function leaseOrRequeue(recordId: string): Promise<Lease | undefined> {
     const taken = await takeLease(tables, recordId, randomUUID());
     if (taken.lease) return taken.lease;
     // The other worker may have crashed. Then this message continues its work.
@@ -214,22 +225,22 @@ export function createRuns(deps: {
       if ((await licensing.tier()) !== "pro") {
         return log.warn("Sync record skipped: no PRO license", { recordId });
       }
-      const held = await lease(recordId);
-      if (held) await underLease(record, held, () => work(record, held));
+      const lease = await leaseOrRequeue(recordId);
+      if (lease) await underLease(record, lease, () => work(record, lease));
     },
 
     async failRun(recordId) {
       const { row: record } = await records.readRow(recordId);
-      const held = record && isDue(record) ? await lease(recordId) : undefined;
-      if (!record || !held) return;
+      const lease = record && isDue(record) ? await leaseOrRequeue(recordId) : undefined;
+      if (!record || !lease) return;
       const failure = {
         code: "internal",
         side: "service" as const,
         message: "The run failed five times with an internal error.",
         remedy: "GET /system/failed-messages and the log have details. The record runs again by its schedule.",
       };
-      const failed = outcomes.failed(record, { failure, passing: false, retryAfterSeconds: undefined });
-      await underLease(record, held, async () => failed);
+      const failed = outcomes.failed(record, { failure, isTransient: false, retryAfterSeconds: undefined });
+      await underLease(record, lease, async () => failed);
     },
   };
 }

@@ -52,15 +52,15 @@ export function createSchedule(deps: {
   }
 
   /** Marks rows as sent. Skips rows that are gone, because their records were run or changed at the same time. */
-  async function mark(rowKeys: readonly string[], sentAt: string): Promise<void> {
-    let left: Operation[] = rowKeys.map((rowKey) => merge(DueRows, rowKey, { sentAt }));
-    while (left.length > 0) {
+  async function markAsSent(rowKeys: readonly string[], sentAt: string): Promise<void> {
+    let remaining: Operation[] = rowKeys.map((rowKey) => merge(DueRows, rowKey, { sentAt }));
+    while (remaining.length > 0) {
       try {
-        await tables.transaction(DueRows.table, SYNC, left);
+        await tables.transaction(DueRows.table, SYNC, remaining);
         return;
       } catch (error) {
         if (!(error instanceof RowMissing)) throw error;
-        left = left.filter(({ rowKey }) => rowKey !== error.rowKey);
+        remaining = remaining.filter(({ rowKey }) => rowKey !== error.rowKey);
       }
     }
   }
@@ -75,6 +75,7 @@ export function createSchedule(deps: {
       const range = { partitionKey: SYNC, from: DUE_PREFIX, before: keyEnd(DUE_PREFIX + now.toISOString()), onCorrupt };
       for await (const rows of tables.pages(DueRows, range)) {
         if ((await licensing.tier()) !== "pro") return await reportUnlicensed();
+        // `aside`: the record was tampered with and is only checked once a day.
         const due = rows
           .filter(({ sentAt, aside }) => sentAt === undefined || sentAt < (aside ? suspendedSentBefore : sentBefore))
           .map(({ rowKey }) => rowKey);
@@ -84,7 +85,7 @@ export function createSchedule(deps: {
           concurrency: SENDS_AT_ONCE,
         });
         for (let start = 0; start < due.length; start += ROWS_PER_TRANSACTION) {
-          await mark(due.slice(start, start + ROWS_PER_TRANSACTION), now.toISOString());
+          await markAsSent(due.slice(start, start + ROWS_PER_TRANSACTION), now.toISOString());
         }
       }
     },

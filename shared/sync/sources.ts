@@ -29,7 +29,10 @@ export interface Sources {
 }
 
 export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Clock }): Sources {
-  async function current(record: SyncRecord, versions: SecretVersion[], signal: AbortSignal) {
+  /**
+   * Returns the current version. If several have the same second, also returns their IDs, and reads the value if they are new.
+   */
+  async function findCurrent(record: SyncRecord, versions: SecretVersion[], signal: AbortSignal) {
     const tied = versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);
     if (tied.length < 2) return { found: tied[0] };
     const tiedVersions = tied
@@ -47,8 +50,8 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
     async inspect(record, signal) {
       const { secrets, identity } = await vaults.open(record, "source", false);
       const versions = await secrets.versions(record.sourceSecret, signal);
-      const { found, tiedVersions } = await current(record, versions, signal);
-      if (!found) throw missing(record);
+      const { found, tiedVersions } = await findCurrent(record, versions, signal);
+      if (!found) throw sourceMissing(record);
       checkUsable(record, found, Math.floor(clock.now().getTime() / SECOND_MS));
       return { version: found.version, vault: identity, ...(tiedVersions !== undefined && { tiedVersions }) };
     },
@@ -56,7 +59,7 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
     async read(record, version, signal) {
       const { secrets } = await vaults.open(record, "source", true);
       const secret = await secrets.read(record.sourceSecret, version, signal);
-      if (!secret) throw missing(record);
+      if (!secret) throw sourceMissing(record);
       return secret.value;
     },
   };
@@ -65,31 +68,31 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
 /** @param now - Unix seconds. */
 function checkUsable(record: SyncRecord, { managed, enabled, notBefore, expiresOn, tags }: SecretVersion, now: number) {
   const source = sourceOf(record);
-  const refuse = (code: SyncFailure["code"], what: string, remedy: string) =>
+  const unusable = (code: SyncFailure["code"], what: string, remedy: string) =>
     new SyncFailure(code, `The secret ${source} ${what}.`, { remedy });
   const owner = ownerOf(tags);
   if (owner !== null) {
-    throw refuse(
+    throw unusable(
       "syncLoop",
       `is itself a copy: the sync record ${owner} writes it`,
       "Copy from where it comes from instead.",
     );
   }
   if (managed) {
-    throw refuse(
+    throw unusable(
       "sourceManaged",
       "holds a certificate's private key and is not copied",
       "Name a secret of its own as the source.",
     );
   }
   if (!enabled) {
-    throw refuse("sourceDisabled", "is disabled in its current version", "Enable that version, or write a new one.");
+    throw unusable("sourceDisabled", "is disabled in its current version", "Enable that version, or write a new one.");
   }
   if (expiresOn !== undefined && expiresOn <= now) {
-    throw refuse("sourceExpired", "has expired", "Write a new version. The target keeps its current value.");
+    throw unusable("sourceExpired", "has expired", "Write a new version. The target keeps its current value.");
   }
   if (notBefore !== undefined && notBefore > now) {
-    throw refuse(
+    throw unusable(
       "sourceNotYetValid",
       "is not valid yet in its current version",
       "No action needed: the secret is copied when it becomes valid.",
@@ -97,7 +100,7 @@ function checkUsable(record: SyncRecord, { managed, enabled, notBefore, expiresO
   }
 }
 
-const missing = (record: SyncRecord) =>
+const sourceMissing = (record: SyncRecord) =>
   new SyncFailure("sourceNotFound", `There is no secret ${sourceOf(record)}.`, {
     remedy: "Check the name of the source, or recover it if it was deleted. The target keeps its current value.",
   });

@@ -19,9 +19,9 @@ import type { HistoryStore } from "../settings/retention.ts";
 import { createConfigurations, type ProviderConfigurations } from "./configurations.ts";
 import type { Planned } from "./decide.ts";
 import { createHistory } from "./history.ts";
-import { createIndexes, removal } from "./indexes.ts";
+import { createIndexes, removalOperations } from "./indexes.ts";
 import { createPlans, INSPECT_MS } from "./inspect.ts";
-import { isHeld, takeLease } from "./leases.ts";
+import { isLeased, takeLease } from "./leases.ts";
 import { createOutcomes } from "./outcomes.ts";
 import { providerDependencies } from "./providers/provider-dependencies.ts";
 import {
@@ -52,7 +52,8 @@ import { createSchedule } from "./schedule.ts";
 import { createSources } from "./sources.ts";
 
 /**
- * Keeps copies of vault secrets in other stores up to date. Without a PRO license nothing can be created or run. Existing
+ * Keeps copies of vault secrets in other stores up to date. A sync record defines one copy: a source secret in a key vault, and
+ * a target in another vault or at a provider such as AWS. Without a PRO license nothing can be created or run, but existing
  * records can be read and deleted.
  */
 export interface Sync {
@@ -159,8 +160,8 @@ export function createSync(deps: SyncDependencies): Sync {
     const signal = AbortSignal.timeout(INSPECT_MS);
     const { opened, target, state } = await plans.inspectTarget(record, signal);
     if (!state.exists) return;
-    const ours = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
-    if (!ours)
+    const isOwned = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
+    if (!isOwned)
       throw new Problem(
         "conflict",
         "The target does not belong to this record. Delete the record without removeTarget.",
@@ -184,8 +185,8 @@ export function createSync(deps: SyncDependencies): Sync {
         const removed = await outcomes.entryOfUnreadable(recordId, { kind: "removed" });
         // Deleted first, because there may be more rows than one transaction takes. Without its lease, a run in progress writes
         // nothing more.
-        const places = [...(await indexes.deletionsOf(recordId)), remove(Leases, leaseKey(recordId))];
-        await tables.write(Records.table, SYNC, places);
+        const indexRows = [...(await indexes.deletionsOf(recordId)), remove(Leases, leaseKey(recordId))];
+        await tables.write(Records.table, SYNC, indexRows);
         await tables.transaction(Records.table, SYNC, [remove(Records, recordKey(recordId), etag), ...removed]);
       }),
     );
@@ -203,7 +204,7 @@ export function createSync(deps: SyncDependencies): Sync {
 
     async status(recordId) {
       const record = await get(recordId);
-      return { record, running: await isHeld(tables, recordId) };
+      return { record, running: await isLeased(tables, recordId) };
     },
 
     async history(recordId, request) {
@@ -236,16 +237,17 @@ export function createSync(deps: SyncDependencies): Sync {
       const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
       await audited(audit, event, async () => {
         const owner = withTarget ? `delete target ${caller.requestId}` : `${DELETION}${caller.requestId}`;
-        // Takes over an interrupted deletion immediately: it writes only rows, under its lease.
-        const held = await takeLease(tables, recordId, owner, (holder) => holder.startsWith(DELETION));
-        if (!held.lease) {
+        // Takes over an interrupted deletion immediately if it keeps the target: it writes only rows, under its lease. A
+        // deletion of the target calls the provider and may still be in progress, so its lease must expire first.
+        const taken = await takeLease(tables, recordId, owner, (holder) => holder.startsWith(DELETION));
+        if (!taken.lease) {
           throw retryLater(
             "unavailable",
             "A run of the record, or its deletion, is in progress. Repeat the request later.",
-            held.waitMs / SECOND_MS,
+            taken.waitMs / SECOND_MS,
           );
         }
-        const { lease } = held;
+        const { lease } = taken;
         try {
           if (withTarget) await removeTarget(first).catch(asProblem);
           await repeatOnConflict(async () => {
@@ -259,8 +261,8 @@ export function createSync(deps: SyncDependencies): Sync {
               kind: "removed",
               at: now.toISOString(),
             } as const;
-            const removed = history.enter({ ...entry, source: sourceOf(row), target: targetOf(row) });
-            await indexes.submit([lease.end(), ...removal(row), ...removed]);
+            const removed = history.entryOperations({ ...entry, source: sourceOf(row), target: targetOf(row) });
+            await indexes.submit([lease.end(), ...removalOperations(row), ...removed]);
           });
         } catch (error) {
           await lease.release();
@@ -294,8 +296,8 @@ const DELETION = "delete record ";
 /** Converts the failure to delete a target into a problem. */
 function asProblem(error: unknown): never {
   if (!(error instanceof RunFailed)) throw error;
-  const { failure, retryAfterSeconds = 10, passing } = error;
+  const { failure, retryAfterSeconds = 10, isTransient } = error;
   const detail = `The record was not deleted. ${failure.message} ${failure.remedy}`;
-  if (passing) throw retryLater("unavailable", detail, retryAfterSeconds);
+  if (isTransient) throw retryLater("unavailable", detail, retryAfterSeconds);
   throw new Problem("conflict", detail, { members: { failure: failure.code } });
 }

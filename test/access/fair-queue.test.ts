@@ -3,32 +3,36 @@ import { describe, expect, test } from "vitest";
 import { createFairQueue, type QueuePosition } from "../../shared/access/fair-queue.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 
-const unknown = (owner: string): QueuePosition => ({ queue: "unknown", owner });
-const known = (owner: string): QueuePosition => ({ queue: "known", owner });
+// Tests of the queue of sign-ins, which verifies one password at a time. A place in the queue names an owner (usually an IP
+// address), and whether the user has recently signed in from there ("known"). Known addresses are served before unknown ones.
 
-/** Starts work that ends on demand, and records the order of execution. */
+const unknownAddress = (owner: string): QueuePosition => ({ queue: "unknown", owner });
+const knownAddress = (owner: string): QueuePosition => ({ queue: "known", owner });
+
+/** Creates a queue whose work ends when the test says so, and records which work was executed and which was rejected. */
 function openQueue(maxWaiting: number) {
   const queue = createFairQueue({ known: maxWaiting, unknown: maxWaiting });
   const served: string[] = [];
-  const refused: { name: string; problem: Problem }[] = [];
-  let end: (() => void) | undefined;
+  const rejected: { name: string; problem: Problem }[] = [];
+  let endCurrentWork: (() => void) | undefined;
   return {
     served,
-    refused,
+    rejected,
+    /** Adds work with a name to the queue. */
     enqueue: (place: QueuePosition, name: string) => {
       const work = async () => {
         served.push(name);
         await new Promise<void>((resolve) => {
-          end = resolve;
+          endCurrentWork = resolve;
         });
       };
-      queue.run(place, work).catch((problem: Problem) => refused.push({ name, problem }));
+      queue.run(place, work).catch((problem: Problem) => rejected.push({ name, problem }));
     },
-    /** Ends the work in progress, until the queue is empty. */
+    /** Ends one piece of work after the other, until the queue starts no more. */
     async drain() {
-      for (let before = -1; before < served.length; ) {
-        before = served.length;
-        end?.();
+      for (let servedBefore = -1; servedBefore < served.length; ) {
+        servedBefore = served.length;
+        endCurrentWork?.();
         for (let tick = 0; tick < 10; tick++) await Promise.resolve();
       }
     },
@@ -36,82 +40,82 @@ function openQueue(maxWaiting: number) {
 }
 
 describe("the sign-in queue", () => {
-  test("serves a known address right after the work in progress, however many unknown ones wait", async () => {
-    const { enqueue: come, served, drain } = openQueue(32);
-    for (let address = 0; address < 30; address++) come(unknown(`a${address}`), `unknown ${address}`);
-    come(known("home"), "maria");
-    come(known("office"), "bob");
+  test("serves known addresses before 29 waiting unknown addresses", async () => {
+    const { enqueue, served, drain } = openQueue(32);
+    for (let address = 0; address < 30; address++) enqueue(unknownAddress(`a${address}`), `unknown ${address}`);
+    enqueue(knownAddress("home"), "maria");
+    enqueue(knownAddress("office"), "bob");
     await drain();
     expect(served.slice(0, 4)).toEqual(["unknown 0", "maria", "bob", "unknown 1"]);
     expect(served).toHaveLength(32);
   });
 
-  test("alternates between addresses, so that one with many requests is served no more often", async () => {
-    const { enqueue: come, served, drain } = openQueue(32);
-    come(unknown("busy"), "busy 0");
-    for (let time = 1; time <= 4; time++) come(unknown("busy"), `busy ${time}`);
-    come(unknown("b"), "b 1");
-    come(unknown("c"), "c 1");
-    come(unknown("c"), "c 2");
+  test("alternates between addresses", async () => {
+    const { enqueue, served, drain } = openQueue(32);
+    enqueue(unknownAddress("busy"), "busy 0");
+    for (let time = 1; time <= 4; time++) enqueue(unknownAddress("busy"), `busy ${time}`);
+    enqueue(unknownAddress("b"), "b 1");
+    enqueue(unknownAddress("c"), "c 1");
+    enqueue(unknownAddress("c"), "c 2");
     await drain();
     expect(served).toEqual(["busy 0", "busy 1", "b 1", "c 1", "busy 2", "c 2", "busy 3", "busy 4"]);
   });
 
-  test("rejects requests beyond a full queue with Retry-After, and makes room for the owner with fewer requests", async () => {
-    const { enqueue: come, served, refused, drain } = openQueue(3);
-    come(unknown("busy"), "busy 0");
-    for (let time = 1; time <= 4; time++) come(unknown("busy"), `busy ${time}`);
-    come(unknown("b"), "b 1");
-    come(unknown("c"), "c 1");
-    // Each owner has one request, the minimum.
-    come(unknown("d"), "d 1");
-    // Known addresses have their own queue.
-    come(known("home"), "maria");
+  test("rejects the owner with the most requests when it is full", async () => {
+    const { enqueue, served, rejected, drain } = openQueue(3);
+    enqueue(unknownAddress("busy"), "busy 0");
+    for (let time = 1; time <= 4; time++) enqueue(unknownAddress("busy"), `busy ${time}`);
+    enqueue(unknownAddress("b"), "b 1");
+    enqueue(unknownAddress("c"), "c 1");
+    // All owners in the queue now have one request each, so this request of another owner is rejected.
+    enqueue(unknownAddress("d"), "d 1");
+    // Known addresses have a queue of their own, which is not full.
+    enqueue(knownAddress("home"), "maria");
     await drain();
-    expect(refused.map(({ name }) => name)).toEqual(["busy 4", "busy 3", "busy 2", "d 1"]);
-    for (const { problem } of refused) {
+    expect(rejected.map(({ name }) => name)).toEqual(["busy 4", "busy 3", "busy 2", "d 1"]);
+    for (const { problem } of rejected) {
       expect(problem).toBeInstanceOf(Problem);
       expect([problem.status, problem.headers["Retry-After"]]).toEqual([429, "5"]);
     }
     expect(served).toEqual(["busy 0", "maria", "busy 1", "b 1", "c 1"]);
   });
 
-  test("accepts as many again once a full queue is processed", async () => {
-    const { enqueue: come, served, refused, drain } = openQueue(3);
+  test("accepts as many requests again once a full queue is processed", async () => {
+    const { enqueue, served, rejected, drain } = openQueue(3);
     for (let round = 0; round < 3; round++) {
-      for (let place = 0; place < 4; place++) come(unknown("a"), `${round}.${place}`);
+      for (let request = 0; request < 4; request++) enqueue(unknownAddress("a"), `${round}.${request}`);
       await drain();
     }
-    expect(refused).toEqual([]);
+    expect(rejected).toEqual([]);
     expect(served).toHaveLength(12);
   });
 
-  test("executes or rejects every request exactly once, in any order of arrival", async () => {
-    let refusals = 0;
+  test("executes or rejects each request exactly once, for random orders of arrival", async () => {
+    let rejections = 0;
     const arrivals = fc.array(fc.tuple(fc.constantFrom("known", "unknown"), fc.constantFrom("a", "b", "c", "d")), {
       minLength: 8,
       maxLength: 40,
     });
     await fc.assert(
       fc.asyncProperty(arrivals, async (places) => {
-        const { enqueue: come, served, refused, drain } = openQueue(5);
+        const { enqueue, served, rejected, drain } = openQueue(5);
         places.forEach(([queue, owner], index) => {
-          come({ queue: queue as QueuePosition["queue"], owner }, String(index));
+          enqueue({ queue: queue as QueuePosition["queue"], owner }, String(index));
         });
         await drain();
-        refusals += refused.length;
-        const seen = [...served, ...refused.map(({ name }) => name)];
-        expect(seen.sort()).toEqual(places.map((_, index) => String(index)).sort());
+        rejections += rejected.length;
+        const handled = [...served, ...rejected.map(({ name }) => name)];
+        expect(handled.sort()).toEqual(places.map((_, index) => String(index)).sort());
       }),
       { numRuns: 200 },
     );
-    expect(refusals).toBeGreaterThan(100);
+    expect(rejections).toBeGreaterThan(100);
   });
 
   test("continues when one request's work fails", async () => {
     const queue = createFairQueue({ known: 2, unknown: 2 });
-    const failing = queue.run(unknown("a"), () => Promise.reject(new Error("out of memory")));
-    const next = queue.run(unknown("b"), async () => "done");
+    const failing = queue.run(unknownAddress("a"), () => Promise.reject(new Error("out of memory")));
+    const next = queue.run(unknownAddress("b"), async () => "done");
     await expect(failing).rejects.toThrow("out of memory");
     expect(await next).toBe("done");
   });

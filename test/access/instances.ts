@@ -12,28 +12,35 @@ import { type Clock, type Logger, systemRandomness } from "../../shared/platform
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
+// Starts instances (processes) of the access module on real tables (Azurite), with a clock that the test controls.
+
+/** A clock that only the test advances. */
 export class TestClock implements Clock {
   private time = Date.parse("2026-11-21T10:00:00.000Z");
   now(): Date {
     return new Date(this.time);
   }
-  /** Milliseconds by which the clock is ahead of the other (behind if negative). */
-  static ahead(of: Clock, milliseconds: number): Clock {
-    return { now: () => new Date(of.now().getTime() + milliseconds) };
+  /** Returns a clock that is so many milliseconds ahead of another clock (behind it if negative). */
+  static ahead(other: Clock, milliseconds: number): Clock {
+    return { now: () => new Date(other.now().getTime() + milliseconds) };
   }
   pass(milliseconds: number): void {
     this.time += milliseconds;
   }
 }
 
+// Factors, for example `5 * MINUTES` is five minutes in milliseconds.
 export const SECONDS = 1000;
 export const MINUTES = 60_000;
 
-export const from = (address: string): Caller => ({ actor: "anonymous", address, requestId: "test" });
-export const HERE = from("192.0.2.1");
+/** A caller who has not signed in, at an IP address. */
+export const callerAt = (address: string): Caller => ({ actor: "anonymous", address, requestId: "test" });
+export const CALLER = callerAt("192.0.2.1");
 
+/** Creates a random signing key for access tokens. @param kid - The key's ID. */
 export const signingKey = (kid: string) => ({ kid, key: new Uint8Array(randomBytes(32)) });
 
+/** The bootstrap administrator of each deployment. */
 export const ADMIN = { username: "Admin", password: "correct horse battery" };
 
 type AccessConfig = Parameters<typeof createAccess>[0]["config"];
@@ -41,8 +48,8 @@ type AccessConfig = Parameters<typeof createAccess>[0]["config"];
 export interface Instance {
   access: Access;
   audit: Audit;
-  /** Number of password derivations so far. */
-  derived(): number;
+  /** Returns the number of password hashes that this instance has computed. */
+  derivationCount(): number;
 }
 
 /** One storage account, and any number of instances of the service that use it. */
@@ -56,27 +63,28 @@ export class Deployment {
     BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
     SSO_TOKEN_MAX_IDLE_DAYS: 30,
   };
-  readonly logged: string[] = [];
+  readonly logLines: string[] = [];
   readonly connectionString: string;
 
   constructor(connectionString: string) {
     this.connectionString = connectionString;
   }
 
+  /** Starts an instance. Without options it has the deployment's configuration and clock. */
   start(
     options: {
       config?: Partial<AccessConfig>;
       clock?: Clock;
       limits?: Limits;
       audit?: Partial<Audit>;
-      /** Address of its tables, if not the direct one. */
+      /** Connection string of a proxy in front of the storage account. */
       connectionString?: string;
       derive?: Derive;
       roleMapped?: () => Promise<boolean>;
     } = {},
   ): Instance {
-    const { clock = this.clock, limits = { perMinute: 0, perHour: 0 }, derive = quickly } = options;
-    const write = (message: string, fields?: object) => void this.logged.push(`${message} ${JSON.stringify(fields)}`);
+    const { clock = this.clock, limits = { perMinute: 0, perHour: 0 }, derive = deriveQuickly } = options;
+    const write = (message: string, fields?: object) => void this.logLines.push(`${message} ${JSON.stringify(fields)}`);
     const log: Logger = { debug: write, info: write, warn: write, error: write };
     const randomness = systemRandomness();
     const tables = createTables({ connectionString: options.connectionString ?? this.connectionString }, { log });
@@ -90,11 +98,11 @@ export class Deployment {
       }),
       ...options.audit,
     };
-    let derived = 0;
+    let derivations = 0;
     const passwords = createPasswords({
       randomness,
       derive: (password, salt, parameters) => {
-        derived += 1;
+        derivations += 1;
         return derive(password, salt, parameters);
       },
     });
@@ -109,17 +117,18 @@ export class Deployment {
       limiter: createRateLimiter({ tables, clock, limits, name: "signIn" }),
       ...(options.roleMapped && { roleMapped: options.roleMapped }),
     });
-    return { access, audit, derived: () => derived };
+    return { access, audit, derivationCount: () => derivations };
   }
 
-  async entries(type: string): Promise<AuditEntry[]> {
+  /** Returns the audit entries of one type, newest first. */
+  async auditEntries(type: string): Promise<AuditEntry[]> {
     const page = { limit: 1000, offset: 0, cursor: undefined };
     const { items } = await this.start().audit.list({ eventType: type }, page);
     return items;
   }
 
-  /** Deletes every row of every table, like someone who empties the storage account. */
-  async empty(): Promise<void> {
+  /** Deletes all rows of all tables. */
+  async deleteAllRows(): Promise<void> {
     const options = { allowInsecureConnection: true };
     for await (const { name } of TableServiceClient.fromConnectionString(this.connectionString, options).listTables()) {
       const client = TableClient.fromConnectionString(this.connectionString, name!, options);
@@ -129,8 +138,8 @@ export class Deployment {
     }
   }
 
-  /** Every row of every table, as text. */
-  async everything(): Promise<string> {
+  /** Returns all rows of all tables as JSON. */
+  async allRows(): Promise<string> {
     const options = { allowInsecureConnection: true };
     const rows: unknown[] = [];
     for await (const { name } of TableServiceClient.fromConnectionString(this.connectionString, options).listTables()) {
@@ -141,8 +150,8 @@ export class Deployment {
   }
 }
 
-/** Replaces scrypt's real parameters, which take 100 ms each time. */
-export const quickly: Derive = (password, salt) =>
+/** Derives a hash with weak scrypt parameters, because the service's parameters take 100 ms each time. */
+export const deriveQuickly: Derive = (password, salt) =>
   new Promise((resolve, reject) => {
     scrypt(password, salt, 32, { N: 2, r: 1, p: 1 }, (error, hash) => (error ? reject(error) : resolve(hash)));
   });
@@ -156,26 +165,26 @@ export const quickly: Derive = (password, salt) =>
 export function useDeployments(accounts = 48): () => Deployment {
   const names = Array.from({ length: accounts }, (_, index) => `access${index}`);
   let azurite: TestStorage;
-  let used = 0;
+  let usedAccounts = 0;
   beforeAll(async () => {
     azurite = await openStorage(names);
   });
   afterAll(() => azurite?.stop());
-  return () => new Deployment(azurite.connectionString(names[used++]!));
+  return () => new Deployment(azurite.connectionString(names[usedAccounts++]!));
 }
 
-/** A change of one's own password and nothing else. */
+/** The request that changes the user's own password and keeps the API tokens. */
 export const passwords = (currentPassword: string, newPassword: string) => ({
   currentPassword,
   newPassword,
   apiTokens: false,
 });
 
-/** Returns the actor of a token on this instance. */
-export async function whoIs(
+/** Authenticates an access token or API token on an instance. */
+export async function authenticateToken(
   { access }: Instance,
   token: string,
 ): Promise<{ kind: "valid"; actor: Actor } | { kind: "invalid" }> {
-  const found = await access.authenticate({ kind: "bearer", token });
-  return found instanceof Problem ? { kind: "invalid" } : { kind: "valid", actor: found };
+  const result = await access.authenticate({ kind: "bearer", token });
+  return result instanceof Problem ? { kind: "invalid" } : { kind: "valid", actor: result };
 }

@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import { createRecentAddresses } from "../../shared/access/recent-addresses.ts";
 
-test("the least recently used address is removed when there are too many", () => {
+test("the least recently added address is removed when there are more than 1,000", () => {
   const recentAddresses = createRecentAddresses();
+  // The second addition of "address 0" makes "address 1" the oldest.
   for (let index = 0; index < 1_000; index++) recentAddresses.add(`address ${index}`);
   recentAddresses.add("address 0");
   recentAddresses.add("another");

@@ -4,97 +4,104 @@ import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { tableUnder } from "../support/markdown-table.ts";
-import { ADMIN, type Deployment, HERE, type Instance, useDeployments } from "./instances.ts";
+import { ADMIN, CALLER, type Deployment, type Instance, useDeployments } from "./instances.ts";
+
+// Checks the table of docs/credentials.md that says which event revokes which kind of credential. Each event happens on one
+// instance of the service; the credentials are then used on another instance.
 
 const nextDeployment = useDeployments();
 let deployment: Deployment;
-/** Credentials are revoked on this instance and then used on the other instance. */
-let here: Instance;
-let there: Instance;
-let held: { token: Credential; session: Credential; "API token": Credential };
+/** The instance on which the events happen. */
+let eventInstance: Instance;
+/** The instance on which the credentials are used afterwards. */
+let otherInstance: Instance;
+/** The administrator's credentials of each kind. */
+let credentials: { token: Credential; session: Credential; "API token": Credential };
 
-const NEXT = "an entirely new password";
+const NEW_PASSWORD = "an entirely new password";
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
 const IDENTITY = { issuer: "https://idp.example", subject: "1234" };
 const KINDS = ["token", "session", "API token"] as const;
 
-/** Acts as the bootstrap administrator; a second administrator exists, so the first can be deleted. */
+/** Creates the credentials of the bootstrap administrator, and a second administrator, so that the first can be deleted. */
 beforeEach(async () => {
   deployment = nextDeployment();
-  here = deployment.start();
-  there = deployment.start();
-  const { access } = here;
-  const { access_token } = await access.signIn(ADMIN, HERE);
-  await access.users.create({ username: "second", password: "a second long password", role: "admin" }, HERE);
-  const { cookie } = await access.signInToSession(ADMIN, HERE, undefined);
-  held = {
+  eventInstance = deployment.start();
+  otherInstance = deployment.start();
+  const { access } = eventInstance;
+  const { access_token } = await access.signIn(ADMIN, CALLER);
+  await access.users.create({ username: "second", password: "a second long password", role: "admin" }, CALLER);
+  const { cookie } = await access.signInToSession(ADMIN, CALLER, undefined);
+  credentials = {
     token: { kind: "bearer", token: access_token },
     session: { kind: "session", cookie: cookie.value },
     "API token": { kind: "bearer", token: "" },
   };
-  const wanted = { name: "nightly", role: "auditor", expiresInDays: 3 } as const;
-  const { token } = await access.apiTokens.create(await actorOf("token"), wanted, HERE);
-  held["API token"] = { kind: "bearer", token };
+  const tokenRequest = { name: "nightly", role: "auditor", expiresInDays: 3 } as const;
+  const { token } = await access.apiTokens.create(await actorOf("token"), tokenRequest, CALLER);
+  credentials["API token"] = { kind: "bearer", token };
 });
 
-async function actorOf(kind: (typeof KINDS)[number], at = here): Promise<Actor> {
-  const found = await at.access.authenticate(held[kind]);
-  if (found instanceof Problem) throw found;
-  return found;
+/** Authenticates a credential. @throws {Problem} if it is revoked */
+async function actorOf(kind: (typeof KINDS)[number], atInstance = eventInstance): Promise<Actor> {
+  const actor = await atInstance.access.authenticate(credentials[kind]);
+  if (actor instanceof Problem) throw actor;
+  return actor;
 }
 
-const update = (change: Parameters<Instance["access"]["users"]["update"]>[1]) =>
-  here.access.users.update("admin", change, undefined, HERE);
+const updateAdmin = (change: Parameters<Instance["access"]["users"]["update"]>[1]) =>
+  eventInstance.access.users.update("admin", change, undefined, CALLER);
 const changePassword = async (apiTokens: boolean) => {
-  const change = { currentPassword: ADMIN.password, newPassword: NEXT, apiTokens };
-  await here.access.changePassword(await actorOf("token"), change, HERE);
+  const change = { currentPassword: ADMIN.password, newPassword: NEW_PASSWORD, apiTokens };
+  await eventInstance.access.changePassword(await actorOf("token"), change, CALLER);
 };
 const signOut = async (kind: "token" | "session", everywhere: boolean, apiTokens = false) =>
-  here.access.signOut(await actorOf(kind), { everywhere, apiTokens }, HERE);
+  eventInstance.access.signOut(await actorOf(kind), { everywhere, apiTokens }, CALLER);
 
-/** Acts as the second administrator, or as the user. */
-const second: Actor = {
+const secondAdmin: Actor = {
   username: "second",
   role: "admin",
   credential: { kind: "session", id: "other", since: new Date() },
 };
+/** Ends the session under test. @param actor - The second administrator, or the user. */
 const endSession = async (actor: Actor) => {
-  const { items } = await here.access.sessions.list(actor, "admin", PAGE);
-  await here.access.sessions.end(actor, items[0]!.id, HERE);
+  const { items } = await eventInstance.access.sessions.list(actor, "admin", PAGE);
+  await eventInstance.access.sessions.end(actor, items[0]!.id, CALLER);
 };
 const endApiToken = async (actor: Actor) => {
-  const { items } = await here.access.apiTokens.list(actor, "admin", PAGE);
-  await here.access.apiTokens.end(actor, items[0]!.id, HERE);
+  const { items } = await eventInstance.access.apiTokens.list(actor, "admin", PAGE);
+  await eventInstance.access.apiTokens.end(actor, items[0]!.id, CALLER);
 };
 
-const HAPPENINGS: Record<string, () => Promise<unknown>> = {
-  "an administrator changes the role": () => update({ role: "auditor" }),
-  "an administrator disables the user": () => update({ state: "disabled" }),
+/** The events by their name in the table of the docs. */
+const EVENTS: Record<string, () => Promise<unknown>> = {
+  "an administrator changes the role": () => updateAdmin({ role: "auditor" }),
+  "an administrator disables the user": () => updateAdmin({ state: "disabled" }),
   "an administrator disables and enables the user": async () => {
-    await update({ state: "disabled" });
-    await update({ state: "active" });
+    await updateAdmin({ state: "disabled" });
+    await updateAdmin({ state: "active" });
   },
-  "an administrator deletes the user": () => here.access.users.remove("admin", undefined, HERE),
+  "an administrator deletes the user": () => eventInstance.access.users.remove("admin", undefined, CALLER),
   "an administrator deletes the user and creates one with the same name": async () => {
-    await here.access.users.remove("admin", undefined, HERE);
-    await here.access.users.create({ ...ADMIN, role: "admin" }, HERE);
+    await eventInstance.access.users.remove("admin", undefined, CALLER);
+    await eventInstance.access.users.create({ ...ADMIN, role: "admin" }, CALLER);
   },
-  "an administrator sets the password": () => update({ password: NEXT }),
-  "an administrator changes the e-mail address": () => update({ email: "admin@example.com" }),
-  "an administrator links an identity": () => update({ sso: IDENTITY }),
+  "an administrator sets the password": () => updateAdmin({ password: NEW_PASSWORD }),
+  "an administrator changes the e-mail address": () => updateAdmin({ email: "admin@example.com" }),
+  "an administrator links an identity": () => updateAdmin({ sso: IDENTITY }),
   "an administrator unlinks an identity": async () => {
-    await update({ sso: IDENTITY });
-    for (const kind of KINDS) await actorOf(kind, there);
-    await update({ sso: null });
+    await updateAdmin({ sso: IDENTITY });
+    for (const kind of KINDS) await actorOf(kind, otherInstance);
+    await updateAdmin({ sso: null });
   },
-  "an administrator unlocks the user": () => here.access.users.unlock("admin", HERE),
-  "an administrator ends the session": () => endSession(second),
-  "an administrator revokes the API token": () => endApiToken(second),
-  "the command end-tokens": () => here.access.apiTokens.endAll("admin", HERE),
+  "an administrator unlocks the user": () => eventInstance.access.users.unlock("admin", CALLER),
+  "an administrator ends the session": () => endSession(secondAdmin),
+  "an administrator revokes the API token": () => endApiToken(secondAdmin),
+  "the command end-tokens": () => eventInstance.access.apiTokens.endAll("admin", CALLER),
   "BOOTSTRAP_ADMIN_PASSWORD of this user changes": async () => {
-    here = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT } });
+    eventInstance = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEW_PASSWORD } });
     // Even the first request to a process must find the credentials of the old password revoked.
-    expect(await here.access.authenticate(held.session)).toBeInstanceOf(Problem);
+    expect(await eventInstance.access.authenticate(credentials.session)).toBeInstanceOf(Problem);
   },
   "the user changes the password": () => changePassword(false),
   "the user changes the password, with apiTokens": () => changePassword(true),
@@ -108,18 +115,18 @@ const HAPPENINGS: Record<string, () => Promise<unknown>> = {
   "the API token's lifetime passes": async () => deployment.clock.pass(3 * DAY_MS),
 };
 
-const rows = tableUnder("docs/credentials.md", "## What revokes a credential");
+const documentedEvents = tableUnder("docs/credentials.md", "## What revokes a credential");
 
-test("the table has a row for each tested event, and no other row", () => {
-  expect(rows.map((row) => row.event)).toEqual(Object.keys(HAPPENINGS));
+test("the table in docs/credentials.md lists exactly the tested events", () => {
+  expect(documentedEvents.map((row) => row.event)).toEqual(Object.keys(EVENTS));
 });
 
-describe("an event that revokes a credential takes effect on another instance at the next request", () => {
-  test.each(rows.map((row) => [row.event!, row] as const))("%s", async (_what, row) => {
-    for (const kind of KINDS) await actorOf(kind, there);
-    await HAPPENINGS[row.event!]!();
-    const found = await Promise.all(KINDS.map((kind) => there.access.authenticate(held[kind])));
-    const now = found.map((one, at) => [KINDS[at], one instanceof Problem ? "revoked" : "valid"]);
-    expect(Object.fromEntries(now)).toEqual(Object.fromEntries(KINDS.map((kind) => [kind, row[kind]])));
+describe("on another instance, the next request finds the credentials revoked or valid as the docs say after this event:", () => {
+  test.each(documentedEvents.map((row) => [row.event!, row] as const))("%s", async (_event, row) => {
+    for (const kind of KINDS) await actorOf(kind, otherInstance);
+    await EVENTS[row.event!]!();
+    const results = await Promise.all(KINDS.map((kind) => otherInstance.access.authenticate(credentials[kind])));
+    const states = results.map((result, index) => [KINDS[index], result instanceof Problem ? "revoked" : "valid"]);
+    expect(Object.fromEntries(states)).toEqual(Object.fromEntries(KINDS.map((kind) => [kind, row[kind]])));
   });
 });

@@ -2,17 +2,19 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import {
   ADMIN,
+  authenticateToken,
+  CALLER,
+  callerAt,
   type Deployment,
-  from,
-  HERE,
+  deriveQuickly,
   type Instance,
   MINUTES,
   passwords,
-  quickly,
   SECONDS,
   useDeployments,
-  whoIs,
 } from "./instances.ts";
+
+// Tests of signing in with a password: the token, the limits on failed attempts, and the audit log.
 
 const nextDeployment = useDeployments();
 let deployment: Deployment;
@@ -23,11 +25,11 @@ beforeEach(() => {
   instance = deployment.start();
 });
 
-const WRONG = { username: ADMIN.username, password: "wrong password" };
-const UNKNOWN = { username: "nobody", password: "wrong password" };
+const WRONG_PASSWORD = { username: ADMIN.username, password: "wrong password" };
+const UNKNOWN_USER = { username: "nobody", password: "wrong password" };
 
-/** The problem code of a rejected call, and its Retry-After in seconds. */
-async function refusal(call: Promise<unknown>): Promise<{ code: string; detail: string; retryAfter?: number }> {
+/** Returns the problem with which a call is rejected: code, message, and Retry-After in seconds. */
+async function rejectionOf(call: Promise<unknown>): Promise<{ code: string; detail: string; retryAfter?: number }> {
   try {
     await call;
   } catch (error) {
@@ -35,51 +37,60 @@ async function refusal(call: Promise<unknown>): Promise<{ code: string; detail: 
     const { "Retry-After": seconds } = error.headers;
     return { code: error.code, detail: error.message, ...(seconds && { retryAfter: Number(seconds) }) };
   }
-  throw new Error("It was not refused.");
+  throw new Error("The call was not rejected.");
 }
-const code = async (call: Promise<unknown>) => (await refusal(call)).code;
+const rejectionCodeOf = async (call: Promise<unknown>) => (await rejectionOf(call)).code;
 
-const fail = async (credentials: { username: string; password: string }, times: number, caller = HERE) => {
-  for (let time = 0; time < times; time++) await code(instance.access.signIn(credentials, caller));
+const failToSignIn = async (credentials: { username: string; password: string }, times: number, caller = CALLER) => {
+  for (let time = 0; time < times; time++) await rejectionCodeOf(instance.access.signIn(credentials, caller));
 };
 
 describe("signing in", () => {
-  test("returns a token for the user, whatever the case of the name", async () => {
-    const answer = await instance.access.signIn({ ...ADMIN, username: "ADMIN" }, HERE);
-    expect(Object.keys(answer).sort()).toEqual(["access_token", "expires_in", "token_type"]);
-    expect(answer).toMatchObject({ token_type: "bearer", expires_in: 3600 });
-    const who = await whoIs(instance, answer.access_token);
-    expect(who).toMatchObject({ kind: "valid", actor: { username: "Admin", role: "admin" } });
-    expect(await deployment.entries("user.signedIn")).toMatchObject([
+  test("returns a token, even if the username is typed in another case", async () => {
+    const signInResult = await instance.access.signIn({ ...ADMIN, username: "ADMIN" }, CALLER);
+    expect(Object.keys(signInResult).sort()).toEqual(["access_token", "expires_in", "token_type"]);
+    expect(signInResult).toMatchObject({ token_type: "bearer", expires_in: 3600 });
+    const authenticated = await authenticateToken(instance, signInResult.access_token);
+    expect(authenticated).toMatchObject({ kind: "valid", actor: { username: "Admin", role: "admin" } });
+    expect(await deployment.auditEntries("user.signedIn")).toMatchObject([
       { actor: "Admin", address: "192.0.2.1", outcome: "success", target: { type: "user", id: "admin" } },
     ]);
   });
 
-  test("is rejected in the same way, at the same cost, for a wrong password and an unknown user", async () => {
-    await instance.access.signIn(ADMIN, HERE);
-    const before = instance.derived();
-    const wrong = await refusal(instance.access.signIn(WRONG, HERE));
-    expect(instance.derived() - before).toBe(1);
+  test("is rejected with the same response and the same number of hashes for a wrong password and an unknown user", async () => {
+    await instance.access.signIn(ADMIN, CALLER);
+    const derivationsBefore = instance.derivationCount();
+    const wrongPasswordRejection = await rejectionOf(instance.access.signIn(WRONG_PASSWORD, CALLER));
+    expect(instance.derivationCount() - derivationsBefore).toBe(1);
     for (const username of ["nobody", "", "no/such#key", "|directory", "\ud800".repeat(256)]) {
-      expect(await refusal(instance.access.signIn({ username, password: "x" }, HERE))).toEqual(wrong);
+      expect(await rejectionOf(instance.access.signIn({ username, password: "x" }, CALLER))).toEqual(
+        wrongPasswordRejection,
+      );
     }
-    expect(instance.derived() - before).toBe(6);
-    expect(wrong.code).toBe("invalidCredentials");
+    // One for the wrong password and one for each of the five unknown usernames.
+    expect(instance.derivationCount() - derivationsBefore).toBe(6);
+    expect(wrongPasswordRejection.code).toBe("invalidCredentials");
   });
 
-  test("leaves no typed text, password or token in any row or log line", async () => {
-    const typed = "My-Secret-Typed-As-A-Name";
-    const { access_token } = await instance.access.signIn(ADMIN, HERE);
-    await code(instance.access.signIn({ username: typed, password: "Planted-Wrong-Password" }, HERE));
-    await instance.access.users.create({ username: "maria", password: "Planted-User-Password", role: "user" }, HERE);
-    const maria = await instance.access.signIn({ username: "maria", password: "Planted-User-Password" }, HERE);
-    const who = await whoIs(instance, maria.access_token);
-    if (who.kind !== "valid") throw new Error("The token does not hold.");
-    await instance.access.changePassword(who.actor, passwords("Planted-User-Password", "Planted-Next-Password"), HERE);
-    const kept = ((await deployment.everything()) + deployment.logged.join("\n")).toLowerCase();
-    expect(kept).toContain("maria");
+  test("stores no password, token or unknown username in a row or a log line", async () => {
+    const unknownUsername = "My-Secret-Typed-As-A-Name";
+    const { access_token } = await instance.access.signIn(ADMIN, CALLER);
+    await rejectionCodeOf(
+      instance.access.signIn({ username: unknownUsername, password: "Planted-Wrong-Password" }, CALLER),
+    );
+    await instance.access.users.create({ username: "maria", password: "Planted-User-Password", role: "user" }, CALLER);
+    const maria = await instance.access.signIn({ username: "maria", password: "Planted-User-Password" }, CALLER);
+    const authenticated = await authenticateToken(instance, maria.access_token);
+    if (authenticated.kind !== "valid") throw new Error("The token is not valid.");
+    await instance.access.changePassword(
+      authenticated.actor,
+      passwords("Planted-User-Password", "Planted-Next-Password"),
+      CALLER,
+    );
+    const rowsAndLogLines = ((await deployment.allRows()) + deployment.logLines.join("\n")).toLowerCase();
+    expect(rowsAndLogLines).toContain("maria");
     for (const secret of [
-      typed,
+      unknownUsername,
       ADMIN.password,
       "Planted-Wrong-Password",
       "Planted-User-Password",
@@ -87,163 +98,171 @@ describe("signing in", () => {
       access_token,
       maria.access_token,
     ]) {
-      expect(kept).not.toContain(secret.toLowerCase());
+      expect(rowsAndLogLines).not.toContain(secret.toLowerCase());
     }
-    expect(await deployment.entries("user.signInFailed")).toMatchObject([
+    expect(await deployment.auditEntries("user.signInFailed")).toMatchObject([
       { actor: "anonymous", target: { type: "user", id: expect.stringMatching(/^unknown:[0-9a-f]{16}$/) } },
     ]);
   });
 
   test.each([
-    ["known", WRONG],
-    ["unknown", UNKNOWN],
-  ])("of a %s user is blocked for 15 minutes after five failures from one address", async (_what, credentials) => {
+    ["an existing", WRONG_PASSWORD],
+    ["an unknown", UNKNOWN_USER],
+  ])("of %s user is blocked for 15 minutes after five failures from one address", async (_description, credentials) => {
     for (let time = 0; time < 5; time++) {
-      expect(await code(instance.access.signIn(credentials, HERE))).toBe("invalidCredentials");
+      expect(await rejectionCodeOf(instance.access.signIn(credentials, CALLER))).toBe("invalidCredentials");
     }
-    const derived = instance.derived();
-    const refused = await refusal(instance.access.signIn(credentials, HERE));
-    expect(refused).toMatchObject({ code: "tooManyAttempts", retryAfter: 15 * 60 });
-    expect(instance.derived()).toBe(derived);
-    expect(await code(deployment.start().access.signIn(credentials, HERE))).toBe("tooManyAttempts");
-    expect(await code(instance.access.signIn(credentials, from("198.51.100.7")))).toBe("invalidCredentials");
+    const derived = instance.derivationCount();
+    const rejection = await rejectionOf(instance.access.signIn(credentials, CALLER));
+    expect(rejection).toMatchObject({ code: "tooManyAttempts", retryAfter: 15 * 60 });
+    expect(instance.derivationCount()).toBe(derived);
+    expect(await rejectionCodeOf(deployment.start().access.signIn(credentials, CALLER))).toBe("tooManyAttempts");
+    expect(await rejectionCodeOf(instance.access.signIn(credentials, callerAt("198.51.100.7")))).toBe(
+      "invalidCredentials",
+    );
     deployment.clock.pass(15 * MINUTES);
-    expect(await code(instance.access.signIn(credentials, HERE))).toBe("invalidCredentials");
+    expect(await rejectionCodeOf(instance.access.signIn(credentials, CALLER))).toBe("invalidCredentials");
   });
 
-  test("while blocked rejects the right password, but no token and no other address", async () => {
-    const { access_token } = await instance.access.signIn(ADMIN, HERE);
-    await fail(WRONG, 5);
-    expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("tooManyAttempts");
-    expect(await whoIs(instance, access_token)).toMatchObject({ kind: "valid" });
-    await instance.access.signIn(ADMIN, from("198.51.100.7"));
-    const entries = await deployment.entries("user.signInRefused");
+  test("is rejected with the right password while blocked, but only from the blocked address", async () => {
+    const { access_token } = await instance.access.signIn(ADMIN, CALLER);
+    await failToSignIn(WRONG_PASSWORD, 5);
+    expect(await rejectionCodeOf(instance.access.signIn(ADMIN, CALLER))).toBe("tooManyAttempts");
+    expect(await authenticateToken(instance, access_token)).toMatchObject({ kind: "valid" });
+    await instance.access.signIn(ADMIN, callerAt("198.51.100.7"));
+    const entries = await deployment.auditEntries("user.signInRefused");
     expect(entries).toMatchObject([{ outcome: "refused", details: { reason: "tooManyAttempts" } }]);
   });
 
-  test("with success resets an address", async () => {
-    await fail(WRONG, 4);
-    await instance.access.signIn(ADMIN, HERE);
-    await fail(WRONG, 4);
-    await instance.access.signIn(ADMIN, HERE);
+  test("resets the address's failures when it succeeds", async () => {
+    await failToSignIn(WRONG_PASSWORD, 4);
+    await instance.access.signIn(ADMIN, CALLER);
+    await failToSignIn(WRONG_PASSWORD, 4);
+    await instance.access.signIn(ADMIN, CALLER);
   });
 
-  test("many times at once on two instances gets five attempts, not more", async () => {
-    const other = deployment.start();
-    await instance.access.signIn(ADMIN, HERE);
+  test("20 times at once on two instances allows only five attempts", async () => {
+    const otherInstance = deployment.start();
+    await instance.access.signIn(ADMIN, CALLER);
     const codes = await Promise.all(
-      Array.from({ length: 20 }, (_, index) => code((index % 2 ? instance : other).access.signIn(WRONG, HERE))),
+      Array.from({ length: 20 }, (_, index) =>
+        rejectionCodeOf((index % 2 ? instance : otherInstance).access.signIn(WRONG_PASSWORD, CALLER)),
+      ),
     );
-    expect(codes.filter((one) => one === "invalidCredentials")).toHaveLength(5);
-    expect(codes.filter((one) => one === "tooManyAttempts")).toHaveLength(15);
+    expect(codes.filter((code) => code === "invalidCredentials")).toHaveLength(5);
+    expect(codes.filter((code) => code === "tooManyAttempts")).toHaveLength(15);
   });
 
-  test("correctly many times at once is never counted as a failure", async () => {
-    await Promise.all(Array.from({ length: 10 }, () => instance.access.signIn(ADMIN, HERE)));
-    await fail(WRONG, 4);
-    await instance.access.signIn(ADMIN, HERE);
+  test("with the right password 10 times at once counts no failure", async () => {
+    await Promise.all(Array.from({ length: 10 }, () => instance.access.signIn(ADMIN, CALLER)));
+    await failToSignIn(WRONG_PASSWORD, 4);
+    await instance.access.signIn(ADMIN, CALLER);
   });
 
-  test("from many addresses is delayed by the username, up to 15 minutes", async () => {
+  test("with wrong passwords from many addresses delays the username, by up to 15 minutes", async () => {
     for (let address = 0; address < 11; address++) {
-      expect(await code(instance.access.signIn(WRONG, from(`203.0.113.${address}`)))).toBe("invalidCredentials");
+      expect(await rejectionCodeOf(instance.access.signIn(WRONG_PASSWORD, callerAt(`203.0.113.${address}`)))).toBe(
+        "invalidCredentials",
+      );
     }
     for (const seconds of [2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
-      const caller = from(`198.51.100.${seconds % 250}`);
-      const refused = await refusal(instance.access.signIn(WRONG, caller));
-      expect(refused).toMatchObject({ code: "tooManyAttempts", retryAfter: seconds });
+      const caller = callerAt(`198.51.100.${seconds % 250}`);
+      const rejection = await rejectionOf(instance.access.signIn(WRONG_PASSWORD, caller));
+      expect(rejection).toMatchObject({ code: "tooManyAttempts", retryAfter: seconds });
       deployment.clock.pass(seconds * SECONDS);
-      expect(await code(instance.access.signIn(WRONG, caller))).toBe("invalidCredentials");
+      expect(await rejectionCodeOf(instance.access.signIn(WRONG_PASSWORD, caller))).toBe("invalidCredentials");
     }
-    expect((await refusal(instance.access.signIn(ADMIN, HERE))).retryAfter).toBe(900);
+    expect((await rejectionOf(instance.access.signIn(ADMIN, CALLER))).retryAfter).toBe(900);
   });
 
-  test("with success while a username is attacked does not delay it further", async () => {
+  test("is possible twice in a row while the username is attacked, because a success adds no delay", async () => {
     for (let address = 0; address < 12; address++) {
       deployment.clock.pass(4 * SECONDS);
-      await fail(WRONG, 1, from(`203.0.113.${address}`));
+      await failToSignIn(WRONG_PASSWORD, 1, callerAt(`203.0.113.${address}`));
     }
     deployment.clock.pass(4 * SECONDS);
-    await instance.access.signIn(ADMIN, HERE);
-    await instance.access.signIn(ADMIN, HERE);
+    await instance.access.signIn(ADMIN, CALLER);
+    await instance.access.signIn(ADMIN, CALLER);
   });
 
-  test("with success undoes its own attempt only, whatever else was counted meanwhile", async () => {
-    await instance.access.signIn(ADMIN, HERE);
-    let failing: Promise<void> | undefined;
-    const slow = deployment.start({
+  test("undoes only its own attempt when it succeeds, not failures that were counted meanwhile", async () => {
+    await instance.access.signIn(ADMIN, CALLER);
+    let failures: Promise<void> | undefined;
+    const slowInstance = deployment.start({
       derive: async (password, salt, parameters) => {
-        failing ??= (async () => {
-          for (let address = 0; address < 10; address++) await fail(WRONG, 1, from(`203.0.113.${address}`));
+        failures ??= (async () => {
+          for (let address = 0; address < 10; address++)
+            await failToSignIn(WRONG_PASSWORD, 1, callerAt(`203.0.113.${address}`));
         })();
-        await failing;
-        return await quickly(password, salt, parameters);
+        await failures;
+        return await deriveQuickly(password, salt, parameters);
       },
     });
-    // From a known address the username's failures would not count.
-    const unknownAddress = (last: number) => from(`198.51.100.${last}`);
-    await slow.access.signIn(ADMIN, unknownAddress(1));
-    expect(await code(instance.access.signIn(WRONG, unknownAddress(2)))).toBe("invalidCredentials");
-    expect(await refusal(instance.access.signIn(ADMIN, unknownAddress(3)))).toMatchObject({ retryAfter: 2 });
+    // From an address where the user has signed in before, the username's failures would not count.
+    const unknownAddress = (last: number) => callerAt(`198.51.100.${last}`);
+    await slowInstance.access.signIn(ADMIN, unknownAddress(1));
+    expect(await rejectionCodeOf(instance.access.signIn(WRONG_PASSWORD, unknownAddress(2)))).toBe("invalidCredentials");
+    expect(await rejectionOf(instance.access.signIn(ADMIN, unknownAddress(3)))).toMatchObject({ retryAfter: 2 });
   });
 
   test("is possible again after an administrator's unlock", async () => {
-    await fail(WRONG, 5);
-    await fail(WRONG, 5, from("198.51.100.7"));
-    await fail(WRONG, 5, from("203.0.113.9"));
-    expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("tooManyAttempts");
-    await instance.access.users.unlock("admin", { ...HERE, actor: "other" });
-    await instance.access.signIn(ADMIN, HERE);
-    await instance.access.signIn(ADMIN, from("198.51.100.7"));
-    expect(await deployment.entries("user.unlocked")).toMatchObject([
+    await failToSignIn(WRONG_PASSWORD, 5);
+    await failToSignIn(WRONG_PASSWORD, 5, callerAt("198.51.100.7"));
+    await failToSignIn(WRONG_PASSWORD, 5, callerAt("203.0.113.9"));
+    expect(await rejectionCodeOf(instance.access.signIn(ADMIN, CALLER))).toBe("tooManyAttempts");
+    await instance.access.users.unlock("admin", { ...CALLER, actor: "other" });
+    await instance.access.signIn(ADMIN, CALLER);
+    await instance.access.signIn(ADMIN, callerAt("198.51.100.7"));
+    expect(await deployment.auditEntries("user.unlocked")).toMatchObject([
       { actor: "other", outcome: "success" },
       { outcome: "intent" },
     ]);
   });
 
-  test("is rate-limited per username in a bucket of its own", async () => {
-    const limited = deployment.start({ limits: { perMinute: 2, perHour: 0 } });
-    await limited.access.signIn(ADMIN, HERE);
-    await limited.access.signIn(ADMIN, from("198.51.100.7"));
-    const refused = await refusal(limited.access.signIn(ADMIN, from("203.0.113.9")));
-    expect(refused).toMatchObject({ code: "rateLimited", retryAfter: 60 });
-    expect(await code(limited.access.signIn(UNKNOWN, HERE))).toBe("invalidCredentials");
+  test("is rate-limited per username", async () => {
+    const limitedInstance = deployment.start({ limits: { perMinute: 2, perHour: 0 } });
+    await limitedInstance.access.signIn(ADMIN, CALLER);
+    await limitedInstance.access.signIn(ADMIN, callerAt("198.51.100.7"));
+    const rejection = await rejectionOf(limitedInstance.access.signIn(ADMIN, callerAt("203.0.113.9")));
+    expect(rejection).toMatchObject({ code: "rateLimited", retryAfter: 60 });
+    expect(await rejectionCodeOf(limitedInstance.access.signIn(UNKNOWN_USER, CALLER))).toBe("invalidCredentials");
   });
 
-  test("whose password could not be verified is not a failure", async () => {
-    await instance.access.signIn(ADMIN, HERE);
-    const broken = deployment.start({
+  test("is not counted as a failure if the password could not be verified", async () => {
+    await instance.access.signIn(ADMIN, CALLER);
+    const brokenInstance = deployment.start({
       derive: async () => {
         throw new Error("out of memory");
       },
     });
     for (let time = 0; time < 6; time++) {
-      await expect(broken.access.signIn(ADMIN, HERE)).rejects.toThrow("out of memory");
+      await expect(brokenInstance.access.signIn(ADMIN, CALLER)).rejects.toThrow("out of memory");
     }
-    await instance.access.signIn(ADMIN, HERE);
+    await instance.access.signIn(ADMIN, CALLER);
   });
 
-  test("returns no token that is not in the audit log", async () => {
-    const silent = deployment.start({
+  test("fails if it can't be recorded in the audit log", async () => {
+    const instanceWithoutAudit = deployment.start({
       audit: {
         append: async () => {
           throw new Error("no audit");
         },
       },
     });
-    await instance.access.signIn(ADMIN, HERE);
-    await expect(silent.access.signIn(ADMIN, HERE)).rejects.toThrow("no audit");
+    await instance.access.signIn(ADMIN, CALLER);
+    await expect(instanceWithoutAudit.access.signIn(ADMIN, CALLER)).rejects.toThrow("no audit");
   });
 
-  test("leaves no permanent rows: expired counts are removed, current counts stay", async () => {
-    await fail(UNKNOWN, 1);
+  test("leaves counts of failures that the clean-up deletes once they have expired", async () => {
+    await failToSignIn(UNKNOWN_USER, 1);
     deployment.clock.pass(24 * 60 * MINUTES + SECONDS);
-    await fail(WRONG, 5);
+    await failToSignIn(WRONG_PASSWORD, 5);
     await instance.access.cleanUp();
-    expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("tooManyAttempts");
-    const remaining = (JSON.parse(await deployment.everything()) as { expiresAt?: string }[]).filter(
+    expect(await rejectionCodeOf(instance.access.signIn(ADMIN, CALLER))).toBe("tooManyAttempts");
+    const remaining = (JSON.parse(await deployment.allRows()) as { expiresAt?: string }[]).filter(
       (row) => row.expiresAt !== undefined,
     );
+    // The count of the username with the address, and the count of the username.
     expect(remaining).toHaveLength(2);
   });
 });

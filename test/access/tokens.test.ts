@@ -6,26 +6,28 @@ import { createTokens } from "../../shared/access/tokens.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { MINUTES, SECONDS, signingKey, TestClock } from "./instances.ts";
 
-const randomness = systemRandomness();
-const second = signingKey("second");
-/** Also long enough for HS512, so that only the pinned algorithm rejects it. */
-const first = { kid: "first", key: new Uint8Array(randomBytes(64)) };
-const config = { JWT_SIGNING_KEYS: [first, second], JWT_ISSUER: "issuer", JWT_AUDIENCE: "audience" };
+// Tests of the service's access tokens (JSON Web Tokens): issuing, verifying, and rotation of the signing keys.
 
-function setUp(overrides: Partial<typeof config> = {}) {
+const randomness = systemRandomness();
+const secondKey = signingKey("second");
+/** Long enough for HS512 too, so that a token with HS512 can only be rejected because of its algorithm. */
+const firstKey = { kid: "first", key: new Uint8Array(randomBytes(64)) };
+const config = { JWT_SIGNING_KEYS: [firstKey, secondKey], JWT_ISSUER: "issuer", JWT_AUDIENCE: "audience" };
+
+function createTestTokens(overrides: Partial<typeof config> = {}) {
   const clock = new TestClock();
   return { clock, tokens: createTokens({ config: { ...config, ...overrides }, clock, randomness }) };
 }
 
-/** A valid token, except for the result of `change`. */
+/** Signs a token like the service's, with a change by which the test makes it invalid. */
 function forge(
   clock: TestClock,
   change: (token: SignJWT) => SignJWT,
   header: { alg: string; kid?: string } = { alg: "HS256", kid: "first" },
-  key = first.key,
+  key = firstKey.key,
 ): Promise<string> {
-  const now = clock.now().getTime() / 1000;
-  const token = new SignJWT({ iat: now, exp: now + 3600 })
+  const nowSeconds = clock.now().getTime() / 1000;
+  const token = new SignJWT({ iat: nowSeconds, exp: nowSeconds + 3600 })
     .setProtectedHeader(header)
     .setIssuer("issuer")
     .setAudience("audience")
@@ -35,8 +37,8 @@ function forge(
 }
 
 describe("tokens", () => {
-  test("one is valid for an hour, and contains its time to the millisecond", async () => {
-    const { clock, tokens } = setUp();
+  test("a token is valid for an hour, and contains its time of issue to the millisecond", async () => {
+    const { clock, tokens } = createTestTokens();
     clock.pass(123);
     const token = await tokens.issue({ username: "maria", uid: "u1" }, clock.now());
     const claims = await tokens.verify(token);
@@ -49,7 +51,7 @@ describe("tokens", () => {
   });
 
   test("a token does not contain the role", async () => {
-    const { clock, tokens } = setUp();
+    const { clock, tokens } = createTestTokens();
     const payload = JSON.parse(
       Buffer.from(
         (await tokens.issue({ username: "maria", uid: "u1" }, clock.now())).split(".")[1]!,
@@ -59,8 +61,8 @@ describe("tokens", () => {
     expect(Object.keys(payload).sort()).toEqual(["aud", "exp", "iat", "iss", "jti", "sub", "uid"]);
   });
 
-  test("control: a token made like the service's is valid", async () => {
-    const { clock, tokens } = setUp();
+  test("a forged token without a change is valid, so the changes below are what makes tokens invalid", async () => {
+    const { clock, tokens } = createTestTokens();
     expect(await tokens.verify(await forge(clock, (token) => token))).toBeDefined();
   });
 
@@ -68,21 +70,27 @@ describe("tokens", () => {
     ["another issuer", (clock) => forge(clock, (token) => token.setIssuer("other"))],
     ["another audience", (clock) => forge(clock, (token) => token.setAudience("other"))],
     ["another algorithm", (clock) => forge(clock, (token) => token, { alg: "HS512", kid: "first" })],
-    ["another key under our name", (clock) => forge(clock, (token) => token, undefined, signingKey("x").key)],
-    ["a key by another's name", (clock) => forge(clock, (token) => token, { alg: "HS256", kid: "second" })],
+    [
+      "another key under the name of a configured key",
+      (clock) => forge(clock, (token) => token, undefined, signingKey("x").key),
+    ],
+    [
+      "a configured key under the name of another",
+      (clock) => forge(clock, (token) => token, { alg: "HS256", kid: "second" }),
+    ],
     ["an unknown key", (clock) => forge(clock, (token) => token, { alg: "HS256", kid: "third" })],
     ["no key name", (clock) => forge(clock, (token) => token, { alg: "HS256" })],
-    ["no algorithm", async (clock) => unsigned(await forge(clock, (token) => token))],
+    ["no algorithm", async (clock) => withoutSignature(await forge(clock, (token) => token))],
     ["an empty name", (clock) => forge(clock, (token) => token.setSubject(""))],
     ["an empty id", (clock) => forge(clock, (token) => token.setJti(""))],
-    ["a changed name", async (clock) => changed(await forge(clock, (token) => token))],
-  ])("a token with %s is invalid", async (_what, make) => {
-    const { clock, tokens } = setUp();
-    expect(await tokens.verify(await make(clock))).toBeUndefined();
+    ["a changed name", async (clock) => withAnotherSubject(await forge(clock, (token) => token))],
+  ])("a token with %s is invalid", async (_description, forgeToken) => {
+    const { clock, tokens } = createTestTokens();
+    expect(await tokens.verify(await forgeToken(clock))).toBeUndefined();
   });
 
-  test("no text makes verifying throw", async () => {
-    const { tokens } = setUp();
+  test("random text is invalid and does not make `verify` throw", async () => {
+    const { tokens } = createTestTokens();
     const part = fc.oneof(
       fc.base64String(),
       fc.json().map((text) => Buffer.from(text).toString("base64url")),
@@ -99,23 +107,23 @@ describe("tokens", () => {
     );
   });
 
-  test("keys rotate: a token is valid until its key is removed", async () => {
-    const { clock, tokens } = setUp();
+  test("a token is valid until its signing key is removed", async () => {
+    const { clock, tokens } = createTestTokens();
     const token = await tokens.issue({ username: "maria", uid: "u1" }, clock.now());
-    const rotated = setUp({ JWT_SIGNING_KEYS: [second, first] }).tokens;
-    expect(await rotated.verify(token)).toBeDefined();
-    const newer = await rotated.issue({ username: "maria", uid: "u1" }, clock.now());
-    const removed = setUp({ JWT_SIGNING_KEYS: [second] }).tokens;
-    expect(await removed.verify(token)).toBeUndefined();
-    expect(await removed.verify(newer)).toBeDefined();
+    const tokensAfterRotation = createTestTokens({ JWT_SIGNING_KEYS: [secondKey, firstKey] }).tokens;
+    expect(await tokensAfterRotation.verify(token)).toBeDefined();
+    const newerToken = await tokensAfterRotation.issue({ username: "maria", uid: "u1" }, clock.now());
+    const tokensAfterRemoval = createTestTokens({ JWT_SIGNING_KEYS: [secondKey] }).tokens;
+    expect(await tokensAfterRemoval.verify(token)).toBeUndefined();
+    expect(await tokensAfterRemoval.verify(newerToken)).toBeDefined();
   });
 });
 
 const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
 
-const unsigned = (token: string) => `${part({ alg: "none", kid: "first" })}.${token.split(".")[1]}.`;
+const withoutSignature = (token: string) => `${part({ alg: "none", kid: "first" })}.${token.split(".")[1]}.`;
 
-function changed(token: string): string {
+function withAnotherSubject(token: string): string {
   const [header, payload, signature] = token.split(".");
   const claims = JSON.parse(Buffer.from(payload!, "base64url").toString());
   return [header, part({ ...claims, sub: "admin" }), signature].join(".");

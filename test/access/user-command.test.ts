@@ -9,19 +9,21 @@ import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COMPILE_CACHE, TEST_APP } from "../support/test-app.ts";
-import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
+import { authenticateToken, CALLER, Deployment, type Instance } from "./instances.ts";
+
+// Tests of the command line tool that manages users (`npm run user`), which runs as a process of its own.
 
 let azurite: TestStorage;
 let deployment: Deployment;
 let instance: Instance;
 
 beforeAll(async () => {
-  await bundle();
+  await bundleCommand();
   azurite = await openStorage();
   deployment = new Deployment(azurite.connectionString());
   // No bootstrap administrator: the command creates all users.
-  const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
-  instance = deployment.start({ derive: deriveWithScrypt, config: none });
+  const noBootstrapAdmin = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
+  instance = deployment.start({ derive: deriveWithScrypt, config: noBootstrapAdmin });
 });
 afterAll(() => azurite.stop());
 
@@ -29,8 +31,8 @@ const SOURCE = fileURLToPath(new URL("../../functions/commands/user.ts", import.
 const BUNDLES = path.join(TEST_APP, "user-command");
 const BUNDLED = path.join(BUNDLES, "user.js");
 
-/** The bundled command in few files, which start in a third of the processor time that its sources take. */
-async function bundle(): Promise<void> {
+/** Bundles the command into few files, which start in a third of the processor time of its sources. */
+async function bundleCommand(): Promise<void> {
   await build({
     entryPoints: [SOURCE],
     outdir: BUNDLES,
@@ -68,21 +70,32 @@ function run(
 }
 
 const signIn = async (username: string, password: string) =>
-  (await instance.access.signIn({ username, password }, HERE)).access_token;
-const holds = async (token: string) => (await whoIs(instance, token)).kind === "valid";
+  (await instance.access.signIn({ username, password }, CALLER)).access_token;
+const isValid = async (token: string) => (await authenticateToken(instance, token)).kind === "valid";
 
 describe("the user command", () => {
-  test("creates users who can sign in, with a given or a printed password, and lists them", async () => {
-    const given = await run(["create", "--username", "maria", "--role", "auditor"], "a typed long password\n");
-    expect(given).toMatchObject({ code: 0, err: "" });
-    expect(given.out).toContain("Created the user maria with the role auditor.");
-    expect(given.out).not.toContain("a typed long password");
-    const made = await run(["create", "--username", "bob", "--generate", "--email", "bob@example.com"]);
-    const password = /shown only once: (\S+)/.exec(made.out)![1]!;
+  test("creates users with a typed or a generated password, and lists them", async () => {
+    const withTypedPassword = await run(
+      ["create", "--username", "maria", "--role", "auditor"],
+      "a typed long password\n",
+    );
+    expect(withTypedPassword).toMatchObject({ code: 0, err: "" });
+    expect(withTypedPassword.out).toContain("Created the user maria with the role auditor.");
+    expect(withTypedPassword.out).not.toContain("a typed long password");
+    const withGeneratedPassword = await run([
+      "create",
+      "--username",
+      "bob",
+      "--generate",
+      "--email",
+      "bob@example.com",
+    ]);
+    const password = /shown only once: (\S+)/.exec(withGeneratedPassword.out)![1]!;
     expect(await signIn("maria", "a typed long password")).toBeDefined();
     expect(await signIn("bob", password)).toBeDefined();
-    expect(await deployment.entries("user.created")).toHaveLength(4);
-    // As users run it.
+    // The intent and the outcome of each of the two creations.
+    expect(await deployment.auditEntries("user.created")).toHaveLength(4);
+    // Runs the source file, as users do, not the bundle.
     const { out } = await run(["list"], "", {}, SOURCE);
     expect(out.split("\n")).toEqual([
       expect.stringMatching(/^bob\tuser\tactive\t\d{4}-\d\d-\d\dT\S+\tbob@example\.com\tlocal\t$/),
@@ -91,68 +104,72 @@ describe("the user command", () => {
     ]);
   });
 
-  test("changes role, state and password, unlocks and deletes; tokens are revoked when access is removed", async () => {
+  test("changes role, state and password, unlocks and deletes a user", async () => {
     await run(["create", "--username", "eve", "--role", "user"], "a typed long password\n");
-    const eve = (password = "a typed long password") => signIn("eve", password);
+    const signInAsEve = (password = "a typed long password") => signIn("eve", password);
 
-    let token = await eve();
+    let token = await signInAsEve();
     expect((await run(["role", "--username", "eve", "--role", "operator"])).out).toContain(
       "Changed the role of eve to operator.",
     );
-    expect(await holds(token)).toBe(false);
+    expect(await isValid(token)).toBe(false);
 
-    token = await eve();
+    token = await signInAsEve();
     expect((await run(["disable", "--username", "eve"])).code).toBe(0);
-    expect(await holds(token)).toBe(false);
-    await expect(eve()).rejects.toMatchObject({ code: "invalidCredentials" });
+    expect(await isValid(token)).toBe(false);
+    await expect(signInAsEve()).rejects.toMatchObject({ code: "invalidCredentials" });
     expect((await run(["enable", "--username", "eve"])).code).toBe(0);
-    expect(await holds(token)).toBe(false);
+    expect(await isValid(token)).toBe(false);
 
-    token = await eve();
+    token = await signInAsEve();
     const reset = await run(["password", "--username", "eve", "--generate"]);
     const password = /shown only once: (\S+)/.exec(reset.out)![1]!;
-    expect(await holds(token)).toBe(false);
-    await expect(eve()).rejects.toMatchObject({ code: "invalidCredentials" });
+    expect(await isValid(token)).toBe(false);
+    await expect(signInAsEve()).rejects.toMatchObject({ code: "invalidCredentials" });
 
-    token = await eve(password);
-    const before = await deployment.entries("user.updated");
-    expect(before.every(({ actor }) => actor === "system")).toBe(true);
-    expect(JSON.stringify(before)).not.toContain(password);
+    token = await signInAsEve(password);
+    const updateEntries = await deployment.auditEntries("user.updated");
+    expect(updateEntries.every(({ actor }) => actor === "system")).toBe(true);
+    expect(JSON.stringify(updateEntries)).not.toContain(password);
     expect((await run(["unlock", "--username", "eve"])).out).toContain("Unlocked eve.");
-    expect(await holds(token)).toBe(true);
+    expect(await isValid(token)).toBe(true);
 
     expect((await run(["delete", "--username", "eve"])).code).toBe(0);
-    expect(await holds(token)).toBe(false);
+    expect(await isValid(token)).toBe(false);
     expect((await run(["delete", "--username", "eve"])).err).toContain("does not exist");
   });
 
-  test("lists API tokens, revokes all of a user's, and a password that it set must be changed", async () => {
+  test("lists API tokens and revokes those of a user", async () => {
     await run(["create", "--username", "tim", "--role", "operator"], "a typed long password\n");
     const tim: Actor = {
       username: "tim",
       role: "operator",
       credential: { kind: "session", id: "", since: new Date() },
     };
-    const wanted = { name: "nightly", role: "operator", expiresInDays: 7 } as const;
-    const { id, token } = await instance.access.apiTokens.create(tim, wanted, HERE);
+    const tokenRequest = { name: "nightly", role: "operator", expiresInDays: 7 } as const;
+    const { id, token } = await instance.access.apiTokens.create(tim, tokenRequest, CALLER);
     const listed = (await run(["tokens"])).out;
     expect(listed).toMatch(new RegExp(`^${id}\ttim\tnightly\toperator\t\\S+Z\tnever\n$`));
     expect((await run(["tokens", "--username", "maria"])).out).toBe("");
-    expect(await holds(token)).toBe(true);
+    expect(await isValid(token)).toBe(true);
     expect((await run(["end-tokens", "--username", "tim"])).out).toContain("Revoked the API tokens");
-    expect(await holds(token)).toBe(false);
-    expect((await deployment.entries("apiToken.allEnded"))[0]).toMatchObject({ outcome: "success", actor: "system" });
+    expect(await isValid(token)).toBe(false);
+    expect((await deployment.auditEntries("apiToken.allEnded"))[0]).toMatchObject({
+      outcome: "success",
+      actor: "system",
+    });
 
+    // A password that an administrator sets must be changed by the user.
     await run(["password", "--username", "tim"], "another long password\n");
-    const who = await whoIs(instance, await signIn("tim", "another long password"));
-    expect(who).toMatchObject({ actor: { username: "tim", mustChangePassword: true } });
+    const authenticated = await authenticateToken(instance, await signIn("tim", "another long password"));
+    expect(authenticated).toMatchObject({ actor: { username: "tim", mustChangePassword: true } });
   });
 
-  test("keeps the last administrator", async () => {
+  test("does not delete the last administrator", async () => {
     await run(["create", "--username", "root", "--role", "admin", "--generate"]);
     const { code, err } = await run(["delete", "--username", "root"]);
     expect([code, err]).toEqual([1, expect.stringContaining("last administrator")]);
-    const entries = await deployment.entries("user.deleted");
+    const entries = await deployment.auditEntries("user.deleted");
     expect(entries[0]).toMatchObject({ outcome: "refused", actor: "system", details: { reason: "conflict" } });
   });
 
@@ -168,13 +185,13 @@ describe("the user command", () => {
   test("lists a user's sessions and ends them", async () => {
     await run(["create", "--username", "ada", "--role", "user"], "a typed long password\n");
     for (const browser of ["one", "two"]) {
-      await instance.access.signInToSession({ username: "ada", password: "a typed long password" }, HERE, browser);
+      await instance.access.signInToSession({ username: "ada", password: "a typed long password" }, CALLER, browser);
     }
     const listed = (await run(["sessions", "--username", "ada"])).out.trimEnd().split("\n");
     expect(listed).toEqual(Array(2).fill(expect.stringMatching(/^ada\.\S+(\t\d{4}-\d\d-\d\dT\S+Z){3}\tpassword\t/)));
     expect((await run(["end-sessions", "--username", "ada"])).out).toBe("Ended 2 sessions of ada.\n");
     expect((await run(["sessions", "--username", "ada"])).out).toBe("");
-    expect((await deployment.entries("session.ended"))[0]).toMatchObject({ outcome: "success", actor: "system" });
+    expect((await deployment.auditEntries("session.ended"))[0]).toMatchObject({ outcome: "success", actor: "system" });
     expect((await run(["sessions", "--username", "nobody"])).err).toContain("does not exist");
   });
 
@@ -187,9 +204,9 @@ describe("the user command", () => {
     ["an unknown option", ["create", "--name", "eve"], "", "Unknown option '--name'. See --help.", 2],
     ["no username", ["create"], "", "--username is missing", 2],
     ["an unknown command", ["constructor", "--username", "maria"], "", "Unknown command: constructor. See --help.", 2],
-  ])("rejects %s and prints why", async (_what, args, typed, reason, wanted) => {
+  ])("rejects %s and prints why", async (_description, args, typed, reason, expectedCode) => {
     const { code, out, err } = await run(args, typed);
-    expect(code).toBe(wanted);
+    expect(code).toBe(expectedCode);
     expect(err).toContain(reason);
     expect(err).not.toContain("    at ");
     expect(out).toBe("");

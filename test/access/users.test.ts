@@ -2,15 +2,18 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { startTableProxy } from "../support/table-proxy.ts";
 import {
   ADMIN,
+  authenticateToken,
+  CALLER,
   type Deployment,
-  HERE,
   type Instance,
   MINUTES,
   passwords,
   signingKey,
   useDeployments,
-  whoIs,
 } from "./instances.ts";
+
+// Tests of the users and of the bootstrap administrator, whom the service creates from its configuration
+// (BOOTSTRAP_ADMIN_USERNAME and BOOTSTRAP_ADMIN_PASSWORD).
 
 const nextDeployment = useDeployments();
 let deployment: Deployment;
@@ -22,7 +25,7 @@ beforeEach(() => {
 });
 
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
-const person = (username: string, role: "user" | "auditor" | "admin" = "user") => ({
+const newUser = (username: string, role: "user" | "auditor" | "admin" = "user") => ({
   username,
   role,
   password: "a long enough password",
@@ -30,75 +33,75 @@ const person = (username: string, role: "user" | "auditor" | "admin" = "user") =
 const NEXT_PASSWORD = "another horse battery";
 
 describe("the bootstrap administrator", () => {
-  test("is created once, however many instances start at once", async () => {
+  test("is created once when five instances start at once", async () => {
     const instances = [instance, ...Array.from({ length: 4 }, () => deployment.start())];
-    await Promise.all(instances.map(({ access }) => access.signIn(ADMIN, HERE)));
+    await Promise.all(instances.map(({ access }) => access.signIn(ADMIN, CALLER)));
     expect(await instance.access.users.list(PAGE)).toMatchObject({
       items: [{ username: "Admin", role: "admin", createdBy: "system" }],
       total: 1,
     });
-    const outcomes = (await deployment.entries("user.bootstrapped")).map(({ outcome }) => outcome);
+    const outcomes = (await deployment.auditEntries("user.bootstrapped")).map(({ outcome }) => outcome);
     expect(outcomes.filter((outcome) => outcome === "success")).toHaveLength(1);
   });
 
-  test("is reset even when the first request to the new process has a token", async () => {
-    await instance.access.signIn(ADMIN, HERE);
-    const reset = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
-    const { access_token } = await instance.access.signIn(ADMIN, HERE);
-    expect(await whoIs(reset, access_token)).toEqual({ kind: "invalid" });
+  test("is reset to the configured password before a new process accepts an old token", async () => {
+    await instance.access.signIn(ADMIN, CALLER);
+    const restarted = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
+    const { access_token } = await instance.access.signIn(ADMIN, CALLER);
+    expect(await authenticateToken(restarted, access_token)).toEqual({ kind: "invalid" });
   });
 
-  test("is reset by a changed password: the old password and all tokens become invalid, and the reset is audited", async () => {
-    const { access_token } = await instance.access.signIn(ADMIN, HERE);
+  test("loses the old password and all tokens when the configured password changes", async () => {
+    const { access_token } = await instance.access.signIn(ADMIN, CALLER);
     for (let time = 0; time < 5; time++) {
-      await expect(instance.access.signIn({ ...ADMIN, password: "wrong" }, HERE)).rejects.toThrow();
+      await expect(instance.access.signIn({ ...ADMIN, password: "wrong" }, CALLER)).rejects.toThrow();
     }
-    const next = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
-    await next.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, HERE);
-    expect(await whoIs(instance, access_token)).toEqual({ kind: "invalid" });
-    await expect(next.access.signIn(ADMIN, HERE)).rejects.toMatchObject({ code: "invalidCredentials" });
-    expect(await deployment.entries("user.bootstrapReset")).toMatchObject([
+    const restarted = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
+    await restarted.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, CALLER);
+    expect(await authenticateToken(instance, access_token)).toEqual({ kind: "invalid" });
+    await expect(restarted.access.signIn(ADMIN, CALLER)).rejects.toMatchObject({ code: "invalidCredentials" });
+    expect(await deployment.auditEntries("user.bootstrapReset")).toMatchObject([
       { actor: "system", outcome: "success", target: { id: "admin" } },
       { outcome: "intent" },
     ]);
   });
 
-  test("is an administrator again after a reset, whatever others changed", async () => {
-    await instance.access.signIn(ADMIN, HERE);
-    await instance.access.users.create(person("second", "admin"), HERE);
-    await instance.access.users.update("admin", { role: "user" }, undefined, HERE);
-    const next = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
-    await next.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, HERE);
-    expect(await next.access.users.get("admin")).toMatchObject({ role: "admin" });
-    await next.access.users.remove("second", undefined, HERE);
-    await expect(next.access.users.remove("admin", undefined, HERE)).rejects.toMatchObject({ code: "conflict" });
+  test("is an administrator again after a reset, even if the role was changed", async () => {
+    await instance.access.signIn(ADMIN, CALLER);
+    await instance.access.users.create(newUser("second", "admin"), CALLER);
+    await instance.access.users.update("admin", { role: "user" }, undefined, CALLER);
+    const restarted = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
+    await restarted.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, CALLER);
+    expect(await restarted.access.users.get("admin")).toMatchObject({ role: "admin" });
+    await restarted.access.users.remove("second", undefined, CALLER);
+    await expect(restarted.access.users.remove("admin", undefined, CALLER)).rejects.toMatchObject({ code: "conflict" });
   });
 
-  test("keeps its own new password, or stays deleted, while the configuration stays the same", async () => {
-    const { access_token } = await instance.access.signIn(ADMIN, HERE);
-    const who = await whoIs(instance, access_token);
-    if (who.kind !== "valid") throw new Error("The token does not hold.");
-    await instance.access.changePassword(who.actor, passwords(ADMIN.password, NEXT_PASSWORD), HERE);
+  test("keeps a changed password, or stays deleted, while the configuration stays the same", async () => {
+    const { access_token } = await instance.access.signIn(ADMIN, CALLER);
+    const authenticated = await authenticateToken(instance, access_token);
+    if (authenticated.kind !== "valid") throw new Error("The token is not valid.");
+    await instance.access.changePassword(authenticated.actor, passwords(ADMIN.password, NEXT_PASSWORD), CALLER);
     const restarted = deployment.start();
-    await restarted.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, HERE);
-    await restarted.access.users.create(person("second", "admin"), HERE);
-    await restarted.access.users.remove("admin", undefined, HERE);
-    const again = deployment.start();
-    await expect(again.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, HERE)).rejects.toMatchObject({
+    await restarted.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, CALLER);
+    await restarted.access.users.create(newUser("second", "admin"), CALLER);
+    await restarted.access.users.remove("admin", undefined, CALLER);
+    const restartedAgain = deployment.start();
+    await expect(restartedAgain.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, CALLER)).rejects.toMatchObject({
       code: "invalidCredentials",
     });
-    expect((await again.access.users.list(PAGE)).items.map(({ id }) => id)).toEqual(["second"]);
+    expect((await restartedAgain.access.users.list(PAGE)).items.map(({ id }) => id)).toEqual(["second"]);
   });
 
-  test("costs one read and no password check per start, and one read of the user per later token", async () => {
-    const { access_token } = await instance.access.signIn(ADMIN, HERE);
+  test("costs one read and no password hash at the start of a process", async () => {
+    const { access_token } = await instance.access.signIn(ADMIN, CALLER);
     const proxy = await startTableProxy(deployment.connectionString);
     try {
       const restarted = deployment.start({ connectionString: proxy.connectionString });
       for (let time = 0; time < 2; time++) {
-        expect(await whoIs(restarted, access_token)).toMatchObject({ kind: "valid" });
+        expect(await authenticateToken(restarted, access_token)).toMatchObject({ kind: "valid" });
       }
-      expect(restarted.derived()).toBe(0);
+      expect(restarted.derivationCount()).toBe(0);
       expect(proxy.requests.map(({ method, path }) => `${method} ${path}`)).toEqual([
         "GET Users(PartitionKey='user',RowKey='|bootstrap')",
         "GET Users(PartitionKey='user',RowKey='admin')",
@@ -109,44 +112,45 @@ describe("the bootstrap administrator", () => {
     }
   });
 
-  test("is recognized without a password check under a rotated key, and with one under new keys", async () => {
-    await instance.access.signIn(ADMIN, HERE);
-    const [old] = deployment.config.JWT_SIGNING_KEYS;
-    const [second, third] = [signingKey("k2"), signingKey("k3")];
-    const start = async (...ring: (typeof second)[]) => {
-      const { access, derived } = deployment.start({ config: { JWT_SIGNING_KEYS: ring } });
-      await access.signIn({ ...ADMIN, password: ADMIN.password }, HERE);
-      return derived() - 1; // the sign-in's own
+  test("costs a password hash only when all signing keys are replaced", async () => {
+    await instance.access.signIn(ADMIN, CALLER);
+    const [oldKey] = deployment.config.JWT_SIGNING_KEYS;
+    const [secondKey, thirdKey] = [signingKey("k2"), signingKey("k3")];
+    /** Starts a process with these signing keys, and returns the number of hashes apart from that of the sign-in. */
+    const hashesAtStart = async (...keys: (typeof secondKey)[]) => {
+      const { access, derivationCount } = deployment.start({ config: { JWT_SIGNING_KEYS: keys } });
+      await access.signIn({ ...ADMIN, password: ADMIN.password }, CALLER);
+      return derivationCount() - 1;
     };
-    expect(await start(second, old!)).toBe(0);
-    expect(await start(second)).toBe(0);
-    expect(await start(third)).toBe(1);
-    expect(await start(third)).toBe(0);
-    expect(await deployment.entries("user.bootstrapReset")).toEqual([]);
+    expect(await hashesAtStart(secondKey, oldKey!)).toBe(0);
+    expect(await hashesAtStart(secondKey)).toBe(0);
+    expect(await hashesAtStart(thirdKey)).toBe(1);
+    expect(await hashesAtStart(thirdKey)).toBe(0);
+    expect(await deployment.auditEntries("user.bootstrapReset")).toEqual([]);
   });
 
-  test("with a new name in the configuration is created in addition to the old one", async () => {
-    await instance.access.signIn(ADMIN, HERE);
-    const next = deployment.start({ config: { BOOTSTRAP_ADMIN_USERNAME: "root" } });
-    await next.access.signIn({ ...ADMIN, username: "root" }, HERE);
-    await next.access.signIn(ADMIN, HERE);
-    expect((await next.access.users.list(PAGE)).total).toBe(2);
+  test("is created in addition to the old one when the configured name changes", async () => {
+    await instance.access.signIn(ADMIN, CALLER);
+    const restarted = deployment.start({ config: { BOOTSTRAP_ADMIN_USERNAME: "root" } });
+    await restarted.access.signIn({ ...ADMIN, username: "root" }, CALLER);
+    await restarted.access.signIn(ADMIN, CALLER);
+    expect((await restarted.access.users.list(PAGE)).total).toBe(2);
   });
 
   test("is not created if it is not configured", async () => {
-    const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
-    const { access } = deployment.start({ config: none });
-    await expect(access.signIn(ADMIN, HERE)).rejects.toMatchObject({ code: "invalidCredentials" });
+    const noBootstrapAdmin = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
+    const { access } = deployment.start({ config: noBootstrapAdmin });
+    await expect(access.signIn(ADMIN, CALLER)).rejects.toMatchObject({ code: "invalidCredentials" });
     expect(await access.users.list(PAGE)).toMatchObject({ items: [], total: 0 });
   });
 });
 
 describe("users", () => {
-  test("are created once per name, whatever its case and however many requests at once", async () => {
-    const other = deployment.start();
+  test("are created once per name when four requests create it at once in different cases", async () => {
+    const otherInstance = deployment.start();
     const results = await Promise.allSettled(
       ["maria", "Maria", "MARIA", "maria"].map((name, index) =>
-        (index % 2 ? instance : other).access.users.create(person(name), HERE),
+        (index % 2 ? instance : otherInstance).access.users.create(newUser(name), CALLER),
       ),
     );
     expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
@@ -156,10 +160,10 @@ describe("users", () => {
     expect(await instance.access.users.list(PAGE)).toMatchObject({ total: 1, items: [{ id: "maria" }] });
   });
 
-  test("are audited with their creator, and without a password", async () => {
-    const caller = { ...HERE, actor: "admin" };
-    await instance.access.users.create({ ...person("maria"), email: "maria@example.com" }, caller);
-    const [outcome] = await deployment.entries("user.created");
+  test("are recorded in the audit log without their password", async () => {
+    const caller = { ...CALLER, actor: "admin" };
+    await instance.access.users.create({ ...newUser("maria"), email: "maria@example.com" }, caller);
+    const [outcome] = await deployment.auditEntries("user.created");
     expect(outcome).toMatchObject({
       actor: "admin",
       target: { type: "user", id: "maria" },
@@ -168,69 +172,72 @@ describe("users", () => {
     expect(JSON.stringify(outcome)).not.toMatch(/long enough password|scrypt/i);
   });
 
-  test("are not changed if the intent can't be audited", async () => {
+  test("are not created if the intent can't be recorded in the audit log", async () => {
     const append = async () => {
       throw new Error("no audit");
     };
-    const silent = deployment.start({ audit: { append } });
-    await expect(silent.access.users.create(person("maria"), HERE)).rejects.toThrow("no audit");
+    const instanceWithoutAudit = deployment.start({ audit: { append } });
+    await expect(instanceWithoutAudit.access.users.create(newUser("maria"), CALLER)).rejects.toThrow("no audit");
     expect((await instance.access.users.list(PAGE)).total).toBe(0);
   });
 
-  test("are changed with If-Match, whose ETag a sign-in does not change", async () => {
-    const { etag } = await instance.access.users.create(person("maria"), HERE);
-    await instance.access.signIn(person("maria"), HERE);
+  test("are changed only with a current ETag, which a sign-in does not change", async () => {
+    const { etag } = await instance.access.users.create(newUser("maria"), CALLER);
+    await instance.access.signIn(newUser("maria"), CALLER);
     deployment.clock.pass(MINUTES);
-    const changed = await instance.access.users.update("maria", { email: "maria@example.com" }, etag, HERE);
+    const changed = await instance.access.users.update("maria", { email: "maria@example.com" }, etag, CALLER);
     expect(changed).toMatchObject({ email: "maria@example.com", role: "user", updatedAt: "2026-11-21T10:01:00.000Z" });
     expect(changed.etag).not.toBe(etag);
-    const stale = instance.access.users.update("maria", { role: "admin" }, etag, HERE);
-    await expect(stale).rejects.toMatchObject({ code: "preconditionFailed" });
-    await expect(instance.access.users.remove("maria", etag, HERE)).rejects.toMatchObject({
+    const staleChange = instance.access.users.update("maria", { role: "admin" }, etag, CALLER);
+    await expect(staleChange).rejects.toMatchObject({ code: "preconditionFailed" });
+    await expect(instance.access.users.remove("maria", etag, CALLER)).rejects.toMatchObject({
       code: "preconditionFailed",
     });
-    const cleared = await instance.access.users.update("maria", { email: null }, `"other", ${changed.etag}`, HERE);
+    // An If-Match header can list several ETags. One of them must be the current one.
+    const cleared = await instance.access.users.update("maria", { email: null }, `"other", ${changed.etag}`, CALLER);
     expect(cleared.email).toBeNull();
-    await instance.access.users.remove("maria", "*", HERE);
+    await instance.access.users.remove("maria", "*", CALLER);
     expect((await instance.access.users.list(PAGE)).items.map(({ id }) => id)).toEqual(["admin"]);
   });
 
-  test("that do not exist are not found", async () => {
+  test("are reported as not found if they do not exist", async () => {
     const { users } = instance.access;
     for (const call of [
       () => users.get("nobody"),
-      () => users.update("nobody", { role: "user" }, undefined, HERE),
-      () => users.remove("nobody", undefined, HERE),
-      () => users.unlock("no/body", HERE),
+      () => users.update("nobody", { role: "user" }, undefined, CALLER),
+      () => users.remove("nobody", undefined, CALLER),
+      () => users.unlock("no/body", CALLER),
       () => users.get("|directory"),
     ]) {
       await expect(call()).rejects.toMatchObject({ code: "notFound" });
     }
   });
 
-  test("always include an administrator: the last can't be deleted or demoted", async () => {
+  test("can't be deleted or demoted if they are the last administrator", async () => {
     const { users } = instance.access;
-    await users.create(person("first", "admin"), HERE);
-    await users.create(person("maria"), HERE);
-    await expect(users.remove("first", undefined, HERE)).rejects.toMatchObject({ code: "conflict" });
-    const demotion = users.update("first", { role: "auditor" }, undefined, HERE);
+    await users.create(newUser("first", "admin"), CALLER);
+    await users.create(newUser("maria"), CALLER);
+    await expect(users.remove("first", undefined, CALLER)).rejects.toMatchObject({ code: "conflict" });
+    const demotion = users.update("first", { role: "auditor" }, undefined, CALLER);
     await expect(demotion).rejects.toMatchObject({ code: "conflict" });
-    expect((await deployment.entries("user.deleted"))[0]).toMatchObject({
+    expect((await deployment.auditEntries("user.deleted"))[0]).toMatchObject({
       outcome: "refused",
       details: { reason: "conflict" },
     });
-    await users.update("maria", { role: "admin" }, undefined, HERE);
-    await users.remove("first", undefined, HERE);
-    await expect(users.remove("maria", undefined, HERE)).rejects.toMatchObject({ code: "conflict" });
+    await users.update("maria", { role: "admin" }, undefined, CALLER);
+    await users.remove("first", undefined, CALLER);
+    await expect(users.remove("maria", undefined, CALLER)).rejects.toMatchObject({ code: "conflict" });
   });
 
-  test("always include an administrator, also when instances remove and demote all of them at once", async () => {
+  test("keep one administrator when instances delete and demote all of them at once", async () => {
     const names = ["first", "second", "third", "fourth"];
-    for (const name of names) await instance.access.users.create(person(name, "admin"), HERE);
+    for (const name of names) await instance.access.users.create(newUser(name, "admin"), CALLER);
     const results = await Promise.allSettled(
       names.map((name, index) => {
         const { users } = deployment.start().access;
-        return index % 2 ? users.remove(name, undefined, HERE) : users.update(name, { role: "user" }, undefined, HERE);
+        return index % 2
+          ? users.remove(name, undefined, CALLER)
+          : users.update(name, { role: "user" }, undefined, CALLER);
       }),
     );
     expect(results.filter(({ status }) => status === "rejected")).toMatchObject([{ reason: { code: "conflict" } }]);
@@ -239,19 +246,19 @@ describe("users", () => {
     expect(total).toBe(items.length);
   });
 
-  test("are listed by name, each once, with an exact total", async () => {
+  test("are listed by name, each once, page by page", async () => {
     const names = ["zoe", "Adam", "maria", "bob", "eve"];
-    for (const name of names) await instance.access.users.create(person(name), HERE);
-    const seen: string[] = [];
+    for (const name of names) await instance.access.users.create(newUser(name), CALLER);
+    const usernames: string[] = [];
     let cursor: string | undefined;
     do {
       const page = await instance.access.users.list({ limit: 2, offset: 0, cursor });
       expect(page.total).toBe(5);
-      seen.push(...page.items.map(({ username }) => username));
+      usernames.push(...page.items.map(({ username }) => username));
       cursor = page.nextCursor ?? undefined;
     } while (cursor !== undefined);
-    expect(seen).toEqual(["Adam", "bob", "eve", "maria", "zoe"]);
-    const second = await instance.access.users.list({ limit: 2, offset: 3, cursor: undefined });
-    expect(second).toMatchObject({ items: [{ id: "maria" }, { id: "zoe" }], offset: 3, nextCursor: null });
+    expect(usernames).toEqual(["Adam", "bob", "eve", "maria", "zoe"]);
+    const lastPage = await instance.access.users.list({ limit: 2, offset: 3, cursor: undefined });
+    expect(lastPage).toMatchObject({ items: [{ id: "maria" }, { id: "zoe" }], offset: 3, nextCursor: null });
   });
 });

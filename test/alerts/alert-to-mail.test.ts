@@ -8,7 +8,10 @@ import { DAY_MS } from "../../shared/platform/time.ts";
 import { Service } from "../support/service.ts";
 import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
-// A user's path over HTTP: from adding a subscription to an escalation.
+/**
+ * Tests alerts in a running service over HTTP, from adding a subscription to the escalation of an alert. An escalation is the
+ * message to other recipients about an alert that nobody acknowledged in time.
+ */
 
 let service: Service;
 const BOSS = "boss@acme.example";
@@ -35,83 +38,86 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** Items that a webhook received, as `<state> <id>`. */
+/** Returns the items that a webhook received, as `<state> <id>`. A new alert has no state. */
 const received = (sink: string) =>
   service.cloud.control
-    .sunk(sink)
+    .sinkRequests(sink)
     .flatMap(({ body }) => JSON.parse(body).data.items as { id: string; state?: string }[])
-    .map(({ id, state }) => `${state ?? "begun"} ${id}`);
+    .map(({ id, state }) => `${state ?? "new"} ${id}`);
 const mailsTo = (address: string) =>
   service.cloud.control
     .mails()
     .filter(({ to }) => to.includes(address))
     .map(({ plainText }) => plainText ?? "");
-const within = { interval: 100 };
-const ok = async (method: string, path: string, body?: unknown) => {
+const POLL = { interval: 100 };
+/** Calls the API as administrator. Throws if the call fails. */
+const call = async (method: string, path: string, body?: unknown) => {
   const answer = await service.admin(method, path, body);
   if (answer.status >= 300) throw new Error(`${method} ${path} answered ${answer.status}: ${answer.text}`);
   return answer.body;
 };
-const standIn = (path: string) => service.cloud.controlUrl.replace("/control", path);
-const hook = (sink: string) => standIn(`/sink/${sink}`);
+/** Returns the address of a simulated receiver. */
+const receiverUrl = (path: string) => service.cloud.controlUrl.replace("/control", path);
+/** Returns the address of a simulated webhook. `sinkRequests` of the cloud returns the requests that it received. */
+const hookUrl = (sink: string) => receiverUrl(`/sink/${sink}`);
 
-/** The messages of each channel so far, checked against its documentation. */
+/** Returns the messages of each channel so far. The keys are the names of the schemas in payload-schemas.ts. */
 function payloads() {
   const { control } = service.cloud;
-  const sunk = (sink: string) => control.sunk(sink).map(({ body }) => JSON.parse(body));
+  const sunk = (sink: string) => control.sinkRequests(sink).map(({ body }) => JSON.parse(body));
   return {
     email: control.mails().map(({ request }) => request),
     cloudEvent: sunk("hook"),
     slack: sunk("slack"),
     teams: sunk("teams"),
     pagerDuty: [...control.pagerDuty.events],
-    // Fields that the instance adds to a new incident.
+    // Without the fields that ServiceNow itself adds to a new incident.
     serviceNowIncident: control.serviceNow.incidents.map(
       ({ sys_id: _id, number: _number, state: _state, ...fields }) => fields,
     ),
   };
 }
 
-test("an expired secret and its renewal are sent on each channel, and an alert without acknowledgment is escalated", async () => {
+test("an expired secret and its renewal are sent on each channel, and an unacknowledged alert is escalated", async () => {
   const { control } = service.cloud;
   const [production] = control.subscriptions();
   expect((await service.admin("GET", "/subscriptions")).body.items).toEqual(
     expect.not.arrayContaining([expect.objectContaining({ watched: true })]),
   );
   const { id: subscriptionId } = production!;
-  const added = await ok("POST", "/subscriptions", { subscriptionId, name: "Our production" });
+  const added = await call("POST", "/subscriptions", { subscriptionId, name: "Our production" });
   expect(added).toMatchObject({ watched: true, watching: { watchAll: false, subscriptions: 1 } });
-  expect(await ok("POST", `/subscriptions/${subscriptionId}/test`)).toMatchObject({ ok: true });
+  expect(await call("POST", `/subscriptions/${subscriptionId}/test`)).toMatchObject({ ok: true });
   await service.scan();
   // Wait for the evaluation after the scan. During the next scan, it would report only a part of the results.
-  await service.settled();
+  await service.waitForEmptyQueues();
   const changes = async (change: string): Promise<{ assetId: string }[]> =>
-    (await ok("GET", `/api/assets/discovery/changes?change=${change}`)).items;
+    (await call("GET", `/api/assets/discovery/changes?change=${change}`)).items;
   expect((await changes("added")).map(({ assetId }) => assetId).sort()).toEqual([
     "kv-orders.secret.api-key",
     "kv-payments.secret.db-password",
   ]);
   const methods = {
     email: { recipients: [TEAM] },
-    webhook: { webhookUrl: hook("hook") },
-    slack: { webhookUrl: hook("slack") },
-    teams: { webhookUrl: hook("teams") },
+    webhook: { webhookUrl: hookUrl("hook") },
+    slack: { webhookUrl: hookUrl("slack") },
+    teams: { webhookUrl: hookUrl("teams") },
     pagerDuty: {
-      webhookUrl: standIn("/pagerduty/v2/enqueue"),
+      webhookUrl: receiverUrl("/pagerduty/v2/enqueue"),
       credentials: { routingKey: PAGERDUTY_ROUTING_KEY },
     },
     serviceNow: {
-      webhookUrl: standIn("/servicenow"),
+      webhookUrl: receiverUrl("/servicenow"),
       credentials: { username: SERVICENOW_CREDENTIALS.username, password: SERVICENOW_CREDENTIALS.password },
     },
   };
   const rules: Record<string, string> = {};
-  for (const [deliveryMethod, how] of Object.entries(methods)) {
+  for (const [deliveryMethod, methodFields] of Object.entries(methods)) {
     const escalation = deliveryMethod === "webhook" ? { afterDays: 2, recipients: [BOSS] } : undefined;
-    const rule = { name: deliveryMethod, alertType: "expired", deliveryMethod, ...how, escalation };
-    const preview = await ok("POST", "/alerts/preview", rule);
+    const rule = { name: deliveryMethod, alertType: "expired", deliveryMethod, ...methodFields, escalation };
+    const preview = await call("POST", "/alerts/preview", rule);
     expect(preview).toMatchObject({ total: 0, isFirst: true, next: { item: { thresholdDays: 0 } } });
-    rules[deliveryMethod] = (await ok("POST", "/alerts/rules", rule)).id;
+    rules[deliveryMethod] = (await call("POST", "/alerts/rules", rule)).id;
   }
 
   control.putSecret("kv-payments", { name: "db-password", expiresInDays: -1 });
@@ -121,104 +127,112 @@ test("an expired secret and its renewal are sent on each channel, and an alert w
     subscriptionId,
     members: expect.arrayContaining(["expiresOn"]),
   });
-  const asset = "kv-payments.secret.db-password";
-  const other = "kv-orders.secret.api-key";
-  await expect.poll(() => received("hook").sort(), within).toEqual([`begun ${other}`, `begun ${asset}`]);
-  await expect.poll(() => mailsTo(TEAM).length, within).toBe(1);
+  const payments = "kv-payments.secret.db-password";
+  const orders = "kv-orders.secret.api-key";
+  await expect.poll(() => received("hook").sort(), POLL).toEqual([`new ${orders}`, `new ${payments}`]);
+  await expect.poll(() => mailsTo(TEAM).length, POLL).toBe(1);
   expect(mailsTo(TEAM)[0]).toContain("kv-payments/db-password");
   for (const channel of ["slack", "teams"]) {
-    await expect.poll(() => control.sunk(channel).length, within).toBe(1);
-    expect(control.sunk(channel)[0]!.body).toContain("kv-payments/db-password");
+    await expect.poll(() => control.sinkRequests(channel).length, POLL).toBe(1);
+    expect(control.sinkRequests(channel)[0]!.body).toContain("kv-payments/db-password");
   }
   const alerts = () =>
     control.pagerDuty
       .alerts()
       .map(({ summary, status }) => `${summary.split(" ")[0]} ${status}`)
       .sort();
+  /** Incidents of ServiceNow with their state: 1 is new, 6 is resolved. */
   const incidents = () =>
     control.serviceNow.incidents.map(({ short_description: text, state }) => `${text!.split(" ")[0]} ${state}`).sort();
-  await expect.poll(alerts, within).toEqual(["kv-orders/api-key triggered", "kv-payments/db-password triggered"]);
-  await expect.poll(incidents, within).toEqual(["kv-orders/api-key 1", "kv-payments/db-password 1"]);
+  await expect.poll(alerts, POLL).toEqual(["kv-orders/api-key triggered", "kv-payments/db-password triggered"]);
+  await expect.poll(incidents, POLL).toEqual(["kv-orders/api-key 1", "kv-payments/db-password 1"]);
   // The channels get their messages in any order.
-  const without = () => Object.entries(payloads()).flatMap(([channel, sent]) => (sent.length === 0 ? [channel] : []));
-  await expect.poll(without, within).toEqual([]);
+  const channelsWithoutMessage = () =>
+    Object.entries(payloads()).flatMap(([channel, sent]) => (sent.length === 0 ? [channel] : []));
+  await expect.poll(channelsWithoutMessage, POLL).toEqual([]);
   for (const [channel, sent] of Object.entries(payloads())) {
-    for (const one of sent)
-      expect(payloadProblems(channel as keyof ReturnType<typeof payloads>, one), channel).toEqual([]);
+    for (const payload of sent)
+      expect(payloadProblems(channel as keyof ReturnType<typeof payloads>, payload), channel).toEqual([]);
   }
   expect(cardProblems(payloads().teams[0].attachments[0].content)).toEqual([]);
-  const opened = await ok("GET", `/alerts/rules/${rules.webhook}/open`);
-  expect(opened.items.map(({ item }: { item: { id: string } }) => item.id)).toEqual([other, asset]);
+  const openAlerts = await call("GET", `/alerts/rules/${rules.webhook}/open`);
+  expect(openAlerts.items.map(({ item }: { item: { id: string } }) => item.id)).toEqual([orders, payments]);
 
-  // One asset is renewed, which every channel reports. The other is snoozed for one rule.
+  // One asset is renewed, which every channel reports. A new vault, kv-quiet, has an expired asset but is snoozed for all
+  // rules.
   control.putSecret("kv-payments", { name: "db-password", expiresInDays: 90 });
   const until = new Date(Date.now() + DAY_MS).toISOString();
-  const snooze = await ok("POST", "/alerts/snoozes", { filters: { vault: "kv-quiet" }, reason: "Maintenance", until });
+  const snooze = await call("POST", "/alerts/snoozes", {
+    filters: { vault: "kv-quiet" },
+    reason: "Maintenance",
+    until,
+  });
   control.putVault(subscriptionId, { name: "kv-quiet", secrets: [{ name: "old", expiresInDays: -3 }] });
   await service.scan();
-  await expect.poll(() => received("hook").slice(2), within).toEqual([`renewed ${asset}`]);
-  await expect.poll(() => mailsTo(TEAM).length, within).toBe(2);
+  await expect.poll(() => received("hook").slice(2), POLL).toEqual([`renewed ${payments}`]);
+  await expect.poll(() => mailsTo(TEAM).length, POLL).toBe(2);
   expect(mailsTo(TEAM)[1]).toMatch(/kv-payments\/db-password was renewed/);
-  for (const channel of ["slack", "teams"]) await expect.poll(() => control.sunk(channel).length, within).toBe(2);
-  await expect.poll(alerts, within).toEqual(["kv-orders/api-key triggered", "kv-payments/db-password resolved"]);
-  await expect.poll(incidents, within).toEqual(["kv-orders/api-key 1", "kv-payments/db-password 6"]);
+  for (const channel of ["slack", "teams"]) await expect.poll(() => control.sinkRequests(channel).length, POLL).toBe(2);
+  await expect.poll(alerts, POLL).toEqual(["kv-orders/api-key triggered", "kv-payments/db-password resolved"]);
+  await expect.poll(incidents, POLL).toEqual(["kv-orders/api-key 1", "kv-payments/db-password 6"]);
   const { serviceNowIncident: _resolved, ...messages } = payloads();
   for (const [channel, sent] of Object.entries(messages)) {
-    for (const one of sent) expect(payloadProblems(channel as keyof typeof messages, one), channel).toEqual([]);
+    for (const payload of sent) expect(payloadProblems(channel as keyof typeof messages, payload), channel).toEqual([]);
   }
   const path = `/alerts/rules/${rules.webhook}/preview`;
-  expect((await ok("GET", path)).total).toBe(0);
+  expect((await call("GET", path)).total).toBe(0);
   // A changed rule does not repeat notifications that a new rule would send.
-  const confined = { name: "Confined", filters: { vault: "kv-orders" } };
-  expect(await ok("POST", path, confined)).toMatchObject({ total: 0, isFirst: false });
-  const asNew = { ...confined, alertType: "expired", recipients: [BOSS] };
-  expect((await ok("POST", "/alerts/preview", asNew)).items).toMatchObject([{ id: other }]);
-  expect((await ok("GET", `/alerts/rules/${rules.webhook}`)).name).toBe("webhook");
-  await ok("DELETE", `/alerts/snoozes/${snooze.id}`);
-  expect((await ok("GET", `/alerts/rules/${rules.webhook}/preview`)).items).toMatchObject([
+  const changedRule = { name: "Orders only", filters: { vault: "kv-orders" } };
+  expect(await call("POST", path, changedRule)).toMatchObject({ total: 0, isFirst: false });
+  const newRule = { ...changedRule, alertType: "expired", recipients: [BOSS] };
+  expect((await call("POST", "/alerts/preview", newRule)).items).toMatchObject([{ id: orders }]);
+  expect((await call("GET", `/alerts/rules/${rules.webhook}`)).name).toBe("webhook");
+  await call("DELETE", `/alerts/snoozes/${snooze.id}`);
+  expect((await call("GET", `/alerts/rules/${rules.webhook}/preview`)).items).toMatchObject([
     { id: "kv-quiet.secret.old", kind: "asset" },
   ]);
 
-  // One of the two open alerts is acknowledged. The other is escalated.
+  // The snooze has ended, so the alert about kv-quiet is sent. It is escalated; the alert about kv-orders is acknowledged.
   await service.scan();
-  await expect.poll(() => received("hook").at(-1), within).toBe("begun kv-quiet.secret.old");
-  await service.idle();
-  await olderBy(rules.webhook!, 3 * DAY_MS);
-  const acknowledged = await ok("POST", "/alerts/acknowledgements", { ruleId: rules.webhook, itemId: other });
-  expect(acknowledged).toMatchObject({ acknowledged: 1, items: [{ acknowledgedBy: "admin", itemId: other }] });
+  await expect.poll(() => received("hook").at(-1), POLL).toBe("new kv-quiet.secret.old");
+  await service.waitUntilIdle();
+  await makeNotificationsOlder(rules.webhook!, 3 * DAY_MS);
+  const acknowledged = await call("POST", "/alerts/acknowledgements", { ruleId: rules.webhook, itemId: orders });
+  expect(acknowledged).toMatchObject({ acknowledged: 1, items: [{ acknowledgedBy: "admin", itemId: orders }] });
   await service.scan();
-  await expect.poll(() => mailsTo(BOSS).length, within).toBe(1);
+  await expect.poll(() => mailsTo(BOSS).length, POLL).toBe(1);
   expect(mailsTo(BOSS)[0]).toContain("kv-quiet/old");
   expect(mailsTo(BOSS)[0]).not.toContain("kv-orders");
-  const history = await ok("GET", `/alerts/history?rule_id=${rules.webhook}`);
+  const history = await call("GET", `/alerts/history?rule_id=${rules.webhook}`);
   expect(history.items[0]).toMatchObject({ escalatedFrom: rules.webhook, items: [{ kind: "escalated" }] });
 });
 
-test("a vault that denies access is reported with its remedy, and again when it can be read", async () => {
-  const body = { name: "scans", alertType: "scanFailure", deliveryMethod: "webhook", webhookUrl: hook("scans") };
-  const { id } = await ok("POST", "/alerts/rules", body);
+test("a vault that denies access is reported with a remedy, and its recovery when it can be read again", async () => {
+  const body = { name: "scans", alertType: "scanFailure", deliveryMethod: "webhook", webhookUrl: hookUrl("scans") };
+  const { id } = await call("POST", "/alerts/rules", body);
   const { control } = service.cloud;
   const fault = control.addFault({ match: { vault: "kv-orders" }, action: { kind: "deny" } });
   await service.scan();
-  await expect.poll(() => received("scans"), within).toEqual(["begun vault:kv-orders"]);
-  const [notified] = JSON.parse(control.sunk("scans")[0]!.body).data.items;
+  await expect.poll(() => received("scans"), POLL).toEqual(["new vault:kv-orders"]);
+  const [notified] = JSON.parse(control.sinkRequests("scans")[0]!.body).data.items;
   expect(notified).toMatchObject({ vaultName: "kv-orders", code: "accessDenied", subscriptionId: expect.any(String) });
   expect(notified.remedy.length).toBeGreaterThan(20);
   control.removeFault(fault);
   await service.scan({ mode: "force" });
-  await expect.poll(() => received("scans").slice(1), within).toEqual(["recovered vault:kv-orders"]);
-  await ok("DELETE", `/alerts/rules/${id}`);
+  await expect.poll(() => received("scans").slice(1), POLL).toEqual(["recovered vault:kv-orders"]);
+  await call("DELETE", `/alerts/rules/${id}`);
 });
 
-/** Moves the rule's notifications back in time. */
-async function olderBy(ruleId: string, milliseconds: number): Promise<void> {
+/** Changes the stored times of a rule's alerts, as if their notifications had been sent earlier. */
+async function makeNotificationsOlder(ruleId: string, milliseconds: number): Promise<void> {
   const tables = createTables({ connectionString: service.azurite.connectionString() });
-  const before = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();
+  const earlier = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();
+  // The row keys of open alerts begin with `o!`.
   for await (const rows of tables.pages(TrackedRows, { partitionKey: ruleId, from: "o!", before: "o~" })) {
     for (const row of rows) {
-      await tables.replace(TrackedRows, { ...row, since: before(row.since), toldAt: before(row.toldAt) });
+      await tables.replace(TrackedRows, { ...row, since: earlier(row.since), toldAt: earlier(row.toldAt) });
     }
   }
   const state = (await tables.get(RuleStates, STATES, ruleId))!;
-  await tables.replace(RuleStates, { ...state, followUpAt: before(state.followUpAt!) });
+  await tables.replace(RuleStates, { ...state, followUpAt: earlier(state.followUpAt!) });
 }

@@ -23,29 +23,38 @@ import { type Clock, systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
-import { configIn } from "../azure/live-cloud.ts";
+import { configFor } from "../azure/live-cloud.ts";
 import { crashable, type Steps } from "../support/simulated-crash.ts";
 
-const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+/**
+ * Set-up of the tests of alerts: the alert module on an emulated storage account and a simulated cloud, which records mails and
+ * webhooks. The test moves the clock and handles the queue's messages.
+ */
+
+const quietLog = { debug() {}, info() {}, warn() {}, error() {} };
 
 export const DAY_MS = 86_400_000;
+/** The time at which a fixture's clock starts, a Saturday. */
 export const START = "2026-11-21T10:00:00.000Z";
 export const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
+/** The administrator whose calls create and change rules. */
 export const caller: Caller = { actor: "admin", requestId: "test" };
 
+/** Creates a clock that stands still until the test moves it. */
 export function settableClock(start: string) {
-  let at = Date.parse(start);
+  let currentMs = Date.parse(start);
   return {
-    now: () => new Date(at),
+    now: () => new Date(currentMs),
     set: (instant: Date | string) => {
-      at = new Date(instant).getTime();
+      currentMs = new Date(instant).getTime();
     },
     add: (milliseconds: number) => {
-      at += milliseconds;
+      currentMs += milliseconds;
     },
   };
 }
 
+/** A message of the test's queue. It is invisible until `visibleAt` (milliseconds since 1970). */
 interface Message {
   queue: string;
   message: unknown;
@@ -65,15 +74,19 @@ export interface FixtureOptions {
   connectionString: string;
   cloud: Cloud;
   settings?: { enableNotifications: boolean };
+  /** Source of compliance violations. */
   violations?: ViolationSource;
+  /** Creates the sources of the service's own credentials, such as API tokens. */
   credentials?: (tables: Tables, clock: Clock) => readonly CredentialSource[];
+  /** Creates the audit log in which the module finds sign-ins with a password. */
   entries?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
+  /** Sources of events of rotations and syncs. */
   automation?: readonly AutomationSource[];
-  /** Changed settings. */
+  /** Environment variables that differ from the defaults. */
   environment?: Record<string, unknown>;
 }
 
-/** The alert module with a movable clock, a queue to drain and instances that can crash. */
+/** Creates the alert module with a settable clock and a queue in memory. Its instances can crash at a given step. */
 export function openFixture({
   connectionString,
   cloud,
@@ -89,7 +102,7 @@ export function openFixture({
   const messages: Message[] = [];
   const events: AuditEvent[] = [];
   const config = {
-    ...configIn(cloud),
+    ...configFor(cloud),
     ALLOW_PRIVATE_WEBHOOK_ADDRESSES: true,
     PUBLIC_BASE_URL: "https://lifecycle.example",
     // Without rate limits, so that other tests don't have to move the clock between mails.
@@ -100,7 +113,7 @@ export function openFixture({
   const settings = { enableNotifications: true, defaultThresholdDays: 30, ...options.settings };
   const identity = createIdentity(config);
   const mail = createMailSender({ config, identity });
-  const vault = createServiceKeyVault({ config, identity, log: quiet });
+  const vault = createServiceKeyVault({ config, identity, log: quietLog });
   const writer = createInventoryWriter({ tables });
 
   const queues: Queues = {
@@ -110,6 +123,7 @@ export function openFixture({
     checkReachable: async () => {},
   };
 
+  /** Creates an instance of the module. `steps` counts its writes and selects one at which the instance crashes. */
   function instance(steps: Steps = { taken: 0 }, host: { tables: Tables; clock: Clock } = { tables, clock }): Alerts {
     const isWrite = (name: string) => name !== "pages" && name !== "get";
     return createAlerts({
@@ -127,21 +141,21 @@ export function openFixture({
       config,
       clock: host.clock,
       randomness: systemRandomness(),
-      log: quiet,
+      log: quietLog,
     });
   }
 
-  /** The alert module of a host with a clock offset in milliseconds. The module uses the storage clock. */
-  function hostOff(milliseconds: number) {
-    const off = vi.spyOn(Date, "now").mockReturnValue(Date.now() + milliseconds);
+  /** Creates an instance on a host whose own clock is wrong by `offsetMs`. The instance uses the storage service's clock. */
+  function createHostWithClockOffset(offsetMs: number) {
+    const wrongClock = vi.spyOn(Date, "now").mockReturnValue(Date.now() + offsetMs);
     const storeClock = createStoreClock();
-    off.mockRestore();
-    const own = createTables({ connectionString }, { clock: storeClock });
-    return { tables: own, alerts: instance({ taken: 0 }, { tables: own, clock: storeClock }) };
+    wrongClock.mockRestore();
+    const hostTables = createTables({ connectionString }, { clock: storeClock });
+    return { tables: hostTables, alerts: instance({ taken: 0 }, { tables: hostTables, clock: storeClock }) };
   }
 
-  /** Handles visible messages until the queue has none. A message whose handler fails stays. */
-  async function drain(alerts: Alerts): Promise<void> {
+  /** Handles visible messages until the queue has none. A message whose handler fails stays in the queue. */
+  async function handleVisibleMessages(alerts: Alerts): Promise<void> {
     for (;;) {
       const next = messages.find(({ visibleAt }) => visibleAt <= clock.now().getTime());
       if (!next) return;
@@ -150,40 +164,41 @@ export function openFixture({
     }
   }
 
-  /** Handles all messages, moving the clock to each of them. */
-  async function drainAll(alerts: Alerts): Promise<void> {
+  /** Handles all messages of the queue, and moves the clock to the time at which each becomes visible. */
+  async function handleAllMessages(alerts: Alerts): Promise<void> {
     while (messages.length > 0) {
       const next = Math.min(...messages.map(({ visibleAt }) => visibleAt));
       if (next > clock.now().getTime()) clock.set(new Date(next));
-      await drain(alerts);
+      await handleVisibleMessages(alerts);
     }
   }
 
-  /** Writes the assets of a vault like a scan. */
-  async function scanned(vaultName: string, assets: readonly TestAsset[], subscriptionId = SUBSCRIPTION) {
-    const known = await writer.readForUpdate(vaultName);
+  /** Writes the assets of a vault to the inventory, as a scan of the vault would. Assets that are not given are removed. */
+  async function writeAssets(vaultName: string, assets: readonly TestAsset[], subscriptionId = SUBSCRIPTION) {
+    const stored = await writer.readForUpdate(vaultName);
     const changes: AssetChange[] = [];
-    const wanted = new Map(assets.map((asset) => [`${asset.type ?? "secret"}!${asset.name}`, asset]));
+    const given = new Map(assets.map((asset) => [`${asset.type ?? "secret"}!${asset.name}`, asset]));
     const vault: VaultRecord = { ...emptyVault(vaultName, subscriptionId), contents: {}, listings: {} };
     for (const type of ["certificate", "key", "secret"] as const) {
-      const before = known.row ? await writer.assetsOf(vaultName, type) : new Map<string, AssetRecord>();
-      const after = [...wanted.values()]
+      const before = stored.row ? await writer.assetsOf(vaultName, type) : new Map<string, AssetRecord>();
+      const after = [...given.values()]
         .filter((asset) => (asset.type ?? "secret") === type)
         .map((asset) => recordOf(asset, vault));
-      for (const one of after) {
-        const old = before.get(one.name);
-        if (old?.content !== one.content) changes.push({ type, name: one.name, before: old, after: one });
+      for (const asset of after) {
+        const old = before.get(asset.name);
+        if (old?.content !== asset.content) changes.push({ type, name: asset.name, before: old, after: asset });
       }
       for (const [name, old] of before) {
-        if (!wanted.has(`${type}!${name}`)) changes.push({ type, name, before: old, after: undefined });
+        if (!given.has(`${type}!${name}`)) changes.push({ type, name, before: old, after: undefined });
       }
       vault.contents[type] = fingerprint(after.map(({ content }) => content));
       vault[expiriesColumn(type)] = packExpiries(after.map(({ expiresOn }) => expiresOn));
     }
-    if (changes.length > 0) await writer.apply(known, vault, changes, "test", async () => async () => {});
+    // `test` identifies this writer. The callbacks would write data that other modules derive from the assets.
+    if (changes.length > 0) await writer.apply(stored, vault, changes, "test", async () => async () => {});
   }
 
-  /** A mail rule with a unique recipient, so that its mails can be identified. */
+  /** Creates a rule that sends mails. Without `recipients` it has a unique one, by which `mails` finds its mails. */
   async function mailRule(change: Partial<NewRule> = {}) {
     const id = crypto.randomUUID().slice(0, 8);
     const address = `team-${id}@acme.example`;
@@ -194,6 +209,7 @@ export function openFixture({
     return { rule, mails: () => cloud.control.mails().filter(({ to, bcc }) => [...to, ...bcc].includes(address)) };
   }
 
+  /** Creates a rule that posts to a webhook of its own in the simulated cloud. `received` returns the requests so far. */
   async function webhookRule(change: Partial<NewRule> = {}) {
     const id = crypto.randomUUID().slice(0, 8);
     const { rule, webhookSecret } = await instance().rules.create(
@@ -207,7 +223,7 @@ export function openFixture({
       },
       caller,
     );
-    return { rule, webhookSecret, received: () => cloud.control.sunk(id) };
+    return { rule, webhookSecret, received: () => cloud.control.sinkRequests(id) };
   }
 
   return {
@@ -218,10 +234,10 @@ export function openFixture({
     settings,
     config,
     instance,
-    hostOff,
-    drain,
-    drainAll,
-    scanned,
+    createHostWithClockOffset,
+    handleVisibleMessages,
+    handleAllMessages,
+    writeAssets,
     mailRule,
     webhookRule,
     vault,
@@ -272,6 +288,6 @@ function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
   return { ...record, firstSeenAt: START, content: contentOf(record) };
 }
 
-/** Returns the assets of a mail, as `<vault>/<name>`. */
-export const namedIn = (text: string): string[] =>
+/** Returns the assets that a mail lists, as `<vault>/<name>`. Each has a line such as `URGENT: kv-a/one expires in 3 days`. */
+export const assetNamesIn = (text: string): string[] =>
   [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): (\S+)/gm)].map((match) => match[1]!);

@@ -5,28 +5,35 @@ import { endpoints } from "../../functions/alerts.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import { parse } from "../../shared/platform/http/parse-request.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
 
+/**
+ * Tests of the alerts' HTTP API. The tests call the endpoints' handlers directly and check each response against the schema
+ * that the endpoint declares.
+ */
+
 let azurite: TestStorage;
 let cloud: Cloud;
+/** Records the storage requests of a test. */
 let proxy: TableProxy;
+/** Storage accounts: each test takes the next unused one. */
 const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `alertapi${String(index).padStart(2, "0")}`);
-let next = 0;
+let usedAccounts = 0;
 let fixture: Fixture;
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
-  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {
   await cloud.stop();
   await azurite.stop();
 });
 beforeEach(async () => {
-  proxy = await startTableProxy(azurite.connectionString(ACCOUNTS[next++]!));
+  proxy = await startTableProxy(azurite.connectionString(ACCOUNTS[usedAccounts++]!));
   fixture = openFixture({ connectionString: proxy.connectionString, cloud });
   return () => proxy.stop();
 });
@@ -40,7 +47,7 @@ interface Call {
 
 /** Calls an endpoint's handler like the HTTP pipeline, and checks the response against its declaration. */
 async function call(name: string, { params, query = {}, body, ifMatch }: Call = {}) {
-  const endpoint = endpoints.find((one) => one.name === name)!;
+  const endpoint = endpoints.find((candidate) => candidate.name === name)!;
   const reply = await endpoint.handle({
     params: endpoint.params && parse(endpoint.params, params, "path"),
     query: endpoint.query && parse(endpoint.query, query, "query"),
@@ -61,6 +68,7 @@ async function call(name: string, { params, query = {}, body, ifMatch }: Call = 
   return { ...reply, json: reply.json as any };
 }
 
+/** The smallest valid rule that sends mails, and one that posts to a webhook. */
 const RULE = { name: "Team", alertType: "expiration", recipients: ["team@acme.example"] };
 const WEBHOOK = {
   name: "Hook",
@@ -70,7 +78,7 @@ const WEBHOOK = {
 };
 
 describe("rules", () => {
-  test("the quick start's snake_case and the reference's camelCase create the same rule", async () => {
+  test("a rule can be created with field names in snake_case or in camelCase", async () => {
     const snake = { name: "A", alert_type: "expiration", threshold_days: 14, delivery_method: "email" };
     const first = await call("createAlertRule", { body: { ...snake, recipients: ["a@acme.example"] } });
     const second = await call("createAlertRule", {
@@ -90,7 +98,7 @@ describe("rules", () => {
     expect(second.json).toMatchObject({ thresholdDays: 14, deliveryMode: "digest", digestFrequency: "daily" });
   });
 
-  test("a rule without thresholds uses the setting, and several thresholds are stored in descending order", async () => {
+  test("a rule without thresholds gets the threshold of the setting, and duplicate thresholds are removed", async () => {
     expect((await call("createAlertRule", { body: RULE })).json.thresholds).toEqual([30]);
     const several = await call("createAlertRule", { body: { ...RULE, name: "Several", thresholds: [1, 30, 7, 7] } });
     expect(several.json).toMatchObject({ thresholds: [30, 7, 1], thresholdDays: 30 });
@@ -102,37 +110,37 @@ describe("rules", () => {
     ["an unknown type", { alertType: "sometimes" }, "body.alertType"],
     ["a threshold of no days", { thresholdDays: 0 }, "body.thresholdDays"],
     ["a threshold of years", { thresholds: [366] }, "body.thresholds.0"],
-    ["two thresholds that contradict", { thresholdDays: 5, thresholds: [30] }, "body.thresholdDays"],
+    ["contradicting thresholdDays and thresholds", { thresholdDays: 5, thresholds: [30] }, "body.thresholdDays"],
     ["an unknown member", { colour: "red" }, "body.colour"],
     ["an unknown filter", { filters: { colour: "red" } }, "body.filters.colour"],
     ["a filter that can't apply", { filters: { severity: "high" } }, "body.filters.severity"],
     ["a webhook without an address", { deliveryMethod: "teams" }, "body.webhookUrl"],
-    ["a plain http address", { deliveryMethod: "slack", webhookUrl: "ftp://hooks.example/" }, "body.webhookUrl"],
+    ["an ftp address", { deliveryMethod: "slack", webhookUrl: "ftp://hooks.example/" }, "body.webhookUrl"],
     [
       "a password in the address",
       { deliveryMethod: "slack", webhookUrl: "https://a:b@hooks.example/" },
       "body.webhookUrl",
     ],
     ["an empty name", { name: " " }, "body.name"],
-  ])("%s is rejected with the name of the member", async (_name, change, path) => {
-    const refused = call("createAlertRule", { body: { ...RULE, ...change } });
-    await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
+  ])("%s is rejected, and the error names the field", async (_name, change, path) => {
+    const rejected = call("createAlertRule", { body: { ...RULE, ...change } });
+    await expect(rejected).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
   });
 
-  test("rule names are unique, ignoring case, and available again after a rename or deletion", async () => {
+  test("rule names are unique, ignoring case, and free again after a rename or deletion", async () => {
     const { json: first } = await call("createAlertRule", { body: RULE });
-    const again = { body: { ...RULE, name: "TEAM" } };
-    await expect(call("createAlertRule", again)).rejects.toMatchObject({ code: "alreadyExists" });
+    const sameName = { body: { ...RULE, name: "TEAM" } };
+    await expect(call("createAlertRule", sameName)).rejects.toMatchObject({ code: "alreadyExists" });
     await call("updateAlertRule", { params: { rule_id: first.id }, body: { name: "Other" } });
-    const { json: second } = await call("createAlertRule", again);
+    const { json: second } = await call("createAlertRule", sameName);
     await call("deleteAlertRule", { params: { rule_id: second.id } });
-    await call("createAlertRule", again);
+    await call("createAlertRule", sameName);
     const list = await call("listAlertRules");
     expect(list.json.items.map(({ name }: { name: string }) => name)).toEqual(["Other", "TEAM"]);
     expect(list.json.total).toBe(2);
   });
 
-  test("a change updates any subset of fields, and a stale If-Match is rejected", async () => {
+  test("a change updates only the given fields, and a stale If-Match is rejected", async () => {
     const { json: rule } = await call("createAlertRule", { body: { ...RULE, thresholds: [30, 7] } });
     const params = { rule_id: rule.id };
     const changed = await call("updateAlertRule", { params, body: { enabled: false }, ifMatch: rule.etag });
@@ -142,11 +150,11 @@ describe("rules", () => {
       etag: changed.json.etag,
       updatedAt: changed.json.updatedAt,
     });
-    for (const [name, more] of [
+    for (const [name, input] of [
       ["updateAlertRule", { body: { enabled: true } }],
       ["deleteAlertRule", {}],
     ] as const) {
-      const stale = call(name, { params, ifMatch: rule.etag, ...more });
+      const stale = call(name, { params, ifMatch: rule.etag, ...input });
       await expect(stale).rejects.toMatchObject({ code: "preconditionFailed" });
     }
     expect((await call("getAlertRule", { params })).json).toEqual(changed.json);
@@ -156,7 +164,7 @@ describe("rules", () => {
   });
 
   test.each([undefined, "*"])(
-    "a change without a required state (If-Match %s) is retried after a conflict",
+    "concurrent changes and deletions without an ETag (If-Match %s) succeed",
     async (ifMatch) => {
       const { json: rule } = await call("createAlertRule", { body: RULE });
       const params = { rule_id: rule.id };
@@ -173,16 +181,20 @@ describe("rules", () => {
     },
   );
 
-  test("a webhook's signing key is returned once, and its URL never", async () => {
+  test("a webhook's signing key is returned only at creation and rotation, and its URL never", async () => {
     const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
     expect(rule).toMatchObject({ webhookHost: "hooks.example" });
     expect(Buffer.from(rule.webhookSecret.slice("whsec_".length), "base64")).toHaveLength(32);
     const params = { rule_id: rule.id };
     const changed = await call("updateAlertRule", { params, body: { webhookUrl: "https://other.example/b" } });
     expect(changed.json.webhookHost).toBe("other.example");
-    const shown = [changed.json, (await call("getAlertRule", { params })).json, (await call("listAlertRules")).json];
+    const responses = [
+      changed.json,
+      (await call("getAlertRule", { params })).json,
+      (await call("listAlertRules")).json,
+    ];
     for (const secret of ["whsec_", "webhookUrl", "other.example/b"])
-      expect(JSON.stringify(shown)).not.toContain(secret);
+      expect(JSON.stringify(responses)).not.toContain(secret);
     const rotated = await call("rotateAlertRuleSecret", { params });
     expect(rotated.json.webhookSecret).toMatch(/^whsec_/);
     expect(rotated.json.webhookSecret).not.toBe(rule.webhookSecret);
@@ -198,30 +210,30 @@ describe("rules", () => {
     expect(cloud.control.secretValue("kv-lifecycle-service", name)).toBeUndefined();
   });
 
-  test("a rule can be changed to a webhook, and then needs a URL", async () => {
+  test("a change of a mail rule to a webhook requires a URL", async () => {
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const params = { rule_id: rule.id };
-    const without = call("updateAlertRule", { params, body: { deliveryMethod: "webhook" } });
-    await expect(without).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.webhookUrl" }] });
+    const withoutUrl = call("updateAlertRule", { params, body: { deliveryMethod: "webhook" } });
+    await expect(withoutUrl).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.webhookUrl" }] });
     const body = { deliveryMethod: "webhook", webhookUrl: "https://hooks.example/c" };
     expect((await call("updateAlertRule", { params, body })).json.webhookSecret).toMatch(/^whsec_/);
   });
 
-  test("without its own key vault, the service says which setting is missing", async () => {
+  test("a webhook rule is rejected if the service has no key vault, and the error names the setting", async () => {
     fixture = openFixture({
       connectionString: proxy.connectionString,
       cloud,
       environment: { SERVICE_KEY_VAULT_URL: undefined },
     });
-    const refused = call("createAlertRule", { body: WEBHOOK });
-    await expect(refused).rejects.toMatchObject({
+    const rejected = call("createAlertRule", { body: WEBHOOK });
+    await expect(rejected).rejects.toMatchObject({
       code: "conflict",
       message: expect.stringContaining("SERVICE_KEY_VAULT_URL"),
     });
     expect((await call("createAlertRule", { body: RULE })).status).toBe(201);
   });
 
-  test("changes are recorded in the audit log with the old and the new values", async () => {
+  test("changes are recorded in the audit log with the previous and the new values", async () => {
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const params = { rule_id: rule.id };
     await call("updateAlertRule", { params, body: { thresholdDays: 5 } });
@@ -229,12 +241,13 @@ describe("rules", () => {
     expect(fixture.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual(
       ["created", "changed", "deleted"].flatMap((what) => [`alertRule.${what} intent`, `alertRule.${what} success`]),
     );
+    // Event 3 is the success of the change.
     expect(fixture.events[3]).toMatchObject({ before: { thresholds: [30] }, after: { thresholds: [5] } });
   });
 });
 
-describe("tests, history and snoozes", () => {
-  test("a test returns its result and appears in the history", async () => {
+describe("test deliveries, snoozes, owners and history", () => {
+  test("a test delivery returns its result and appears in the history", async () => {
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const tested = await call("testAlertRule", { params: { rule_id: rule.id } });
     expect(tested.json).toMatchObject({
@@ -252,35 +265,35 @@ describe("tests, history and snoozes", () => {
     });
   });
 
-  test("a snooze is created, listed and ended", async () => {
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+  test("a snooze can be created, listed and ended", async () => {
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const body = { rule_id: rule.id, asset_id: "KV-A.secret.ONE", reason: "Planned", until: "2026-12-24" };
-    const made = await call("createAlertSnooze", { body });
-    expect(made.json).toMatchObject({
+    const snooze = await call("createAlertSnooze", { body });
+    expect(snooze.json).toMatchObject({
       id: `${rule.id}.kv-a.secret.one`,
       until: "2026-12-25T00:00:00.000Z",
       createdBy: "admin",
     });
-    expect((await call("listAlertSnoozes", { query: { rule_id: rule.id } })).json.items).toEqual([made.json]);
-    await call("deleteAlertSnooze", { params: { snooze_id: made.json.id } });
+    expect((await call("listAlertSnoozes", { query: { rule_id: rule.id } })).json.items).toEqual([snooze.json]);
+    await call("deleteAlertSnooze", { params: { snooze_id: snooze.json.id } });
     expect((await call("listAlertSnoozes")).json.total).toBe(0);
-    const bad = { ...body, asset_id: "kv-a.secret.two" };
-    await expect(call("createAlertSnooze", { body: bad })).rejects.toMatchObject({ code: "notFound" });
+    const unknownAsset = { ...body, asset_id: "kv-a.secret.two" };
+    await expect(call("createAlertSnooze", { body: unknownAsset })).rejects.toMatchObject({ code: "notFound" });
     const past = { ...body, until: "2026-11-01" };
     await expect(call("createAlertSnooze", { body: past })).rejects.toMatchObject({ errors: [{ path: "body.until" }] });
   });
 
-  test("the owner table is replaced as a whole, returned in pages, and protected by If-Match", async () => {
-    const before = await call("listAlertOwners");
-    expect(before.json).toMatchObject({ items: [], total: 0, updatedAt: null });
+  test("the owner table can be replaced as a whole with If-Match, and is returned in pages", async () => {
+    const empty = await call("listAlertOwners");
+    expect(empty.json).toMatchObject({ items: [], total: 0, updatedAt: null });
     const owners = ["c-team", "a-team", "b-team"].map((owner) => ({ owner, address: `${owner}@acme.example` }));
-    const replaced = await call("replaceAlertOwners", { body: { owners }, ifMatch: before.json.etag });
+    const replaced = await call("replaceAlertOwners", { body: { owners }, ifMatch: empty.json.etag });
     expect(replaced.json).toMatchObject({ total: 3, updatedBy: "admin", items: [{ owner: "a-team" }, {}, {}] });
     const first = await call("listAlertOwners", { query: { limit: "2" } });
     const second = await call("listAlertOwners", { query: { limit: "2", cursor: first.json.nextCursor } });
     expect([...first.json.items, ...second.json.items]).toEqual(replaced.json.items);
-    const stale = call("replaceAlertOwners", { body: { owners: [] }, ifMatch: before.json.etag });
+    const stale = call("replaceAlertOwners", { body: { owners: [] }, ifMatch: empty.json.etag });
     await expect(stale).rejects.toMatchObject({ code: "preconditionFailed" });
     for (const [owner, address] of [
       ["a\nb", "a@acme.example"],
@@ -291,16 +304,16 @@ describe("tests, history and snoozes", () => {
       });
   });
 
-  test("the history shows the items of each recipient, and why they did not go to an owner", async () => {
+  test("the history returns the number of items of each recipient, and why they were not sent to an owner", async () => {
     await call("replaceAlertOwners", { body: { owners: [{ owner: "ann", address: "ann@acme.example" }] } });
-    await fixture.scanned("kv-a", [
+    await fixture.writeAssets("kv-a", [
       { name: "one", expiresInDays: 5, tags: { owner: "Ann" } },
       { name: "two", expiresInDays: 5 },
     ]);
     await call("createAlertRule", { body: RULE });
     const alerts = fixture.instance();
     await alerts.evaluate();
-    await fixture.drainAll(alerts);
+    await fixture.handleAllMessages(alerts);
     expect((await call("listAlertHistory")).json.items[0].recipients).toMatchObject([
       {
         recipient: "ann@acme.example",
@@ -320,25 +333,27 @@ describe("tests, history and snoozes", () => {
     ]);
   });
 
-  /** 60 deliveries, one per hour, alternating between two rules. Every third one failed. */
-  async function sixty(): Promise<{ ids: string[]; rules: string[] }> {
+  /**
+   * Creates 60 deliveries, one per hour, alternating between two rules. Every third one failed. Returns the ids, newest first.
+   */
+  async function createSixtyDeliveries(): Promise<{ ids: string[]; rules: string[] }> {
     const alerts = fixture.instance();
     const rules = [await fixture.mailRule(), await fixture.mailRule()].map(({ rule }) => rule);
     const ids: string[] = [];
     for (let hour = 0; hour < 60; hour++) {
       const rule = rules[hour % 2]!;
-      const at = new Date(Date.parse(START) + hour * 3_600_000);
-      const deliveryId = deliveryIdOf(rule.ruleId, at, []);
-      const made = newDelivery(rule, { deliveryId, createdAt: at.toISOString(), items: [] });
-      await alerts.history.record(made);
-      await alerts.history.show({ ...made, status: hour % 3 === 0 ? "failed" : "delivered" });
+      const createdAt = new Date(Date.parse(START) + hour * 3_600_000);
+      const deliveryId = deliveryIdOf(rule.ruleId, createdAt, []);
+      const delivery = newDelivery(rule, { deliveryId, createdAt: createdAt.toISOString(), items: [] });
+      await alerts.history.record(delivery);
+      await alerts.history.updateLists({ ...delivery, status: hour % 3 === 0 ? "failed" : "delivered" });
       ids.unshift(deliveryId);
     }
     return { ids, rules: rules.map(({ ruleId }) => ruleId) };
   }
 
-  test("the history filters by date, status and rule, newest first, and paging by cursor has no gaps", async () => {
-    const { ids, rules } = await sixty();
+  test("the history can be filtered by date, status and rule, and paging by cursor returns every entry once", async () => {
+    const { ids, rules } = await createSixtyDeliveries();
     const listed = async (query: Record<string, string>) => (await call("listAlertHistory", { query })).json;
     const idsOf = (json: { items: { id: string }[] }) => json.items.map(({ id }) => id);
     expect(idsOf(await listed({}))).toEqual(ids);
@@ -347,23 +362,26 @@ describe("tests, history and snoozes", () => {
     expect((await listed({ rule_id: rules[0]!, status: "failed" })).total).toBe(10);
     expect((await listed({ status: "pending" })).items).toEqual([]);
     const day = await listed({ start_date: "2026-11-22", end_date: "2026-11-22" });
+    // START is 10:00, so the second day has the hours 14 to 37.
     expect(idsOf(day)).toEqual(ids.slice(60 - 38, 60 - 14));
-    const walked: string[] = [];
+    const pagedIds: string[] = [];
     for (let query: Record<string, string> | undefined = { limit: "7", status: "delivered" }; query; ) {
       const page = await listed(query);
       expect(page.total).toBe(40);
-      walked.push(...idsOf(page));
+      pagedIds.push(...idsOf(page));
       query = page.nextCursor ? { limit: "7", status: "delivered", cursor: page.nextCursor } : undefined;
     }
-    expect(walked).toEqual(ids.filter((_, index) => (59 - index) % 3 !== 0));
+    expect(pagedIds).toEqual(ids.filter((_, index) => (59 - index) % 3 !== 0));
     expect(idsOf(await listed({ offset: "58" }))).toEqual(ids.slice(58));
-    const foreign = (await listed({ limit: "1" })).nextCursor;
-    await expect(listed({ cursor: foreign, status: "failed" })).rejects.toMatchObject({ code: "invalidCursor" });
+    const cursorOfOtherFilters = (await listed({ limit: "1" })).nextCursor;
+    await expect(listed({ cursor: cursorOfOtherFilters, status: "failed" })).rejects.toMatchObject({
+      code: "invalidCursor",
+    });
     await expect(listed({ status: "sent" })).rejects.toMatchObject({ code: "invalidRequest" });
   });
 
-  test("a page by cursor needs one request with any filters", async () => {
-    const { rules } = await sixty();
+  test("a page by cursor costs one storage request, whatever the filters", async () => {
+    const { rules } = await createSixtyDeliveries();
     const filters: Record<string, string>[] = [
       {},
       { status: "delivered" },
@@ -378,8 +396,8 @@ describe("tests, history and snoozes", () => {
     }
   });
 
-  test("retention counts the history and purges old entries", async () => {
-    const { ids } = await sixty();
+  test("a purge removes entries older than the retention from the history and its lists", async () => {
+    const { ids } = await createSixtyDeliveries();
     const store = fixture.instance().history.store();
     expect(await store.stats()).toEqual({ total: 60, oldest: START });
     const before = new Date(Date.parse(START) + 2 * DAY_MS);
@@ -398,13 +416,13 @@ describe("tests, history and snoozes", () => {
 });
 
 describe("table requests of an evaluation", () => {
-  const counted = async (work: () => Promise<void>): Promise<number> => {
+  const countRequests = async (work: () => Promise<void>): Promise<number> => {
     proxy.requests.length = 0;
     await work();
     return proxy.requests.length;
   };
 
-  test("the number of requests does not grow with the number of assets", async () => {
+  test("their number depends on the assets to notify of, not on the assets of the inventory", async () => {
     await fixture.mailRule();
     await fixture.mailRule({ filters: { type: "secret" } });
     const small = Array.from({ length: 20 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 40 + index }));
@@ -413,24 +431,26 @@ describe("table requests of an evaluation", () => {
       expiresInDays: 40.5 + index / 40,
     }));
     const evaluate = () => fixture.instance().evaluate();
-    const idle: number[] = [];
-    const crossing: number[] = [];
+    /** Requests of evaluations without anything to notify of. */
+    const idleRequests: number[] = [];
+    /** Requests of evaluations at which assets reach a threshold. */
+    const notifyingRequests: number[] = [];
     for (const assets of [small, [...small, ...large]]) {
-      await fixture.scanned("kv-a", assets);
+      await fixture.writeAssets("kv-a", assets);
       fixture.clock.set(START);
       await evaluate();
       fixture.clock.add(3_600_000);
-      idle.push(await counted(evaluate));
+      idleRequests.push(await countRequests(evaluate));
     }
     // States, rules, snoozes, vaults, scope, known vault versions, overdue deliveries.
-    expect(idle).toEqual([7, 7]);
+    expect(idleRequests).toEqual([7, 7]);
     for (const days of [10.01, 10.9, 14, 24]) {
       fixture.clock.set(new Date(Date.parse(START) + days * DAY_MS));
-      crossing.push(await counted(evaluate));
+      notifyingRequests.push(await countRequests(evaluate));
     }
-    // Per rule with items: the index range, its notification rows, the commit, the delivery, its list entries, the state
-    // after the commit, and a transaction per 100 rows: a notification and a tracked alert per asset, for 37, 127 and 410 assets.
-    // The first evaluation creates the tables.
-    expect(crossing.slice(1)).toEqual([7 + 2 * (6 + 1), 7 + 2 * (6 + 3), 7 + 2 * (6 + 9)]);
+    // Per rule with items: the index range, its notification rows, the commit, the delivery, its list entries, the state after
+    // the commit, and a transaction per 100 rows: a notification and a tracked alert per asset, for 37, 127 and 410 assets. The
+    // first evaluation creates the tables.
+    expect(notifyingRequests.slice(1)).toEqual([7 + 2 * (6 + 1), 7 + 2 * (6 + 3), 7 + 2 * (6 + 9)]);
   });
 });

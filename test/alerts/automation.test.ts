@@ -2,23 +2,29 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { AutomationSource, AutomationType, PendingNotice } from "../../shared/alerts/automation-events.ts";
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, type Fixture, openFixture } from "./alerts-setup.ts";
 
-const MINUTES = 60_000;
+/**
+ * Tests of alert rules about events of automation: rotations (the service replaces a secret) and syncs (it copies a secret to
+ * another store). A source returns the events as notices, texts that say what happened.
+ */
+
+const MINUTE_MS = 60_000;
+/** Storage accounts: each test takes the next unused one. */
 const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);
 
 let azurite: TestStorage;
 let cloud: Cloud;
-let next = 0;
+let usedAccounts = 0;
 let fixture: Fixture;
-/** Events by type. */
+/** The events that the source returns, by type. */
 let pending: Partial<Record<AutomationType, PendingNotice[]>>;
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
-  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {
   await cloud.stop();
@@ -31,38 +37,48 @@ beforeEach(() => {
       yield pending[type] ?? [];
     },
   };
-  fixture = openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, automation: [source] });
+  fixture = openFixture({
+    connectionString: azurite.connectionString(ACCOUNTS[usedAccounts++]!),
+    cloud,
+    automation: [source],
+  });
 });
 
-const words = {
+/** A notice whose title tries to alter the mail: markup, a right-to-left override, and a line that looks like a header. */
+const noticeText = {
   title: "Payments <b>API</b>\u202e\r\nSubject: other",
   what: "was not rotated",
   urgency: "critical",
-  why: "kv-pay/secret was changed by somebody else.",
-  done: "No new secret of this rotation is left.",
+  why: "kv-pay/secret was changed by another user.",
+  done: "The rotation left no new secret.",
   safe: "The old secret works.",
-  next: "See who changed it.",
+  next: "Find out who changed it.",
   appId: "11111111-1111-4111-8111-111111111111",
   rotationId: "01JDD000000000000000000000",
 } as const;
-const pendingNotice = (id: string, more: Partial<PendingNotice> = {}): PendingNotice => ({
+/**
+ * Returns an event of the current time. Its id begins with the kind of event. Its notice is `undefined` if the event is
+ * outdated.
+ */
+const pendingNotice = (id: string, change: Partial<PendingNotice> = {}): PendingNotice => ({
   id,
   at: fixture.clock.now().toISOString(),
-  notice: async () => words,
-  ...more,
+  notice: async () => noticeText,
+  ...change,
 });
 
+/** Moves the clock by the interval of the timer, evaluates the rules and sends the messages. */
 async function run(): Promise<void> {
-  fixture.clock.add(15 * MINUTES);
+  fixture.clock.add(15 * MINUTE_MS);
   const alerts = fixture.instance();
   await alerts.evaluate();
-  await fixture.drain(alerts);
+  await fixture.handleVisibleMessages(alerts);
 }
 
 describe("rules about rotation, sync and dependency events", () => {
-  test("notify of each event once, and ignore events that are outdated or older than the rule", async () => {
+  test("send each event once, except outdated events and those older than the rule", async () => {
     pending.rotationFailed = [pendingNotice("end.1")];
-    fixture.clock.add(MINUTES);
+    fixture.clock.add(MINUTE_MS);
     const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     expect(mails()).toEqual([]);
@@ -71,9 +87,9 @@ describe("rules about rotation, sync and dependency events", () => {
     await run();
     await run();
     expect(mails()).toHaveLength(1);
-    // A current state is reported regardless of its age.
+    // A notice without a time describes a current state. It is sent regardless of its age.
     pending.rotationFailed.push(
-      { id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) },
+      { id: "policy.a", notice: async () => ({ ...noticeText, title: "Orders" }) },
       pendingNotice("end.5"),
     );
     await run();
@@ -82,33 +98,33 @@ describe("rules about rotation, sync and dependency events", () => {
     expect(mails()[1]!.subject).toMatch(/^2 rotations need attention; first Orders was not/);
   });
 
-  test("report existing failures on the first evaluation, regardless of their age", async () => {
+  test("send existing sync failures on the first evaluation, whatever their age", async () => {
     pending.syncFailed = [pendingNotice("sync.1"), pendingNotice("sync.2", { notice: async () => undefined })];
     pending.rotationFailed = [pendingNotice("end.1")];
-    fixture.clock.add(90 * 24 * 60 * MINUTES);
+    fixture.clock.add(90 * 24 * 60 * MINUTE_MS);
     const { mails } = await fixture.mailRule({ alertType: "syncFailed", thresholds: undefined });
-    const others = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    const rotationRule = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toEqual([expect.stringContaining("was not rotated")]);
-    expect(others.mails()).toEqual([]);
+    expect(rotationRule.mails()).toEqual([]);
   });
 
-  test("contain reason, actions, state and next step, and names can't alter the mail", async () => {
+  test("send the reason, actions, state and next step, without markup or control characters of the title", async () => {
     const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     pending.rotationFailed = [pendingNotice("end.1")];
     await run();
     const [mail] = mails();
-    for (const text of [words.why, words.done, words.safe, words.next, words.rotationId])
+    for (const text of [noticeText.why, noticeText.done, noticeText.safe, noticeText.next, noticeText.rotationId])
       expect(mail!.plainText).toContain(text);
-    expect(mail!.plainText).toContain(`/api/automation/rotation/rotations/${words.rotationId}`);
+    expect(mail!.plainText).toContain(`/api/automation/rotation/rotations/${noticeText.rotationId}`);
     expect(mail!.plainText).not.toMatch(/^Subject: other/m);
     expect(mail!.html).not.toContain("<b>API");
     expect(mail!.subject + mail!.plainText + mail!.html).not.toContain("\u202e");
   });
 
-  test("can be tested with an example, also by webhook", async () => {
+  test("can be tested with an example by webhook", async () => {
     for (const alertType of ["rotationDue", "rotationDone", "rotationFailed", "syncFailed"] as const) {
       const hook = await fixture.webhookRule({ alertType, thresholds: undefined });
       await fixture.instance().test(hook.rule.ruleId, caller);
@@ -144,7 +160,8 @@ describe("events of sync", () => {
     target: "aws/b",
   };
 
-  async function notices(state: "failing" | "drifted" | "inSync", kind: "failed" | "driftFound" | "updated") {
+  /** Returns the notices of one sync record in a state, after one event. */
+  async function noticesOf(state: "failing" | "drifted" | "inSync", kind: "failed" | "driftFound" | "updated") {
     const record = { enabled: true, state, onDrift: "report", lastSyncedAt: "2026-11-20T10:00:00.000Z" };
     const source = createSyncNotices({
       get: async () => record as never,
@@ -152,18 +169,18 @@ describe("events of sync", () => {
         yield { ...entry, kind, ...(kind === "failed" && { failure }) };
       },
     });
-    const found = [];
+    const notices = [];
     for await (const page of source.notices("syncFailed", new Date(0)))
-      for (const { notice } of page) found.push(await notice());
-    return found;
+      for (const { notice } of page) notices.push(await notice());
+    return notices;
   }
 
-  test("are persisting failures and drift only", async () => {
-    expect(await notices("failing", "failed")).toMatchObject([
+  test("cause a notice only for failures that persist and for drift", async () => {
+    expect(await noticesOf("failing", "failed")).toMatchObject([
       { title: "kv/a to aws/b", why: "Refused.", next: "Set others." },
     ]);
-    expect(await notices("drifted", "driftFound")).toMatchObject([{ done: "The target was not overwritten." }]);
-    expect(await notices("inSync", "failed")).toEqual([undefined]);
-    expect(await notices("inSync", "updated")).toEqual([]);
+    expect(await noticesOf("drifted", "driftFound")).toMatchObject([{ done: "The target was not overwritten." }]);
+    expect(await noticesOf("inSync", "failed")).toEqual([undefined]);
+    expect(await noticesOf("inSync", "updated")).toEqual([]);
   });
 });

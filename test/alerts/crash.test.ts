@@ -1,10 +1,15 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, type Fixture, namedIn, openFixture, START } from "./alerts-setup.ts";
+import { assetNamesIn, caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
+
+/**
+ * Tests that alerts are sent exactly once although the process crashes. The test repeats the same days many times and crashes
+ * the process at another step each time. A step is a write to storage, a queue message, a mail or an audit entry.
+ */
 
 let azurite: TestStorage;
 let cloud: Cloud;
@@ -12,9 +17,9 @@ let fixture: Fixture;
 
 beforeAll(async () => {
   azurite = await openStorage(["alerts"]);
-  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [] } }));
   fixture = openFixture({ connectionString: azurite.connectionString("alerts"), cloud });
-  await fixture.scanned("kv-a", [
+  await fixture.writeAssets("kv-a", [
     { name: "one", expiresInDays: 2.5 },
     { name: "two", expiresInDays: 8.5 },
     { name: "three", expiresInDays: 12 },
@@ -25,18 +30,25 @@ afterAll(async () => {
   await azurite.stop();
 });
 
-const DAYS = [0, 2];
+/** Days after START on which the rules are evaluated. */
+const EVALUATION_DAYS = [0, 2];
 /** The process crashes before or after every third step, alternating. A campaign tries both at each step. */
 const STRIDE = IS_CAMPAIGN ? 1 : 3;
 const WHENS = ["before", "after"] as const;
 /** Expected notifications: asset and lowest reached threshold. */
 const EXPECTED = ["kv-a/one 1", "kv-a/one 7", "kv-a/three 30", "kv-a/two 30", "kv-a/two 7"];
 
-/** Evaluates a rule over several days. The process crashes at one step and the next process continues. */
-async function live(
+/**
+ * Evaluates a mail rule and a webhook rule over several days. The process crashes at the step that `steps` selects, and a new
+ * process continues.
+ *
+ * @returns The id of the mail rule, the notifications by mail and by webhook as `<vault>/<name> <threshold>`, the number of
+ *   different webhook messages, and the number of posts including repeated ones.
+ */
+async function runWithCrash(
   steps: Steps,
 ): Promise<{ rule: string; mails: string[]; posts: string[]; ids: number; posted: number }> {
-  // One second before the other rule: rules created in the same millisecond have no order, and steps are counted.
+  // The rules are created one second apart, so that they are evaluated in the same order in each repetition.
   fixture.clock.set(new Date(Date.parse(START) - 1000));
   for (const { ruleId } of await fixture.instance().rules.all())
     await fixture.instance().rules.remove(ruleId, caller, undefined);
@@ -45,28 +57,29 @@ async function live(
   fixture.clock.set(START);
   const webhook = await fixture.webhookRule();
   let alerts = fixture.instance(steps);
-  const survive = async (work: () => Promise<void>) => {
-    for (let lives = 0; lives < 5; lives++) {
+  /** Repeats the work in a new process if the process crashed. */
+  const repeatAfterCrash = async (work: () => Promise<void>) => {
+    for (let attempt = 0; attempt < 5; attempt++) {
       try {
         return await work();
       } catch (error) {
         if (!steps.dead) throw error;
         steps.dead = false;
-        steps.crashAt = -1;
+        steps.crashAt = -1; // the process crashes only once; the value also tells the test that it has
         // Longer than a lease, like the platform's detection of a crashed worker.
         fixture.clock.add(15 * 60_000);
         alerts = fixture.instance();
       }
     }
   };
-  for (const day of DAYS) {
+  for (const day of EVALUATION_DAYS) {
     fixture.clock.set(new Date(Date.parse(START) + day * DAY_MS));
-    await survive(() => alerts.evaluate());
-    await survive(() => alerts.evaluate());
-    await survive(() => fixture.drainAll(alerts));
+    await repeatAfterCrash(() => alerts.evaluate());
+    await repeatAfterCrash(() => alerts.evaluate());
+    await repeatAfterCrash(() => fixture.handleAllMessages(alerts));
   }
   const items = (text: string) =>
-    namedIn(text).map((name, index) => `${name} ${[...text.matchAll(/Threshold: (\d+)/g)][index]![1]}`);
+    assetNamesIn(text).map((name, index) => `${name} ${[...text.matchAll(/Threshold: (\d+)/g)][index]![1]}`);
   const events = new Map(
     webhook.received().map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body) as { data: Data }]),
   );
@@ -76,7 +89,7 @@ async function live(
       .mails()
       .flatMap(({ plainText }) => items(plainText!))
       .sort(),
-    posts: [...events.values()].flatMap(({ data }) => data.items.map(tellingOf)).sort(),
+    posts: [...events.values()].flatMap(({ data }) => data.items.map(notificationText)).sort(),
     ids: events.size,
     posted: webhook.received().length,
   };
@@ -84,27 +97,27 @@ async function live(
 interface Data {
   items: { vaultName: string; name: string; thresholdDays: number }[];
 }
-const tellingOf = (item: Data["items"][number]) => `${item.vaultName}/${item.name} ${item.thresholdDays}`;
+const notificationText = (item: Data["items"][number]) => `${item.vaultName}/${item.name} ${item.thresholdDays}`;
 
 test("each asset causes exactly one notification per threshold and rule, at whichever step the process crashes", async () => {
-  const whole: Steps = { taken: 0 };
-  const undisturbed = await live(whole);
-  expect(undisturbed).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 2, posted: 2 });
-  expect(whole.taken).toBeGreaterThan(50);
+  const allSteps: Steps = { taken: 0 };
+  const withoutCrash = await runWithCrash(allSteps);
+  expect(withoutCrash).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 2, posted: 2 });
+  expect(allSteps.taken).toBeGreaterThan(50);
   let repeatedPosts = 0;
-  let deaths = 0;
-  for (let crashAt = 1 + (SEED % STRIDE); crashAt <= whole.taken; crashAt += STRIDE) {
+  let crashes = 0;
+  for (let crashAt = 1 + (SEED % STRIDE); crashAt <= allSteps.taken; crashAt += STRIDE) {
     for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
       const steps: Steps = { taken: 0, crashAt, when };
-      const lived = await live(steps);
-      if (steps.crashAt === -1) deaths++;
-      const place = `dying ${when} step ${crashAt}`;
-      expect({ place, mails: lived.mails }).toEqual({ place, mails: EXPECTED });
-      expect({ place, posts: lived.posts, ids: lived.ids }).toEqual({ place, posts: EXPECTED, ids: 2 });
-      repeatedPosts += lived.posted - 2;
+      const result = await runWithCrash(steps);
+      if (steps.crashAt === -1) crashes++;
+      const place = `crash ${when} step ${crashAt}`;
+      expect({ place, mails: result.mails }).toEqual({ place, mails: EXPECTED });
+      expect({ place, posts: result.posts, ids: result.ids }).toEqual({ place, posts: EXPECTED, ids: 2 });
+      repeatedPosts += result.posted - 2;
       const { items } = await fixture
         .instance()
-        .history.list({ ruleId: lived.rule }, { limit: 100, offset: 0, cursor: undefined });
+        .history.list({ ruleId: result.rule }, { limit: 100, offset: 0, cursor: undefined });
       expect({ place, history: items.map(({ status }) => status) }).toEqual({
         place,
         history: ["delivered", "delivered"],
@@ -113,5 +126,5 @@ test("each asset causes exactly one notification per threshold and rule, at whic
   }
   // A webhook is duplicated, with the same id, if the process crashes between the response and its record.
   if (IS_CAMPAIGN) expect(repeatedPosts).toBeGreaterThan(0);
-  expect(deaths).toBeGreaterThan(15);
+  expect(crashes).toBeGreaterThan(15);
 }, 600_000);

@@ -5,32 +5,36 @@ import type { UserRecord } from "../../shared/access/user.ts";
 import { createUsers } from "../../shared/access/users.ts";
 import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
 
+/** Tests of alert rules about the service's own credentials that expire, such as API tokens of users. */
+
 let azurite: TestStorage;
 let cloud: Cloud;
+/** Storage accounts: each test takes the next unused one. */
 const ACCOUNTS = Array.from({ length: 14 }, (_, index) => `credentials${index}`);
-let next = 0;
+let usedAccounts = 0;
 let fixture: Fixture;
 let apiTokens: ApiTokens;
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
-  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {
   await cloud.stop();
   await azurite.stop();
 });
 
+/** The user who creates API tokens: as the caller of a request, and as a stored user. */
 const MARIA: Actor = {
   username: "maria",
   role: "user",
   credential: { kind: "session", id: "", since: new Date(START) },
 };
-const maria: UserRecord = {
+const MARIA_RECORD: UserRecord = {
   username: "maria",
   role: "user",
   state: "active",
@@ -45,7 +49,7 @@ const maria: UserRecord = {
 beforeEach(async () => {
   const audit = { append: async () => {} } as never;
   fixture = openFixture({
-    connectionString: azurite.connectionString(ACCOUNTS[next++]!),
+    connectionString: azurite.connectionString(ACCOUNTS[usedAccounts++]!),
     cloud,
     credentials: (tables, clock) => {
       const users = createUsers(tables);
@@ -53,31 +57,32 @@ beforeEach(async () => {
       return [apiTokens];
     },
   });
-  fixture.instance();
-  await createUsers(fixture.tables).create(maria);
+  fixture.instance(); // creates `apiTokens`
+  await createUsers(fixture.tables).create(MARIA_RECORD);
 });
 
-const make = (name: string, expiresInDays: number) =>
+const createToken = (name: string, expiresInDays: number) =>
   apiTokens.create(MARIA, { name, role: "user", expiresInDays }, caller);
+/** Sets the clock to a day after START, evaluates the rules and sends the messages. */
 async function run(day: number): Promise<void> {
   fixture.clock.set(new Date(Date.parse(START) + day * DAY_MS));
   const alerts = fixture.instance();
   await alerts.evaluate();
-  await fixture.drain(alerts);
+  await fixture.handleVisibleMessages(alerts);
 }
 const RULE = { alertType: "serviceCredentialExpiry", thresholds: undefined } as const;
 
 describe("a rule about the service's own credentials", () => {
-  test("notifies 30, 14 and 3 days before an API token expires, once each", async () => {
+  test("sends one notification each 30, 14 and 3 days before an API token expires", async () => {
     const { mails } = await fixture.mailRule(RULE);
-    await make("nightly report", 90);
+    await createToken("nightly report", 90);
     const notifiedOn: [day: number, thresholds: string[]][] = [];
-    let seen = 0;
+    let mailsBefore = 0;
     for (const day of [0, 59.9, 60, 60.1, 75.9, 76, 80, 87, 88, 89.9, 90, 91, 120]) {
       await run(day);
-      const fresh = mails().slice(seen);
-      notifiedOn.push([day, fresh.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
-      seen = mails().length;
+      const newMails = mails().slice(mailsBefore);
+      notifiedOn.push([day, newMails.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
+      mailsBefore = mails().length;
     }
     expect(notifiedOn.filter(([, thresholds]) => thresholds.length > 0)).toEqual([
       [60, ["30"]],
@@ -91,7 +96,7 @@ describe("a rule about the service's own credentials", () => {
   test("sends name, expiry and threshold to a webhook", async () => {
     const { received } = await fixture.webhookRule(RULE);
     fixture.clock.add(999);
-    const { id } = await make("nightly report", 90);
+    const { id } = await createToken("nightly report", 90);
     await run(60.1);
     const item = {
       id: `apiToken:${id}`,
@@ -105,20 +110,20 @@ describe("a rule about the service's own credentials", () => {
     expect(received().map(({ body }) => JSON.parse(body).data.items)).toEqual([[item]]);
   });
 
-  test("sends one notification for several reached thresholds, and one message for several tokens", async () => {
+  test("sends one message for several tokens and several reached thresholds", async () => {
     const { mails } = await fixture.mailRule(RULE);
-    await make("a", 90);
-    await make("b", 85);
+    await createToken("a", 90);
+    await createToken("b", 85);
     await run(80);
     await run(81);
     expect(mails()).toHaveLength(1);
     expect(mails()[0]!.subject).toBe("2 credentials of the service expire soon; first API token “b” expires in 5 days");
   });
 
-  test("ignores thresholds before the creation of a short-lived token, and revoked tokens", async () => {
+  test("ignores revoked tokens, and thresholds longer than the lifetime of a token", async () => {
     const { mails } = await fixture.mailRule(RULE);
-    await make("for ten days", 10);
-    const { id } = await make("ended", 10);
+    await createToken("for ten days", 10);
+    const { id } = await createToken("revoked", 10);
     await apiTokens.end(MARIA, id, caller);
     await run(0.5);
     expect(mails()).toEqual([]);
@@ -126,19 +131,19 @@ describe("a rule about the service's own credentials", () => {
     expect(mails().map(({ subject }) => subject)).toEqual(["API token “for ten days” expires in 2 days"]);
   });
 
-  test("notifies again of a new token with the same name", async () => {
+  test("sends a notification for a new token with the name of an expired one", async () => {
     const { mails } = await fixture.mailRule(RULE);
-    await make("same", 10);
+    await createToken("same", 10);
     await run(8);
     await run(11);
-    await make("same", 10);
+    await createToken("same", 10);
     await run(19);
     expect(mails()).toHaveLength(2);
   });
 
   test("rejects all filters", async () => {
-    const wrong = fixture.mailRule({ ...RULE, filters: { vault: "kv-a" } });
-    await expect(wrong).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.filters.vault" }] });
+    const rejected = fixture.mailRule({ ...RULE, filters: { vault: "kv-a" } });
+    await expect(rejected).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.filters.vault" }] });
   });
 
   test("can be tested with an example", async () => {

@@ -3,25 +3,33 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/delivery.ts";
 import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
-import { scrubbed } from "../../shared/alerts/post-webhook.ts";
+import { withoutSecrets } from "../../shared/alerts/post-webhook.ts";
 import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/retry-schedule.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, type Fixture, type FixtureOptions, openFixture, START } from "./alerts-setup.ts";
 
+/**
+ * Tests how alerts are delivered by mail and webhook: retries, leases, signatures and the history. A delivery is one message of
+ * a rule; it has parts, one per group of recipients or per webhook. A mailbox is the row that combines the mails to one group
+ * of recipients.
+ */
+
 let azurite: TestStorage;
 let cloud: Cloud;
+/** Storage accounts: each test takes the next unused one. */
 const ACCOUNTS = Array.from({ length: 55 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
-let next = 0;
+let usedAccounts = 0;
 let fixture: Fixture;
 
+/** Creates a fixture on the next unused storage account. */
 const open = (options: Partial<FixtureOptions> = {}) =>
-  openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
+  openFixture({ connectionString: azurite.connectionString(ACCOUNTS[usedAccounts++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
-  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {
   await cloud.stop();
@@ -30,21 +38,21 @@ afterAll(async () => {
 beforeEach(async () => {
   cloud.control.clearFaults();
   fixture = open();
-  await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5.5, tags: { owner: "ann" } }]);
+  await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 5.5, tags: { owner: "ann" } }]);
 });
 
-const all = { limit: 100, offset: 0, cursor: undefined };
-const history = async (ruleId: string) => (await fixture.instance().history.list({ ruleId }, all)).items;
+const FIRST_PAGE = { limit: 100, offset: 0, cursor: undefined };
+const history = async (ruleId: string) => (await fixture.instance().history.list({ ruleId }, FIRST_PAGE)).items;
 
-/** Evaluates and sends, moving the clock to each waiting message. */
+/** Evaluates the rules and sends all messages. The clock moves to the time of each delayed message. */
 async function deliver() {
   const alerts = fixture.instance();
   await alerts.evaluate();
-  await fixture.drainAll(alerts);
+  await fixture.handleAllMessages(alerts);
 }
 
 describe("a mail", () => {
-  test("has at most 50 recipients who don't see each other, and the history lists each of them", async () => {
+  test("has at most 50 recipients, all in bcc", async () => {
     const recipients = Array.from({ length: 120 }, (_, index) => `p${index}@acme.example`);
     const { rule } = await fixture.mailRule({ recipients });
     await deliver();
@@ -61,7 +69,7 @@ describe("a mail", () => {
     expect(entry!.parts.flatMap((part) => part.recipients)).toEqual(recipients);
   });
 
-  test("that some recipients can't receive is partially delivered", async () => {
+  test("that the provider rejects for some recipients is partially delivered", async () => {
     const recipients = [
       ...Array.from({ length: 50 }, (_, index) => `p${index}@acme.example`),
       "gone@suppressed.example",
@@ -74,35 +82,36 @@ describe("a mail", () => {
     expect(entry!.parts[1]!.error).toContain("EmailDroppedAllRecipientsSuppressed");
   });
 
-  test("in progress at another worker is left to it, while other mails of the delivery are sent", async () => {
+  test("with another worker's lease is not sent until the lease expires, while other mails of the delivery are", async () => {
     const recipients = Array.from({ length: 60 }, (_, index) => `q${index}@acme.example`);
     const { rule } = await fixture.mailRule({ recipients });
     const alerts = fixture.instance();
     await alerts.evaluate();
     const { deliveryId } = fixture.messages[0]!.message as { deliveryId: string };
     const leasedUntil = new Date(fixture.clock.now().getTime() + 60_000).toISOString();
+    // `part` is an index in the delivery. Urgency 1 is `critical`.
     const entry = { deliveryId, part: 0, urgency: 1 };
     const mail = { recipients: recipients.slice(0, 50), operationId: operationIdOf(deliveryId, 0), entries: [entry] };
-    const held = { ...mail, status: "sending" as const, attempts: 1, looks: 0, leasedUntil };
-    const key = mailboxKey(held.recipients, false);
-    const box = { recipients: held.recipients, ofOwner: false, waiting: [], sent: [], mail: held };
+    const leasedMail = { ...mail, status: "sending" as const, attempts: 1, looks: 0, leasedUntil };
+    const key = mailboxKey(leasedMail.recipients, false);
+    const box = { recipients: leasedMail.recipients, ofOwner: false, waiting: [], sent: [], mail: leasedMail };
     await fixture.tables.insert(Mailboxes, MAILBOXES, key, box);
-    const sent = cloud.control.mails().length;
+    const mailsBefore = cloud.control.mails().length;
     await alerts.deliver(deliveryId);
-    const lengths = () =>
+    const recipientCounts = () =>
       cloud.control
         .mails()
-        .slice(sent)
+        .slice(mailsBefore)
         .map(({ bcc }) => bcc.length);
-    expect(lengths()).toEqual([10]);
-    expect((await fixture.tables.get(Mailboxes, MAILBOXES, key))!.mail).toEqual(held);
+    expect(recipientCounts()).toEqual([10]);
+    expect((await fixture.tables.get(Mailboxes, MAILBOXES, key))!.mail).toEqual(leasedMail);
     fixture.clock.add(60_000);
-    await fixture.drainAll(alerts);
-    expect(lengths()).toEqual([10, 50]);
+    await fixture.handleAllMessages(alerts);
+    expect(recipientCounts()).toEqual([10, 50]);
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered" });
   });
 
-  test("waits while the provider throttles, without counting an attempt", async () => {
+  test("that the provider throttles is sent after the Retry-After, without counting an attempt", async () => {
     cloud.control.addFault({
       match: { operation: "mail.send" },
       action: { kind: "throttle", retryAfterSeconds: 40 },
@@ -116,7 +125,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 1 }] });
   });
 
-  test("without a response is looked up at the provider and not resent", async () => {
+  test("whose response was lost is not sent again if the provider has it", async () => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "loseAnswer" }, times: 1 });
     const { rule, mails } = await fixture.mailRule();
     await deliver();
@@ -125,11 +134,11 @@ describe("a mail", () => {
   });
 
   test.each([
-    ["is cut off before it has the mail", { kind: "reset" as const }],
+    ["resets the connection before it has the mail", { kind: "reset" as const }],
     ["fails", { kind: "fail" as const, status: 500 }],
-    ["is in the wrong hands", { kind: "garbage" as const, as: "html" as const }],
-    ["refuses the key for a while", { kind: "deny" as const }],
-  ])("is sent if the provider %s", async (_name, action) => {
+    ["returns an HTML page", { kind: "garbage" as const, as: "html" as const }],
+    ["rejects the key for a while", { kind: "deny" as const }],
+  ])("is sent by a later attempt if the provider %s twice", async (_name, action) => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action, times: 2 });
     const { rule, mails } = await fixture.mailRule();
     await deliver();
@@ -137,7 +146,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 3 }] });
   });
 
-  test("does not count as delivered if a proxy responds instead of the provider", async () => {
+  test("fails if a proxy returns HTML pages instead of the provider's responses", async () => {
     cloud.control.addFault({ match: { operation: "mail.*" }, action: { kind: "garbage", as: "html" } });
     const { rule, mails } = await fixture.mailRule();
     await deliver();
@@ -145,7 +154,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("failed");
   });
 
-  test("is sent once even if the provider can't report its status for a while", async () => {
+  test("is sent once even if its response is lost and its status can't be read for a while", async () => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "loseAnswer" }, times: 1 });
     cloud.control.addFault({
       match: { operation: "mail.getOperation" },
@@ -158,7 +167,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  test("fails after the last attempt if the provider never accepts it, and the history shows why", async () => {
+  test("fails after the last attempt if the provider denies access, and the history contains the error", async () => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "deny" } });
     const { rule } = await fixture.mailRule();
     await deliver();
@@ -174,7 +183,7 @@ describe("a mail", () => {
   test("is sent with the service's identity if only the provider's endpoint is configured", async () => {
     const { origin } = new URL(/endpoint=([^;]+)/.exec(cloud.environment.COMMUNICATION_CONNECTION_STRING!)![1]!);
     fixture = open({ environment: { COMMUNICATION_CONNECTION_STRING: undefined, COMMUNICATION_ENDPOINT: origin } });
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { rule, mails } = await fixture.mailRule();
     await deliver();
     expect(mails()).toHaveLength(1);
@@ -188,19 +197,19 @@ describe("a mail", () => {
 
   test("from an unknown sender address fails immediately", async () => {
     fixture = open({ environment: { ALERT_SENDER_ADDRESS: "alerts@elsewhere.example" } });
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { rule } = await fixture.mailRule();
     await deliver();
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "failed", parts: [{ attempts: 1 }] });
   });
 
-  test("waits, with a message, if no mail provider is configured", async () => {
+  test("stays pending with an error if no mail provider is configured", async () => {
     fixture = open({ environment: { COMMUNICATION_CONNECTION_STRING: undefined } });
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { rule } = await fixture.mailRule();
     const alerts = fixture.instance();
     await alerts.evaluate();
-    await fixture.drain(alerts);
+    await fixture.handleVisibleMessages(alerts);
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({ status: "pending" });
     expect(entry!.parts[0]!.error).toContain("ALERT_SENDER_ADDRESS");
@@ -209,20 +218,20 @@ describe("a mail", () => {
 
 describe("a webhook", () => {
   /** Verifies a signature as the Standard Webhooks specification requires. */
-  const signs = (secret: string, headers: Record<string, string>, body: string): boolean => {
+  const isSignedWith = (secret: string, headers: Record<string, string>, body: string): boolean => {
     const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
     const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
     const expected = createHmac("sha256", key).update(signed).digest("base64");
     return headers["webhook-signature"]!.split(" ").includes(`v1,${expected}`);
   };
 
-  test("is a CloudEvent with a valid signature by the key returned at creation", async () => {
+  test("is a CloudEvent, signed with the key that was returned at the rule's creation", async () => {
     const { rule, webhookSecret, received } = await fixture.webhookRule();
     await deliver();
     expect(received()).toHaveLength(1);
     const { headers, body } = received()[0]!;
-    expect(signs(webhookSecret!, headers, body)).toBe(true);
-    expect(signs(webhookSecret!, headers, body.replace("one", "two"))).toBe(false);
+    expect(isSignedWith(webhookSecret!, headers, body)).toBe(true);
+    expect(isSignedWith(webhookSecret!, headers, body.replace("one", "two"))).toBe(false);
     expect(headers["content-type"]).toBe("application/cloudevents+json");
     const event = JSON.parse(body) as Record<string, unknown>;
     expect(event).toMatchObject({
@@ -236,7 +245,7 @@ describe("a webhook", () => {
     expect(Math.abs(Number(headers["webhook-timestamp"]) * 1000 - fixture.clock.now().getTime())).toBeLessThan(60_000);
   });
 
-  test("is retried with growing delays and the same id until it is received", async () => {
+  test("is retried with the same id until the receiver responds with success", async () => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 500 }, times: 2 });
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "loseAnswer" }, times: 1 });
     const { rule, received } = await fixture.webhookRule();
@@ -249,24 +258,25 @@ describe("a webhook", () => {
     });
   });
 
+  // The first retry is after 5 s and up to 20 % more, or after the Retry-After if that is longer, but at most after an hour.
   test.each([
     [1, 5, 6],
     [1000, 1000, 1000],
     [99_999, 3600, 3600],
-  ])("with a Retry-After of %i s is retried after %i to %i s", async (asked, least, most) => {
-    const action = { kind: "throttle", retryAfterSeconds: asked } as const;
+  ])("with a Retry-After of %i s is retried after %i to %i s", async (retryAfterSeconds, least, most) => {
+    const action = { kind: "throttle", retryAfterSeconds } as const;
     cloud.control.addFault({ match: { operation: "sink.receive" }, action, times: 1 });
     const { rule } = await fixture.webhookRule();
     const alerts = fixture.instance();
     await alerts.evaluate();
-    await fixture.drain(alerts);
+    await fixture.handleVisibleMessages(alerts);
     const [part] = (await history(rule.ruleId))[0]!.parts;
     const seconds = (Date.parse(part!.notBefore!) - fixture.clock.now().getTime()) / 1000;
     expect(seconds).toBeGreaterThanOrEqual(least);
     expect(seconds).toBeLessThanOrEqual(most);
   });
 
-  test("that is never received fails after the last attempt", async () => {
+  test("that the receiver always rejects fails after the last attempt", async () => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 404 } });
     const { rule } = await fixture.webhookRule();
     await deliver();
@@ -283,15 +293,15 @@ describe("a webhook", () => {
     [399, "failed", "The receiver returned 399. Redirects are not followed."],
     [400, "failed", "The receiver returned 400."],
     [500, "failed", "The receiver returned 500."],
-  ])("with the response %s is %s", async (status, became, error) => {
+  ])("with the response %s is %s", async (status, expectedStatus, error) => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status } });
     const { rule } = await fixture.webhookRule();
     const { parts } = await fixture.instance().test(rule.ruleId, caller);
-    expect(parts).toMatchObject([{ status: became, attempts: 1, answer: { status } }]);
+    expect(parts).toMatchObject([{ status: expectedStatus, attempts: 1, answer: { status } }]);
     expect(parts[0]!.error).toBe(error);
   });
 
-  test("with the response 410 has one attempt", async () => {
+  test("with the response 410 Gone is not retried", async () => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 410 } });
     const { rule } = await fixture.webhookRule();
     await deliver();
@@ -307,14 +317,12 @@ describe("a webhook", () => {
     fixture.clock.add(25 * 3_600_000);
     await fixture.instance().test(rule.ruleId, caller);
     const [first, second] = received();
-    expect([webhookSecret!, rotated.webhookSecret!].map((key) => signs(key, first!.headers, first!.body))).toEqual([
-      true,
-      true,
-    ]);
-    expect([webhookSecret!, rotated.webhookSecret!].map((key) => signs(key, second!.headers, second!.body))).toEqual([
-      false,
-      true,
-    ]);
+    expect(
+      [webhookSecret!, rotated.webhookSecret!].map((key) => isSignedWith(key, first!.headers, first!.body)),
+    ).toEqual([true, true]);
+    expect(
+      [webhookSecret!, rotated.webhookSecret!].map((key) => isSignedWith(key, second!.headers, second!.body)),
+    ).toEqual([false, true]);
   });
 
   test("uses a changed URL, also for a waiting retry", async () => {
@@ -326,14 +334,14 @@ describe("a webhook", () => {
     const { rule } = await fixture.webhookRule({ webhookUrl: sink("wrong") });
     const alerts = fixture.instance();
     await alerts.evaluate();
-    await fixture.drain(alerts);
+    await fixture.handleVisibleMessages(alerts);
     await alerts.rules.change(rule.ruleId, { webhookUrl: sink("right") }, caller, undefined);
-    await fixture.drainAll(alerts);
-    expect(cloud.control.sunk("right")).toHaveLength(1);
+    await fixture.handleAllMessages(alerts);
+    expect(cloud.control.sinkRequests("right")).toHaveLength(1);
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  describe("at two workers concurrently", () => {
+  describe("that two workers deliver concurrently", () => {
     /** Runs `work` before the nth transaction from now on. */
     function beforeTransaction(nth: number, work: () => Promise<void>): void {
       const transaction = fixture.tables.transaction;
@@ -343,6 +351,7 @@ describe("a webhook", () => {
         return await transaction(...operations);
       };
     }
+    /** Evaluates a webhook rule. Returns two instances, and the id of the delivery in its queue message. */
     const startDelivery = async () => {
       const { rule, received } = await fixture.webhookRule();
       const [slow, fast] = [fixture.instance(), fixture.instance()];
@@ -353,14 +362,15 @@ describe("a webhook", () => {
 
     test("is posted by the worker that starts it first", async () => {
       const { rule, received, slow, fast, deliveryId } = await startDelivery();
+      // The first transaction of a delivery takes the lease.
       beforeTransaction(1, () => fast.deliver(deliveryId));
       await slow.deliver(deliveryId);
-      await fixture.drainAll(slow);
+      await fixture.handleAllMessages(slow);
       expect(received()).toHaveLength(1);
       expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 1 }] });
     });
 
-    test("is left to the worker with the lease, and posted again with the same id after the lease expires", async () => {
+    test("is posted again with the same id only after the lease of the first worker expires", async () => {
       const { rule, received, slow, fast, deliveryId } = await startDelivery();
       // The slow worker has posted the webhook but not written the outcome.
       beforeTransaction(2, async () => {
@@ -370,7 +380,7 @@ describe("a webhook", () => {
         await fast.deliver(deliveryId);
       });
       await slow.deliver(deliveryId);
-      await fixture.drainAll(slow);
+      await fixture.handleAllMessages(slow);
       expect(received()).toHaveLength(2);
       expect(new Set(received().map(({ headers }) => headers["webhook-id"])).size).toBe(1);
       const parts = [{ attempts: 2, mayBeRepeated: true }];
@@ -385,13 +395,13 @@ describe("a webhook", () => {
     await expect(strict.webhookRule({ webhookUrl: cloud.controlUrl })).rejects.toMatchObject({
       code: "invalidRequest",
     });
-    const made = await strict.webhookRule({ webhookUrl: "https://metadata.localhost/hook" });
-    const tested = await strict.instance().test(made.rule.ruleId, caller);
-    expect(tested.parts[0]!.error).toContain("127.0.0.1 of metadata.localhost is refused");
+    const created = await strict.webhookRule({ webhookUrl: "https://metadata.localhost/hook" });
+    const tested = await strict.instance().test(created.rule.ruleId, caller);
+    expect(tested.parts[0]!.error).toContain("127.0.0.1 of metadata.localhost is blocked");
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  test("never reveals its URL or key in rows, messages, audit entries or echoed responses", async () => {
+  test("does not reveal its URL or key in rows, messages, audit entries or echoed responses", async () => {
     const path = "T0123456/B0123456/abcdefSECRETabcdef";
     const { rule, webhookSecret } = await fixture.webhookRule({
       deliveryMethod: "slack",
@@ -401,20 +411,21 @@ describe("a webhook", () => {
     await deliver();
     const rows: unknown[] = [];
     for (const table of ["AlertRules", "AlertStates", "AlertDeliveries", "AlertHistory", "AlertTold"])
-      rows.push(await everything(table));
-    const kept = JSON.stringify([rows, fixture.events, fixture.messages, await history(rule.ruleId)]);
+      rows.push(await readAllRows(table));
+    const storedText = JSON.stringify([rows, fixture.events, fixture.messages, await history(rule.ruleId)]);
     expect(webhookSecret).toBeUndefined();
-    for (const secret of ["SECRET", "queryTOKENquery", "whsec_"]) expect(kept).not.toContain(secret);
-    expect(kept).toContain(rule.ruleId);
+    for (const secret of ["SECRET", "queryTOKENquery", "whsec_"]) expect(storedText).not.toContain(secret);
+    expect(storedText).toContain(rule.ruleId);
     const url = "https://hooks.example/T0123456/abc%20defSECRET?token=queryTOKENquery";
     const keys = [{ key: "whsec_c2VjcmV0a2V5" }];
-    const repeated = `echo ${url} and /T0123456/abc%20defSECRET abc defSECRET queryTOKENquery whsec_c2VjcmV0a2V5`;
-    expect(scrubbed(repeated, { url, keys })).not.toMatch(/SECRET|TOKEN|c2Vj/);
+    // A response in which the receiver repeats parts of the URL and the key.
+    const echo = `echo ${url} and /T0123456/abc%20defSECRET abc defSECRET queryTOKENquery whsec_c2VjcmV0a2V5`;
+    expect(withoutSecrets(echo, { url, keys })).not.toMatch(/SECRET|TOKEN|c2Vj/);
   });
 
-  async function everything(table: string): Promise<unknown[]> {
+  async function readAllRows(table: string): Promise<unknown[]> {
     const { TableClient } = await import("@azure/data-tables");
-    const client = TableClient.fromConnectionString(azurite.connectionString(ACCOUNTS[next - 1]!), table, {
+    const client = TableClient.fromConnectionString(azurite.connectionString(ACCOUNTS[usedAccounts - 1]!), table, {
       allowInsecureConnection: true,
     });
     const rows: unknown[] = [];
@@ -426,11 +437,12 @@ describe("a webhook", () => {
 describe.each([
   ["ten minutes ahead", 10 * MINUTE_MS],
   ["an hour back", -60 * MINUTE_MS],
-])("a host whose own clock is %s", (_name, off) => {
+])("a host whose own clock is %s", (_name, clockOffsetMs) => {
+  /** Returns a time relative to now. */
   const inMs = (milliseconds: number) => new Date(Date.now() + milliseconds).toISOString();
-  /** Leases of this host expire like those of any host. */
-  function hostOff() {
-    const { tables, alerts } = fixture.hostOff(off);
+  /** Creates the host, and a check that it took one lease, of the usual length by the storage service's clock. */
+  function createHost() {
+    const { tables, alerts } = fixture.createHostWithClockOffset(clockOffsetMs);
     const leases: number[] = [];
     const transaction = tables.transaction;
     tables.transaction = async (...args) => {
@@ -444,57 +456,57 @@ describe.each([
     };
     return { alerts, expectUsualLeases };
   }
-  /** The delivery of the rule's current items, by the storage clock. */
-  async function due(): Promise<string> {
+  /** Evaluates the rules at the current time of the storage service. Returns the id of the new delivery. */
+  async function createDelivery(): Promise<string> {
     // The storage clock has a precision of one second.
     fixture.clock.set(new Date(inMs(-10_000)));
     const expiresInDays = (Date.now() - Date.parse(START)) / DAY_MS + 5.5;
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays }]);
     await fixture.instance().evaluate();
     return (fixture.messages[0]!.message as { deliveryId: string }).deliveryId;
   }
 
-  test("respects the lease of a webhook, continues after the lease, and holds leases no longer than other hosts", async () => {
+  test("posts a webhook only after another host's lease expired, and takes a lease of the usual length", async () => {
     const { received } = await fixture.webhookRule();
-    const deliveryId = await due();
-    const { alerts, expectUsualLeases } = hostOff();
-    const held = async (leasedUntil: string) => {
+    const deliveryId = await createDelivery();
+    const { alerts, expectUsualLeases } = createHost();
+    const setLease = async (leasedUntil: string) => {
       const row = (await fixture.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
       const parts = row.parts.map((part) => ({ ...part, status: "sending" as const, attempts: 1, leasedUntil }));
       await fixture.tables.replace(Deliveries, { ...row, parts, nextAt: leasedUntil });
     };
-    await held(inMs(LEASE_MS / 2));
+    await setLease(inMs(LEASE_MS / 2));
     await alerts.deliver(deliveryId);
     expect(received()).toHaveLength(0);
-    await held(inMs(-5_000));
+    await setLease(inMs(-5_000));
     await alerts.deliver(deliveryId);
     expect(received()).toHaveLength(1);
     expectUsualLeases();
   });
 
-  test("respects the lease of a mail, continues after the lease, and holds leases no longer than other hosts", async () => {
+  test("sends a mail only after another host's lease expired, and takes a lease of the usual length", async () => {
     const { rule, mails } = await fixture.mailRule();
-    const deliveryId = await due();
-    const { alerts, expectUsualLeases } = hostOff();
+    const deliveryId = await createDelivery();
+    const { alerts, expectUsualLeases } = createHost();
     const recipients = rule.recipients!;
     const entries = [{ deliveryId, part: 0, urgency: 1 }];
     const operationId = operationIdOf(deliveryId, 0);
-    const held = async (leasedUntil: string) => {
+    const setLease = async (leasedUntil: string) => {
       const mail = { recipients, operationId, entries, status: "sending" as const, attempts: 1, looks: 0, leasedUntil };
       const box = { recipients, ofOwner: false, waiting: [], sent: [], mail };
       await fixture.tables.put(Mailboxes, MAILBOXES, mailboxKey(recipients, false), box);
     };
-    await held(inMs(LEASE_MS / 2));
+    await setLease(inMs(LEASE_MS / 2));
     await alerts.deliver(deliveryId);
     expect(mails()).toHaveLength(0);
-    await held(inMs(-5_000));
+    await setLease(inMs(-5_000));
     await alerts.deliver(deliveryId);
     expect(mails()).toHaveLength(1);
     expectUsualLeases();
   });
 });
 
-describe("a test of a rule", () => {
+describe("a test delivery of a rule", () => {
   test("sends a real message and returns the receiver's response", async () => {
     const { rule, mails } = await fixture.mailRule();
     const mailed = await fixture.instance().test(rule.ruleId, caller);
@@ -506,7 +518,7 @@ describe("a test of a rule", () => {
     expect(posted).toMatchObject({ status: "failed", parts: [{ attempts: 1, answer: { status: 403 } }] });
   });
 
-  test("does not affect the rule's notifications", async () => {
+  test("does not prevent later notifications of the same assets", async () => {
     const { rule, mails } = await fixture.mailRule({ enabled: false });
     await fixture.instance().test(rule.ruleId, caller);
     await fixture.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
@@ -516,7 +528,7 @@ describe("a test of a rule", () => {
 });
 
 describe("a delivery with a lost or failing queue message", () => {
-  test("is found by the evaluation if its message is lost", async () => {
+  test("is sent by a later evaluation if its message was lost", async () => {
     const { mails } = await fixture.mailRule();
     const alerts = fixture.instance();
     await alerts.evaluate();
@@ -526,11 +538,11 @@ describe("a delivery with a lost or failing queue message", () => {
     expect(fixture.messages).toHaveLength(0);
     fixture.clock.add(20 * 60_000);
     await alerts.evaluate();
-    await fixture.drain(alerts);
+    await fixture.handleVisibleMessages(alerts);
     expect(mails()).toHaveLength(1);
   });
 
-  test("is retried from the poison queue several times and then fails", async () => {
+  test("fails after its message was moved to the poison queue six times", async () => {
     const { rule } = await fixture.mailRule();
     const alerts = fixture.instance();
     await alerts.evaluate();
@@ -544,7 +556,7 @@ describe("a delivery with a lost or failing queue message", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("failed");
   });
 
-  test("that arrived is recorded as delivered, even if the record could not be written before the last retry", async () => {
+  test("is recorded as delivered if its mail was sent but the outcome was not written before the last retry", async () => {
     const { rule } = await fixture.mailRule();
     await deliver();
     const { deliveryId } = (await history(rule.ruleId))[0]!;
@@ -552,12 +564,14 @@ describe("a delivery with a lost or failing queue message", () => {
     await fixture.tables.replace(Deliveries, { ...row, status: "pending", revivals: 5 });
     await fixture.instance().reviveDelivery(deliveryId);
     const entries = fixture.events.filter(({ target }) => target?.id === deliveryId).map(({ outcome }) => outcome);
+    // The second success is that of the retry, which records the known outcome again.
     expect(entries).toEqual(["intent", "success", "success"]);
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 });
 
-test("the id of a mail at the provider is a unique GUID of version 8", () => {
+// The provider accepts a mail with the same operation id only once.
+test("the operation id of each part of a delivery is a different GUID of version 8", () => {
   const ids = Array.from({ length: 64 }, (_, index) => operationIdOf("01JD8Z6Q3M0000000000000000", index));
   for (const id of ids) expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
   expect(new Set(ids).size).toBe(64);

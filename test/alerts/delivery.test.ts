@@ -1,36 +1,43 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
-import { freeAt, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/mail-rate-limit.ts";
+import { nextFreeTime, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/mail-rate-limit.ts";
 import { MAILBOXES, Mailboxes } from "../../shared/alerts/mailbox.ts";
 import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
+  assetNamesIn,
   caller,
   DAY_MS,
   type Fixture,
   type FixtureOptions,
-  namedIn,
   openFixture,
   START,
   type TestAsset,
 } from "./alerts-setup.ts";
 
+/**
+ * Tests of mails to owners (a tag of an asset names its owner), of the rate limit of mails, and of crashes while mails are sent.
+ * A mailbox is the row that combines the mails to one group of recipients.
+ */
+
 let azurite: TestStorage;
 let cloud: Cloud;
+/** Storage accounts: each test takes the next unused one. */
 const ACCOUNTS = Array.from({ length: 34 }, (_, index) => `mailbox${String(index).padStart(2, "0")}`);
-let next = 0;
+let usedAccounts = 0;
 let fixture: Fixture;
 
+/** Creates a fixture on the next unused storage account. */
 const open = (options: Partial<FixtureOptions> = {}) =>
-  openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
+  openFixture({ connectionString: azurite.connectionString(ACCOUNTS[usedAccounts++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
-  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {
   await cloud.stop();
@@ -41,43 +48,49 @@ beforeEach(() => {
   cloud.control.clearMails();
 });
 
-const all = { limit: 100, offset: 0, cursor: undefined };
-const history = async (ruleId: string) => (await fixture.instance().history.list({ ruleId }, all)).items;
-const owned = (name: string, owner: string | undefined, expiresInDays = 5.5): TestAsset => ({
+const FIRST_PAGE = { limit: 100, offset: 0, cursor: undefined };
+const history = async (ruleId: string) => (await fixture.instance().history.list({ ruleId }, FIRST_PAGE)).items;
+/** Returns an asset whose tag names an owner. */
+const ownedAsset = (name: string, owner: string | undefined, expiresInDays = 5.5): TestAsset => ({
   name,
   expiresInDays,
   ...(owner === undefined ? {} : { tags: { owner } }),
 });
 
+/** Evaluates the rules and sends all messages. The clock moves to the time of each delayed message. */
 async function deliver() {
   const alerts = fixture.instance();
   await alerts.evaluate();
-  await fixture.drainAll(alerts);
+  await fixture.handleAllMessages(alerts);
 }
 
-/** Asset names by recipient, in the order of the mails. */
+/** Returns the names of the assets in all mails by recipient, in the order of the mails. */
 function received(): Record<string, string[]> {
-  const by: Record<string, string[]> = {};
+  const byRecipient: Record<string, string[]> = {};
   for (const { to, bcc, plainText } of cloud.control.mails())
     for (const address of [...to, ...bcc])
-      by[address] = [...(by[address] ?? []), ...namedIn(plainText!).map((name) => name.split("/")[1]!)];
-  return by;
+      byRecipient[address] = [
+        ...(byRecipient[address] ?? []),
+        ...assetNamesIn(plainText!).map((name) => name.split("/")[1]!),
+      ];
+  return byRecipient;
 }
 
+/** With these domains, an owner tag that is an address in one of them is a recipient. */
 const DOMAINS = { ALERT_OWNER_DOMAINS: ["acme.example", "suppressed.example"] };
 
 describe("an owner", () => {
-  test("receives the alerts for their assets, and the rule's recipients the rest with the reason", async () => {
+  test("receives the alerts about their assets, and the rule's recipients receive those without an owner", async () => {
     fixture = open({ environment: DOMAINS });
     await fixture
       .instance()
       .owners.replace([{ owner: "Payments Team", address: "pay@elsewhere.example" }], caller, undefined);
-    await fixture.scanned("kv-a", [
-      owned("a1", "ann@acme.example"),
-      owned("a2", "Ann@ACME.example", 20),
-      owned("p1", "payments team"),
-      owned("n1", undefined),
-      owned("x1", "bob@other.example"),
+    await fixture.writeAssets("kv-a", [
+      ownedAsset("a1", "ann@acme.example"),
+      ownedAsset("a2", "Ann@ACME.example", 20),
+      ownedAsset("p1", "payments team"),
+      ownedAsset("n1", undefined),
+      ownedAsset("x1", "bob@other.example"),
     ]);
     const { rule, mails } = await fixture.mailRule();
     const [address] = rule.recipients;
@@ -102,9 +115,9 @@ describe("an owner", () => {
     );
   });
 
-  test("receives nothing if neither domains nor the owner table are configured", async () => {
+  test("receives no mails if neither domains nor the owner table are configured", async () => {
     fixture = open();
-    await fixture.scanned("kv-a", [owned("a1", "ann@acme.example"), owned("n1", undefined)]);
+    await fixture.writeAssets("kv-a", [ownedAsset("a1", "ann@acme.example"), ownedAsset("n1", undefined)]);
     const { rule } = await fixture.mailRule();
     await deliver();
     expect(received()).toEqual({ [rule.recipients[0]!]: ["a1", "n1"] });
@@ -112,7 +125,8 @@ describe("an owner", () => {
     expect((await history(rule.ruleId))[0]!.parts[0]).not.toHaveProperty("reason");
   });
 
-  const hostile: [string, string][] = [
+  /** Tags that try to add recipients or to imitate an allowed address or an owner of the table. */
+  const hostileTags: [string, string][] = [
     ["a header", "ann@acme.example\r\nBcc: eve@evil.example"],
     ["a line", "ann@acme.example\n"],
     ["several addresses", "ann@acme.example,eve@acme.example"],
@@ -138,32 +152,36 @@ describe("an owner", () => {
     ["a Kelvin sign for a letter of the table", "ba\u212Aery"],
     ["a member of every object", "constructor"],
   ];
-  test("from a manipulated tag is not resolved", async () => {
+  test("is not derived from a manipulated tag", async () => {
     fixture = open({ environment: DOMAINS });
     const table = ["payments", "bakery"].map((owner) => ({ owner, address: `${owner}@acme.example` }));
     await fixture.instance().owners.replace(table, caller, undefined);
     const resolve = (await fixture.instance().owners.resolver())!;
     expect(resolve("ann@acme.example")).toEqual({ address: "ann@acme.example" });
-    for (const [what, tag] of hostile) expect({ what, ...resolve(tag) }).toEqual({ what, reason: expect.any(String) });
-    // After a round trip through storage, which replaces lone surrogates.
-    const stored = hostile.filter(([, tag]) => tag.isWellFormed());
-    await fixture.scanned(
+    for (const [what, tag] of hostileTags)
+      expect({ what, ...resolve(tag) }).toEqual({ what, reason: expect.any(String) });
+    // The same through storage and mails, without the tag of half a surrogate pair, which storage would replace.
+    const storableTags = hostileTags.filter(([, tag]) => tag.isWellFormed());
+    await fixture.writeAssets(
       "kv-a",
-      stored.map(([, tag], index) => owned(`h${index}`, tag)),
+      storableTags.map(([, tag], index) => ownedAsset(`h${index}`, tag)),
     );
     const { rule } = await fixture.mailRule();
     await deliver();
     expect(Object.keys(received())).toEqual(rule.recipients);
-    expect(received()[rule.recipients[0]!]).toHaveLength(stored.length);
+    expect(received()[rule.recipients[0]!]).toHaveLength(storableTags.length);
     for (const { subject, plainText } of cloud.control.mails()) {
       expect(subject).not.toMatch(/[\r\n]/);
       expect(plainText).not.toMatch(/^Bcc/m);
     }
   });
 
-  test("whose mail bounces is replaced by the rule's recipients, once and with the reason", async () => {
+  test("whose mail bounces is replaced by the rule's recipients, who receive one mail with the reason", async () => {
     fixture = open({ environment: DOMAINS });
-    await fixture.scanned("kv-a", [owned("g1", "gone@suppressed.example"), owned("a1", "ann@acme.example")]);
+    await fixture.writeAssets("kv-a", [
+      ownedAsset("g1", "gone@suppressed.example"),
+      ownedAsset("a1", "ann@acme.example"),
+    ]);
     const { rule, mails } = await fixture.mailRule();
     await deliver();
     expect(received()).toMatchObject({ "ann@acme.example": ["a1"], [rule.recipients[0]!]: ["g1"] });
@@ -175,13 +193,13 @@ describe("an owner", () => {
     expect(outcomes.sort()).toEqual(["delivered false", "delivered false", "failed true"]);
   });
 
-  test("receives no more mails per day than the setting allows, whatever the tags say", async () => {
+  test("receives at most as many mails per day as OWNER_MAIL_PER_DAY", async () => {
     fixture = open({ environment: { ...DOMAINS, OWNER_MAIL_PER_DAY: 2 } });
     const { rule, mails } = await fixture.mailRule();
     for (let day = 0; day < 4; day++) {
-      await fixture.scanned(
+      await fixture.writeAssets(
         "kv-a",
-        Array.from({ length: day + 1 }, (_, index) => owned(`s${index}`, "ann@acme.example")),
+        Array.from({ length: day + 1 }, (_, index) => ownedAsset(`s${index}`, "ann@acme.example")),
       );
       await deliver();
       fixture.clock.add(HOUR_MS);
@@ -190,12 +208,12 @@ describe("an owner", () => {
     expect(received()[rule.recipients[0]!]).toEqual(["s2", "s3"]);
     expect(mails()[0]!.plainText).toContain("OWNER_MAIL_PER_DAY");
     fixture.clock.add(DAY_MS);
-    await fixture.scanned("kv-b", [owned("tomorrow", "ann@acme.example")]);
+    await fixture.writeAssets("kv-b", [ownedAsset("tomorrow", "ann@acme.example")]);
     await deliver();
     expect(received()["ann@acme.example"]).toEqual(["s0", "s1", "tomorrow"]);
   });
 
-  test("can be in the table once, and the table is replaced as a whole", async () => {
+  test("can't be in the owner table twice, ignoring case", async () => {
     fixture = open();
     const { owners } = fixture.instance();
     const { etag } = await owners.table();
@@ -220,7 +238,7 @@ describe("an owner", () => {
 });
 
 describe("the mail rate limit", () => {
-  test("is respected in every window of a minute and an hour", () => {
+  test("is not exceeded in any window of a minute or an hour", () => {
     const limits = { perMinute: 5, perHour: 10 };
     const slots = nextSlots([], 0, limits, 40);
     for (const [length, most] of [
@@ -230,55 +248,58 @@ describe("the mail rate limit", () => {
       for (const from of slots)
         expect(slots.filter((at) => at >= from && at < from + length).length).toBeLessThanOrEqual(most);
     expect(slots.at(-1)).toBe(3 * HOUR_MS + MINUTE_MS);
-    expect(freeAt(withSent([], 1000), 1000, { perMinute: 1, perHour: 0 })).toBe(1000 + MINUTE_MS);
+    expect(nextFreeTime(withSent([], 1000), 1000, { perMinute: 1, perHour: 0 })).toBe(1000 + MINUTE_MS);
     expect(nextSlots([1, 2, 3], 5, { perMinute: 0, perHour: 0 }, 3)).toEqual([5, 5, 5]);
   });
 
-  test("delays less urgent mails and combines waiting ones, and the history shows the expected time", async () => {
+  test("sends urgent mails first and combines waiting mails to the same recipients", async () => {
     fixture = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
     const first = await fixture.mailRule({ filters: { vault: "kv-first" } });
     const recipients = ["late@acme.example", "later@acme.example"];
     await fixture.mailRule({ name: "soon", recipients, filters: { vault: "kv-soon" } });
     await fixture.mailRule({ name: "soon too", recipients, filters: { vault: "kv-soon-too" } });
     const urgent = await fixture.mailRule({ filters: { vault: "kv-urgent" } });
-    await fixture.scanned("kv-first", [{ name: "f", expiresInDays: 3 }]);
+    await fixture.writeAssets("kv-first", [{ name: "f", expiresInDays: 3 }]);
     const alerts = fixture.instance();
     await alerts.evaluate();
-    await fixture.drain(alerts);
+    await fixture.handleVisibleMessages(alerts);
     expect(first.mails()).toHaveLength(1);
-    await fixture.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
-    await fixture.scanned("kv-soon-too", [{ name: "t", expiresInDays: 25 }]);
-    await fixture.scanned("kv-urgent", [{ name: "u", expiresInDays: 2 }]);
+    await fixture.writeAssets("kv-soon", [{ name: "s", expiresInDays: 20 }]);
+    await fixture.writeAssets("kv-soon-too", [{ name: "t", expiresInDays: 25 }]);
+    await fixture.writeAssets("kv-urgent", [{ name: "u", expiresInDays: 2 }]);
     await alerts.evaluate();
-    await fixture.drain(alerts);
-    const waiting = (await alerts.history.list({ status: "pending" }, all)).items;
-    const at = (hours: number) => new Date(Date.parse(START) + hours * HOUR_MS).toISOString();
+    await fixture.handleVisibleMessages(alerts);
+    const waiting = (await alerts.history.list({ status: "pending" }, FIRST_PAGE)).items;
+    const hoursAfterStart = (hours: number) => new Date(Date.parse(START) + hours * HOUR_MS).toISOString();
     expect(waiting.map(({ ruleName, nextAt }) => [ruleName === urgent.rule.name, nextAt])).toEqual(
-      expect.arrayContaining([[true, at(1)]]),
+      expect.arrayContaining([[true, hoursAfterStart(1)]]),
     );
     for (const { ruleName, parts } of waiting) {
       if (ruleName === urgent.rule.name) continue;
       expect(parts[0]!.waits).toContain("Rate limit: 1 mails per hour");
-      expect([at(1), at(2)]).toContain(parts[0]!.notBefore);
+      expect([hoursAfterStart(1), hoursAfterStart(2)]).toContain(parts[0]!.notBefore);
     }
-    await fixture.drainAll(alerts);
+    await fixture.handleAllMessages(alerts);
     const [, second, third] = cloud.control.mails();
     expect(cloud.control.mails()).toHaveLength(3);
-    expect(namedIn(second!.plainText!)).toEqual(["kv-urgent/u"]);
+    expect(assetNamesIn(second!.plainText!)).toEqual(["kv-urgent/u"]);
     // Both rules have the same recipients, so one mail contains both.
     expect(third!.bcc).toEqual(recipients);
-    expect(namedIn(third!.plainText!).sort()).toEqual(["kv-soon-too/t", "kv-soon/s"]);
+    expect(assetNamesIn(third!.plainText!).sort()).toEqual(["kv-soon-too/t", "kv-soon/s"]);
     expect(third!.plainText).toContain("“soon”");
     expect(third!.plainText).toContain("“soon too”");
-    expect((await alerts.history.list({}, all)).items.map(({ status }) => status)).toEqual(Array(4).fill("delivered"));
-    expect(fixture.clock.now().toISOString() >= at(2)).toBe(true);
+    expect((await alerts.history.list({}, FIRST_PAGE)).items.map(({ status }) => status)).toEqual(
+      Array(4).fill("delivered"),
+    );
+    expect(fixture.clock.now().toISOString() >= hoursAfterStart(2)).toBe(true);
   });
 
-  test("prefers a rule's recipients over owners, because tags can name any number of owners", async () => {
+  test("serves a rule's recipients before owners", async () => {
+    // Tags can name any number of owners, so mails to owners must not delay the rule's own recipients.
     fixture = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
-    await fixture.scanned("kv-a", [
-      ...Array.from({ length: 3 }, (_, index) => owned(`a${index}`, `owner-${index}@acme.example`)),
-      owned("n1", undefined),
+    await fixture.writeAssets("kv-a", [
+      ...Array.from({ length: 3 }, (_, index) => ownedAsset(`a${index}`, `owner-${index}@acme.example`)),
+      ownedAsset("n1", undefined),
     ]);
     const { rule } = await fixture.mailRule();
     await deliver();
@@ -290,7 +311,7 @@ describe("the mail rate limit", () => {
   test("applies to all instances together", async () => {
     fixture = open({ environment: { MAIL_PER_MINUTE: 3, MAIL_PER_HOUR: 0 } });
     for (let index = 0; index < 8; index++) await fixture.mailRule({ filters: { vault: "kv-a" } });
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const instances = [fixture.instance(), fixture.instance(), fixture.instance()];
     await instances[0]!.evaluate();
     await Promise.all(
@@ -299,12 +320,12 @@ describe("the mail rate limit", () => {
       ),
     );
     expect(cloud.control.mails()).toHaveLength(3);
-    await fixture.drainAll(instances[0]!);
+    await fixture.handleAllMessages(instances[0]!);
     expect(cloud.control.mails()).toHaveLength(8);
     expect(new Set(cloud.control.mails().map(({ to }) => to[0])).size).toBe(8);
   });
 
-  test("does not send waiting mails of a rule that was disabled", async () => {
+  test("does not send waiting mails of a rule that was disabled or deleted", async () => {
     fixture = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
     const recipients = ["both@acme.example"];
     const rules = [
@@ -312,14 +333,14 @@ describe("the mail rate limit", () => {
       await fixture.mailRule({ recipients }),
       await fixture.mailRule(),
     ];
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const alerts = fixture.instance();
     await alerts.evaluate();
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 }, times: 1 });
-    await fixture.drain(alerts);
+    await fixture.handleVisibleMessages(alerts);
     await alerts.rules.change(rules[0]!.rule.ruleId, { enabled: false }, caller, undefined);
     await alerts.rules.remove(rules[2]!.rule.ruleId, caller, undefined);
-    await fixture.drainAll(alerts);
+    await fixture.handleAllMessages(alerts);
     const statuses = async (index: number) => (await history(rules[index]!.rule.ruleId)).map(({ status }) => status);
     expect(await Promise.all([statuses(0), statuses(1), statuses(2)])).toEqual([
       ["cancelled"],
@@ -332,9 +353,9 @@ describe("the mail rate limit", () => {
     expect(plainText).not.toContain(rules[0]!.rule.name);
   });
 
-  test("continues a delivery that an earlier version started, in a mailbox of its own", async () => {
+  test("continues a mail of an earlier version under its operation id", async () => {
     fixture = open();
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const recipients = Array.from({ length: 60 }, (_, index) => `old${index}@acme.example`);
     const { rule } = await fixture.mailRule({ recipients });
     const alerts = fixture.instance();
@@ -345,7 +366,7 @@ describe("the mail rate limit", () => {
     const operationId = "0b5d2e3c-5f0a-8b4c-8d1e-2f3a4b5c6d7e";
     const started = { ...row.parts[0]!, operationId, status: "sending" as const, attempts: 1, leasedUntil };
     await fixture.tables.replace(Deliveries, { ...row, parts: [started, row.parts[1]!] });
-    await fixture.drainAll(alerts);
+    await fixture.handleAllMessages(alerts);
     expect(
       cloud.control
         .mails()
@@ -363,13 +384,13 @@ describe("the mail rate limit", () => {
       await fixture.mailRule({ recipients, filters: { vault: "kv-soon" } }),
       await fixture.mailRule({ recipients, filters: { vault: "kv-now" } }),
     ];
-    await fixture.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
+    await fixture.writeAssets("kv-soon", [{ name: "s", expiresInDays: 20 }]);
     const alerts = fixture.instance();
     const down = cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 } });
     await alerts.evaluate();
     const partOf = async ({ rule }: typeof first) => (await history(rule.ruleId))[0]!.parts[0]!;
     for (;;) {
-      await fixture.drain(alerts);
+      await fixture.handleVisibleMessages(alerts);
       if ((await partOf(first)).attempts === 3) break;
       fixture.clock.set(new Date(Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt))));
     }
@@ -377,12 +398,12 @@ describe("the mail rate limit", () => {
       20 * MINUTE_MS,
     );
     const critical = async (...names: string[]) => {
-      await fixture.scanned(
+      await fixture.writeAssets(
         "kv-now",
         names.map((name) => ({ name, expiresInDays: 2 })),
       );
       await alerts.evaluate();
-      await fixture.drain(alerts);
+      await fixture.handleVisibleMessages(alerts);
     };
     // The mail is retried immediately with the delays of a new mail, but earlier attempts are counted.
     await critical("a");
@@ -394,51 +415,51 @@ describe("the mail rate limit", () => {
     const busy = { kind: "throttle", retryAfterSeconds: 900 } as const;
     cloud.control.addFault({ match: { operation: "mail.send" }, action: busy, times: 1 });
     fixture.clock.add(10_000);
-    await fixture.drain(alerts);
+    await fixture.handleVisibleMessages(alerts);
     await critical("a", "b");
     expect(cloud.control.mails()).toEqual([]);
-    await fixture.drainAll(alerts);
-    expect(cloud.control.mails().map(({ plainText }) => namedIn(plainText!).sort())).toEqual([
+    await fixture.handleAllMessages(alerts);
+    expect(cloud.control.mails().map(({ plainText }) => assetNamesIn(plainText!).sort())).toEqual([
       ["kv-now/a", "kv-now/b", "kv-soon/s"],
     ]);
   });
 
-  test("gives up an undeliverable mail even if critical items are added repeatedly", async () => {
+  test("stops retrying an undeliverable mail even if critical items are added repeatedly", async () => {
     fixture = open();
     const { rule } = await fixture.mailRule();
     const alerts = fixture.instance();
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 } });
     const names: string[] = [];
-    const first = async () => (await history(rule.ruleId)).at(-1);
-    for (let hours = 0; (await first())?.status !== "failed"; hours += 10) {
+    const oldestDelivery = async () => (await history(rule.ruleId)).at(-1);
+    for (let hours = 0; (await oldestDelivery())?.status !== "failed"; hours += 10) {
       expect(hours).toBeLessThan(100);
       names.push(`s${hours}`);
-      await fixture.scanned(
+      await fixture.writeAssets(
         "kv-a",
         names.map((name) => ({ name, expiresInDays: 3 })),
       );
       await alerts.evaluate();
-      await fixture.drain(alerts);
+      await fixture.handleVisibleMessages(alerts);
       fixture.clock.add(10 * 60 * MINUTE_MS);
-      await fixture.drain(alerts);
+      await fixture.handleVisibleMessages(alerts);
     }
   });
 
-  test("removes mailboxes that have been empty for two days, and no others", async () => {
+  test("keeps a mailbox that was used within two days in a clean-up", async () => {
     fixture = open();
-    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
     await fixture.mailRule();
     await deliver();
-    const boxes = async () => {
-      const found: string[] = [];
+    const mailboxKeys = async () => {
+      const keys: string[] = [];
       for await (const rows of fixture.tables.pages(Mailboxes, { partitionKey: MAILBOXES }))
-        found.push(...rows.map(({ rowKey }) => rowKey));
-      return found;
+        keys.push(...rows.map(({ rowKey }) => rowKey));
+      return keys;
     };
-    const kept = await boxes();
-    expect(kept).toHaveLength(1);
+    const keysBefore = await mailboxKeys();
+    expect(keysBefore).toHaveLength(1);
     await fixture.instance().cleanUp(caller);
-    expect(await boxes()).toEqual(kept);
+    expect(await mailboxKeys()).toEqual(keysBefore);
   });
 });
 
@@ -447,8 +468,11 @@ describe("a crashed process", () => {
   const WHENS = ["before", "after"] as const;
   const STRIDE = 9;
 
-  /** Two owners, one with a bouncing address, an asset without an owner, and one mail per hour. */
-  async function live(steps: Steps) {
+  /**
+   * Sends the alerts of three assets: of an owner, of an owner whose address bounces, and without an owner. The process crashes at
+   * the step that `steps` selects, and a new process continues.
+   */
+  async function runWithCrash(steps: Steps) {
     fixture.clock.set(START);
     for (const { ruleId } of await fixture.instance().rules.all())
       await fixture.instance().rules.remove(ruleId, caller, undefined);
@@ -459,8 +483,9 @@ describe("a crashed process", () => {
     const { rule } = await fixture.mailRule();
     const sentAt: number[] = [];
     let alerts = fixture.instance(steps);
-    const survive = async (work: () => Promise<void>) => {
-      for (let lives = 0; lives < 3; lives++) {
+    /** Repeats the work in a new process if the process crashed. */
+    const repeatAfterCrash = async (work: () => Promise<void>) => {
+      for (let attempt = 0; attempt < 3; attempt++) {
         const failure = await work().then(
           () => undefined,
           (error: unknown) => error,
@@ -474,82 +499,88 @@ describe("a crashed process", () => {
         alerts = fixture.instance();
       }
     };
-    await survive(() => alerts.evaluate());
-    await survive(() => alerts.evaluate());
+    await repeatAfterCrash(() => alerts.evaluate());
+    await repeatAfterCrash(() => alerts.evaluate());
     while (fixture.messages.length > 0) {
       const visible = Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt));
       if (visible > fixture.clock.now().getTime()) fixture.clock.set(new Date(visible));
-      await survive(() => fixture.drain(alerts));
+      await repeatAfterCrash(() => fixture.handleVisibleMessages(alerts));
     }
-    const by = received();
+    const byRecipient = received();
     const [entry] = await history(rule.ruleId);
     return {
-      received: { ...by, recipients: by[rule.recipients[0]!]?.sort(), [rule.recipients[0]!]: undefined },
-      paced: sentAt.every((at, index) => index === 0 || at - sentAt[index - 1]! >= HOUR_MS),
+      // The rule's recipient has a random address, so its assets are returned as `recipients`.
+      received: {
+        ...byRecipient,
+        recipients: byRecipient[rule.recipients[0]!]?.sort(),
+        [rule.recipients[0]!]: undefined,
+      },
+      oneMailPerHour: sentAt.every((at, index) => index === 0 || at - sentAt[index - 1]! >= HOUR_MS),
       status: entry!.status,
       replaced: entry!.parts.filter(({ replaced }) => replaced).length,
     };
   }
 
-  test("at any step loses no mail, sends no duplicate and respects the rate limit", async () => {
+  test("causes no lost or duplicate mail, at whichever step it crashes", async () => {
     // The same days are repeated, so the daily limit for owners must not apply.
     const environment = { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1, OWNER_MAIL_PER_DAY: 1000 };
     fixture = open({ environment });
-    await fixture.scanned("kv-a", [
-      owned("a1", "ann@acme.example", 2),
-      owned("g1", "gone@suppressed.example", 3),
-      owned("n1", undefined, 4),
+    await fixture.writeAssets("kv-a", [
+      ownedAsset("a1", "ann@acme.example", 2),
+      ownedAsset("g1", "gone@suppressed.example", 3),
+      ownedAsset("n1", undefined, 4),
     ]);
     const expected = {
       received: { "ann@acme.example": ["a1"], "gone@suppressed.example": ["g1"], recipients: ["g1", "n1"] },
-      paced: true,
+      oneMailPerHour: true,
       status: "delivered",
       replaced: 1,
     };
-    const whole: Steps = { taken: 0 };
-    expect(await live(whole)).toEqual(expected);
-    expect(whole.taken).toBeGreaterThan(40);
-    for (let crashAt = 1; crashAt <= whole.taken; crashAt += IS_CAMPAIGN ? 1 : STRIDE) {
+    const allSteps: Steps = { taken: 0 };
+    expect(await runWithCrash(allSteps)).toEqual(expected);
+    expect(allSteps.taken).toBeGreaterThan(40);
+    for (let crashAt = 1; crashAt <= allSteps.taken; crashAt += IS_CAMPAIGN ? 1 : STRIDE) {
       for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
-        const place = `dying ${when} step ${crashAt}`;
-        expect({ place, ...(await live({ taken: 0, crashAt, when })) }).toEqual({ place, ...expected });
+        const place = `crash ${when} step ${crashAt}`;
+        expect({ place, ...(await runWithCrash({ taken: 0, crashAt, when })) }).toEqual({ place, ...expected });
       }
     }
-    if (IS_CAMPAIGN) console.log({ steps: whole.taken });
+    if (IS_CAMPAIGN) console.log({ steps: allSteps.taken });
   }, 600_000);
 });
 
 describe("many mails at once", () => {
   /** A sample in the suite; 5,000 assets of 40 owners in a campaign. */
   const [ASSETS, OWNERS, VAULTS] = IS_CAMPAIGN ? [5000, 40, 10] : [120, 12, 3];
-  /** Steps at which a process crashes. */
-  const DEATHS = IS_CAMPAIGN ? [40, 75, 130, 60, 95] : [6, 14, 21, 9, 17];
+  /** The number of steps after which the first, second … process crashes. */
+  const CRASH_STEPS = IS_CAMPAIGN ? [40, 75, 130, 60, 95] : [6, 14, 21, 9, 17];
 
-  test("reach each owner once, critical first and within the rate limit, despite five crashes", async () => {
+  test("reach each owner once, those with critical items first, despite five crashes", async () => {
     fixture = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 5, MAIL_PER_HOUR: 10 } });
     const ownerOf = (index: number) => `owner${index % OWNERS}@acme.example`;
     // Every second owner has assets that expire within days, the others within weeks.
     const daysOf = (index: number) => (index % OWNERS < OWNERS / 2 ? 1.5 + (index % 5) : 15 + (index % 10));
     for (let vault = 0; vault < VAULTS; vault++) {
-      const mine = Array.from({ length: ASSETS }, (_, index) => index).filter(
+      const assetNumbers = Array.from({ length: ASSETS }, (_, index) => index).filter(
         (index) => Math.floor(index / OWNERS) % VAULTS === vault,
       );
-      await fixture.scanned(
+      await fixture.writeAssets(
         `kv-${vault}`,
-        mine.map((index) => owned(`asset-${index}`, ownerOf(index), daysOf(index))),
+        assetNumbers.map((index) => ownedAsset(`asset-${index}`, ownerOf(index), daysOf(index))),
       );
     }
     const { rule } = await fixture.mailRule();
-    const deaths = [...DEATHS];
+    const crashSteps = [...CRASH_STEPS];
     const newInstance = () => {
-      steps = { taken: 0, when: deaths.length % 2 ? "after" : "before", crashAt: deaths.shift() ?? -1 };
+      steps = { taken: 0, when: crashSteps.length % 2 ? "after" : "before", crashAt: crashSteps.shift() ?? -1 };
       return fixture.instance(steps);
     };
     let steps: Steps = { taken: 0 };
     let alerts = newInstance();
     const sentAt: number[] = [];
     const states: { at: number; pending: number; sent: number }[] = [];
-    const survive = async (work: () => Promise<void>) => {
+    /** Repeats the work in a new process if the process crashed. */
+    const repeatAfterCrash = async (work: () => Promise<void>) => {
       for (;;) {
         const failure = await work().then(
           () => undefined,
@@ -562,28 +593,33 @@ describe("many mails at once", () => {
         alerts = newInstance();
       }
     };
-    await survive(() => alerts.evaluate());
+    await repeatAfterCrash(() => alerts.evaluate());
     while (fixture.messages.length > 0) {
       const visible = Math.min(...fixture.messages.map(({ visibleAt }) => visibleAt));
       if (visible > fixture.clock.now().getTime()) fixture.clock.set(new Date(visible));
-      await survive(() => fixture.drain(alerts));
-      await survive(() => alerts.evaluate());
-      const { items } = await fixture.instance().history.list({ ruleId: rule.ruleId }, all);
-      const open = items.flatMap(({ parts }) => parts).filter(({ status }) => status === "waiting");
-      states.push({ at: fixture.clock.now().getTime(), pending: open.length, sent: cloud.control.mails().length });
+      await repeatAfterCrash(() => fixture.handleVisibleMessages(alerts));
+      await repeatAfterCrash(() => alerts.evaluate());
+      const { items } = await fixture.instance().history.list({ ruleId: rule.ruleId }, FIRST_PAGE);
+      const waitingParts = items.flatMap(({ parts }) => parts).filter(({ status }) => status === "waiting");
+      states.push({
+        at: fixture.clock.now().getTime(),
+        pending: waitingParts.length,
+        sent: cloud.control.mails().length,
+      });
       // At every hour, the history shows unsent mails as pending, with the earliest send time.
-      for (const { notBefore } of open) expect(Date.parse(notBefore ?? "")).toBeGreaterThan(Date.parse(START));
+      for (const { notBefore } of waitingParts) expect(Date.parse(notBefore ?? "")).toBeGreaterThan(Date.parse(START));
     }
-    expect(deaths).toEqual([]);
+    expect(crashSteps).toEqual([]);
 
     const mails = cloud.control.mails();
     expect(mails).toHaveLength(OWNERS);
     expect(new Set(mails.map(({ to }) => to[0])).size).toBe(OWNERS);
-    const named = mails.flatMap(({ to, plainText }) =>
-      namedIn(plainText!).map((name) => [to[0]!, name.split("/")[1]!]),
+    /** Address and asset of every listed item. */
+    const listedItems = mails.flatMap(({ to, plainText }) =>
+      assetNamesIn(plainText!).map((name) => [to[0]!, name.split("/")[1]!]),
     );
-    for (const [address, name] of named) expect(address).toBe(ownerOf(Number(name!.slice("asset-".length))));
-    expect(named.map(([, name]) => name).sort()).toEqual(
+    for (const [address, name] of listedItems) expect(address).toBe(ownerOf(Number(name!.slice("asset-".length))));
+    expect(listedItems.map(([, name]) => name).sort()).toEqual(
       Array.from({ length: ASSETS }, (_, index) => `asset-${index}`).sort(),
     );
     for (const { subject, html, plainText } of mails)
@@ -594,7 +630,7 @@ describe("many mails at once", () => {
       expect(sentAt.filter((at) => at >= from && at < from + HOUR_MS).length).toBeLessThanOrEqual(10);
       expect(sentAt.filter((at) => at >= from && at < from + MINUTE_MS).length).toBeLessThanOrEqual(5);
     }
-    const { items } = await fixture.instance().history.list({ ruleId: rule.ruleId }, all);
+    const { items } = await fixture.instance().history.list({ ruleId: rule.ruleId }, FIRST_PAGE);
     expect(items.map(({ status }) => status)).toEqual(items.map(() => "delivered"));
     expect(items.reduce((sum, { newsTotal }) => sum + newsTotal, 0)).toBe(ASSETS);
     expect(states.some(({ pending }) => pending > 0)).toBe(true);

@@ -17,9 +17,12 @@ import { slackOf } from "../../shared/alerts/slack.ts";
 import { teamsOf } from "../../shared/alerts/teams.ts";
 import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
+/** Tests the texts of alerts: mails, cards for Slack and Teams, and the times of digests. */
+
+/** The time at which the messages are created. */
 const AT = "2026-11-21T10:00:00.000Z";
-/** In hours. */
-const SECOND = 1 / 3600;
+const SECOND_IN_HOURS = 1 / 3600;
+const DAY_SECONDS = 86_400;
 const links: Links = {
   portal: "https://portal.azure.com",
   tenantId: "t-1",
@@ -43,6 +46,7 @@ const delivery: Omit<DeliveryRecord, "news"> = {
   revivals: 0,
   newsTotal: 1,
 };
+/** Returns an asset that expires `daysLeft` days after AT. */
 const asset = (name: string, daysLeft: number, change: Partial<AssetItem> = {}): AssetItem => ({
   kind: "asset",
   id: `kv-a.secret.${name}`,
@@ -51,7 +55,7 @@ const asset = (name: string, daysLeft: number, change: Partial<AssetItem> = {}):
   vaultName: "kv-a",
   subscriptionId: "s-1",
   vaultId: "/subscriptions/s-1/resourceGroups/rg app/providers/Microsoft.KeyVault/vaults/kv-a",
-  expiresOn: Date.parse(AT) / 1000 + daysLeft * 86_400,
+  expiresOn: Date.parse(AT) / 1000 + daysLeft * DAY_SECONDS,
   threshold: 7,
   owner: "ann",
   ...change,
@@ -65,16 +69,18 @@ const SCAN: ScanItem = {
   vaultsTotal: 36,
   vaultsFailed: 2,
 };
+/** Returns the message of one delivery with these items. */
 const message = (items: Item[], change: Partial<typeof delivery> = {}) =>
   messageOf([{ delivery: { ...delivery, ...change }, items }], links);
 
+/** Returns the names of the assets that a mail lists, without their vaults: `one` of `URGENT: kv-a/one expires in 3 days`. */
 const namesIn = (text: string): string[] =>
   [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\n]+\/(\S+)/gm)].map((match) => match[1]!);
 
 describe("a mail", () => {
   const mail = mailOf(message([asset("gone", -2.5), asset("now", 0.2), asset("soon", 6.5), asset("later", 25)]));
 
-  test("has the number of items and the most urgent one in its subject", () => {
+  test("has the numbers of items and the most urgent item in its subject", () => {
     expect(mail.subject).toBe("1 expired, 3 expire soon; first kv-a/gone expired 2 days ago");
     expect(mailOf(message([asset("soon", 6.5)])).subject).toBe("kv-a/soon expires in 6 days");
   });
@@ -82,19 +88,19 @@ describe("a mail", () => {
   test.each([
     [72, "expires in 3 days"],
     [48, "expires in 2 days"],
-    [48 - SECOND, "expires in 1 day"],
+    [48 - SECOND_IN_HOURS, "expires in 1 day"],
     [24, "expires in 1 day"],
-    [24 - SECOND, "expires in 23 hours"],
+    [24 - SECOND_IN_HOURS, "expires in 23 hours"],
     [5.5, "expires in 5 hours"],
-    [2 - SECOND, "expires in 1 hour"],
+    [2 - SECOND_IN_HOURS, "expires in 1 hour"],
     [1, "expires in 1 hour"],
-    [1 - SECOND, "expires within the hour"],
+    [1 - SECOND_IN_HOURS, "expires within the hour"],
     [0, "expires within the hour"],
-    [-SECOND, "expired within the last hour"],
-    [SECOND - 1, "expired within the last hour"],
+    [-SECOND_IN_HOURS, "expired within the last hour"],
+    [SECOND_IN_HOURS - 1, "expired within the last hour"],
     [-1, "expired 1 hour ago"],
     [-5.5, "expired 5 hours ago"],
-    [SECOND - 24, "expired 23 hours ago"],
+    [SECOND_IN_HOURS - 24, "expired 23 hours ago"],
     [-24, "expired 1 day ago"],
     [-72, "expired 3 days ago"],
   ])("describes an asset with %s hours left as: %s", (hoursLeft, text) => {
@@ -104,23 +110,23 @@ describe("a mail", () => {
   test.each([
     [-1, "ACT NOW", "attention", ":red_circle:"],
     [0, "URGENT", "attention", ":large_orange_circle:"],
-    [7 * 86_400, "URGENT", "attention", ":large_orange_circle:"],
-    [7 * 86_400 + 1, "SOON", "warning", ":large_yellow_circle:"],
-    [30 * 86_400, "SOON", "warning", ":large_yellow_circle:"],
-    [30 * 86_400 + 1, "NOTICE", "accent", ":large_blue_circle:"],
-  ])("and chat cards show %s seconds left as %s", (secondsLeft, word, color, symbol) => {
-    const one = message([asset("one", secondsLeft / 86_400)]);
-    expect(mailOf(one).text).toContain(`\n${word}: kv-a/one `);
-    expect(JSON.stringify(teamsOf(one)).match(/"color":"\w+"/g)).toEqual([`"color":"${color}"`]);
-    expect(JSON.stringify(slackOf(one)).match(/:[a-z_]+_circle:/g)).toEqual([symbol]);
+    [7 * DAY_SECONDS, "URGENT", "attention", ":large_orange_circle:"],
+    [7 * DAY_SECONDS + 1, "SOON", "warning", ":large_yellow_circle:"],
+    [30 * DAY_SECONDS, "SOON", "warning", ":large_yellow_circle:"],
+    [30 * DAY_SECONDS + 1, "NOTICE", "accent", ":large_blue_circle:"],
+  ])("and the cards show an asset with %s seconds left as %s", (secondsLeft, word, color, symbol) => {
+    const oneAsset = message([asset("one", secondsLeft / DAY_SECONDS)]);
+    expect(mailOf(oneAsset).text).toContain(`\n${word}: kv-a/one `);
+    expect(JSON.stringify(teamsOf(oneAsset)).match(/"color":"\w+"/g)).toEqual([`"color":"${color}"`]);
+    expect(JSON.stringify(slackOf(oneAsset)).match(/:[a-z_]+_circle:/g)).toEqual([symbol]);
   });
 
-  test("truncates texts from users and other systems only if they are too long", () => {
-    const ofName = (name: string) => mailOf(message([asset(name, 3)]));
-    const subjectOf = (length: number) => ofName("n".repeat(length)).subject;
-    const around = subjectOf(0).length;
-    expect(subjectOf(180 - around)).toBe(`kv-a/${"n".repeat(180 - around)} expires in 3 days`);
-    expect(subjectOf(181 - around)).toBe(`kv-a/${"n".repeat(181 - around)} expires in 3 da…`);
+  test("truncates subjects over 180 characters, reasons over 800 characters, and lists of more than 12 rules", () => {
+    const subjectOf = (nameLength: number) => mailOf(message([asset("n".repeat(nameLength), 3)])).subject;
+    const lengthWithoutName = subjectOf(0).length;
+    const longestName = 180 - lengthWithoutName;
+    expect(subjectOf(longestName)).toBe(`kv-a/${"n".repeat(longestName)} expires in 3 days`);
+    expect(subjectOf(longestName + 1)).toBe(`kv-a/${"n".repeat(longestName + 1)} expires in 3 da…`);
     for (const [length, shown] of [
       [800, "r".repeat(800)],
       [801, `${"r".repeat(799)}…`],
@@ -132,22 +138,22 @@ describe("a mail", () => {
     const ofRules = (count: number) =>
       mailOf(
         messageOf(
-          Array.from({ length: count }, (_, at) => ({
-            delivery: { ...delivery, deliveryId: `d-${at}`, ruleId: `r-${at}` },
+          Array.from({ length: count }, (_, index) => ({
+            delivery: { ...delivery, deliveryId: `d-${index}`, ruleId: `r-${index}` },
             items: [asset("one", 3)],
           })),
           links,
         ),
       );
-    const named = (count: number) => ofRules(count).text.match(/^You receive this message because/gm)!.length;
-    const linked = (count: number) => ofRules(count).text.match(/alerts\/history\/d-/g)!.length;
-    expect([12, 13].map((count) => [named(count), linked(count)])).toEqual([
+    const namedRules = (count: number) => ofRules(count).text.match(/^You receive this message because/gm)!.length;
+    const linkedRules = (count: number) => ofRules(count).text.match(/alerts\/history\/d-/g)!.length;
+    expect([12, 13].map((count) => [namedRules(count), linkedRules(count)])).toEqual([
       [12, 12],
       [12, 12],
     ]);
   });
 
-  test("contains name, expiry, owner and portal link of each asset, in HTML and text", () => {
+  test("contains the name, expiry, owner and portal link of an asset, in HTML and text", () => {
     const link =
       "https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon";
     for (const text of [mail.html, mail.text]) {
@@ -165,16 +171,16 @@ describe("a mail", () => {
     expect(order).toEqual([...order].sort((a, b) => a - b));
   });
 
-  test("says why the recipient gets it and how to stop it", () => {
+  test("names the alert rule and links the alert history and the service", () => {
     for (const text of [mail.text, mail.html.replaceAll("&lt;", "<").replaceAll("&gt;", ">")]) {
       expect(text).toContain("the alert rule “Team <A>” (01KAJ0000000000000000000BB)");
-      // The page, which asks to sign in. The API would return 401 in a browser.
+      // A link to the page, which offers the sign-in. A link to the API would return 401 in a browser.
       expect(text).toContain("https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA");
       expect(text).toMatch(/https:\/\/lifecycle\.example\/["\s]/);
     }
   });
 
-  test("removes line breaks in names from the plain text", () => {
+  test("removes line breaks in names from the plain text, so that a name can't add a line", () => {
     const forged = "x\r\nURGENT: forged\u2028URGENT: forged\u0085URGENT: forged\nURGENT: forged";
     const { text } = mailOf(message([asset(forged, 3, { owner: forged, vaultName: forged })]));
     expect(text.match(/URGENT: forged/g)!.length).toBeGreaterThan(3);
@@ -192,7 +198,7 @@ describe("a mail", () => {
     ["the longest names and owners", (index: number) => `${"n".repeat(120)}-${index}`, 1000],
     ["letters of several bytes", (index: number) => `\u{1F511}${"é".repeat(100)}${index}`, 400],
   ])(
-    "with many assets with %s contains the most urgent ones in 90 KB, and the number of the others",
+    "of many assets with %s contains the most urgent ones within 90 KB, and the number of the others",
     (_name, nameOf, count) => {
       const many = Array.from({ length: count }, (_, index) =>
         asset(nameOf(index), (index - 100) / 4, {
@@ -213,7 +219,7 @@ describe("a mail", () => {
     },
   );
 
-  test("contains 125 assets of one owner", () => {
+  test("has room for 125 assets of one owner", () => {
     const many = Array.from({ length: 125 }, (_, index) =>
       asset(`asset-${index}`, index / 40, { vaultName: `kv-team-${index % 9}` }),
     );
@@ -249,7 +255,7 @@ describe("a mail", () => {
   });
 
   test("of several deliveries names and links each rule", () => {
-    const other = {
+    const otherDelivery = {
       ...delivery,
       deliveryId: "01KAJ0000000000000000000DD",
       ruleId: "01KAJ0000000000000000000EE",
@@ -259,7 +265,7 @@ describe("a mail", () => {
       messageOf(
         [
           { delivery, items: [asset("one", 20)] },
-          { delivery: other, items: [asset("two", 2)], reason: "1 because the owner tag is missing" },
+          { delivery: otherDelivery, items: [asset("two", 2)], reason: "1 because the owner tag is missing" },
         ],
         links,
       ),
@@ -269,13 +275,13 @@ describe("a mail", () => {
       "“Team <A>”",
       "“Other”",
       delivery.deliveryId,
-      other.deliveryId,
+      otherDelivery.deliveryId,
       "1 because the owner tag is missing",
     ])
       expect(text).toContain(part);
   });
 
-  test("contains violations and scans", () => {
+  test("about violations and scans has a subject of its own", () => {
     const violation = (id: string): Item => ({
       kind: "violation",
       id,
@@ -297,9 +303,9 @@ describe("a mail", () => {
     expect(scan.text).toContain("/api/assets/discovery/scan/01KAJ0000000000000000000CC/results");
   });
 
-  test("describes every kind of item, under a heading of its owner, vault or directory", () => {
-    const day = (days: number) => Date.parse(AT) / 1000 + days * 86_400;
-    const at = (days: number) => new Date(day(days) * 1000).toISOString();
+  test("describes every kind of item, under headings of owners, vaults and tenants", () => {
+    const unixSeconds = (days: number) => Date.parse(AT) / 1000 + days * DAY_SECONDS;
+    const timeAt = (days: number) => new Date(unixSeconds(days) * 1000).toISOString();
     const tenantId = "t-9";
     const ofTenant = { owner: undefined, vaultName: "entra-0", subscriptionId: "entra", threshold: 0 };
     const violation = (resourceId: string, change: Partial<ViolationItem> = {}): ViolationItem => ({
@@ -314,7 +320,7 @@ describe("a mail", () => {
       vaultId: "/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b",
       subscriptionId: "s-1",
       owner: "bob",
-      firstSeenAt: at(-3),
+      firstSeenAt: timeAt(-3),
       ...change,
     });
     const failure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
@@ -324,7 +330,7 @@ describe("a mail", () => {
       code: "accessDenied",
       message: "The service may not list it.",
       remedy: "Grant Reader.",
-      at: at(-1),
+      at: timeAt(-1),
       ...change,
     });
     const ofVault = failure({ id: "vault:kv-d", subscriptionId: "s-2", vaultName: "kv-d", list: "secrets" });
@@ -342,7 +348,7 @@ describe("a mail", () => {
       at: AT,
       ...change,
     });
-    const tracked = { since: at(-9) };
+    const tracked = { since: timeAt(-9) };
     const items: Item[] = [
       asset("gone", -2, { threshold: 0, owner: undefined }),
       asset("last", 1, { threshold: 1, type: "certificate" }),
@@ -368,15 +374,23 @@ describe("a mail", () => {
       ofVault,
       ofSubscription,
       failure({ code: "timedOut" }),
-      { kind: "credential", id: "c-1", what: "API token", name: "ci", owner: "maria", expiresOn: day(3), threshold: 3 },
-      { kind: "credential", id: "c-2", what: "Licence", name: "PRO", expiresOn: day(-1), threshold: 14 },
+      {
+        kind: "credential",
+        id: "c-1",
+        what: "API token",
+        name: "ci",
+        owner: "maria",
+        expiresOn: unixSeconds(3),
+        threshold: 3,
+      },
+      { kind: "credential", id: "c-2", what: "Licence", name: "PRO", expiresOn: unixSeconds(-1), threshold: 14 },
       { kind: "breakGlass", id: "b-1", username: "admin", address: "192.0.2.1", at: AT },
       { kind: "breakGlass", id: "b-2", username: "other", at: AT },
       automation({ appId: "a-1", rotationId: "r-1", done: "A secret was added." }),
       automation({ recordId: "p-1" }),
       automation({ vaultName: "kv a" }),
       automation({ appId: "a-2", urgency: "notice" }),
-      { kind: "renewed", id: "1", of: asset("new", 5), ...tracked, expiresOn: day(300), version: "v2" },
+      { kind: "renewed", id: "1", of: asset("new", 5), ...tracked, expiresOn: unixSeconds(300), version: "v2" },
       { kind: "renewed", id: "2", of: asset("free", -1), ...tracked },
       { kind: "recovered", id: "3", of: asset("off", 5), ...tracked, reason: "disabled" },
       { kind: "recovered", id: "4", of: violation("kv-b.secret.z"), ...tracked, reason: "mended" },
@@ -429,6 +443,7 @@ describe("a card", () => {
 });
 
 describe("a digest", () => {
+  // Daily digests are sent at 06:00 UTC, weekly ones on Mondays at 06:00 UTC. 2026-11-16 and 2026-11-23 are Mondays.
   test.each([
     ["daily", "2026-11-21T05:59:59.999Z", "2026-11-20T06:00:00.000Z"],
     ["daily", "2026-11-21T06:00:00.000Z", "2026-11-21T06:00:00.000Z"],
@@ -436,7 +451,7 @@ describe("a digest", () => {
     ["weekly", "2026-11-23T05:00:00.000Z", "2026-11-16T06:00:00.000Z"],
     ["weekly", "2026-11-23T06:00:00.000Z", "2026-11-23T06:00:00.000Z"],
     ["weekly", "2026-11-22T23:00:00.000Z", "2026-11-16T06:00:00.000Z"],
-  ] as const)("%s at %s: the last one was due at %s", (frequency, now, expected) => {
+  ] as const)("%s at %s: the previous one was due at %s", (frequency, now, expected) => {
     expect(lastDigest(frequency, new Date(now)).toISOString()).toBe(expected);
   });
 
@@ -446,6 +461,7 @@ describe("a digest", () => {
   });
 });
 
+/** The expected text of the mail with every kind of item. */
 const EVERY_KIND = `# No owner
 
 ## Vault kv-a, subscription Payments (s-1)

@@ -23,10 +23,11 @@ const violation = (name: string): ViolationItem => ({
   firstSeenAt: "2026-11-21T00:00:00.000Z",
 });
 
-test("duplicates of two attempts of one evaluation are removed, for few and for many items", async () => {
+// The log reads few items one by one, and many by a range.
+test("`unnotified` returns each of several equal items once, for few and for many items", async () => {
   const log = createNotificationLog(createTables({ connectionString: azurite.connectionString() }));
   const few = ["a", "b", "a"].map(violation);
-  const many = Array.from({ length: 24 }, (_, at) => violation(`s-${at % 12}`));
+  const many = Array.from({ length: 24 }, (_, index) => violation(`s-${index % 12}`));
   const ids = async (items: ViolationItem[]) => (await log.unnotified("rule", items)).map(({ id }) => id);
   expect(await ids(few)).toEqual([few[0]!.id, few[1]!.id]);
   expect(await ids(many)).toEqual(many.slice(0, 12).map(({ id }) => id));

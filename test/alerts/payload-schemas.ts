@@ -1,10 +1,15 @@
-/** JSON schemas of payloads, from each receiver's documentation. Additional members are rejected. */
+/**
+ * JSON schemas of the messages that the service sends, written from each receiver's documentation. Most reject members that the
+ * documentation does not name.
+ */
 import { AdaptiveCard, SerializationContext, Versions } from "adaptivecards";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 
+/** Schema of a text that is not empty. */
 const text = (maxLength: number) => ({ type: "string", minLength: 1, maxLength });
-const closed = (properties: Record<string, unknown>, required = Object.keys(properties)) => ({
+/** Schema of an object without other members than these. */
+const strictObject = (properties: Record<string, unknown>, required = Object.keys(properties)) => ({
   type: "object",
   properties,
   required,
@@ -14,13 +19,13 @@ const closed = (properties: Record<string, unknown>, required = Object.keys(prop
 /** https://developer.pagerduty.com/docs/send-alert-event */
 const pagerDuty = {
   oneOf: [
-    closed({
+    strictObject({
       routing_key: { type: "string", pattern: "^[A-Za-z0-9]{32}$" },
       event_action: { const: "trigger" },
       dedup_key: text(255),
       client: text(1024),
-      links: { type: "array", items: closed({ href: { type: "string", format: "uri" }, text: text(1024) }) },
-      payload: closed({
+      links: { type: "array", items: strictObject({ href: { type: "string", format: "uri" }, text: text(1024) }) },
+      payload: strictObject({
         summary: text(1024),
         source: text(1024),
         severity: { enum: ["critical", "error", "warning", "info"] },
@@ -30,7 +35,7 @@ const pagerDuty = {
         custom_details: { type: "object" },
       }),
     }),
-    closed({
+    strictObject({
       routing_key: { type: "string", pattern: "^[A-Za-z0-9]{32}$" },
       event_action: { const: "resolve" },
       dedup_key: text(255),
@@ -39,11 +44,11 @@ const pagerDuty = {
 };
 
 /**
- * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html, the fields with
- * their lengths as the table incident is delivered.
+ * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html, the fields
+ * with their lengths as the table incident is delivered.
  */
 const level = { enum: ["1", "2", "3"] };
-const serviceNowIncident = closed({
+const serviceNowIncident = strictObject({
   short_description: text(160),
   description: text(4000),
   urgency: level,
@@ -52,9 +57,12 @@ const serviceNowIncident = closed({
   correlation_display: text(100),
 });
 
-/** https://docs.slack.dev/reference/block-kit/blocks and https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks */
-const markdown = closed({ type: { const: "mrkdwn" }, text: text(3000) });
-const slack = closed({
+/**
+ * https://docs.slack.dev/reference/block-kit/blocks and
+ * https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+ */
+const markdown = strictObject({ type: { const: "mrkdwn" }, text: text(3000) });
+const slack = strictObject({
   text: text(40_000),
   blocks: {
     type: "array",
@@ -62,12 +70,12 @@ const slack = closed({
     maxItems: 50,
     items: {
       oneOf: [
-        closed({
+        strictObject({
           type: { const: "header" },
-          text: closed({ type: { const: "plain_text" }, text: text(150), emoji: { type: "boolean" } }),
+          text: strictObject({ type: { const: "plain_text" }, text: text(150), emoji: { type: "boolean" } }),
         }),
-        closed({ type: { const: "section" }, text: markdown }),
-        closed({ type: { const: "context" }, elements: { type: "array", maxItems: 10, items: markdown } }),
+        strictObject({ type: { const: "section" }, text: markdown }),
+        strictObject({ type: { const: "context" }, elements: { type: "array", maxItems: 10, items: markdown } }),
       ],
     },
   },
@@ -93,13 +101,13 @@ const cloudEvent = {
 /** https://learn.microsoft.com/rest/api/communication/email/email/send */
 const addresses = {
   type: "array",
-  items: closed({ address: { type: "string", format: "email" }, displayName: text(256) }, ["address"]),
+  items: strictObject({ address: { type: "string", format: "email" }, displayName: text(256) }, ["address"]),
 };
-const email = closed(
+const email = strictObject(
   {
     senderAddress: { type: "string", format: "email" },
-    content: closed({ subject: text(998), plainText: text(90_000), html: text(90_000) }, ["subject"]),
-    recipients: closed({ to: addresses, cc: addresses, bcc: addresses }, []),
+    content: strictObject({ subject: text(998), plainText: text(90_000), html: text(90_000) }, ["subject"]),
+    recipients: strictObject({ to: addresses, cc: addresses, bcc: addresses }, []),
     replyTo: addresses,
     headers: { type: "object", additionalProperties: { type: "string" } },
     attachments: { type: "array", maxItems: 0 },
@@ -109,13 +117,13 @@ const email = closed(
 );
 
 /** https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/connectors-using */
-const teams = closed({
+const teams = strictObject({
   type: { const: "message" },
   attachments: {
     type: "array",
     minItems: 1,
     maxItems: 1,
-    items: closed({
+    items: strictObject({
       contentType: { const: "application/vnd.microsoft.card.adaptive" },
       contentUrl: { type: "null" },
       content: { type: "object" },

@@ -2,21 +2,30 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
-import { liveIn } from "../azure/live-cloud.ts";
-import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
+import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
+
+/**
+ * Tests of the service's own key vault, which stores secrets of alert rules and, as tags, the newest digest of the audit log.
+ */
 
 let cloud: Cloud;
 let vault: ServiceKeyVault;
 
 beforeAll(async () => {
-  const live = await liveIn({ company: { subscriptions: [] } });
+  const live = await startTestCloud({ company: { subscriptions: [] } });
   cloud = live.cloud;
   const { config } = live;
-  vault = createServiceKeyVault({ config, identity: createIdentity(config), log: recordingLog(), limits: IMPATIENT })!;
+  vault = createServiceKeyVault({
+    config,
+    identity: createIdentity(config),
+    log: recordingLog(),
+    limits: SHORT_WAITS,
+  })!;
 });
 afterAll(() => cloud.stop());
 
-test("old versions of a secret stay readable, and its removal is idempotent", async () => {
+test("every version of a secret is readable until the secret is removed", async () => {
   const first = await vault.writeSecret("webhook-a", "one", "text/plain");
   const second = await vault.writeSecret("webhook-a", "two", "text/plain");
   expect(await vault.readSecret("webhook-a", first)).toBe("one");
@@ -27,7 +36,7 @@ test("old versions of a secret stay readable, and its removal is idempotent", as
   expect(await vault.readSecret("never-there", first)).toBeUndefined();
 });
 
-test("tags are written to the current version and can be read", async () => {
+test("changing tags does not create a new version of the secret", async () => {
   expect(await vault.readTags("anchor")).toBeUndefined();
   await vault.writeTags("anchor", { number: "1" });
   cloud.control.resetCounts();
@@ -38,7 +47,7 @@ test("tags are written to the current version and can be read", async () => {
 
 test("a denied request names the missing role and is not retried", async () => {
   cloud.control.addFault({ match: { vault: "kv-lifecycle-service" }, action: { kind: "deny" } });
-  const failure = await failureOf(vault.writeSecret("webhook-b", "one", "text/plain"));
+  const failure = await expectFailure(vault.writeSecret("webhook-b", "one", "text/plain"));
   expect(failure.code).toBe("accessDenied");
   expect(failure.remedy).toContain("Key Vault Secrets Officer");
   cloud.control.clearFaults();

@@ -19,44 +19,50 @@ import type { Fence } from "../../shared/platform/storage/fence.ts";
 import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { IMPATIENT } from "../azure/services.ts";
+import { SHORT_WAITS } from "../azure/services.ts";
 
-/** The module applications on real tables and the simulated cloud, with queues that the test controls. */
+// Runs the applications module on real tables (Azurite) and the simulated cloud. The test delivers the messages of the queue.
 
 export const caller = { actor: "admin", requestId: "request-1" };
-export const everything = { limit: 1000, offset: 0, cursor: undefined };
-const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+export const ALL_ITEMS = { limit: 1000, offset: 0, cursor: undefined };
+const silentLog = { debug() {}, info() {}, warn() {}, error() {} };
 const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
-/** Creates applications of which every third has two secrets and some none, with a certificate for each fifth. */
+/** Creates applications with none, one or two secrets; each fifth has a certificate too. */
 export const applications = (count: number): CompanyApplication[] =>
   Array.from({ length: count }, (_, index) => ({
     name: `App ${String(index).padStart(3, "0")}`,
     owners: [`owner${index % 3}@acme.example`],
-    secrets: Array.from({ length: index % 7 === 6 ? 0 : index % 3 === 0 ? 2 : 1 }, (_one, at) => ({
-      name: `secret-${at}`,
-      expiresInDays: ((index * 13) % 300) + at - 20,
+    secrets: Array.from({ length: index % 7 === 6 ? 0 : index % 3 === 0 ? 2 : 1 }, (_, secretIndex) => ({
+      name: `secret-${secretIndex}`,
+      // Spread over 300 days, from 20 days ago.
+      expiresInDays: ((index * 13) % 300) + secretIndex - 20,
     })),
     ...(index % 5 === 4 ? { certificates: [{ name: "cert", expiresInDays: 100 + index }] } : {}),
   }));
 
-/** The write at which a process crashes, and whether the store applies it. */
+/** The simulated crash of a process at one of its writes. */
 export interface Crash {
-  at: number;
-  applied: boolean;
-  taken: number;
-  dead: boolean;
+  /** The number of the write at which the process crashes. */
+  atWrite: number;
+  /** Whether storage applies that write. */
+  isApplied: boolean;
+  /** Number of writes so far. */
+  writes: number;
+  hasCrashed: boolean;
 }
-export const mayCrash = (at = Number.POSITIVE_INFINITY, applied = false): Crash => ({
-  at,
-  applied,
-  taken: 0,
-  dead: false,
+/** Plans a crash. By default the process never crashes, and its writes are only counted. */
+export const planCrash = (atWrite = Number.POSITIVE_INFINITY, isApplied = false): Crash => ({
+  atWrite,
+  isApplied,
+  writes: 0,
+  hasCrashed: false,
 });
 
-const WRITES = new Set([
+/** Methods of tables, fences and queues that change stored data. */
+const WRITE_METHODS = new Set([
   "insert",
   "put",
   "replace",
@@ -69,31 +75,32 @@ const WRITES = new Set([
   "send",
 ]);
 
-/** Calls of a process that crashes at one of its writes. Later calls have no effect. */
+/** Wraps tables or queues so that the process crashes at the planned write. Later calls fail. */
 function crashable<T extends object>(inner: T, crash: Crash): T {
   return new Proxy(inner, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== "function" || typeof name !== "string") return member;
       return (...args: unknown[]) => {
-        if (crash.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
-        if (crash.dead) throw new Error("dead");
+        if (crash.hasCrashed && WRITE_METHODS.has(name)) return Promise.reject(new Error("crashed"));
+        if (crash.hasCrashed) throw new Error("crashed");
         if (name === "fence") return crashable(member.apply(target, args) as Fence, crash);
-        if (!WRITES.has(name)) return member.apply(target, args) as unknown;
-        if (++crash.taken !== crash.at) return member.apply(target, args) as unknown;
-        if (!crash.applied) {
-          crash.dead = true;
-          return Promise.reject(new Error("dead"));
+        if (!WRITE_METHODS.has(name)) return member.apply(target, args) as unknown;
+        if (++crash.writes !== crash.atWrite) return member.apply(target, args) as unknown;
+        if (!crash.isApplied) {
+          crash.hasCrashed = true;
+          return Promise.reject(new Error("crashed"));
         }
         return Promise.resolve(member.apply(target, args)).finally(() => {
-          crash.dead = true;
-          throw new Error("dead");
+          crash.hasCrashed = true;
+          throw new Error("crashed");
         });
       };
     },
   });
 }
 
+/** The modules of one process of the service. */
 export interface Process {
   applications: ApplicationsService;
   inventory: ReturnType<typeof createInventory>;
@@ -103,11 +110,11 @@ export interface Process {
   audit: ReturnType<typeof createAudit>;
 }
 
-/** One store, with any number of processes on it. */
+/** One storage account, and any number of processes that use it. */
 export class Deployment {
   readonly connectionString: string;
   readonly config: Config;
-  /** Moves the time by the delay of a hidden message. By default no time passes. */
+  /** Advances the time by the delay of a message. By default no time passes. */
   readonly pass: (milliseconds: number) => Promise<void>;
   readonly messages: { message: DiscoverMessage; delaySeconds: number }[] = [];
   licensed = true;
@@ -124,11 +131,13 @@ export class Deployment {
   }
 
   /**
-   * @param ahead - Milliseconds that the processes' clocks are ahead of the store's.
-   * @param whileReading - Awaited between the two lists of a discovery.
+   * Starts a process.
+   *
+   * @param ahead - Milliseconds by which the process's clock is ahead of the storage account's.
+   * @param whileReading - Awaited between the two lists (applications and service principals) of a discovery.
    */
   start({
-    crash = mayCrash(),
+    crash = planCrash(),
     waitMs,
     ahead = 0,
     whileReading = async () => {},
@@ -152,13 +161,13 @@ export class Deployment {
     );
     const randomness = systemRandomness();
     const identity = createIdentity(this.config);
-    const graph = createGraph({ config: this.config, identity, log: quiet, limits: IMPATIENT });
+    const graph = createGraph({ config: this.config, identity, log: silentLog, limits: SHORT_WAITS });
     const audit = createAudit({
       tables,
       clock,
       randomness,
       config: { AUDIT_SIGNING_KEYS: undefined, AUDIT_MINIMUM_RETENTION_DAYS: 90 },
-      log: quiet,
+      log: silentLog,
     });
     const values = { values: async () => settings } as never;
     const licensed = async () => this.licensed;
@@ -170,7 +179,7 @@ export class Deployment {
       licensed,
       clock,
       randomness,
-      log: quiet,
+      log: silentLog,
     });
     const writer = createInventoryWriter({ tables });
     const inventory = createInventory({
@@ -182,9 +191,9 @@ export class Deployment {
       ownerTag: "owner",
       licensed,
       writer,
-      vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
+      prepareVaultRemoval: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
     });
-    const fixture = createApplications({
+    const applications = createApplications({
       tables,
       queues,
       graph: {
@@ -202,18 +211,18 @@ export class Deployment {
       ended: async () => void this.evaluations++,
       clock,
       randomness,
-      log: quiet,
+      log: silentLog,
       ...(waitMs === undefined ? {} : { waitMs }),
     });
-    return { applications: fixture, inventory, compliance, writer, tables, audit };
+    return { applications: applications, inventory, compliance, writer, tables, audit };
   }
 
-  /** Starts a run of this mode, as the timer does, and waits for its end. */
-  async scheduled(mode: "full" | "changes", process = this.start()): Promise<RunRecord | undefined> {
+  /** Starts a run of this mode as the timer does, and handles its messages until none is left. */
+  async runScheduled(mode: "full" | "changes", process = this.start()): Promise<RunRecord | undefined> {
     await process.applications.handle({ mode }, caller);
-    const last = this.messages.at(-1)?.message.runId;
+    const runId = this.messages.at(-1)?.message.runId;
     await this.drain(process);
-    return last === undefined ? undefined : await process.applications.run(last);
+    return runId === undefined ? undefined : await process.applications.run(runId);
   }
 
   /** Delivers the queue's messages until none is left. */

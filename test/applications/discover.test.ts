@@ -4,26 +4,29 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFin
 import type { ReadApplication } from "../../shared/applications/read-graph.ts";
 import { contentsOf } from "../../shared/applications/write-bucket.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { applications, caller, Deployment, everything } from "./applications-fixture.ts";
+import { ALL_ITEMS, applications, caller, Deployment } from "./applications-fixture.ts";
 
-const APPS = 40;
+// Tests of the discovery that lists an Entra tenant's applications through Microsoft Graph. A run of mode "full" lists all
+// applications; a run of mode "changes" requests only what changed since the last run (a delta query).
+
+const APPLICATION_COUNT = 40;
 let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };
-let account = 0;
+let nextAccount = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
   const accounts = Array.from({ length: 24 }, (_, index) => `apps${index}`);
   [storage, live] = await Promise.all([
     startMovedStorage(accounts),
-    liveIn({ company: { subscriptions: [], applications: applications(APPS) } }),
+    startTestCloud({ company: { subscriptions: [], applications: applications(APPLICATION_COUNT) } }),
   ]);
 });
 beforeEach(() => {
-  deployment = new Deployment(storage.azurite.connectionString(`apps${account++}`), live);
+  deployment = new Deployment(storage.azurite.connectionString(`apps${nextAccount++}`), live);
   live.cloud.control.resetCounts();
 });
 afterEach(() => live.cloud.control.clearFaults());
@@ -32,35 +35,39 @@ afterAll(async () => {
   await storage?.stop();
 });
 
-const graphCalls = () =>
+const graphRequestCount = () =>
   Object.entries(live.cloud.control.counts())
     .filter(([name]) => name.startsWith("graph."))
     .reduce((sum, [, count]) => sum + count, 0);
 
-const truth = () => {
-  const all = live.cloud.control.directory.applications();
-  return { apps: all.length, credentials: all.reduce((sum, one) => sum + one.secrets + one.certificates, 0) };
+/** Numbers of applications and credentials in the simulated directory. */
+const directoryCounts = () => {
+  const applications = live.cloud.control.directory.applications();
+  return {
+    apps: applications.length,
+    credentials: applications.reduce((sum, app) => sum + app.secrets + app.certificates, 0),
+  };
 };
 
 describe("a discovery", () => {
-  test("reads every application with its credentials, and the inventory has each once", async () => {
-    const { applications: fixture, inventory } = deployment.start();
-    const { run } = await fixture.discover(caller);
-    expect(run).toMatchObject({ status: "completed", mode: "full", ...truth(), failures: [] });
-    const page = await fixture.list({}, everything);
-    expect(page.total).toBe(truth().apps);
+  test("reads all applications, and the inventory contains each credential once", async () => {
+    const { applications: service, inventory } = deployment.start();
+    const { run } = await service.discover(caller);
+    expect(run).toMatchObject({ status: "completed", mode: "full", ...directoryCounts(), failures: [] });
+    const page = await service.list({}, ALL_ITEMS);
+    expect(page.total).toBe(directoryCounts().apps);
     expect(page.items.map(({ app }) => app.displayName)).toEqual(page.items.map(({ app }) => app.displayName).sort());
     const moment = await inventory.moment();
-    const assets = await inventory.assets.list({ source: "entra" }, everything, moment);
-    expect(assets.total).toBe(truth().credentials);
-    expect(new Set(assets.items.map(({ asset }) => asset.credential?.keyId)).size).toBe(truth().credentials);
+    const assets = await inventory.assets.list({ source: "entra" }, ALL_ITEMS, moment);
+    expect(assets.total).toBe(directoryCounts().credentials);
+    expect(new Set(assets.items.map(({ asset }) => asset.credential?.keyId)).size).toBe(directoryCounts().credentials);
     const { assets: health } = await inventory.assets.figures(moment);
     expect(run.expiring).toBe(
       health.secret.warning + health.secret.critical + health.certificate.warning + health.certificate.critical,
     );
-    const one = await fixture.get(appIdOf("App 003").toUpperCase());
-    expect(one).toMatchObject({ app: { displayName: "App 003" }, reasons: [], policy: null });
-    const id = `entra.${one.tenantId}.${one.app.appId}.${keyIdOf("App 003", "secret-1")}`;
+    const application = await service.get(appIdOf("App 003").toUpperCase());
+    expect(application).toMatchObject({ app: { displayName: "App 003" }, reasons: [], policy: null });
+    const id = `entra.${application.tenantId}.${application.app.appId}.${keyIdOf("App 003", "secret-1")}`;
     expect(await inventory.assets.get(id, moment)).toMatchObject({
       asset: {
         type: "secret",
@@ -68,11 +75,11 @@ describe("a discovery", () => {
       },
       notCounted: undefined,
     });
-    expect((await inventory.vaults({}, everything)).total).toBe(0);
+    expect((await inventory.vaults({}, ALL_ITEMS)).total).toBe(0);
     expect(deployment.evaluations).toBe(1);
   });
 
-  test("without changes reads each Graph list once in a full run, and neither reads nor writes an application's row", async () => {
+  test("reads no application's row if nothing changed", async () => {
     const proxy = await startTableProxy(deployment.connectionString);
     onTestFinished(() => proxy.stop());
     deployment = new Deployment(proxy.connectionString, live);
@@ -81,22 +88,24 @@ describe("a discovery", () => {
     deployment.messages.length = 0;
     live.cloud.control.resetCounts();
     proxy.requests.length = 0;
-    expect(await deployment.scheduled("full", process)).toMatchObject({ status: "completed", ...truth() });
-    expect(graphCalls()).toBe(3);
+    expect(await deployment.runScheduled("full", process)).toMatchObject({ status: "completed", ...directoryCounts() });
+    // The lists of applications, of service principals, and of applications with federated credentials.
+    expect(graphRequestCount()).toBe(3);
     const rows = proxy.requests.filter(({ path, filter }) => path.startsWith("Applications") && filter !== undefined);
     expect(rows.length).toBeGreaterThan(0);
+    // The keys of applications' rows start with `a!`.
     expect(rows.filter(({ filter }) => /RowKey (?:ge|eq) 'a!/.test(filter!))).toEqual([]);
     live.cloud.control.resetCounts();
-    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", ...truth() });
-    expect(graphCalls()).toBe(1);
+    expect(await deployment.runScheduled("changes", process)).toMatchObject({ mode: "changes", ...directoryCounts() });
+    expect(graphRequestCount()).toBe(1);
   });
 
-  test("of changes adds new applications, updates changed ones, removes deleted ones, and reads owners only of new ones", async () => {
+  test("of changes adds, updates and removes applications", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
     const { directory } = live.cloud.control;
-    const before = truth();
+    const countsBefore = directoryCounts();
     const renamed = await process.applications.get(appIdOf("App 005"));
     directory.putApplication({
       name: "New one",
@@ -107,26 +116,32 @@ describe("a discovery", () => {
     directory.removeApplication(appIdOf("App 002"));
     directory.changeApplication(appIdOf("App 005"), { displayName: "Renamed" });
     live.cloud.control.resetCounts();
-    const run = await deployment.scheduled("changes", process);
-    expect(run).toMatchObject({ status: "completed", mode: "changes", ...truth() });
-    expect(truth().credentials).toBe(before.credentials + 2 - 1);
-    expect(graphCalls()).toBe(2);
-    const fresh = await process.applications.get(appIdOf("New one"));
-    expect(fresh.app.owners?.map(({ userPrincipalName }) => userPrincipalName)).toContain("new@acme.example");
+    const run = await deployment.runScheduled("changes", process);
+    expect(run).toMatchObject({ status: "completed", mode: "changes", ...directoryCounts() });
+    expect(directoryCounts().credentials).toBe(countsBefore.credentials + 2 - 1);
+    // The changes, and the owners of the new application, which the changes do not contain.
+    expect(graphRequestCount()).toBe(2);
+    const newApplication = await process.applications.get(appIdOf("New one"));
+    expect(newApplication.app.owners?.map(({ userPrincipalName }) => userPrincipalName)).toContain("new@acme.example");
     await expect(process.applications.get(appIdOf("App 002"))).rejects.toMatchObject({ code: "notFound" });
     const moment = await process.inventory.moment();
-    const list = await process.inventory.assets.list({ source: "entra" }, everything, moment);
-    expect(list.total).toBe(truth().credentials);
+    const list = await process.inventory.assets.list({ source: "entra" }, ALL_ITEMS, moment);
+    expect(list.total).toBe(directoryCounts().credentials);
     expect(list.items.filter(({ asset }) => asset.credential?.appId === appIdOf("App 002"))).toEqual([]);
-    const all = await process.applications.list({}, everything);
-    expect([all.items.length, all.total]).toEqual([truth().apps, truth().apps]);
-    expect(all.items.find(({ app }) => app.displayName === "Renamed")?.app.owners).toEqual(renamed.app.owners);
+    const applicationList = await process.applications.list({}, ALL_ITEMS);
+    expect([applicationList.items.length, applicationList.total]).toEqual([
+      directoryCounts().apps,
+      directoryCounts().apps,
+    ]);
+    expect(applicationList.items.find(({ app }) => app.displayName === "Renamed")?.app.owners).toEqual(
+      renamed.app.owners,
+    );
     expect(renamed.app.owners?.map(({ userPrincipalName }) => userPrincipalName)).toContain("owner2@acme.example");
-    const again = await deployment.scheduled("full", process);
-    expect(again).toMatchObject({ status: "completed", ...truth() });
+    const fullRun = await deployment.runScheduled("full", process);
+    expect(fullRun).toMatchObject({ status: "completed", ...directoryCounts() });
   });
 
-  test("of changes notifies other modules after any change", async () => {
+  test("of changes requests an evaluation of alerts only after a change", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -139,52 +154,52 @@ describe("a discovery", () => {
       [() => {}, {}],
     ] as const) {
       change();
-      const before = deployment.evaluations;
-      const run = await deployment.scheduled("changes", process);
+      const evaluationsBefore = deployment.evaluations;
+      const run = await deployment.runScheduled("changes", process);
       expect(run).toMatchObject({ mode: "changes", status: "completed" });
-      const [entry] = (await process.audit.list({ eventType: "applications.discovered" }, everything)).items;
+      const [entry] = (await process.audit.list({ eventType: "applications.discovered" }, ALL_ITEMS)).items;
       expect(entry!.details).toMatchObject({ added: 0, updated: 0, removed: 0, ...counts });
-      expect(deployment.evaluations - before).toBe(Object.keys(counts).length);
+      expect(deployment.evaluations - evaluationsBefore).toBe(Object.keys(counts).length);
     }
   });
 
-  test("after a full listing because of a lost delta link, requests only changes again", async () => {
+  test("of changes lists all applications after Graph forgot the delta link, and then only changes again", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
     live.cloud.control.directory.forgetDeltaLinks();
-    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
+    expect(await deployment.runScheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
     live.cloud.control.resetCounts();
-    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", status: "completed" });
-    expect(graphCalls()).toBe(1);
+    expect(await deployment.runScheduled("changes", process)).toMatchObject({ mode: "changes", status: "completed" });
+    expect(graphRequestCount()).toBe(1);
   });
 
-  test("of changes fails with the reason if Graph throttles the request, and the next discovery requests the same changes", async () => {
+  test("of changes fails if Graph throttles the request, and the next run requests the same changes", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
-    live.cloud.control.directory.changeApplication(appIdOf("App 008"), { displayName: "Told of later" });
-    const known = { apps: truth().apps, credentials: truth().credentials };
+    live.cloud.control.directory.changeApplication(appIdOf("App 008"), { displayName: "Renamed before the failure" });
+    const counts = { apps: directoryCounts().apps, credentials: directoryCounts().credentials };
     live.cloud.control.addFault({
       match: { operation: "graph.applicationsDelta" },
       action: { kind: "throttle", retryAfterSeconds: 600 },
     });
-    const failed = await deployment.scheduled("changes", process);
+    const failed = await deployment.runScheduled("changes", process);
     expect(failed).toMatchObject({
       mode: "changes",
       status: "failed",
-      ...known,
+      ...counts,
       failures: [{ list: "changes", code: "throttled", remedy: expect.stringMatching(/./) }],
     });
     live.cloud.control.clearFaults();
     live.cloud.control.resetCounts();
-    const next = await deployment.scheduled("changes", process);
-    expect(next).toMatchObject({ mode: "changes", status: "completed", ...known, failures: [] });
-    expect(graphCalls()).toBe(1);
-    expect((await process.applications.get(appIdOf("App 008"))).app.displayName).toBe("Told of later");
+    const next = await deployment.runScheduled("changes", process);
+    expect(next).toMatchObject({ mode: "changes", status: "completed", ...counts, failures: [] });
+    expect(graphRequestCount()).toBe(1);
+    expect((await process.applications.get(appIdOf("App 008"))).app.displayName).toBe("Renamed before the failure");
   });
 
-  test("requested while another discovery is in progress returns the run in progress", async () => {
+  test("returns the run in progress instead of starting another", async () => {
     const process = deployment.start();
     await process.applications.handle({ mode: "full" }, caller);
     const { runId } = deployment.messages[0]!.message;
@@ -193,20 +208,20 @@ describe("a discovery", () => {
     expect(deployment.messages).toHaveLength(1);
   });
 
-  test("lists everything if Graph denies the use of the delta link", async () => {
+  test("of changes lists all applications if Graph denies the use of the delta link", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
     live.cloud.control.addFault({ match: { operation: "graph.applicationsDelta" }, action: { kind: "deny" } });
-    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
+    expect(await deployment.runScheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
   });
 });
 
-test("does not count a different order of applications as a change", () => {
-  const some = ["b", "c", "a"].map((appId): [string, ReadApplication] => [
+test("the digest of a bucket (a part of the applications) does not depend on their order", () => {
+  const entries = ["b", "c", "a"].map((appId): [string, ReadApplication] => [
     appId,
     { appId, objectId: appId, kind: "application", displayName: "App", credentials: [] },
   ]);
-  expect(contentsOf(new Map(some.toReversed()))).toBe(contentsOf(new Map(some)));
-  expect(contentsOf(new Map(some.slice(1)))).not.toBe(contentsOf(new Map(some)));
+  expect(contentsOf(new Map(entries.toReversed()))).toBe(contentsOf(new Map(entries)));
+  expect(contentsOf(new Map(entries.slice(1)))).not.toBe(contentsOf(new Map(entries)));
 });

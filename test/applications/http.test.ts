@@ -4,21 +4,23 @@ import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { applications } from "./applications-fixture.ts";
 
-/** Hosts with and without a license. */
+// Tests of the applications through HTTP.
+
 let service: Service;
-let unlicensed: string;
+/** URL of a host without a license. */
+let unlicensedUrl: string;
 beforeAll(async () => {
   service = await Service.start({
     company: { subscriptions: [], applications: applications(12) },
     env: { LICENSE_KEY: await licence() },
   });
-  ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
+  ({ url: unlicensedUrl } = await service.addHost({ LICENSE_KEY: "" }));
 });
 afterAll(() => service?.stop());
 
 const BASE = "/api/automation/rotation";
 
-test("a discovery is requested, followed and found in applications, assets and the audit log", async () => {
+test("a discovery's credentials are in the applications, in the assets and in the audit log", async () => {
   const started = await service.admin("POST", `${BASE}/discover`);
   expect([started.status, started.body]).toMatchObject([201, { status: "completed", apps: 12, failures: [] }]);
   const location = started.headers.get("location")!;
@@ -28,14 +30,14 @@ test("a discovery is requested, followed and found in applications, assets and t
 
   const { body: list } = await service.admin("GET", `${BASE}/apps?search=app%2000&limit=5`);
   expect([list.total, list.items.length]).toEqual([10, 5]);
-  expect((await service.all(`${BASE}/apps?search=app%2000`)).length).toBe(10);
-  const one = await service.admin("GET", `${BASE}/apps/${appIdOf("App 003")}`);
-  expect(one.body).toMatchObject({ displayName: "App 003", policy: null, rotatable: true, federated: [] });
-  expect(one.body.credentials.map(({ keyId }: { keyId: string }) => keyId).sort()).toEqual(
+  expect((await service.listAll(`${BASE}/apps?search=app%2000`)).length).toBe(10);
+  const application = await service.admin("GET", `${BASE}/apps/${appIdOf("App 003")}`);
+  expect(application.body).toMatchObject({ displayName: "App 003", policy: null, rotatable: true, federated: [] });
+  expect(application.body.credentials.map(({ keyId }: { keyId: string }) => keyId).sort()).toEqual(
     [keyIdOf("App 003", "secret-0"), keyIdOf("App 003", "secret-1")].sort(),
   );
-  expect(one.text).not.toContain(secretValueOf("App 003", "secret-0"));
-  for (const { assetId, status, daysUntilExpiry } of one.body.credentials) {
+  expect(application.text).not.toContain(secretValueOf("App 003", "secret-0"));
+  for (const { assetId, status, daysUntilExpiry } of application.body.credentials) {
     const { body: asset } = await service.admin("GET", `/api/assets/discovery/assets/${assetId}`);
     expect(asset).toMatchObject({
       id: assetId,
@@ -73,13 +75,13 @@ test("a list accepts a search of up to 120 characters and an owner of up to 256"
   expect([await status("owner", 256), await status("owner", 257)]).toEqual([200, 400]);
 });
 
-test("without a license only runs are visible, and credentials leave the counts", async () => {
+test("without a license applications can't be read, and credentials are not counted", async () => {
   const token = await service.signIn({
     username: service.environment.BOOTSTRAP_ADMIN_USERNAME!,
     password: service.environment.BOOTSTRAP_ADMIN_PASSWORD!,
   });
   const { body: run } = await service.admin("POST", `${BASE}/discover`);
-  const call = (method: string, path: string) => service.call(method, unlicensed + path, { token });
+  const call = (method: string, path: string) => service.call(method, unlicensedUrl + path, { token });
   for (const [method, path] of [
     ["POST", `${BASE}/discover`],
     ["GET", `${BASE}/apps`],
@@ -89,6 +91,6 @@ test("without a license only runs are visible, and credentials leave the counts"
   expect((await call("GET", `${BASE}/runs/${run.runId}`)).body).toEqual(run);
   const assets = await call("GET", "/api/assets/discovery/assets?source=entra");
   expect(assets.body).toMatchObject({ total: 0, items: [] });
-  const left = await call("GET", "/api/assets/discovery/assets?source=entra&counted=false&limit=1");
-  expect(left.body).toMatchObject({ total: run.credentials, items: [{ notCounted: "noLicense" }] });
+  const uncounted = await call("GET", "/api/assets/discovery/assets?source=entra&counted=false&limit=1");
+  expect(uncounted.body).toMatchObject({ total: run.credentials, items: [{ notCounted: "noLicense" }] });
 });

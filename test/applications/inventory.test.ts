@@ -14,13 +14,15 @@ import { partitions } from "../../shared/inventory/asset-keys.ts";
 import { assetsCsv } from "../../shared/inventory/csv.ts";
 import { bucketOf, holderName } from "../../shared/inventory/holder.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { DAY_SECONDS } from "../../shared/platform/time.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { openReconciliation } from "../reconciliation/reconciliation-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { applications, caller, Deployment, everything, type Process } from "./applications-fixture.ts";
+import { ALL_ITEMS, applications, caller, Deployment, type Process } from "./applications-fixture.ts";
 
-const DAY = 86_400;
+// Tests of credentials in the inventory, next to a vault's assets: alert rules, reconciliation, compliance and exports.
+
 let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };
 let deployment: Deployment;
@@ -29,16 +31,14 @@ let process: Process;
 beforeAll(async () => {
   [azurite, live] = await Promise.all([
     openStorage(),
-    liveIn({ company: { subscriptions: [], applications: applications(20) } }),
+    startTestCloud({ company: { subscriptions: [], applications: applications(20) } }),
   ]);
   deployment = new Deployment(azurite.connectionString(), live);
   process = deployment.start();
   await process.applications.discover(caller);
   const vault = vaultRecord("kv-beside");
-  const soon = Math.floor(Date.now() / 1000) + 3 * DAY;
-  await writeVault(process.writer, vault, [
-    assetRecord(vault, "secret", "db", { expiresOn: soon, tags: { owner: "web" } }),
-  ]);
+  const expiresOn = Math.floor(Date.now() / 1000) + 3 * DAY_SECONDS;
+  await writeVault(process.writer, vault, [assetRecord(vault, "secret", "db", { expiresOn, tags: { owner: "web" } })]);
 });
 afterAll(async () => {
   await live?.cloud.stop();
@@ -69,10 +69,10 @@ const rule = (change: Partial<RuleRecord>): RuleRecord => ({
 async function alertItems(change: Partial<RuleRecord>, licensed = true) {
   const { tables } = process;
   const snapshot = await readVaultSnapshot(tables, licensed);
-  const to = new Date();
+  const evaluatedAt = new Date();
   const { items } = await expiringItems(
     rule(change),
-    { from: to, to, revision: 0 },
+    { from: evaluatedAt, to: evaluatedAt, revision: 0 },
     snapshot,
     {
       tables,
@@ -80,7 +80,7 @@ async function alertItems(change: Partial<RuleRecord>, licensed = true) {
       ownerTag: "owner",
       snoozed: new Set(),
       filters: [],
-      awake: [],
+      recentlyEnded: [],
       suppressedSince: undefined,
     },
     1000,
@@ -88,33 +88,37 @@ async function alertItems(change: Partial<RuleRecord>, licensed = true) {
   return items;
 }
 
-/** Returns how many credentials of the directory expire in a range of days from now. */
-async function credentials(from: number, to: number): Promise<number> {
+/** Returns the number of credentials that expire between two days, counted from now. */
+async function countExpiring(from: number, to: number): Promise<number> {
   const { items } = await process.inventory.assets.list(
     { source: "entra" },
-    everything,
+    ALL_ITEMS,
     await process.inventory.moment(),
   );
-  const at = Date.now() / 1000;
+  const nowSeconds = Date.now() / 1000;
   return items.filter(({ asset: { expiresOn } }) => {
-    return expiresOn !== undefined && expiresOn > at + from * DAY && expiresOn <= at + to * DAY;
+    return (
+      expiresOn !== undefined &&
+      expiresOn > nowSeconds + from * DAY_SECONDS &&
+      expiresOn <= nowSeconds + to * DAY_SECONDS
+    );
   }).length;
 }
 
-test("rules about expiry include credentials and vault secrets, and rules about credentials nothing else", async () => {
-  const soon = await credentials(0, 30);
-  const past = await credentials(-1000, 0);
-  expect([soon, past].every((count) => count > 0)).toBe(true);
-  expect(await alertItems({})).toHaveLength(soon + 1);
-  expect(await alertItems({ alertType: "expired", thresholds: [] })).toHaveLength(past);
+test("expiration rules include credentials and vault assets, and rules about credentials only credentials", async () => {
+  const expiringCount = await countExpiring(0, 30);
+  const expiredCount = await countExpiring(-1000, 0);
+  expect([expiringCount, expiredCount].every((count) => count > 0)).toBe(true);
+  expect(await alertItems({})).toHaveLength(expiringCount + 1);
+  expect(await alertItems({ alertType: "expired", thresholds: [] })).toHaveLength(expiredCount);
   const items = await alertItems({ alertType: "credentialExpiry" });
-  expect(items).toHaveLength(soon + past);
+  expect(items).toHaveLength(expiringCount + expiredCount);
   expect(items.every(({ credential }) => credential !== undefined)).toBe(true);
   expect((await alertItems({ filters: { source: "keyVault" } })).map(({ id }) => id)).toEqual(["kv-beside.secret.db"]);
-  expect(await alertItems({ filters: { source: "entra" } })).toHaveLength(soon);
-  const mine = await alertItems({ alertType: "credentialExpiry", filters: { owner: "owner1@acme.example" } });
-  expect(mine.length).toBeGreaterThan(0);
-  expect(new Set(mine.map(({ owner }) => owner))).toEqual(new Set(["owner1@acme.example"]));
+  expect(await alertItems({ filters: { source: "entra" } })).toHaveLength(expiringCount);
+  const itemsOfOwner = await alertItems({ alertType: "credentialExpiry", filters: { owner: "owner1@acme.example" } });
+  expect(itemsOfOwner.length).toBeGreaterThan(0);
+  expect(new Set(itemsOfOwner.map(({ owner }) => owner))).toEqual(new Set(["owner1@acme.example"]));
   const createdAt = new Date().toISOString();
   const delivery = { deliveryId: "d", createdAt, deliveryMode: "immediate", ruleName: "r", ruleId: "r" } as never;
   const { subject, lines } = messageOf([{ delivery, items: items.slice(0, 1) }], {
@@ -133,59 +137,61 @@ test("without a license rules include only vault assets", async () => {
   expect(await alertItems({ alertType: "credentialExpiry" }, false)).toEqual([]);
 });
 
-test("the reconciliation finds nothing to repair, repairs planted faults, and a discovery reads again what it must", async () => {
-  const fixture = openReconciliation(deployment.connectionString);
-  await fixture.walk();
-  expect(fixture.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
+test("the reconciliation repairs damaged rows, and a discovery restores rows that are lost", async () => {
+  const reconciliation = openReconciliation(deployment.connectionString);
+  // A walk reads all rows of the inventory, compares the copies of each asset, and repairs differences.
+  await reconciliation.walk();
+  expect(reconciliation.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
   const holder = holderName(live.cloud.app.tenantId, bucketOf(appIdOf("App 003")));
-  const own = fixture.raw("Assets");
+  const assetsTable = reconciliation.raw("Assets");
+  // The rows by name (`n!`) in the holder's partition. Copies are in the partitions of all assets and of the subscription.
   const rows = [];
-  for await (const row of own.listEntities({
+  for await (const entity of assetsTable.listEntities({
     queryOptions: { filter: `PartitionKey eq '${partitions.vault(holder)}'` },
   }))
-    if (row.rowKey!.startsWith("n!")) rows.push(row);
-  const [one] = rows;
-  await own.deleteEntity(partitions.all, one!.rowKey!);
-  await own.updateEntity(
-    { ...one, partitionKey: partitions.subscription("entra"), rowKey: one!.rowKey!, name: "x" } as never,
+    if (entity.rowKey!.startsWith("n!")) rows.push(entity);
+  const [row] = rows;
+  await assetsTable.deleteEntity(partitions.all, row!.rowKey!);
+  await assetsTable.updateEntity(
+    { ...row, partitionKey: partitions.subscription("entra"), rowKey: row!.rowKey!, name: "x" } as never,
     "Replace",
   );
-  await fixture.walk();
-  expect(fixture.events.filter(({ type }) => type === "inventory.mended").length).toBeGreaterThan(0);
-  fixture.events.length = 0;
-  // The holder's own row by name is lost. Only Graph has the right data.
-  await own.deleteEntity(partitions.vault(holder), one!.rowKey!);
-  await fixture.walk();
-  expect(fixture.events.some(({ details }) => "listedAgain" in (details ?? {}))).toBe(true);
+  await reconciliation.walk();
+  expect(reconciliation.events.filter(({ type }) => type === "inventory.mended").length).toBeGreaterThan(0);
+  reconciliation.events.length = 0;
+  // The row in the holder's own partition is lost too, so the data must be read from Graph again.
+  await assetsTable.deleteEntity(partitions.vault(holder), row!.rowKey!);
+  await reconciliation.walk();
+  expect(reconciliation.events.some(({ details }) => "listedAgain" in (details ?? {}))).toBe(true);
   await process.applications.discover(caller);
-  fixture.events.length = 0;
-  await fixture.walk();
-  expect(fixture.events).toEqual([]);
+  reconciliation.events.length = 0;
+  await reconciliation.walk();
+  expect(reconciliation.events).toEqual([]);
   const { credentials: count } = (await process.applications.discover(caller)).run;
   const moment = await process.inventory.moment();
-  expect((await process.inventory.assets.list({ source: "entra" }, everything, moment)).total).toBe(count);
+  expect((await process.inventory.assets.list({ source: "entra" }, ALL_ITEMS, moment)).total).toBe(count);
 });
 
-test("an evaluation of everything does not evaluate a holder as a vault", async () => {
+test("an evaluation of all vaults does not evaluate a holder (the applications' part of the inventory) as a vault", async () => {
   const { score } = await process.compliance.evaluate(caller);
-  const { items } = await process.compliance.violations({}, everything);
+  const { items } = await process.compliance.violations({}, ALL_ITEMS);
   expect(items.filter(({ resourceType, vaultName }) => resourceType === "vault" && vaultName !== "kv-beside")).toEqual(
     [],
   );
   expect(score!.failed).toBe(items.length);
 });
 
-test("a credential has one ID that leads only to it", async () => {
+test("a credential is found by its ID, and not by the name of its holder as a vault", async () => {
   const moment = await process.inventory.moment();
-  const { items } = await process.inventory.assets.list({ source: "entra" }, everything, moment);
+  const { items } = await process.inventory.assets.list({ source: "entra" }, ALL_ITEMS, moment);
   for (const { asset } of items.slice(0, 5)) {
     const id = assetId(asset);
     expect(placesOf(id).map(({ type }) => type)).toEqual(["secret", "certificate"]);
     expect(placesOf(id)).toContainEqual({ vaultName: asset.vaultName, type: asset.type, name: asset.name });
     expect((await process.inventory.assets.get(id.toUpperCase(), moment))?.asset.name).toBe(asset.name);
-    const asVaults = `${asset.vaultName}.${asset.type}.${asset.name}`;
-    expect(await process.inventory.assets.get(asVaults, moment)).toBeUndefined();
-    expect(await process.inventory.assets.list({ vault: asset.vaultName }, everything, moment)).toMatchObject({
+    const idAsVaultAsset = `${asset.vaultName}.${asset.type}.${asset.name}`;
+    expect(await process.inventory.assets.get(idAsVaultAsset, moment)).toBeUndefined();
+    expect(await process.inventory.assets.list({ vault: asset.vaultName }, ALL_ITEMS, moment)).toMatchObject({
       total: 0,
     });
   }
@@ -196,8 +202,8 @@ test("a credential has one ID that leads only to it", async () => {
   expect(first).toContain(views[0]!.credential!.appId);
 });
 
-/** Returns the inventory's record of one secret of an application. */
-function assetOf(given: Partial<ReadApplication["credentials"][number]>, holder: { tenantDomain?: string } = {}) {
+/** Returns the inventory's record of an application's secret. */
+function assetOf(change: Partial<ReadApplication["credentials"][number]>, holder: { tenantDomain?: string } = {}) {
   const credential = {
     keyId: "k-1",
     kind: "secret",
@@ -207,7 +213,7 @@ function assetOf(given: Partial<ReadApplication["credentials"][number]>, holder:
     thumbprint: undefined,
     startsOn: undefined,
     expiresOn: undefined,
-    ...given,
+    ...change,
   };
   const app = { appId: "a-1", displayName: "Shop", credentials: [credential] } as unknown as ReadApplication;
   const [asset] = assetsOfApplication(app, {
@@ -221,18 +227,18 @@ function assetOf(given: Partial<ReadApplication["credentials"][number]>, holder:
 }
 
 test.each([{ tenantDomain: "contoso.onmicrosoft.com" }, {}])(
-  "a credential has the domain of its tenant: %j",
-  (given) => {
-    expect(assetOf({}, given).credential!.tenantDomain).toBe(given.tenantDomain);
+  "a credential has the domain of its tenant, if it is known: %j",
+  (holder) => {
+    expect(assetOf({}, holder).credential!.tenantDomain).toBe(holder.tenantDomain);
   },
 );
 
 test("a credential has its name, the hint of its value and its thumbprint, if known", () => {
   const credential = { displayName: "current", hint: "Ab1" };
   expect(assetOf({ ...credential, thumbprint: "00AB" })).toMatchObject({ thumbprint: "00AB", credential });
-  const unknown = assetOf({});
-  expect(unknown).not.toHaveProperty("thumbprint");
-  expect(unknown.credential).not.toHaveProperty("hint");
+  const assetWithoutThem = assetOf({});
+  expect(assetWithoutThem).not.toHaveProperty("thumbprint");
+  expect(assetWithoutThem.credential).not.toHaveProperty("hint");
 });
 
 test("the creation time of a credential is the start of its validity, if known", () => {

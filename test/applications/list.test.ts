@@ -5,9 +5,12 @@ import { applicationView } from "../../shared/applications/api.ts";
 import type { ApplicationFilter } from "../../shared/applications/query.ts";
 import { reasonsAgainst } from "../../shared/applications/rotatable.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, Deployment, everything, type Process } from "./applications-fixture.ts";
+import { ALL_ITEMS, caller, Deployment, type Process } from "./applications-fixture.ts";
+
+// Tests of the list of applications and of a single application, including the reasons that prevent a rotation.
 
 let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };
@@ -18,7 +21,7 @@ beforeAll(async () => {
   const secret = (name: string, expiresInDays: number) => ({ name, expiresInDays });
   [azurite, live] = await Promise.all([
     openStorage(),
-    liveIn({
+    startTestCloud({
       company: {
         subscriptions: [],
         applications: [
@@ -46,16 +49,16 @@ afterAll(async () => {
   await azurite?.stop();
 });
 
-const names = async (filter: ApplicationFilter) => {
-  const page = await process.applications.list(filter, everything);
+const listNames = async (filter: ApplicationFilter) => {
+  const page = await process.applications.list(filter, ALL_ITEMS);
   expect(page.total).toBe(page.items.length);
   return page.items.map(({ app }) => app.displayName);
 };
-const inDays = (days: number) => new Date(Date.now() + days * 86_400_000);
+const inDays = (days: number) => new Date(Date.now() + days * DAY_MS);
 
 describe("the list of applications", () => {
-  test("is sorted by name ignoring case, and each filter returns its matches", async () => {
-    const all = [
+  test("is sorted by name, ignoring case, and can be filtered", async () => {
+    const allNames = [
       "alpha",
       "Beta",
       "gamma|delta/%",
@@ -65,20 +68,23 @@ describe("the list of applications", () => {
       "Saml",
       "Zed",
     ];
-    expect(await names({})).toEqual(all);
-    expect(await names({ search: "PERSONAL" })).toEqual(["Personal", "Personal with an expired one"]);
-    expect(await names({ search: appIdOf("Zed").slice(3, 20).toUpperCase().toLowerCase() })).toEqual(["Zed"]);
-    expect(await names({ status: "expired" })).toEqual(["Personal with an expired one", "Zed"]);
-    expect(await names({ status: "critical" })).toEqual(["alpha", "Personal"]);
-    expect(await names({ status: "critical", search: "a", owner: "ADA@acme.example" })).toEqual(["alpha", "Personal"]);
-    expect(await names({ owner: "nobody@acme.example" })).toEqual([]);
-    expect(await names({ expiresBefore: inDays(4) })).toEqual([
+    expect(await listNames({})).toEqual(allNames);
+    expect(await listNames({ search: "PERSONAL" })).toEqual(["Personal", "Personal with an expired one"]);
+    expect(await listNames({ search: appIdOf("Zed").slice(3, 20).toUpperCase().toLowerCase() })).toEqual(["Zed"]);
+    expect(await listNames({ status: "expired" })).toEqual(["Personal with an expired one", "Zed"]);
+    expect(await listNames({ status: "critical" })).toEqual(["alpha", "Personal"]);
+    expect(await listNames({ status: "critical", search: "a", owner: "ADA@acme.example" })).toEqual([
+      "alpha",
+      "Personal",
+    ]);
+    expect(await listNames({ owner: "nobody@acme.example" })).toEqual([]);
+    expect(await listNames({ expiresBefore: inDays(4) })).toEqual([
       "alpha",
       "Personal",
       "Personal with an expired one",
       "Zed",
     ]);
-    expect(await names({ rotatable: false })).toEqual([
+    expect(await listNames({ rotatable: false })).toEqual([
       "Beta",
       "gamma|delta/%",
       "Personal",
@@ -87,24 +93,24 @@ describe("the list of applications", () => {
   });
 
   test.each([{}, { rotatable: true }, { search: "a" }])(
-    "with %o returns every application once, for any page size",
+    "with the filter %o returns each application once, with pages of 1, 2 and 5",
     async (filter) => {
-      const wanted = await names(filter);
+      const expectedNames = await listNames(filter);
       for (const limit of [1, 2, 5]) {
-        const walked: string[] = [];
+        const namesOfPages: string[] = [];
         let cursor: string | undefined;
         do {
           const page = await process.applications.list(filter, { limit, offset: 0, cursor });
-          walked.push(...page.items.map(({ app }) => app.displayName));
+          namesOfPages.push(...page.items.map(({ app }) => app.displayName));
           cursor = page.nextCursor ?? undefined;
         } while (cursor !== undefined);
-        expect(walked).toEqual(wanted);
-        const from = await process.applications.list(filter, { limit, offset: 2, cursor: undefined });
-        expect(from.items.map(({ app }) => app.displayName)).toEqual(wanted.slice(2, 2 + limit));
+        expect(namesOfPages).toEqual(expectedNames);
+        const pageAtOffset = await process.applications.list(filter, { limit, offset: 2, cursor: undefined });
+        expect(pageAtOffset.items.map(({ app }) => app.displayName)).toEqual(expectedNames.slice(2, 2 + limit));
       }
       const { nextCursor } = await process.applications.list(filter, { limit: 1, offset: 0, cursor: undefined });
-      const other = process.applications.list({ owner: "x" }, { limit: 1, offset: 0, cursor: nextCursor! });
-      await expect(other).rejects.toMatchObject({ code: "invalidCursor" });
+      const withOtherFilter = process.applications.list({ owner: "x" }, { limit: 1, offset: 0, cursor: nextCursor! });
+      await expect(withOtherFilter).rejects.toMatchObject({ code: "invalidCursor" });
     },
   );
 });
@@ -127,11 +133,14 @@ describe("one application", () => {
     [["Directory.ReadWrite.All"], []],
     [["Application.ReadWrite.OwnedBy"], ["notOwner"]],
     [["Application.Read.All", ""], ["notPermitted"]],
-  ])("of another owner can be rotated with the permissions %j except for %j", async (permissions, codes) => {
-    const { app } = await process.applications.get(appIdOf("Beta"));
-    const against = reasonsAgainst(app, { permissions, objectId: "the-service" }, Date.now());
-    expect(against.map(({ code }) => code)).toEqual(codes);
-  });
+  ])(
+    "of another owner has, with the service's permissions %j, these reasons against a rotation: %j",
+    async (permissions, codes) => {
+      const { app } = await process.applications.get(appIdOf("Beta"));
+      const reasonsFound = reasonsAgainst(app, { permissions, objectId: "the-service" }, Date.now());
+      expect(reasonsFound.map(({ code }) => code)).toEqual(codes);
+    },
+  );
 
   test("has the credentials of its service principal in addition to its own", async () => {
     const { app } = await process.applications.get(appIdOf("Saml"));
@@ -139,30 +148,31 @@ describe("one application", () => {
     expect(new Set(app.credentials.map(({ of }) => of))).toEqual(new Set(["application", "servicePrincipal"]));
   });
 
-  test("reads its federated credentials and policies once a day", async () => {
+  test("has its federated credentials and policies read once a day", async () => {
     const id = appIdOf("gamma|delta/%");
     live.cloud.control.resetCounts();
-    const found = await process.applications.get(id);
-    expect(live.cloud.control.counts().total).toBe(0); // The previous test has read them.
-    const view = applicationView(found, await process.applications.moment());
+    const application = await process.applications.get(id);
+    expect(live.cloud.control.counts().total).toBe(0); // The first test of this group has read and stored them.
+    const view = applicationView(application, await process.applications.moment());
     expect(view).toMatchObject({
       federated: [{ name: "main", issuer: "https://i.example", subject: "s" }],
       rotatable: false,
       policy: null,
       credentials: [],
     });
-    const { items } = await process.applications.list({ search: "gamma" }, everything);
+    const { items } = await process.applications.list({ search: "gamma" }, ALL_ITEMS);
     expect(items[0]!.app.details?.federated).toHaveLength(1);
-    const later = new Deployment(azurite.connectionString(), live).start({ ahead: 25 * 3_600_000 });
-    await later.applications.get(id);
+    const nextDay = new Deployment(azurite.connectionString(), live).start({ ahead: 25 * HOUR_MS });
+    await nextDay.applications.get(id);
     expect(live.cloud.control.counts()).toMatchObject({ "graph.listFederatedCredentials": 1 });
+    // If Graph fails, the application is returned as it was read last.
     live.cloud.control.addFault({ match: {}, action: { kind: "fail", status: 503 } });
-    const muchLater = new Deployment(azurite.connectionString(), live).start({ ahead: 60 * 3_600_000 });
-    expect((await muchLater.applications.get(id)).app.details?.federated).toHaveLength(1);
+    const thirdDay = new Deployment(azurite.connectionString(), live).start({ ahead: 60 * HOUR_MS });
+    expect((await thirdDay.applications.get(id)).app.details?.federated).toHaveLength(1);
     live.cloud.control.clearFaults();
   });
 
-  test("with an unknown ID is not found", async () => {
+  test("is not found by an unknown ID", async () => {
     for (const id of [crypto.randomUUID(), "x", "a!b|c", "../..", "é"])
       await expect(process.applications.get(id)).rejects.toMatchObject({ code: "notFound" });
   });

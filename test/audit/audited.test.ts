@@ -8,10 +8,15 @@ import { markResent } from "../../shared/platform/storage/errors.ts";
 import { RowChanged, RowExists, RowMissing } from "../../shared/platform/storage/tables.ts";
 import { event } from "./support.ts";
 
-/** Runs an effect with that end and returns the audit entries after its intent. */
-async function entered(effect: () => Promise<unknown>) {
+/**
+ * Tests of `audited`, which runs an effect (a change in storage or in the cloud) between two audit entries: the intent before
+ * it and the outcome after it.
+ */
+
+/** Runs an effect and returns its error, and the audit entries that follow the intent. */
+async function runAudited(effect: () => Promise<unknown>) {
   const events: AuditEvent[] = [];
-  const append = async (one: AuditEvent) => void events.push(one);
+  const append = async (event: AuditEvent) => void events.push(event);
   const { outcome: _, ...intent } = event({ details: { mode: "full" } });
   const error = await audited({ append }, intent, effect).then(
     () => undefined,
@@ -22,51 +27,52 @@ async function entered(effect: () => Promise<unknown>) {
 }
 
 test.each<[string, Error, "refused" | "failure", string]>([
-  ["an error that the caller can fix", new Problem("invalidRequest", "Mend it."), "refused", "invalidRequest"],
-  ["another writer who was faster", new RowChanged("T", "p", "r"), "refused", "RowChanged"],
-  ["a row that is there already", new RowExists("T", "p", "r"), "refused", "RowExists"],
-  ["a row that is gone", new RowMissing("T", "p", "r"), "refused", "RowMissing"],
-  ["a fault of this service", new Problem("internal", "Try again."), "failure", "internal"],
-  ["a service that is not there", new Problem("unavailable", "Try again."), "failure", "unavailable"],
-  ["a mistake of this program", new TypeError("x is undefined"), "failure", "TypeError"],
+  ["an error that the caller can fix", new Problem("invalidRequest", "Fix it."), "refused", "invalidRequest"],
+  ["a concurrent change of the row", new RowChanged("T", "p", "r"), "refused", "RowChanged"],
+  ["a row that already exists", new RowExists("T", "p", "r"), "refused", "RowExists"],
+  ["a missing row", new RowMissing("T", "p", "r"), "refused", "RowMissing"],
+  ["an internal error", new Problem("internal", "Try again."), "failure", "internal"],
+  ["an unavailable service", new Problem("unavailable", "Try again."), "failure", "unavailable"],
+  ["a programming error", new TypeError("x is undefined"), "failure", "TypeError"],
 ])(
-  "an effect that ends with %s is recorded with the reason and the event's own details",
+  "the outcome of an effect that throws %s contains the reason and the details of the event",
   async (_, error, outcome, reason) => {
-    expect(await entered(() => Promise.reject(error))).toEqual({
+    expect(await runAudited(() => Promise.reject(error))).toEqual({
       error,
       outcomes: [{ outcome, details: { mode: "full", reason } }],
     });
   },
 );
 
-test("a definite rejection by storage is a failure", async () => {
+test("a definite rejection by storage is recorded as failure", async () => {
   const error = new RestError("Not allowed.", { statusCode: 403 });
-  const { outcomes } = await entered(() => Promise.reject(error));
+  const { outcomes } = await runAudited(() => Promise.reject(error));
   expect(outcomes).toEqual([{ outcome: "failure", details: { mode: "full", reason: "RestError" } }]);
 });
 
-const refusedAgain = new RestError("It is there already.", { statusCode: 409 });
-markResent(refusedAgain);
+/** A conflict in response to a second attempt. The first attempt may have written the row. */
+const conflictAfterRetry = new RestError("It already exists.", { statusCode: 409 });
+markResent(conflictAfterRetry);
 test.each([
-  ["gives no answer", new RestError("The connection was lost.", { code: "ECONNRESET" })],
+  ["does not answer", new RestError("The connection was lost.", { code: "ECONNRESET" })],
   ["is busy", new RestError("Later.", { statusCode: 503 })],
-  ["rejects a write that an earlier attempt may have applied", refusedAgain],
+  ["rejects a write that an earlier attempt may have applied", conflictAfterRetry],
 ])("if storage %s during an effect, only the intent is recorded", async (_, error) => {
-  expect(await entered(() => Promise.reject(error))).toEqual({ error, outcomes: [] });
+  expect(await runAudited(() => Promise.reject(error))).toEqual({ error, outcomes: [] });
 });
 
-test("if a cloud service left the effect open, only the intent is recorded", async () => {
-  const unclear = new CloudFailure("unreachable", "No answer.", { remedy: "Look." });
+test("if it is unknown whether a cloud service applied the effect, only the intent is recorded", async () => {
+  const unclear = new CloudFailure("unreachable", "No answer.", { remedy: "Check." });
   expect(unclear.unclear).toBe(true);
-  expect(await entered(() => Promise.reject(unclear))).toEqual({ error: unclear, outcomes: [] });
+  expect(await runAudited(() => Promise.reject(unclear))).toEqual({ error: unclear, outcomes: [] });
 });
 
-test("without its intent the effect does not run", async () => {
-  let happened = false;
-  const append = () => Promise.reject(new Error("the log is out of reach"));
+test("the effect does not run if its intent can't be recorded", async () => {
+  let effectRan = false;
+  const append = () => Promise.reject(new Error("the log is unreachable"));
   const effect = async () => {
-    happened = true;
+    effectRan = true;
   };
-  await expect(audited({ append }, event(), effect)).rejects.toThrow("the log is out of reach");
-  expect(happened).toBe(false);
+  await expect(audited({ append }, event(), effect)).rejects.toThrow("the log is unreachable");
+  expect(effectRan).toBe(false);
 });

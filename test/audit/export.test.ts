@@ -19,11 +19,18 @@ import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { insert } from "../../shared/platform/storage/tables.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { by, event, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
+import { event, eventBy, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
+
+/**
+ * Tests of exports of the audit log as JSON, CSV and PDF, and of the command that verifies a JSON export offline. A JSON export
+ * contains the signed digests of its ten-minute intervals, so that the command detects changed entries without the service.
+ */
 
 const run = promisify(execFile);
 let azurite: TestStorage;
+/** A sealed log of 30 entries, four minutes apart, of two actors and two event types. */
 let fixture: Fixture;
+/** Temporary folder for the files that the offline command reads. */
 let folder: string;
 
 beforeAll(async () => {
@@ -31,7 +38,7 @@ beforeAll(async () => {
   fixture = openFixture(azurite.connectionString("small"));
   for (let index = 0; index < 30; index++) {
     await fixture.audit.append(
-      by(index % 2 === 0 ? "ada" : "bob", index % 3 === 0 ? "user.signedIn" : "settings.changed"),
+      eventBy(index % 2 === 0 ? "ada" : "bob", index % 3 === 0 ? "user.signedIn" : "settings.changed"),
     );
     fixture.clock.addMinutes(4);
   }
@@ -44,12 +51,14 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
+/** Returns the ids of the entries of a JSON export, in order. */
 const ids = (parts: string[]) =>
   parts.flatMap((part) => (JSON.parse(part) as { entries: { id: string }[] }).entries.map(({ id }) => id));
 
 /** Parses RFC 4180 strictly. */
 function parseCsv(text: string): string[][] {
   const rows: string[][] = [[]];
+  // A cell, quoted with doubled quotes inside (`"a ""b"""`) or not, and the comma or line end after it.
   const pattern = /("(?:[^"]|"")*"|[^",\r\n]*)(,|\r\n|$)/gy;
   while (pattern.lastIndex < text.length) {
     const [, cell, end] = pattern.exec(text)!;
@@ -60,15 +69,15 @@ function parseCsv(text: string): string[][] {
   return rows;
 }
 
-test("a JSON export contains every entry, oldest first, with the content of the list", async () => {
+test("a JSON export contains the same entries as the list, oldest first", async () => {
   const [part] = await exportAll(fixture.audit);
   const listed = (await fixture.audit.list({}, page())).items.reverse();
   expect(JSON.parse(part!)).toMatchObject({ format: "audit-export/1", entries: listed, nextCursor: null });
 });
 
-test("a CSV export has a line per entry, with the same content", async () => {
+test("a CSV export has one line per entry of the list, oldest first", async () => {
   const [part] = await exportAll(fixture.audit, { format: "csv" });
-  expect(part!.startsWith("\uFEFF")).toBe(true);
+  expect(part!.startsWith("\uFEFF")).toBe(true); // byte order mark, by which Excel detects UTF-8
   const [header, ...rows] = parseCsv(part!.slice(1));
   expect(header!.slice(0, 5)).toEqual(["id", "occurredAt", "eventType", "outcome", "actor"]);
   const listed = (await fixture.audit.list({}, page())).items.reverse();
@@ -78,7 +87,7 @@ test("a CSV export has a line per entry, with the same content", async () => {
   expect(JSON.parse(rows[0]![header!.indexOf("before")]!)).toEqual(listed[0]!.before);
 });
 
-test("an export accepts the list's filters", async () => {
+test("a filtered export contains the entries of the list with the same filters", async () => {
   const query = {
     start: new Date("2026-11-21T10:20:00Z"),
     end: new Date("2026-11-21T11:30:00Z"),
@@ -97,7 +106,7 @@ test("an export accepts the list's filters", async () => {
   expect(verified.notes.join()).toContain("filtered");
 });
 
-test("an export of a part of an interval can be verified on its own", async () => {
+test("an export whose period starts and ends within intervals can be verified", async () => {
   const query = { start: new Date("2026-11-21T10:05:00Z"), end: new Date("2026-11-21T10:30:30Z") };
   const [part] = await exportAll(fixture.audit, { query });
   expect(JSON.parse(part!).entries).toHaveLength(6);
@@ -109,7 +118,7 @@ test("an export of a part of an interval can be verified on its own", async () =
   expect(kinds).toEqual(["exportChanged", "entryRemoved"]);
 });
 
-test("gzip returns the same file", async () => {
+test("a gzip export decompresses to the same bytes as the plain one", async () => {
   const query = { end: new Date("2026-11-21T11:00:00Z") };
   for (const format of ["json", "csv"] as const) {
     const plain = await fixture.audit.export({ format, query, cursor: undefined, gzip: false });
@@ -127,15 +136,17 @@ test("an empty export is a valid file in every format", async () => {
   expect((await PDFDocument.load(pdf.data)).getPageCount()).toBe(1);
 });
 
-describe("CSV cells that a spreadsheet would execute", () => {
-  const csv = (actor: string) =>
+describe("a CSV cell", () => {
+  /** Returns the actor's cell after a round trip through CSV. */
+  const actorCell = (actor: string) =>
     parseCsv(`${auditCsv.header().slice(1)}${auditCsv.rows([{ ...entry(), actor }])}\r\n`)[1]![4]!;
 
   for (const actor of ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\r=1", "＝1", "%00=", "|calc", "\u200B=1"]) {
-    test(`are escaped: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(`'${actor}`));
+    test(`that a spreadsheet could execute is escaped: ${JSON.stringify(actor)}`, () =>
+      expect(actorCell(actor)).toBe(`'${actor}`));
   }
   for (const actor of ["ada", 'a"b', "a,b", "a\nb", "1-2", "李小龙", "a=b"]) {
-    test(`and others are unchanged: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(actor));
+    test(`that is no formula is unchanged: ${JSON.stringify(actor)}`, () => expect(actorCell(actor)).toBe(actor));
   }
 });
 
@@ -149,6 +160,11 @@ const entry = () => ({
   count: 1,
 });
 
+/** Page size in points, and the smallest distances of texts from the page's edges. */
+const A4_LANDSCAPE = { width: 841.89, height: 595.28 };
+const MARGIN = 36;
+const FOOTER_BASELINE = 30;
+
 describe("a PDF", () => {
   const font = path.resolve("node_modules/@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
   const about = {
@@ -160,7 +176,7 @@ describe("a PDF", () => {
     verified: [],
   };
 
-  test("accepts any name in any script, and characters that no font has", async () => {
+  test("is created for names in any script and with characters that no font contains", async () => {
     const names = [
       "José Łukasz",
       "Ωμέγα Жанна",
@@ -178,16 +194,16 @@ describe("a PDF", () => {
     expect(document.getPageCount()).toBeGreaterThanOrEqual(1);
   });
 
-  test("of 196 entries has few pages", async () => {
+  test("of 196 entries has at most five pages", async () => {
     const intents = Array.from({ length: 98 }, (_, index) => ({ ...entry(), requestId: `request-${index}` }));
-    const entries = intents.flatMap((one) => [{ ...one, outcome: "intent" as const }, one]);
+    const entries = intents.flatMap((entry) => [{ ...entry, outcome: "intent" as const }, entry]);
     const document = await PDFDocument.load(await createPdf(entries, about, font));
     expect(document.getPageCount()).toBeLessThanOrEqual(5);
   });
 
   test("shows an intent and its outcome as one event, and marks an intent without an outcome", () => {
     const target = { type: "alertRule", id: "r-1" };
-    const at = (second: number, change: object) => ({
+    const entryAt = (second: number, change: object) => ({
       ...entry(),
       eventType: "alertRule.deleted",
       occurredAt: `2026-11-21T10:00:0${second}.000Z`,
@@ -195,19 +211,19 @@ describe("a PDF", () => {
       ...change,
     });
     const events = eventsOf([
-      at(0, { outcome: "intent", requestId: "a", before: { name: "Payments" } }),
-      at(1, { outcome: "intent", requestId: "b" }),
-      at(2, { outcome: "failure", requestId: "a", details: { reason: "throttled" } }),
-      at(3, { requestId: "c" }),
+      entryAt(0, { outcome: "intent", requestId: "a", before: { name: "Payments" } }),
+      entryAt(1, { outcome: "intent", requestId: "b" }),
+      entryAt(2, { outcome: "failure", requestId: "a", details: { reason: "throttled" } }),
+      entryAt(3, { requestId: "c" }),
     ]);
-    expect(events.map(({ outcome, begunAt, changes }) => [outcome, begunAt, changes])).toEqual([
+    expect(events.map(({ outcome, startedAt, changes }) => [outcome, startedAt, changes])).toEqual([
       ["no outcome", undefined, ""],
       ["failure", "2026-11-21T10:00:00.000Z", "name: Payments (before); reason: throttled"],
       ["success", undefined, ""],
     ]);
   });
 
-  test("shows the time of an event that was recorded later", async () => {
+  test("shows when an event happened if its entry has a later time", async () => {
     const late = {
       ...entry(),
       occurredAt: "2026-11-21T10:30:00.000Z",
@@ -216,18 +232,18 @@ describe("a PDF", () => {
     };
     const intent = { ...late, outcome: "intent" as const, happenedAt: "2026-11-21T10:21:05.000Z" };
     expect(eventsOf([intent, late])).toMatchObject([
-      { at: late.occurredAt, happenedAt: late.happenedAt, begunAt: intent.happenedAt },
+      { at: late.occurredAt, happenedAt: late.happenedAt, startedAt: intent.happenedAt },
     ]);
     const verified = await fixture.audit.verify({});
     const counted = { ...about, verified: [{ ...verified, lateEntries: { total: 2, listed: [] } }] };
     const text = await pdfText(await createPdf([intent, late], counted, font));
-    expect(text).toContain("2 entries stand under a later instant");
+    expect(text).toContain("2 entries are listed under a later time");
     expect(text.replaceAll("\n", " ")).toContain("happened 2026-11-21 10:21:07");
     const [header, row] = parseCsv(`${auditCsv.header().slice(1)}${auditCsv.rows([late])}\r\n`);
     expect(row![header!.indexOf("happenedAt")]).toBe(late.happenedAt);
   });
 
-  test("describes changes in words, and omits unchanged members", () => {
+  test("describes the changed members of an event and omits unchanged ones", () => {
     const changes = (change: object) => eventsOf([{ ...entry(), ...change }])[0]!.changes;
     expect(changes({ before: { days: 7, on: true }, after: { days: 14, on: true } })).toBe("days: 7 → 14");
     expect(changes({ before: { a: { b: null } }, after: { a: { b: false, c: [] } } })).toBe(
@@ -241,7 +257,7 @@ describe("a PDF", () => {
     expect(changes({ details: { text: "x".repeat(500) } })).toMatch(/^text: x{394}… \(in full in the JSON export\)$/);
   });
 
-  test("keeps every text within the page, and no line overlaps another", async () => {
+  test("places every text within the page without overlaps", async () => {
     const entries = Array.from({ length: 120 }, (_, index) => ({
       ...entry(),
       requestId: `request-${index}`,
@@ -253,61 +269,65 @@ describe("a PDF", () => {
     const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
     expect(placed.length).toBeGreaterThan(500);
     for (const { x, end, y, size, text } of placed) {
-      expect(x, text).toBeGreaterThanOrEqual(36);
-      expect(end, text).toBeLessThanOrEqual(841.89 - 36);
-      expect(y, text).toBeGreaterThanOrEqual(30);
-      expect(y + size, text).toBeLessThanOrEqual(595.28 - 36 + 1);
+      expect(x, text).toBeGreaterThanOrEqual(MARGIN);
+      expect(end, text).toBeLessThanOrEqual(A4_LANDSCAPE.width - MARGIN);
+      expect(y, text).toBeGreaterThanOrEqual(FOOTER_BASELINE);
+      expect(y + size, text).toBeLessThanOrEqual(A4_LANDSCAPE.height - MARGIN + 1);
     }
+    // Texts of one line, from left to right, and texts of one column, from the top down, don't overlap.
     for (const line of Map.groupBy(placed, ({ page, y }) => `${page} ${y}`).values()) {
       const cells = line.sort((a, b) => a.x - b.x);
-      for (const [at, { x, text }] of cells.slice(1).entries())
-        expect(x - cells[at]!.end, text).toBeGreaterThanOrEqual(4);
+      for (const [previous, { x, text }] of cells.slice(1).entries())
+        expect(x - cells[previous]!.end, text).toBeGreaterThanOrEqual(4);
     }
     const columns = Map.groupBy(placed, ({ page, x }) => `${page} ${x}`);
     for (const column of columns.values()) {
-      const heights = column.sort((a, b) => b.y - a.y);
-      for (const [at, { y, size, text }] of heights.slice(1).entries())
-        expect(heights[at]!.y - y, text).toBeGreaterThanOrEqual(size);
+      const lines = column.sort((a, b) => b.y - a.y);
+      for (const [previous, { y, size, text }] of lines.slice(1).entries())
+        expect(lines[previous]!.y - y, text).toBeGreaterThanOrEqual(size);
     }
   });
 
-  test.each([0, 10, 15, 20, 25])("starts its counts on a page with room for them, below %i findings", async (count) => {
-    const entries = Array.from({ length: 10 }, (_, index) => ({
-      ...entry(),
-      requestId: `request-${index}`,
-      actor: `person-${index}`,
-    }));
-    const finding = {
-      kind: "entryChanged" as const,
-      interval: "2026-11-21T10:10Z",
-      entryId: "e-1",
-      detail: "Changed.",
-    };
-    const verified = {
-      ...(await fixture.audit.verify({})),
-      findingsTotal: count,
-      findings: Array(count).fill(finding),
-    };
-    const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
-    expect(placed.filter(({ text }) => text === "Times")).toHaveLength(3);
-    for (const { y, text } of placed) expect(y, text).toBeGreaterThanOrEqual(30);
-  });
+  test.each([0, 10, 15, 20, 25])(
+    "starts its tables of counts on a page with room for them, after %i findings",
+    async (count) => {
+      const entries = Array.from({ length: 10 }, (_, index) => ({
+        ...entry(),
+        requestId: `request-${index}`,
+        actor: `person-${index}`,
+      }));
+      const finding = {
+        kind: "entryChanged" as const,
+        interval: "2026-11-21T10:10Z",
+        entryId: "e-1",
+        detail: "Changed.",
+      };
+      const verified = {
+        ...(await fixture.audit.verify({})),
+        findingsTotal: count,
+        findings: Array(count).fill(finding),
+      };
+      const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
+      expect(placed.filter(({ text }) => text === "Times")).toHaveLength(3);
+      for (const { y, text } of placed) expect(y, text).toBeGreaterThanOrEqual(FOOTER_BASELINE);
+    },
+  );
 
   test.each([
     [{}, "none"],
     [{ actor: "ada" }, "actor ada"],
     [{ eventType: "user.signedIn" }, "event type user.signedIn"],
     [{ actor: "ada", eventType: "user.signedIn" }, "actor ada, event type user.signedIn"],
-  ])("shows the filters of the export: %j", async (change, words) => {
-    const text = await pdfText(await createPdf([entry()], { ...about, ...change }, font));
+  ])("shows the filters of the export: %j", async (filters, expectedText) => {
+    const text = await pdfText(await createPdf([entry()], { ...about, ...filters }, font));
     expect(text).toMatch(/^Page 1 of \d$/m);
-    expect(text.split("\n")).toContain(words);
+    expect(text.split("\n")).toContain(expectedText);
   });
 
   test.each([
     [1, "NOT INTACT: 1 finding, see below"],
     [2, "NOT INTACT: 2 findings, see below"],
-  ])("shows the findings of a log that is not intact: %i", async (findingsTotal, words) => {
+  ])("shows the verdict and the findings of a log with %i finding(s)", async (findingsTotal, verdict) => {
     const finding = {
       kind: "entryChanged" as const,
       interval: "2026-11-21T10:10Z",
@@ -321,21 +341,21 @@ describe("a PDF", () => {
     };
     const text = await pdfText(await createPdf([], { ...about, verified: [verified] }, font));
     expect(text.split("\n")).toEqual(
-      expect.arrayContaining([words, "entryChanged (2026-11-21T10:10Z, e-1): Changed."]),
+      expect.arrayContaining([verdict, "entryChanged (2026-11-21T10:10Z, e-1): Changed."]),
     );
   });
 
-  describe("counts events by event, by actor and by outcome", () => {
-    /** Returns the tables of counts by their titles, from the top down, of the page that has them. */
+  describe("counts events in three tables (event type, actor, outcome)", () => {
+    /** Returns the rows of each table, as `name: count` from the top down, by the table's title. */
     async function countsOf(entries: AuditEntry[]): Promise<Record<string, string[]>> {
       const placed = await textsOf(await createPdf(entries, about, font));
-      const heading = placed.find(({ text }) => text === "What happened")!;
+      const heading = placed.find(({ text }) => text === "Number of events")!;
       const below = placed.filter(({ page, y }) => page === heading.page && y < heading.y);
       const lines = [...Map.groupBy(below, ({ y }) => y).values()].map((line) => line.sort((a, b) => a.x - b.x));
       const [titles, ...rows] = lines.sort(([a], [b]) => b!.y - a!.y);
       const tables: Record<string, string[]> = {};
-      for (const [at, { x, text }] of titles!.entries()) {
-        if (at % 2 > 0) continue;
+      for (const [index, { x, text }] of titles!.entries()) {
+        if (index % 2 > 0) continue; // Every second title is that of the column of counts.
         const cells = rows.map((row) => row.slice(row.findIndex((cell) => Math.abs(cell.x - x) < 1)));
         tables[text] = cells
           .filter(([name]) => Math.abs(name!.x - x) < 1)
@@ -344,7 +364,7 @@ describe("a PDF", () => {
       return tables;
     }
 
-    test("the most frequent first. Counts an intent and its outcome once, and each repeat of a rejected request", async () => {
+    test("that count an intent and its outcome once, and each repeat of a rejected request", async () => {
       const counts = await countsOf([
         { ...entry(), requestId: "1" },
         { ...entry(), requestId: "2", outcome: "refused", actor: "bob", count: 5 },
@@ -360,7 +380,7 @@ describe("a PDF", () => {
       });
     });
 
-    test("and combines the rarest into one line", async () => {
+    test("that combine the least frequent names into the last line", async () => {
       const entries = Array.from({ length: 16 }, (_, index) => ({
         ...entry(),
         requestId: `request-${index}`,
@@ -373,7 +393,7 @@ describe("a PDF", () => {
     });
   });
 
-  test("states the result of the verification, the key and the last digest", async () => {
+  test("shows the result of the verification, the key and the last digest", async () => {
     const part = await fixture.audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
     const text = await pdfText(part.data);
     const { publicKeys: keys, lastDigest, checkedTo } = await fixture.audit.verify({});
@@ -396,6 +416,7 @@ async function textsOf(data: Uint8Array) {
   return [...document.context.enumerateIndirectObjects()].flatMap(([, object], page) => {
     if (!(object instanceof PDFRawStream)) return [];
     const content = Buffer.from(decodePDFRawStream(object).decode()).toString("latin1");
+    // A text with its font size, its position, and its characters in hexadecimal: ` 8 Tf … 36 500.5 Tm <41> Tj`.
     const texts = content.matchAll(/ (\d+(?:\.\d+)?) Tf[^T]*?(-?[\d.]+) (-?[\d.]+) Tm\s*<([0-9A-F]+)> Tj/g);
     return [...texts].map(([, size, x, y, hex]) => {
       const text = new TextDecoder("windows-1252").decode(Buffer.from(hex!, "hex"));
@@ -406,32 +427,35 @@ async function textsOf(data: Uint8Array) {
 }
 
 describe("an export that is longer than one response", () => {
-  /** Returns the parts of an export of at most `entries` each. */
-  async function parts(format: "json" | "csv", limits: { entries: number; bytes: number }): Promise<string[]> {
+  /** More bytes than any part of these tests has. */
+  const NO_LIMIT = 1e9;
+  /** Returns all parts of an export. Each part ends at one of the limits. */
+  async function exportParts(format: "json" | "csv", limits: { entries: number; bytes: number }): Promise<string[]> {
     const deps = { ...fixture, trust: createTrust(fixture.tables, fixture.keys), unicodeFont: "" };
-    const found: string[] = [];
+    const files: string[] = [];
     let cursor: string | undefined;
     do {
       const part = await exportPart(deps, { format, query: {}, cursor, gzip: false }, "export-1", limits);
-      found.push(Buffer.from(part.data).toString("utf8"));
-      expect(part.fileName).toMatch(found.length === 1 ? /\d\.\w+$/ : new RegExp(`-part${found.length}\\.`));
+      files.push(Buffer.from(part.data).toString("utf8"));
+      expect(part.fileName).toMatch(files.length === 1 ? /\d\.\w+$/ : new RegExp(`-part${files.length}\\.`));
       cursor = part.nextCursor ?? undefined;
     } while (cursor !== undefined);
-    return found;
+    return files;
   }
-  const listed = async () => (await fixture.audit.list({}, page())).items.map(({ id }) => id).reverse();
+  /** Returns the ids of all entries, oldest first. */
+  const listedIds = async () => (await fixture.audit.list({}, page())).items.map(({ id }) => id).reverse();
 
   for (const limits of [
-    { entries: 7, bytes: 1e9 },
-    { entries: 1, bytes: 1e9 },
-    { entries: 30, bytes: 1e9 },
+    { entries: 7, bytes: NO_LIMIT },
+    { entries: 1, bytes: NO_LIMIT },
+    { entries: 30, bytes: NO_LIMIT },
   ]) {
-    test(`comes in valid parts of at most ${limits.entries} entries that together contain every entry once`, async () => {
-      const json = await parts("json", limits);
+    test(`consists of parts of at most ${limits.entries} entries that together contain every entry once`, async () => {
+      const json = await exportParts("json", limits);
       expect(json).toHaveLength(Math.ceil(30 / limits.entries));
-      expect(ids(json)).toEqual(await listed());
-      const csv = await parts("csv", limits);
-      expect(csv.flatMap((part) => parseCsv(part.slice(1)).slice(1)).map(([id]) => id)).toEqual(await listed());
+      expect(ids(json)).toEqual(await listedIds());
+      const csv = await exportParts("csv", limits);
+      expect(csv.flatMap((part) => parseCsv(part.slice(1)).slice(1)).map(([id]) => id)).toEqual(await listedIds());
 
       const files = json.map((part) => JSON.parse(part));
       const together = await verifyExport(files, publicKeys(...fixture.keys));
@@ -444,8 +468,8 @@ describe("an export that is longer than one response", () => {
     });
   }
 
-  test("is not intact if an entry is removed from any part", async () => {
-    const files = (await parts("json", { entries: 7, bytes: 1e9 })).map((part) => JSON.parse(part));
+  test("is reported as changed if an entry is removed from any part", async () => {
+    const files = (await exportParts("json", { entries: 7, bytes: NO_LIMIT })).map((part) => JSON.parse(part));
     for (const file of files) {
       const [removed] = file.entries.splice(1, 1);
       const { findings } = await verifyExport(files, publicKeys(...fixture.keys));
@@ -454,14 +478,14 @@ describe("an export that is longer than one response", () => {
     }
   });
 
-  test("can't be a PDF, and the error names the other formats", async () => {
+  test("is rejected as a PDF, and the error names the other formats", async () => {
     const large = openFixture(azurite.connectionString("large"));
-    await large.audit.append(by("ada"));
+    await large.audit.append(eventBy("ada"));
     const interval = intervalOf(large.clock.now().getTime());
     const [template] = (await large.audit.list({}, page())).items;
     function* operations() {
       for (let index = 0; index < MAX_PDF_ENTRIES; index++) {
-        const id = `01KAJ${String(index).padStart(21, "0")}`;
+        const id = `01KAJ${String(index).padStart(21, "0")}`; // a valid ULID, whose time does not matter
         yield insert(EntryRow, entryKey(interval, id), { entry: JSON.stringify({ ...template, id }) });
       }
     }
@@ -481,43 +505,44 @@ describe("the offline command", () => {
         output: error.stdout + error.stderr,
       }),
     );
-  const trusted = () => ["--public-key", `k1:${publicKeyText(publicKeys(...fixture.keys).get("k1")!)}`];
+  /** The option that names the log's key as trusted. */
+  const trustedKeyOption = () => ["--public-key", `k1:${publicKeyText(publicKeys(...fixture.keys).get("k1")!)}`];
 
-  test("reports an untouched export as intact, compressed or not", async () => {
+  test("reports an unchanged export as intact, compressed or not", async () => {
     const [part] = await exportAll(fixture.audit);
     const file = path.join(folder, "intact.json");
     await writeFile(file, part!);
     await writeFile(`${file}.gz`, gzipSync(part!));
     const { entries, digests } = JSON.parse(part!);
-    const checked = `Checked ${entries.length} entries against ${digests.length} digests`;
+    const checkedText = `Checked ${entries.length} entries against ${digests.length} digests`;
     const [from, to] = [digests[0], digests.at(-1)].map(({ interval }) => interval);
-    const { code, output } = await verify(...trusted(), file);
+    const { code, output } = await verify(...trustedKeyOption(), file);
     expect([code, output.split("\n").slice(0, 2)]).toEqual([
       0,
-      ["INTACT: no entry was changed, removed or inserted.", `${checked}, intervals ${from} to ${to}.`],
+      ["INTACT: no entry was changed, removed or inserted.", `${checkedText}, intervals ${from} to ${to}.`],
     ]);
-    expect((await verify(...trusted(), `${file}.gz`)).code).toBe(0);
+    expect((await verify(...trustedKeyOption(), `${file}.gz`)).code).toBe(0);
   });
 
-  test("names the changed entry", async () => {
+  test("names the interval, the digest and the id of a changed entry", async () => {
     const [part] = await exportAll(fixture.audit);
     const altered = JSON.parse(part!);
     altered.entries[3].outcome = "failure";
     const file = path.join(folder, "altered.json");
     await writeFile(file, JSON.stringify(altered));
-    const result = await verify(...trusted(), file);
+    const result = await verify(...trustedKeyOption(), file);
     expect(result.code).toBe(1);
     expect(result.output).toContain(
       `entryChanged (interval 2026-11-21T10:10Z, digest 2, entry ${altered.entries[3].id})`,
     );
   });
 
-  test("trusts no key in the export itself", async () => {
+  test("does not trust a key only because the export contains it", async () => {
     const [part] = await exportAll(fixture.audit);
     const file = path.join(folder, "other-key.json");
     await writeFile(file, part!);
-    const other = `k1:${Buffer.alloc(32, 9).toString("base64")}`;
-    expect((await verify("--public-key", other, file)).code).toBe(1);
+    const otherKey = `k1:${Buffer.alloc(32, 9).toString("base64")}`;
+    expect((await verify("--public-key", otherKey, file)).code).toBe(1);
     expect(await verify(file)).toMatchObject({
       code: 2,
       output: expect.stringContaining("Keys in the export are not trusted"),
@@ -525,11 +550,11 @@ describe("the offline command", () => {
   });
 });
 
-test("a damaged entry does not stop an export or a list of others", async () => {
+test("an export contains the other entries if one row is not a valid entry", async () => {
   await fixture.audit.append(event());
   const interval = intervalOf(fixture.clock.now().getTime());
   const key = entryKey(interval, "01ZZZZZZZZZZZZZZZZZZZZZZZZ");
   await fixture.tables.put(EntryRow, entriesPartition(interval), key, { entry: "nonsense" });
   const [part] = await exportAll(fixture.audit);
-  expect(JSON.parse(part!).entries).toHaveLength(31);
+  expect(JSON.parse(part!).entries).toHaveLength(31); // the 30 of the fixture and the one appended here
 });

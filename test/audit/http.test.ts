@@ -2,7 +2,10 @@ import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ADMIN, Service } from "../support/service.ts";
 
+/** Tests of the audit log's HTTP endpoints (list, export, verify) on a running service. */
+
 let service: Service;
+/** Token of an administrator's session. */
 let token: string;
 
 beforeAll(async () => {
@@ -16,7 +19,7 @@ afterAll(() => service?.stop());
 
 const get = (path: string, headers: Record<string, string> = {}) => service.call("GET", path, { token, headers });
 
-test("the list shows the events, newest first, under the request id of the call that caused them", async () => {
+test("the list filters by event type and actor, and its cursor continues with the next page", async () => {
   const { status, body } = await get("/audit/entries?event_type=user.signedIn&actor=ADMIN&limit=2");
   expect(status).toBe(200);
   expect(body).toMatchObject({ limit: 2, offset: 0 });
@@ -29,7 +32,7 @@ test("the list shows the events, newest first, under the request id of the call 
   expect(camelCase.body.items.length).toBe(next.body.total);
 });
 
-describe("an invalid parameter returns 400 and names it", () => {
+describe("an invalid parameter returns 400:", () => {
   for (const [query, path] of [
     ["start_date=2026-13-01", "query.start_date"],
     ["start_date=2026-11-21&end_date=2026-11-01", "query.end_date"],
@@ -41,7 +44,7 @@ describe("an invalid parameter returns 400 and names it", () => {
     ["actor=", "query.actor"],
     ["who=me", "query.who"],
   ] as const) {
-    test(query, async () => {
+    test(`${query}, and the problem names ${path}`, async () => {
       const { status, body } = await get(`/audit/entries?${query}`);
       expect(status).toBe(400);
       expect(body.errors.map((error: { path: string }) => error.path)).toContain(path);
@@ -49,10 +52,11 @@ describe("an invalid parameter returns 400 and names it", () => {
   }
 
   test("format=xml", async () => expect((await get("/audit/export?format=xml")).status).toBe(400));
-  test("a cursor of verify", async () => expect((await get("/audit/verify?cursor=e30")).status).toBe(400));
+  test("a cursor that verify did not return", async () =>
+    expect((await get("/audit/verify?cursor=e30")).status).toBe(400));
 });
 
-test("JSON and CSV exports are files, compressed for clients that accept it", async () => {
+test("JSON and CSV exports are compressed for clients that accept gzip", async () => {
   const json = await get("/audit/export?format=json", { "Accept-Encoding": "gzip" });
   expect(json.headers.get("content-encoding")).toBe("gzip");
   expect(json.headers.get("content-type")).toBe("application/json");
@@ -61,20 +65,20 @@ test("JSON and CSV exports are files, compressed for clients that accept it", as
   expect(csv.headers.get("content-encoding")).toBeNull();
   expect(csv.headers.get("content-disposition")).toMatch(/^attachment; filename="audit-.*\.csv"$/);
   expect(csv.text).toContain('"user.signedIn"');
-  const same = await get("/audit/export/csv?event_type=user.signedIn");
-  expect([same.status, same.headers.get("content-type")]).toEqual([200, csv.headers.get("content-type")]);
-  expect(same.text).toContain('"user.signedIn"');
+  const csvByPath = await get("/audit/export/csv?event_type=user.signedIn");
+  expect([csvByPath.status, csvByPath.headers.get("content-type")]).toEqual([200, csv.headers.get("content-type")]);
+  expect(csvByPath.text).toContain('"user.signedIn"');
 });
 
-test("a PDF export is a PDF", async () => {
-  for (const asked of ["?format=pdf&", "/pdf?"]) {
-    const pdf = await get(`/audit/export${asked}start_date=2020-01-01&end_date=2099-12-31`);
+test("both addresses of the PDF export return a PDF", async () => {
+  for (const address of ["?format=pdf&", "/pdf?"]) {
+    const pdf = await get(`/audit/export${address}start_date=2020-01-01&end_date=2099-12-31`);
     expect(pdf.headers.get("content-type")).toBe("application/pdf");
     expect(pdf.text.startsWith("%PDF-1.7")).toBe(true);
   }
 });
 
-test("verify returns the sealed range and the public keys", async () => {
+test("verify reports an unchanged log as intact and returns the public keys", async () => {
   const { status, body } = await get("/audit/verify");
   expect(status).toBe(200);
   expect(body).toMatchObject({ intact: true, sealing: "configured", findings: [], publicKeys: [{ kid: "k1" }] });
@@ -82,18 +86,20 @@ test("verify returns the sealed range and the public keys", async () => {
 
 test("reading and exporting the log are recorded in it", async () => {
   const listed = await get("/audit/entries?event_type=audit.listed&actor=admin&limit=1000");
-  const all = listed.body.items.find((entry: { target: { id: string } }) => entry.target.id.startsWith("actor=admin"));
-  expect(all).toMatchObject({ actor: "admin", outcome: "success" });
-  const first = await get("/audit/export?format=csv");
-  const { body } = await get("/audit/entries?event_type=audit.exported");
-  const own = body.items.filter(
-    ({ requestId }: { requestId: string }) => requestId === first.headers.get("x-request-id"),
+  const listEntry = listed.body.items.find((entry: { target: { id: string } }) =>
+    entry.target.id.startsWith("actor=admin"),
   );
-  expect(own.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["success", "intent"]);
-  expect(own[0].details).toMatchObject({ format: "csv", filter: "all", parts: 1 });
+  expect(listEntry).toMatchObject({ actor: "admin", outcome: "success" });
+  const exported = await get("/audit/export?format=csv");
+  const { body } = await get("/audit/entries?event_type=audit.exported");
+  const exportEntries = body.items.filter(
+    ({ requestId }: { requestId: string }) => requestId === exported.headers.get("x-request-id"),
+  );
+  expect(exportEntries.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["success", "intent"]);
+  expect(exportEntries[0].details).toMatchObject({ format: "csv", filter: "all", parts: 1 });
 });
 
-test("a call without a token is rejected, and one with an invalid token is recorded as rejected", async () => {
+test("a call with an invalid token is recorded in the log as refused", async () => {
   expect((await service.call("GET", "/audit/entries")).status).toBe(401);
   const { body } = await get("/audit/entries?event_type=access.refused");
   expect(body.items[0]).toMatchObject({ outcome: "refused", actor: "anonymous", target: { id: "GET /audit/entries" } });

@@ -7,43 +7,59 @@ import { DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/r
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { AnyRow, by, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
+import { AnyRow, eventBy, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
 
+/**
+ * Tests of purging: the deletion of sealed audit entries that are older than the retention. The log is divided into ten-minute
+ * intervals. Each sealed interval has a digest, a signed hash of its entries. A purge deletes entries and digests and leaves a
+ * signed record, so that verification can tell it from tampering.
+ */
+
+/** Storage accounts: each fixture takes the next unused one. */
 const accounts = Array.from({ length: 18 }, (_, index) => `purge${index}`);
 let azurite: TestStorage;
-let used = 0;
+let usedAccounts = 0;
 beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 
 const caller = { actor: "admin", requestId: "req-9" };
-const DAY = 86_400_000;
+/** Number of digests of a day: one per ten minutes. */
+const DIGESTS_PER_DAY = 144;
+/** Each entry has one index row per filter: none, actor, event type, both. */
+const INDEX_ROWS_PER_ENTRY = 4;
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
 
-/** Three entries on the first day, ten minutes apart, all sealed. Then the time is two days and an hour later. */
-async function oldFixture(): Promise<Fixture> {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!), { minimumRetentionDays: 1 });
+/**
+ * Creates a log with three entries, at 10:00, 10:10 and 10:20 on 2026-11-21. Its clock is two days and an hour later, when all
+ * completed intervals are sealed and one new entry is written.
+ */
+async function createLogWithOldEntries(): Promise<Fixture> {
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!), { minimumRetentionDays: 1 });
   for (let index = 0; index < 3; index++) {
-    await fixture.audit.append(by(`old-${index}`));
+    await fixture.audit.append(eventBy(`old-${index}`));
     fixture.clock.addMinutes(10);
   }
-  fixture.clock.set(new Date(fixture.clock.now().getTime() + 2 * DAY + 3_600_000).toISOString());
+  fixture.clock.set(new Date(fixture.clock.now().getTime() + 2 * DAY_MS + HOUR_MS).toISOString());
   let more = true;
   while (more) ({ more } = await fixture.audit.seal());
-  await fixture.audit.append(by("new"));
+  await fixture.audit.append(eventBy("new"));
   return fixture;
 }
 
-async function count(fixture: Fixture, e: Entity<unknown>, partitionKey: string): Promise<number> {
+/** Counts the rows of a partition, without the marks of intervals, whose keys begin with `~`. */
+async function countRows(fixture: Fixture, e: Entity<unknown>, partitionKey: string): Promise<number> {
   let rows = 0;
-  for await (const found of fixture.tables.pages(e, { partitionKey, before: "~" })) rows += found.length;
+  for await (const page of fixture.tables.pages(e, { partitionKey, before: "~" })) rows += page.length;
   return rows;
 }
 
-test("entries older than the retention are removed, the rest verifies, and the purge is reported", async () => {
-  const fixture = await oldFixture();
-  const before = await fixture.audit.statistics();
-  expect(before).toMatchObject({ entries: 3, keptFrom: "2026-11-21T10:00:00.000Z" });
+test("a purge removes the entries older than the retention, and verification reports the purge instead of findings", async () => {
+  const fixture = await createLogWithOldEntries();
+  const statistics = await fixture.audit.statistics();
+  expect(statistics).toMatchObject({ entries: 3, keptFrom: "2026-11-21T10:00:00.000Z" });
   const result = await fixture.audit.purge(2, caller);
   expect(result).toMatchObject({ entries: 3, retentionDays: 2, more: false, stoppedAt: null });
   expect(result.digests).toBeGreaterThanOrEqual(3);
@@ -61,9 +77,9 @@ test("entries older than the retention are removed, the rest verifies, and the p
     ["new", "settings.changed", "success"],
   ]);
   expect(await fixture.audit.statistics()).toMatchObject({ entries: 0, keptFrom: result.purgedTo });
-  expect(await count(fixture, AnyRow, "2026-11-21")).toBe(0);
-  expect(await count(fixture, ManifestRow, "manifests")).toBe(0);
-  expect(await count(fixture, IndexRow, "entries")).toBe(12);
+  expect(await countRows(fixture, AnyRow, "2026-11-21")).toBe(0);
+  expect(await countRows(fixture, ManifestRow, "manifests")).toBe(0);
+  expect(await countRows(fixture, IndexRow, "entries")).toBe(3 * INDEX_ROWS_PER_ENTRY);
 
   const parts = (await exportAll(fixture.audit)).map((part) => JSON.parse(part));
   expect(await verifyExport(parts, publicKeys(...fixture.keys))).toMatchObject({
@@ -72,9 +88,9 @@ test("entries older than the retention are removed, the rest verifies, and the p
   });
 });
 
-test("no entry younger than the minimum is removed, whatever retention is requested", async () => {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
-  await fixture.audit.append(by("ada"));
+test("a requested retention below the configured minimum of 90 days is raised to the minimum", async () => {
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!));
+  await fixture.audit.append(eventBy("ada"));
   fixture.clock.set("2026-11-25T10:00:00Z");
   await fixture.audit.seal();
   expect(await fixture.audit.purge(1, caller)).toMatchObject({
@@ -86,28 +102,28 @@ test("no entry younger than the minimum is removed, whatever retention is reques
   expect((await fixture.audit.list({}, page())).items).toHaveLength(1);
 });
 
-test("an interrupted purge is completed by the next one", async () => {
-  const fixture = await oldFixture();
-  const kept = await fixture.tables.get(DigestRow, "digests", "2026-11-21T10:00Z");
+test("a purge deletes the rows that an interrupted purge left", async () => {
+  const fixture = await createLogWithOldEntries();
+  const digestRow = await fixture.tables.get(DigestRow, "digests", "2026-11-21T10:00Z");
   const [id] = (await fixture.audit.list({ actor: "old-0" }, page())).items.map((entry) => entry.id);
   const entry = await fixture.tables.get(EntryRow, "2026-11-21", `10:00|${id}`);
   await fixture.audit.purge(2, caller);
-  // As if the purge had crashed before the first interval.
-  await fixture.tables.put(DigestRow, "digests", "2026-11-21T10:00Z", kept!);
+  // Restores rows of the first interval, as if the purge had crashed before it deleted them.
+  await fixture.tables.put(DigestRow, "digests", "2026-11-21T10:00Z", digestRow!);
   await fixture.tables.put(EntryRow, "2026-11-21", `10:00|${id}`, entry!);
   expect((await fixture.audit.verify({})).findings).toEqual([]);
   expect(await fixture.audit.purge(2, caller)).toMatchObject({ entries: 0, digests: 0 });
-  expect(await count(fixture, AnyRow, "2026-11-21")).toBe(0);
+  expect(await countRows(fixture, AnyRow, "2026-11-21")).toBe(0);
   expect(await fixture.tables.get(DigestRow, "digests", "2026-11-21T10:00Z")).toBeUndefined();
 });
 
-test("another purge continues where the last one ended, and both are reported", async () => {
-  const fixture = await oldFixture();
+test("a second purge starts at the end of the first one, and verification reports both", async () => {
+  const fixture = await createLogWithOldEntries();
   const first = await fixture.audit.purge(2, caller);
-  fixture.clock.set(new Date(fixture.clock.now().getTime() + 2 * DAY).toISOString());
+  fixture.clock.set(new Date(fixture.clock.now().getTime() + 2 * DAY_MS).toISOString());
   await fixture.audit.seal();
   const second = await fixture.audit.purge(2, { ...caller, actor: "system" });
-  expect(second.digests).toBe(2 * 144);
+  expect(second.digests).toBe(2 * DIGESTS_PER_DAY);
   const verified = await fixture.audit.verify({});
   expect(verified).toMatchObject({ intact: true, checkedFrom: second.purgedTo });
   expect(verified.purges.map(({ from, actor }) => [from, actor])).toEqual([
@@ -116,23 +132,30 @@ test("another purge continues where the last one ended, and both are reported", 
   ]);
 });
 
-test("a call has a limit, the next one continues, and the response says that there is more", async () => {
-  const fixture = await oldFixture();
+test("a purge of more than 100,000 entries stops at an interval, and the next call continues", async () => {
+  const fixture = await createLogWithOldEntries();
   for (const interval of ["2026-11-21T10:00Z", "2026-11-21T10:10Z"]) {
     const stored = (await fixture.tables.get(DigestRow, "digests", interval))!;
+    // Two intervals of 60,000 entries each exceed the limit of one call.
     const digest = { ...claimsOf(Digest, stored.digest)!, entries: 60_000 };
     await fixture.tables.replace(DigestRow, {
       ...stored,
       digest: signStatement("audit-digest", digest, signingKey(fixture.keys[0]!)),
     });
   }
-  const first = { digests: 1, entries: 60_000, more: true, purgedTo: "2026-11-21T10:10:00.000Z", stoppedAt: null };
-  expect(await fixture.audit.purge(2, caller)).toMatchObject(first);
+  const firstResult = {
+    digests: 1,
+    entries: 60_000,
+    more: true,
+    purgedTo: "2026-11-21T10:10:00.000Z",
+    stoppedAt: null,
+  };
+  expect(await fixture.audit.purge(2, caller)).toMatchObject(firstResult);
   expect(await fixture.audit.purge(2, caller)).toMatchObject({ more: false, stoppedAt: null });
 });
 
-test("an interval whose digest is not genuine is kept, with all later ones", async () => {
-  const fixture = await oldFixture();
+test("a purge stops before an interval whose digest has an invalid signature", async () => {
+  const fixture = await createLogWithOldEntries();
   const second = "2026-11-21T10:10Z";
   const stored = (await fixture.tables.get(DigestRow, "digests", second))!;
   await fixture.tables.replace(DigestRow, { ...stored, digest: `${stored.digest.slice(0, -4)}AAAA` });
@@ -141,34 +164,35 @@ test("an interval whose digest is not genuine is kept, with all later ones", asy
     digests: 1,
     stoppedAt: new Date(intervalFrom(second)).toISOString(),
   });
-  expect(await count(fixture, AnyRow, "2026-11-21")).toBe(2);
+  expect(await countRows(fixture, AnyRow, "2026-11-21")).toBe(2); // the entries of 10:10 and 10:20 remain
 });
 
-test("without signing keys nothing is purged, and the response says why", async () => {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
+test("a purge without signing keys is rejected, and the error names AUDIT_SIGNING_KEYS", async () => {
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!));
   const audit = fixture.instance({ keys: [] });
   await expect(audit.purge(2, caller)).rejects.toMatchObject({ status: 409, message: /AUDIT_SIGNING_KEYS/ });
 });
 
-test("a purged digest that the key vault still stores is not reported as missing", async () => {
-  const fixture = await oldFixture();
+test("verification accepts an anchor that names a purged digest", async () => {
+  const fixture = await createLogWithOldEntries();
   const purged = (await fixture.tables.get(DigestRow, "digests", "2026-11-21T10:10Z"))!;
   await fixture.audit.purge(2, caller);
+  // The anchor, a copy of the newest digest in the key vault, still names the second digest, which the purge removed.
   fixture.anchor.digest = { number: 2, interval: "2026-11-21T10:10Z", hash: sha256(purged.digest) };
   const verified = await fixture.audit.verify({});
   expect(verified.anchor).toMatchObject({ state: "matches", number: 2 });
   expect(verified.findings).toEqual([]);
 });
 
-test("a log whose digests were all purged continues with the next number and the same beginning", async () => {
-  const fixture = await oldFixture();
+test("after a purge of all digests, sealing continues with the next number", async () => {
+  const fixture = await createLogWithOldEntries();
   const newest = (await fixture.audit.verify({})).lastDigest!;
   fixture.clock.set("2026-11-27T10:00:00Z");
   let more = true;
   while (more) ({ more } = await fixture.audit.purge(2, caller));
-  expect(await count(fixture, DigestRow, "digests")).toBe(0);
+  expect(await countRows(fixture, DigestRow, "digests")).toBe(0);
   expect(await fixture.audit.seal()).toMatchObject({ configured: true, more: false });
-  const first = await fixture.audit.verify({ end: new Date(intervalFrom(newest.interval) + 20 * 60_000) });
-  expect(first).toMatchObject({ intact: true, beginning: "2026-11-21T10:00:00.000Z", digests: 1 });
-  expect(first.lastDigest!.number).toBe(newest.number + 1);
+  const verified = await fixture.audit.verify({ end: new Date(intervalFrom(newest.interval) + 20 * 60_000) });
+  expect(verified).toMatchObject({ intact: true, beginning: "2026-11-21T10:00:00.000Z", digests: 1 });
+  expect(verified.lastDigest!.number).toBe(newest.number + 1);
 });

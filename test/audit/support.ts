@@ -8,28 +8,34 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
-/** A clock that tests set. */
+/**
+ * Set-up of the audit log's tests: an audit log on an emulated storage account, with a clock that the test sets and an anchor
+ * in memory. The anchor is the copy of the newest digest that the service stores in a key vault, out of reach for someone who
+ * can only change the tables.
+ */
+
+/** Creates a clock that stands still until the test moves it. */
 export function settableClock(start: string) {
-  let at = Date.parse(start);
+  let currentMs = Date.parse(start);
   return {
-    now: () => new Date(at),
+    now: () => new Date(currentMs),
     set: (instant: string) => {
-      at = Date.parse(instant);
+      currentMs = Date.parse(instant);
     },
     addMinutes: (minutes: number) => {
-      at += minutes * 60_000;
+      currentMs += minutes * 60_000;
     },
   };
 }
 export type SettableClock = ReturnType<typeof settableClock>;
 
-/** A row among the entries with any content. */
+/** A row of the table of audit entries whose `entry` column may have any type, as an attacker could write it. */
 export const AnyRow = entity(
   "AuditEntries",
   z.object({ entry: z.union([z.string(), z.number(), z.boolean()]).optional() }),
 );
 
-/** A key vault that stores the anchor. */
+/** Creates an anchor in memory, in place of the key vault. Tests read and change the stored value as `digest`. */
 export function memoryAnchor(): Anchor & { digest: AnchorState | "unreadable" | undefined } {
   return {
     digest: undefined,
@@ -42,6 +48,7 @@ export function memoryAnchor(): Anchor & { digest: AnchorState | "unreadable" | 
   };
 }
 
+/** Creates a signing key with a random seed, in the form of the setting `AUDIT_SIGNING_KEYS`. */
 export const makeKey = (kid: string) => ({ kid, key: new Uint8Array(randomBytes(32)) });
 
 export const publicKeys = (...keys: ReturnType<typeof makeKey>[]): PublicKeys =>
@@ -49,15 +56,17 @@ export const publicKeys = (...keys: ReturnType<typeof makeKey>[]): PublicKeys =>
 
 export const quietLog = { debug() {}, info() {}, warn() {}, error() {} };
 
+/** The time at which a fixture's clock starts: the start of a ten-minute interval. */
 export const START = "2026-11-21T10:00:00.000Z";
 
+/** An audit log with the parts that a test changes. */
 export interface Fixture {
   audit: Audit;
   tables: Tables;
   clock: SettableClock;
   anchor: ReturnType<typeof memoryAnchor>;
   keys: ReturnType<typeof makeKey>[];
-  /** Another instance of the service on the same tables. */
+  /** Creates another instance of the service on the same tables, with other keys, another clock, anchor or tables if given. */
   instance(change?: {
     keys?: ReturnType<typeof makeKey>[];
     clock?: SettableClock;
@@ -83,6 +92,7 @@ export function openFixture(connectionString: string, { minimumRetentionDays = 9
   return { audit: instance(), tables, clock, anchor, keys, instance };
 }
 
+/** Returns an event to append: the user `ada` changed a setting. `change` replaces members. */
 export const event = (change: Partial<AuditEvent> = {}): AuditEvent => ({
   type: "settings.changed",
   caller: { actor: "ada", address: "203.0.113.7", requestId: "req-1" },
@@ -93,9 +103,11 @@ export const event = (change: Partial<AuditEvent> = {}): AuditEvent => ({
   ...change,
 });
 
-export const by = (actor: string, type = "settings.changed"): AuditEvent =>
+/** Returns an event of the given actor. */
+export const eventBy = (actor: string, type = "settings.changed"): AuditEvent =>
   event({ type, caller: { actor, requestId: "req-1" } });
 
+/** Returns the request of a list's first page of 100 entries. `change` replaces members. */
 export const page = (change: { limit?: number; offset?: number; cursor?: string | undefined } = {}) => ({
   limit: 100,
   offset: 0,

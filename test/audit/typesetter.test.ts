@@ -5,14 +5,18 @@ import { beforeAll, expect, test } from "vitest";
 import { Typesetter } from "../../shared/platform/pdf/typesetter.ts";
 import { openTypeFromWoff } from "../../shared/platform/pdf/woff.ts";
 
-let set: Typesetter;
+/** Tests of line breaking in PDF exports. */
+
+let typesetter: Typesetter;
 beforeAll(async () => {
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
-  set = await Typesetter.create(await PDFDocument.create(), openTypeFromWoff(await readFile(font)));
+  typesetter = await Typesetter.create(await PDFDocument.create(), openTypeFromWoff(await readFile(font)));
 });
 
-/** Breaks a text into lines of the given width in points. */
-const lines = (text: string, asWideAs: string) => set.lines(text, "regular", 8, set.width(asWideAs, "regular", 8));
+const FONT_SIZE_POINTS = 8;
+/** Breaks a text into lines that are as wide as a sample text. */
+const lines = (text: string, widthSample: string) =>
+  typesetter.lines(text, "regular", FONT_SIZE_POINTS, typesetter.width(widthSample, "regular", FONT_SIZE_POINTS));
 
 test("a line is broken after a space rather than inside a word", () => {
   expect(lines("first@acme.example, second@acme.example", "first@acme.example, second@acme.")).toEqual([
@@ -21,7 +25,7 @@ test("a line is broken after a space rather than inside a word", () => {
   ]);
 });
 
-test("an opening bracket stays with what it opens", () => {
+test("a line is not broken after an opening bracket", () => {
   expect(lines("DELETE /alerts/rules/{rule_id}", "DELETE /alerts/rules/{")).toEqual([
     "DELETE /alerts/rules/",
     "{rule_id}",

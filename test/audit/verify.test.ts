@@ -7,11 +7,19 @@ import { DigestRow, EntryRow, entryKey, HEAD, ManifestRow, RecordRow } from "../
 import { verifySealed } from "../../shared/audit/verify/verify.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { AnyRow, by, exportAll, type Fixture, makeKey, openFixture, page, publicKeys, START } from "./support.ts";
+import { AnyRow, eventBy, exportAll, type Fixture, makeKey, openFixture, page, publicKeys, START } from "./support.ts";
 
+/**
+ * Tests of verification of the audit log. The log is divided into ten-minute intervals. After an interval is over, sealing
+ * stores a fingerprint (id and hash) of each entry, and a signed digest of these fingerprints. Each digest names the previous
+ * one. Verification runs in the service, and offline with an export. The tests change rows directly in storage and compare the
+ * findings of both.
+ */
+
+/** Storage accounts: each fixture takes the next unused one. */
 const accounts = Array.from({ length: 46 }, (_, index) => `verify${index}`);
 let azurite: TestStorage;
-let used = 0;
+let usedAccounts = 0;
 beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
@@ -20,58 +28,61 @@ afterAll(() => azurite.stop());
 const DAY = "2026-11-21";
 const FIRST = "2026-11-21T10:00Z";
 const LAST = "2026-11-21T10:50Z";
-const keyOf = (interval: string, id: string) => entryKey(intervalFrom(interval), id);
+/** Returns the row key of an entry: `10:40|<id>`. */
+const entryKeyOf = (interval: string, id: string) => entryKey(intervalFrom(interval), id);
 
-/** Entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 have no entries. */
+/** Returns a log with entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 have no entries. */
 async function sealedFixture(): Promise<Fixture> {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!));
   for (const instant of ["10:00:00", "10:01:00", "10:20:00", "10:50:00"]) {
     fixture.clock.set(`2026-11-21T${instant}Z`);
-    await fixture.audit.append(by(`at-${instant}`));
+    await fixture.audit.append(eventBy(`at-${instant}`));
   }
   fixture.clock.set("2026-11-21T11:02:00Z");
   expect(await fixture.audit.seal()).toMatchObject({ sealed: 6, more: false });
   return fixture;
 }
 
-async function ids(fixture: Fixture, interval: string): Promise<string[]> {
+/** Returns the ids of the stored entries of an interval, in order. */
+async function entryIds(fixture: Fixture, interval: string): Promise<string[]> {
   const keys: string[] = [];
-  const [from, before] = [keyOf(interval, ""), entryKey(intervalFrom(interval) + INTERVAL_MS, "")];
+  const [from, before] = [entryKeyOf(interval, ""), entryKey(intervalFrom(interval) + INTERVAL_MS, "")];
   for await (const rows of fixture.tables.pages(AnyRow, { partitionKey: DAY, from, before })) {
-    keys.push(...rows.map(({ rowKey }) => rowKey.slice(6)));
+    keys.push(...rows.map(({ rowKey }) => rowKey.slice("10:40|".length)));
   }
   return keys;
 }
 
-/** Findings of the service and of the offline check, which must be equal. */
-async function findings(fixture: Fixture) {
+/** Returns the findings of the service and of the offline check of a complete export, in a form that can be compared. */
+async function findingsOf(fixture: Fixture) {
   const online = await fixture.audit.verify({});
   const parts = await exportAll(fixture.audit);
   const offline = await verifyExport(
     parts.map((part) => JSON.parse(part)),
     publicKeys(...fixture.keys),
   );
-  const brief = (list: typeof online.findings) =>
+  const comparable = (list: typeof online.findings) =>
     list.map(({ kind, interval, entryId, digestNumber }) => ({
       kind,
       interval,
       ...(entryId ? { entryId } : {}),
       ...(digestNumber ? { digestNumber } : {}),
     }));
-  // Findings that only the service can have, because an export has neither an index nor marks.
-  const ofTheLog = online.findings.filter(({ kind }) => !/^(index|mark)/.test(kind));
-  return { online: brief(ofTheLog), offline: brief(offline.findings) };
+  // Without findings of kinds such as indexEntryMissing and markChanged: an export contains neither the index nor the marks.
+  const detectableOffline = online.findings.filter(({ kind }) => !/^(index|mark)/.test(kind));
+  return { online: comparable(detectableOffline), offline: comparable(offline.findings) };
 }
 
-async function both(fixture: Fixture, expected: object[]) {
-  const found = await findings(fixture);
-  expect(found.online).toEqual(expected);
-  expect(found.offline).toEqual(expected);
+/** Expects these findings from the service and from the offline check. */
+async function expectFindings(fixture: Fixture, expected: object[]) {
+  const { online, offline } = await findingsOf(fixture);
+  expect(online).toEqual(expected);
+  expect(offline).toEqual(expected);
 }
 
-test("an unchanged log is intact, and the unsealed part is stated", async () => {
+test("an unchanged log is intact, and entries that are not sealed yet are reported as unsealed", async () => {
   const fixture = await sealedFixture();
-  await fixture.audit.append(by("later"));
+  await fixture.audit.append(eventBy("later"));
   expect(await fixture.audit.verify({})).toMatchObject({
     intact: true,
     sealing: "configured",
@@ -95,7 +106,7 @@ test("an unchanged log is intact, and the unsealed part is stated", async () => 
   });
 });
 
-test("sealing again adds nothing, and two concurrent sealers create one chain", async () => {
+test("repeated and concurrent sealing creates one digest per interval", async () => {
   const fixture = await sealedFixture();
   expect(await fixture.audit.seal()).toMatchObject({ sealed: 0, more: false });
   fixture.clock.set("2026-11-22T10:00:00Z");
@@ -104,10 +115,10 @@ test("sealing again adds nothing, and two concurrent sealers create one chain", 
   expect(await fixture.audit.verify({})).toMatchObject({ intact: true, digests: 143, findings: [] });
 });
 
-test("a long period is verified in parts, which together have the same findings", async () => {
+test("verification in parts checks every digest once and reports each finding once", async () => {
   const fixture = await sealedFixture();
   const middle = "2026-11-21T10:20Z";
-  await fixture.tables.remove(EntryRow, DAY, keyOf(middle, (await ids(fixture, middle))[0]!));
+  await fixture.tables.remove(EntryRow, DAY, entryKeyOf(middle, (await entryIds(fixture, middle))[0]!));
   const trust = createTrust(fixture.tables, fixture.keys);
   for (const limits of [
     { entries: 1, intervals: 100 },
@@ -115,70 +126,70 @@ test("a long period is verified in parts, which together have the same findings"
     { entries: 100, intervals: 1 },
   ]) {
     let cursor: string | undefined;
-    const seen = { digests: 0, entries: 0, findings: [] as object[], parts: 0 };
+    const sum = { digests: 0, entries: 0, findings: [] as object[], parts: 0 };
     do {
       const part = await verifySealed({ ...fixture, trust }, { cursor }, limits);
-      seen.digests += part.digests;
-      seen.entries += part.entries;
-      seen.findings.push(...part.findings);
-      seen.parts += 1;
+      sum.digests += part.digests;
+      sum.entries += part.entries;
+      sum.findings.push(...part.findings);
+      sum.parts += 1;
       cursor = part.nextCursor ?? undefined;
     } while (cursor !== undefined);
-    expect(seen).toMatchObject({ digests: 6, entries: 3, findings: [{ kind: "entryRemoved", interval: middle }] });
-    expect(seen.parts).toBeGreaterThan(1);
+    expect(sum).toMatchObject({ digests: 6, entries: 3, findings: [{ kind: "entryRemoved", interval: middle }] });
+    expect(sum.parts).toBeGreaterThan(1);
   }
   await expect(fixture.audit.verify({ cursor: "e30" })).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
-test("only the intervals of the requested period are checked", async () => {
+test("only the intervals that overlap the requested period are checked", async () => {
   const fixture = await sealedFixture();
-  const [, id] = await ids(fixture, FIRST);
-  await fixture.tables.remove(EntryRow, DAY, keyOf(FIRST, id!));
+  const [, id] = await entryIds(fixture, FIRST);
+  await fixture.tables.remove(EntryRow, DAY, entryKeyOf(FIRST, id!));
   const later = { start: new Date("2026-11-21T10:10:00Z"), end: new Date("2026-11-21T10:30:00Z") };
   expect(await fixture.audit.verify(later)).toMatchObject({ intact: true, digests: 2, entries: 1 });
   const earlier = { end: new Date("2026-11-21T10:05:00Z") };
   expect(await fixture.audit.verify(earlier)).toMatchObject({ intact: false, digests: 1, entries: 1 });
 });
 
-describe("a change of one row is found and located, by the service and offline", () => {
+describe("verification names the interval and the id of an entry row that was changed:", () => {
   for (const [name, interval, number] of [
-    ["the first", FIRST, 1],
-    ["the last", LAST, 6],
+    ["first", FIRST, 1],
+    ["last", LAST, 6],
   ] as const) {
-    test(`${name} interval: a changed entry`, async () => {
+    test(`an entry changed in the ${name} interval`, async () => {
       const fixture = await sealedFixture();
-      const [id] = await ids(fixture, interval);
-      const row = (await fixture.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
-      await fixture.tables.put(EntryRow, DAY, keyOf(interval, id!), {
+      const [id] = await entryIds(fixture, interval);
+      const row = (await fixture.tables.get(EntryRow, DAY, entryKeyOf(interval, id!)))!;
+      await fixture.tables.put(EntryRow, DAY, entryKeyOf(interval, id!), {
         entry: row.entry.replace('"success"', '"failure"'),
       });
-      await both(fixture, [{ kind: "entryChanged", interval, entryId: id, digestNumber: number }]);
+      await expectFindings(fixture, [{ kind: "entryChanged", interval, entryId: id, digestNumber: number }]);
     });
 
-    test(`${name} interval: a removed entry`, async () => {
+    test(`an entry removed from the ${name} interval`, async () => {
       const fixture = await sealedFixture();
-      const [id] = await ids(fixture, interval);
-      await fixture.tables.remove(EntryRow, DAY, keyOf(interval, id!));
-      await both(fixture, [{ kind: "entryRemoved", interval, entryId: id, digestNumber: number }]);
+      const [id] = await entryIds(fixture, interval);
+      await fixture.tables.remove(EntryRow, DAY, entryKeyOf(interval, id!));
+      await expectFindings(fixture, [{ kind: "entryRemoved", interval, entryId: id, digestNumber: number }]);
     });
 
-    test(`${name} interval: an inserted entry`, async () => {
+    test(`an entry inserted into the ${name} interval`, async () => {
       const fixture = await sealedFixture();
-      const [id] = await ids(fixture, interval);
+      const [id] = await entryIds(fixture, interval);
       const forged = `${id!.slice(0, -4)}0000`;
-      const row = (await fixture.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
-      await fixture.tables.put(EntryRow, DAY, keyOf(interval, forged), { entry: row.entry.replace(id!, forged) });
-      await both(fixture, [{ kind: "entryInserted", interval, entryId: forged, digestNumber: number }]);
+      const row = (await fixture.tables.get(EntryRow, DAY, entryKeyOf(interval, id!)))!;
+      await fixture.tables.put(EntryRow, DAY, entryKeyOf(interval, forged), { entry: row.entry.replace(id!, forged) });
+      await expectFindings(fixture, [{ kind: "entryInserted", interval, entryId: forged, digestNumber: number }]);
     });
   }
 
-  test("an entry inserted into an interval that was sealed empty", async () => {
+  test("an entry inserted into an interval that was sealed without entries", async () => {
     const fixture = await sealedFixture();
-    const [id] = await ids(fixture, FIRST);
-    const row = (await fixture.tables.get(EntryRow, DAY, keyOf(FIRST, id!)))!;
+    const [id] = await entryIds(fixture, FIRST);
+    const row = (await fixture.tables.get(EntryRow, DAY, entryKeyOf(FIRST, id!)))!;
     const empty = "2026-11-21T10:10Z";
-    await fixture.tables.put(EntryRow, DAY, keyOf(empty, id!), row);
-    expect((await findings(fixture)).online).toEqual([
+    await fixture.tables.put(EntryRow, DAY, entryKeyOf(empty, id!), row);
+    expect((await findingsOf(fixture)).online).toEqual([
       { kind: "entryInserted", interval: empty, entryId: id, digestNumber: 2 },
     ]);
   });
@@ -191,42 +202,42 @@ describe("a change of one row is found and located, by the service and offline",
     test(`a row that is not an entry: ${rowKey}`, async () => {
       const fixture = await sealedFixture();
       await fixture.tables.put(EntryRow, DAY, rowKey, { entry: "{}" });
-      expect((await findings(fixture)).online).toEqual([{ kind: "entryInserted", interval, entryId, digestNumber }]);
+      expect((await findingsOf(fixture)).online).toEqual([{ kind: "entryInserted", interval, entryId, digestNumber }]);
     });
   }
 
   test("a row whose column has another type", async () => {
     const fixture = await sealedFixture();
-    const [id] = await ids(fixture, LAST);
-    await fixture.tables.put(AnyRow, DAY, keyOf(LAST, id!), { entry: 7 });
-    const [first] = (await findings(fixture)).online;
+    const [id] = await entryIds(fixture, LAST);
+    await fixture.tables.put(AnyRow, DAY, entryKeyOf(LAST, id!), { entry: 7 });
+    const [first] = (await findingsOf(fixture)).online;
     expect(first).toEqual({ kind: "entryChanged", interval: LAST, entryId: id, digestNumber: 6 });
   });
 });
 
-describe("a change of the seals is found", () => {
+describe("verification finds changed rows of sealing and purging:", () => {
   test("fingerprints changed together with their entry", async () => {
     const fixture = await sealedFixture();
-    const [id] = await ids(fixture, LAST);
-    const row = (await fixture.tables.get(EntryRow, DAY, keyOf(LAST, id!)))!;
-    await fixture.tables.put(EntryRow, DAY, keyOf(LAST, id!), { entry: row.entry.replace("at-", "xx-") });
+    const [id] = await entryIds(fixture, LAST);
+    const row = (await fixture.tables.get(EntryRow, DAY, entryKeyOf(LAST, id!)))!;
+    await fixture.tables.put(EntryRow, DAY, entryKeyOf(LAST, id!), { entry: row.entry.replace("at-", "xx-") });
     const manifest = (await fixture.tables.get(ManifestRow, "manifests", `${LAST}|000000`))!;
-    manifest.hashes[40]! ^= 1;
+    manifest.hashes[40]! ^= 1; // a byte of the first hash, which follows the 26 characters of the first id
     await fixture.tables.replace(ManifestRow, manifest);
-    expect((await findings(fixture)).online).toEqual([
+    expect((await findingsOf(fixture)).online).toEqual([
       { kind: "fingerprintsChanged", interval: LAST, digestNumber: 6 },
       { kind: "entryChanged", interval: LAST, digestNumber: 6, entryId: id },
     ]);
   });
 
-  test("a digest signed with a foreign key", async () => {
+  test("a digest signed with another key under the name of the trusted one", async () => {
     const fixture = await sealedFixture();
     const stored = (await fixture.tables.get(DigestRow, "digests", FIRST))!;
     const [header, payload] = stored.digest.split(".");
     const { privateKey } = generateKeyPairSync("ed25519");
     const forged = sign(null, Buffer.from(`${header}.${payload}`), privateKey).toString("base64url");
     await fixture.tables.replace(DigestRow, { ...stored, digest: `${header}.${payload}.${forged}` });
-    await both(fixture, [
+    await expectFindings(fixture, [
       { kind: "digestChanged", interval: FIRST },
       { kind: "chainBroken", interval: "2026-11-21T10:10Z", digestNumber: 2 },
     ]);
@@ -235,38 +246,42 @@ describe("a change of the seals is found", () => {
   test("a digest and its entries removed from the middle", async () => {
     const fixture = await sealedFixture();
     const middle = "2026-11-21T10:20Z";
-    const [id] = await ids(fixture, middle);
-    await fixture.tables.remove(EntryRow, DAY, keyOf(middle, id!));
+    const [id] = await entryIds(fixture, middle);
+    await fixture.tables.remove(EntryRow, DAY, entryKeyOf(middle, id!));
     await fixture.tables.remove(DigestRow, "digests", middle);
-    await both(fixture, [{ kind: "digestMissing", interval: middle }]);
+    await expectFindings(fixture, [{ kind: "digestMissing", interval: middle }]);
   });
 
   test("the first digests and entries removed without a purge", async () => {
     const fixture = await sealedFixture();
-    for (const id of await ids(fixture, FIRST)) await fixture.tables.remove(EntryRow, DAY, keyOf(FIRST, id));
+    for (const id of await entryIds(fixture, FIRST)) await fixture.tables.remove(EntryRow, DAY, entryKeyOf(FIRST, id));
     await fixture.tables.remove(DigestRow, "digests", FIRST);
-    await both(fixture, [{ kind: "digestMissing", interval: FIRST }]);
+    await expectFindings(fixture, [{ kind: "digestMissing", interval: FIRST }]);
   });
 
   test("a purge record without a valid signature", async () => {
     const fixture = await sealedFixture();
     await fixture.tables.put(RecordRow, "purges", "2026-11-21T10:20Z", { record: "e30.e30.AA" });
     await fixture.tables.remove(DigestRow, "digests", FIRST);
-    expect((await findings(fixture)).online).toEqual([
+    expect((await findingsOf(fixture)).online).toEqual([
       { kind: "purgeRecordChanged", interval: "2026-11-21T10:20Z" },
       { kind: "digestMissing", interval: FIRST },
     ]);
   });
 });
 
-/** Removes the last `count` digests with their entries, and resets the head row to hide it. */
-async function cutTail(fixture: Fixture, count: number) {
+/**
+ * Removes the last `count` digests with their entries. To hide that, names the newest remaining digest in the head row, in which
+ * an earlier version stored the newest digest a second time.
+ */
+async function removeLastDigests(fixture: Fixture, count: number) {
   const intervals: string[] = [];
   for await (const rows of fixture.tables.pages(DigestRow, { partitionKey: "digests", before: "~" })) {
     intervals.push(...rows.map(({ rowKey }) => rowKey));
   }
   for (const interval of intervals.slice(-count)) {
-    for (const id of await ids(fixture, interval)) await fixture.tables.remove(EntryRow, DAY, keyOf(interval, id));
+    for (const id of await entryIds(fixture, interval))
+      await fixture.tables.remove(EntryRow, DAY, entryKeyOf(interval, id));
     await fixture.tables.remove(DigestRow, "digests", interval);
     await fixture.tables.remove(ManifestRow, "manifests", `${interval}|000000`);
   }
@@ -274,36 +289,36 @@ async function cutTail(fixture: Fixture, count: number) {
   await fixture.tables.put(DigestRow, "digests", HEAD, { digest: newest!.digest });
 }
 
-describe("removing the last digests with their rows", () => {
-  test("is found with the anchor in the key vault", async () => {
+describe("removing the last digests with their entries", () => {
+  test("is found if the key vault stores the newest digest", async () => {
     const fixture = await sealedFixture();
-    await cutTail(fixture, 3);
-    await both(fixture, [{ kind: "digestsCut", interval: LAST, digestNumber: 6 }]);
+    await removeLastDigests(fixture, 3);
+    await expectFindings(fixture, [{ kind: "digestsCut", interval: LAST, digestNumber: 6 }]);
     expect((await fixture.audit.verify({})).anchor.state).toBe("differs");
   });
 
   test("is still found after sealing continued", async () => {
     const fixture = await sealedFixture();
-    await cutTail(fixture, 3);
+    await removeLastDigests(fixture, 3);
     fixture.clock.set("2026-11-21T12:02:00Z");
     expect(await fixture.audit.seal()).toMatchObject({ lost: { number: 6 } });
     fixture.clock.set("2026-11-21T12:32:00Z");
     expect(await fixture.audit.seal()).toMatchObject({ sealed: 3 });
-    const cut = { kind: "digestsCut", interval: "2026-11-21T10:30Z", digestNumber: 7 };
-    await both(fixture, [cut]);
+    // The first digest after the removed ones continues their numbers and records the loss.
+    await expectFindings(fixture, [{ kind: "digestsCut", interval: "2026-11-21T10:30Z", digestNumber: 7 }]);
   });
 
-  test("is not found without a key vault, and the response says so", async () => {
+  test("is not found without a key vault, and the response says that none is configured", async () => {
     const fixture = await sealedFixture();
-    await cutTail(fixture, 3);
-    const blind = fixture.instance({ anchor: undefined });
-    expect(await blind.verify({})).toMatchObject({ intact: true, anchor: { state: "notConfigured" } });
+    await removeLastDigests(fixture, 3);
+    const withoutKeyVault = fixture.instance({ anchor: undefined });
+    expect(await withoutKeyVault.verify({})).toMatchObject({ intact: true, anchor: { state: "notConfigured" } });
   });
 });
 
-test("a key vault that fails once leaves the digests sealed, and the next run stores them", async () => {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
-  await fixture.audit.append(by("ada"));
+test("the next run stores the newest digest if the key vault failed after sealing", async () => {
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!));
+  await fixture.audit.append(eventBy("ada"));
   fixture.clock.addMinutes(12);
   const down = { read: async () => undefined, write: () => Promise.reject(new Error("the vault is down")) };
   await expect(fixture.instance({ anchor: down }).seal()).rejects.toThrow("the vault is down");
@@ -313,16 +328,16 @@ test("a key vault that fails once leaves the digests sealed, and the next run st
   expect(await fixture.audit.verify({})).toMatchObject({ intact: true, digests: 1 });
 });
 
-test("a head row that was reset does not stop the sealing", async () => {
+test("sealing continues after the newest digest, whatever the head row of an earlier version names", async () => {
   const fixture = await sealedFixture();
   const first = await fixture.tables.get(DigestRow, "digests", FIRST);
   await fixture.tables.put(DigestRow, "digests", HEAD, { digest: first!.digest });
   fixture.clock.set("2026-11-21T11:12:00Z");
   expect(await fixture.audit.seal()).toMatchObject({ sealed: 1 });
-  await both(fixture, []);
+  await expectFindings(fixture, []);
 });
 
-test("keys rotate: signatures of an old key are valid after it was removed from the configuration", async () => {
+test("signatures of an old key stay valid after its removal if the next key sealed while both were configured", async () => {
   const fixture = await sealedFixture();
   const second = makeKey("k2");
   const third = makeKey("k3");
@@ -337,7 +352,7 @@ test("keys rotate: signatures of an old key are valid after it was removed from 
 });
 
 for (const kid of ["k1", "k9"]) {
-  test(`if all keys are replaced at once, under the name ${kid}, the chain continues and reports it`, async () => {
+  test(`if all keys are replaced at once by a key named ${kid}, sealing continues and reports the previous digest as unverifiable`, async () => {
     const fixture = await sealedFixture();
     const replaced = fixture.instance({ keys: [makeKey(kid)], anchor: undefined });
     fixture.clock.set("2026-11-21T11:22:00Z");
@@ -347,29 +362,30 @@ for (const kid of ["k1", "k9"]) {
     expect(findings.filter(({ interval }) => interval === "2026-11-21T11:00Z")).toMatchObject([
       { kind: "digestUnverifiable", digestNumber: 7 },
     ]);
-    // With the old key in addition to the new one, everything is valid again except the findings recorded at that time.
     if (kid !== "k9") return;
-    const restored = fixture.instance({ keys: [...fixture.keys], anchor: undefined });
+    // With the old key alone, all digests that it signed are valid. Only those of the new key are reported.
+    const withOldKey = fixture.instance({ keys: [...fixture.keys], anchor: undefined });
     const kinds = new Set(
-      (await restored.verify({ end: new Date("2026-11-21T11:00:00Z") })).findings.map(({ kind }) => kind),
+      (await withOldKey.verify({ end: new Date("2026-11-21T11:00:00Z") })).findings.map(({ kind }) => kind),
     );
     expect([...kinds].filter((kind) => kind !== "digestInserted")).toEqual([]);
   });
 }
 
-test("a key in the tables is trusted only if a trusted key vouches for it", async () => {
+test("an export signed with a key that no trusted key vouches for is reported as changed", async () => {
   const fixture = await sealedFixture();
   const unknownKey = makeKey("evil");
+  // Sealing with both keys stores a statement in which the unknown key vouches for the trusted one, but none the other way round.
   await fixture.instance({ keys: [unknownKey, ...fixture.keys] }).seal();
   const [part] = await exportAll(fixture.instance({ keys: [unknownKey] }));
   const result = await verifyExport([JSON.parse(part!)], publicKeys(...fixture.keys));
   expect(result.findings[0]).toMatchObject({ kind: "exportChanged" });
 });
 
-test("a log without sealed entries has no findings, and its export is not called intact", async () => {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
+test("a log without sealed entries has no findings, and the verdict of its export is `nothingSealed`", async () => {
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!));
   for (const entries of [0, 1]) {
-    if (entries > 0) await fixture.audit.append(by("ada"));
+    if (entries > 0) await fixture.audit.append(eventBy("ada"));
     expect(await fixture.audit.verify({})).toMatchObject({
       findings: [],
       digests: 0,
@@ -383,39 +399,39 @@ test("a log without sealed entries has no findings, and its export is not called
   }
 });
 
-test("without signing keys nothing is sealed, and the response says so", async () => {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
+test("without signing keys nothing is sealed, and the responses say that no key is configured", async () => {
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!));
   const audit = fixture.instance({ keys: [] });
-  await audit.append(by("ada"));
+  await audit.append(eventBy("ada"));
   fixture.clock.set("2026-11-21T12:00:00Z");
   expect(await audit.seal()).toEqual({ configured: false, sealed: 0, more: false });
   expect(await audit.verify({})).toMatchObject({ sealing: "notConfigured", digests: 0, unsealedFrom: START });
 });
 
 test("sealing writes the index rows that a crashed writer did not write", async () => {
-  const fixture = openFixture(azurite.connectionString(accounts[used++]!));
-  await fixture.audit.append(by("ada"));
+  const fixture = openFixture(azurite.connectionString(accounts[usedAccounts++]!));
+  await fixture.audit.append(eventBy("ada"));
   const [stored] = (await fixture.audit.list({}, page())).items;
-  const lost = { ...stored!, id: `${stored!.id.slice(0, -4)}0000`, actor: "bob" };
-  await fixture.tables.insert(EntryRow, DAY, keyOf(FIRST, lost.id), { entry: canonicalJson(lost) });
+  const unindexed = { ...stored!, id: `${stored!.id.slice(0, -4)}0000`, actor: "bob" };
+  await fixture.tables.insert(EntryRow, DAY, entryKeyOf(FIRST, unindexed.id), { entry: canonicalJson(unindexed) });
   expect((await fixture.audit.list({ actor: "bob" }, page())).items).toEqual([]);
   fixture.clock.addMinutes(12);
   await fixture.audit.seal();
-  expect((await fixture.audit.list({ actor: "bob" }, page())).items).toEqual([lost]);
+  expect((await fixture.audit.list({ actor: "bob" }, page())).items).toEqual([unindexed]);
   expect((await fixture.audit.list({}, page())).items).toHaveLength(2);
 });
 
-test("an export that was changed afterwards is found offline", async () => {
+test("the offline check reports an export that was changed afterwards", async () => {
   const fixture = await sealedFixture();
   const [text] = await exportAll(fixture.audit);
   const keys = publicKeys(...fixture.keys);
-  const altered = async (change: (file: { entries: { actor: string }[]; statement: string | null }) => void) => {
+  const findingsAfter = async (change: (file: { entries: { actor: string }[]; statement: string | null }) => void) => {
     const file = JSON.parse(text!);
     change(file);
     return (await verifyExport([file], keys)).findings.map(({ kind }) => kind);
   };
-  expect(await altered(() => {})).toEqual([]);
-  expect(await altered((file) => (file.entries[0]!.actor = "eve"))).toEqual(["exportChanged", "entryChanged"]);
-  expect(await altered((file) => file.entries.pop())).toEqual(["exportChanged", "entryRemoved"]);
-  expect(await altered((file) => (file.statement = null))).toEqual(["exportChanged"]);
+  expect(await findingsAfter(() => {})).toEqual([]);
+  expect(await findingsAfter((file) => (file.entries[0]!.actor = "eve"))).toEqual(["exportChanged", "entryChanged"]);
+  expect(await findingsAfter((file) => file.entries.pop())).toEqual(["exportChanged", "entryRemoved"]);
+  expect(await findingsAfter((file) => (file.statement = null))).toEqual(["exportChanged"]);
 });

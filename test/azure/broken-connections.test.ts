@@ -8,34 +8,39 @@ import { createVaultConnections } from "../../shared/platform/azure/connections.
 import { createTransport, MAX_ANSWER_BYTES } from "../../shared/platform/transport.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 
-const stops: (() => void)[] = [];
+/** Tests of the HTTP transport with connections that break, hang or are refused. */
+
+const cleanups: (() => void)[] = [];
 afterEach(() => {
-  for (const stop of stops.splice(0)) stop();
+  for (const stop of cleanups.splice(0)) stop();
 });
 
-const OK = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const OK_RESPONSE = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/** Starts a TCP server. `answer` receives the first line of each request. */
-async function serve(answer: (socket: Socket, line: string) => void, opened: (socket: Socket) => void = () => {}) {
+/** Starts a TCP server that calls `onRequest` with the first line of each request. Returns its address and connections. */
+async function startTcpServer(
+  onRequest: (socket: Socket, line: string) => void,
+  onConnection: (socket: Socket) => void = () => {},
+) {
   const open = new Set<Socket>();
-  const seen = { address: "", connections: 0, open };
+  const info = { address: "", connections: 0, open };
   const server = createServer((socket) => {
-    seen.connections++;
+    info.connections++;
     open.add(socket);
     socket.on("close", () => open.delete(socket)).on("error", () => {});
-    socket.on("data", (data) => answer(socket, data.toString("latin1").split("\r\n")[0]!));
-    opened(socket);
+    socket.on("data", (data) => onRequest(socket, data.toString("latin1").split("\r\n")[0]!));
+    onConnection(socket);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  seen.address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-  stops.push(() => {
+  info.address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  cleanups.push(() => {
     for (const socket of open) socket.destroy();
     server.close();
   });
-  return seen;
+  return info;
 }
 
-/** Returns a function that sends a request, and returns the answer's text, or the code or name of the error. */
+/** Returns a function that sends a request and returns the response's text, or the code or name of the error. */
 async function createSender() {
   const { client } = await createTransport({ perHost: 8, idleMs: 4_000 });
   return (url: string, options: Partial<PipelineRequestOptions> = {}) =>
@@ -45,18 +50,18 @@ async function createSender() {
     );
 }
 
-const times = <T>(count: number, work: () => Promise<T>) => Promise.all(Array.from({ length: count }, work));
+const repeat = <T>(count: number, work: () => Promise<T>) => Promise.all(Array.from({ length: count }, work));
 
-test("an aborted request closes its connection and opens no other", async () => {
-  const server = await serve(() => {});
+test("a request that times out closes its connection and opens no other", async () => {
+  const server = await startTcpServer(() => {});
   const send = await createSender();
   expect(await send(`http://${server.address}/`, { timeout: 100 })).toBe("AnswerTimeout");
   await delay(100);
   expect([server.connections, server.open.size]).toEqual([1, 0]);
 });
 
-test("a vault's requests that are aborted while they wait for a connection open none", async () => {
-  const server = await serve((socket) => setTimeout(() => socket.write(OK), 300));
+test("requests that are aborted while waiting for a connection open none", async () => {
+  const server = await startTcpServer((socket) => setTimeout(() => socket.write(OK_RESPONSE), 300));
   const connections = createVaultConnections();
   connections.useAll();
   const { client } = await connections.transport();
@@ -71,12 +76,12 @@ test("a vault's requests that are aborted while they wait for a connection open 
         ({ bodyAsText }) => bodyAsText,
         (error: Error) => error.name,
       );
-  const first = times(8, () => send());
+  const first = repeat(8, () => send());
   const stop = new AbortController();
-  const waiting = times(20, () => send(stop.signal));
+  const waiting = repeat(20, () => send(stop.signal));
   stop.abort();
-  const last = send();
-  expect([...(await first), await last]).toEqual(Array(9).fill("ok"));
+  const lastRequest = send();
+  expect([...(await first), await lastRequest]).toEqual(Array(9).fill("ok"));
   expect(new Set(await waiting)).toEqual(new Set(["AbortError"]));
   expect(server.connections).toBe(8);
   await connections.close();
@@ -87,7 +92,7 @@ test("connections that are never established don't delay later requests", async 
   let silent = true;
   const { key, certificate } = serverCertificate(CLOUD_KEYS);
   const working = createHttpsServer({ key, cert: certificate }, (_, response) => response.end("ok"));
-  const server = await serve(
+  const server = await startTcpServer(
     () => {},
     (socket) => {
       socket.removeAllListeners("data");
@@ -96,7 +101,7 @@ test("connections that are never established don't delay later requests", async 
   );
   const address = `https://kv-silent.vault.localhost:${server.address.split(":")[1]}/`;
   const send = await createSender();
-  expect(new Set(await times(20, () => send(address, { timeout: 300 })))).toEqual(new Set(["AnswerTimeout"]));
+  expect(new Set(await repeat(20, () => send(address, { timeout: 300 })))).toEqual(new Set(["AnswerTimeout"]));
   silent = false;
   expect(await send(address, { timeout: 10_000 })).toBe("ok");
 });
@@ -105,18 +110,18 @@ test("all requests to a host with the certificate of another host fail at once",
   const { key, certificate } = serverCertificate(CLOUD_KEYS);
   const server = createHttpsServer({ key, cert: certificate });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  stops.push(() => server.close());
+  cleanups.push(() => server.close());
   const send = await createSender();
   const address = `https://kv-other.localhost:${(server.address() as AddressInfo).port}/`;
-  expect(new Set(await times(20, () => send(address, { timeout: 5_000 })))).toEqual(
+  expect(new Set(await repeat(20, () => send(address, { timeout: 5_000 })))).toEqual(
     new Set(["ERR_TLS_CERT_ALTNAME_INVALID"]),
   );
 });
 
 test("requests that can't be sent don't delay other requests to the same host", async () => {
-  const server = await serve((socket) => socket.write(OK));
+  const server = await startTcpServer((socket) => socket.write(OK_RESPONSE));
   const send = await createSender();
-  const wrong = await times(20, () =>
+  const wrong = await repeat(20, () =>
     send(`http://${server.address}/`, { headers: createHttpHeaders({ "x wrong": "a" }) }),
   );
   expect(new Set(wrong)).toEqual(new Set(["ERR_INVALID_HTTP_TOKEN"]));
@@ -127,8 +132,8 @@ test.each([
   ["ends in the middle of its chunks", "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false],
   ["is shorter than its Content-Length", "Connection: close\r\nContent-Length: 9\r\n\r\nhel", false],
   ["has no length and whose connection is reset", "\r\nhel", true],
-])("an answer that %s is a broken connection", async (_, rest, reset) => {
-  const server = await serve((socket) => {
+])("a response that %s fails as a broken connection", async (_, rest, reset) => {
+  const server = await startTcpServer((socket) => {
     socket.write(`HTTP/1.1 200 OK\r\n${rest}`);
     if (reset) setTimeout(() => socket.resetAndDestroy(), 50);
     else socket.end();
@@ -138,7 +143,7 @@ test.each([
 });
 
 test("the first value of a repeated header is used", async () => {
-  const server = await serve((socket) =>
+  const server = await startTcpServer((socket) =>
     socket.write("HTTP/1.1 429 Slow down\r\nRetry-After: 5\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"),
   );
   const { client } = await createTransport({ idleMs: 4_000 });
@@ -146,10 +151,10 @@ test("the first value of a repeated header is used", async () => {
   expect(headers.get("retry-after")).toBe("5");
 });
 
-test("an answer that is too large fails its own request only", async () => {
+test("a response that is too large fails only its own request", async () => {
   const body = Buffer.alloc(MAX_ANSWER_BYTES + 1, "a");
-  const server = await serve((socket, line) => {
-    if (line.includes("/small")) return void socket.write(OK);
+  const server = await startTcpServer((socket, line) => {
+    if (line.includes("/small")) return void socket.write(OK_RESPONSE);
     socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n`);
     socket.write(body);
   });
@@ -159,8 +164,8 @@ test("an answer that is too large fails its own request only", async () => {
 });
 
 test("an idle connection is closed, and a busy one is not", async () => {
-  const server = await serve((socket, line) => {
-    setTimeout(() => socket.write(OK), line.includes("/slow") ? 600 : 0);
+  const server = await startTcpServer((socket, line) => {
+    setTimeout(() => socket.write(OK_RESPONSE), line.includes("/slow") ? 600 : 0);
   });
   const { client } = await createTransport({ idleMs: 200 });
   const send = (path: string) =>

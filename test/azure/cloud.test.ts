@@ -10,11 +10,13 @@ import {
   type VaultResource,
 } from "../../shared/platform/azure/resource-manager.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
-import { liveIn } from "./live-cloud.ts";
-import { all, allVaults, failureOf, IMPATIENT, recordingLog } from "./services.ts";
+import { startTestCloud } from "./live-cloud.ts";
+import { collectItems, collectVaults, expectFailure, recordingLog, SHORT_WAITS } from "./services.ts";
 
-const PROD = "5f0c3f5e-0000-4000-8000-000000000001";
-const DENIED = "5f0c3f5e-0000-4000-8000-000000000002";
+/** Tests of the Key Vault and Resource Manager clients against the simulated cloud. */
+
+const PRODUCTION_SUBSCRIPTION = "5f0c3f5e-0000-4000-8000-000000000001";
+const DENIED_SUBSCRIPTION = "5f0c3f5e-0000-4000-8000-000000000002";
 const DAY_SECONDS = 86_400;
 
 let cloud: Cloud;
@@ -24,12 +26,12 @@ let manager: ResourceManager;
 
 beforeAll(async () => {
   const secrets: CompanySecret[] = Array.from({ length: 60 }, (_, index) => ({ name: `secret-${index}` }));
-  ({ cloud, config } = await liveIn({
+  ({ cloud, config } = await startTestCloud({
     pageSizes: { subscriptions: 1 },
     company: {
       subscriptions: [
         {
-          id: PROD,
+          id: PRODUCTION_SUBSCRIPTION,
           name: "Production",
           vaults: [
             { name: "kv-sixty", secrets },
@@ -63,7 +65,7 @@ beforeAll(async () => {
                   expiresInDays: 100,
                 },
                 {
-                  name: "told",
+                  name: "notify-only",
                   renewal: { action: "EmailContacts", daysBeforeExpiry: 30 },
                   type: "EC",
                   curve: "P-256",
@@ -87,34 +89,39 @@ beforeAll(async () => {
             { name: "kv-denied", reach: "denied" },
             { name: "kv-walled", reach: "firewalled" },
             { name: "kv-private", reach: "privateOnly" },
-            { name: "kv-lured", vaultUri: "https://evil.localhost/" },
+            { name: "kv-foreign-uri", vaultUri: "https://evil.localhost/" },
           ],
         },
-        { id: DENIED, name: "Denied", denied: true },
+        { id: DENIED_SUBSCRIPTION, name: "Denied", denied: true },
       ],
     },
   }));
   identity = createIdentity(config);
-  manager = createResourceManager({ config, identity, log: recordingLog(), limits: IMPATIENT });
+  manager = createResourceManager({ config, identity, log: recordingLog(), limits: SHORT_WAITS });
 });
 afterAll(() => cloud.stop());
 beforeEach(() => cloud.control.resetCounts());
 afterEach(() => cloud.control.clearFaults());
 
-function vault(name: string): VaultClient {
+function openVault(name: string): VaultClient {
   const port = new URL(config.cloud.resourceManager).port;
-  const vaults = createKeyVaults({ config, identity, log: recordingLog(), limits: IMPATIENT });
+  const vaults = createKeyVaults({ config, identity, log: recordingLog(), limits: SHORT_WAITS });
   return vaults.open({ name, vaultUri: `https://${name}.vault.localhost:${port}/` });
 }
 
-test("reading many vaults for the first time needs one token per service and no challenge", async () => {
-  const found = await allVaults(manager.vaults(PROD));
-  const open = ["kv-sixty", "kv-mixed", "kv-loose", "kv-metrics"];
+test("reading many vaults needs one token per service", async () => {
+  const vaults = await collectVaults(manager.vaults(PRODUCTION_SUBSCRIPTION));
+  const readableVaults = ["kv-sixty", "kv-mixed", "kv-loose", "kv-metrics"];
   await Promise.all(
-    found
-      .filter(({ name }) => open.includes(name))
-      .flatMap(({ name }) => [all(vault(name).secrets()), all(vault(name).keys()), all(vault(name).certificates())]),
+    vaults
+      .filter(({ name }) => readableVaults.includes(name))
+      .flatMap(({ name }) => [
+        collectItems(openVault(name).secrets()),
+        collectItems(openVault(name).keys()),
+        collectItems(openVault(name).certificates()),
+      ]),
   );
+  // One token is for the resource manager, one for Key Vault. kv-sixty has three pages of secrets, each other vault one.
   expect(cloud.control.counts()).toEqual({
     "arm.listVaults": 1,
     "identity.token": 2,
@@ -125,16 +132,16 @@ test("reading many vaults for the first time needs one token per service and no 
   });
 });
 
-test("sixty secrets are three pages with every name once", async () => {
-  const names = (await all(vault("kv-sixty").secrets())).map(({ name }) => name);
+test("sixty secrets are read in three pages without duplicates", async () => {
+  const names = (await collectItems(openVault("kv-sixty").secrets())).map(({ name }) => name);
   expect(names).toHaveLength(60);
   expect(new Set(names).size).toBe(60);
   expect(cloud.control.counts()["keyvault.listSecrets"]).toBe(3);
 });
 
-test("a secret's list entry has all properties but the value, with times in whole seconds", async () => {
-  const secret = (await all(vault("kv-mixed").secrets())).find(({ name }) => name === "full")!;
-  const [known] = cloud.control.items("kv-mixed", "secrets");
+test("a listed secret has its properties, with times in whole seconds", async () => {
+  const secret = (await collectItems(openVault("kv-mixed").secrets())).find(({ name }) => name === "full")!;
+  const [storedSecret] = cloud.control.items("kv-mixed", "secrets");
   expect(secret).toEqual({
     kind: "secret",
     name: "full",
@@ -142,51 +149,54 @@ test("a secret's list entry has all properties but the value, with times in whol
     managed: false,
     contentType: "text/plain",
     tags: { größe: "ünïcode" },
-    createdOn: Date.parse(known!.created) / 1000,
-    updatedOn: Date.parse(known!.updated) / 1000,
-    notBefore: Date.parse(known!.notBefore!) / 1000,
-    expiresOn: Date.parse(known!.expires!) / 1000,
+    createdOn: Date.parse(storedSecret!.created) / 1000,
+    updatedOn: Date.parse(storedSecret!.updated) / 1000,
+    notBefore: Date.parse(storedSecret!.notBefore!) / 1000,
+    expiresOn: Date.parse(storedSecret!.expires!) / 1000,
   });
   expect(secret.expiresOn! - secret.notBefore!).toBe(29 * DAY_SECONDS);
 });
 
 test("objects that belong to a certificate are marked as managed", async () => {
-  const [secrets, keys] = await Promise.all([all(vault("kv-mixed").secrets()), all(vault("kv-mixed").keys())]);
+  const [secrets, keys] = await Promise.all([
+    collectItems(openVault("kv-mixed").secrets()),
+    collectItems(openVault("kv-mixed").keys()),
+  ]);
   const managed = (items: { name: string; managed: boolean }[]) =>
     items
       .filter((item) => item.managed)
       .map(({ name }) => name)
       .sort();
-  expect(managed(secrets)).toEqual(["told", "www"]);
-  expect(managed(keys)).toEqual(["told", "www"]);
+  expect(managed(secrets)).toEqual(["notify-only", "www"]);
+  expect(managed(keys)).toEqual(["notify-only", "www"]);
 });
 
-test("keys have type, size or curve, and version", async () => {
-  expect((await vault("kv-mixed").key("rsa")).read()).toMatchObject({
+test("a key has its type, its size or curve, and its version", async () => {
+  expect((await openVault("kv-mixed").key("rsa")).read()).toMatchObject({
     keyType: "RSA",
     keySize: 3072,
     version: expect.stringMatching(/^[0-9a-f]{32}$/),
   });
-  const curve = (await vault("kv-mixed").key("ec")).read();
+  const curve = (await openVault("kv-mixed").key("ec")).read();
   expect(curve).toMatchObject({ keyType: "EC", keyCurve: "P-384" });
   expect(curve).not.toHaveProperty("keySize");
   expect(curve.operations).toContain("sign");
 });
 
 test("rotation policies are read, including Key Vault's default", async () => {
-  expect((await vault("kv-mixed").rotationPolicy("rsa"))?.read()).toEqual({
+  expect((await openVault("kv-mixed").rotationPolicy("rsa"))?.read()).toEqual({
     expiresIn: "P180D",
     lifetimeActions: expect.arrayContaining([{ action: "Rotate", timeAfterCreate: "P90D" }]),
   });
-  expect((await vault("kv-mixed").rotationPolicy("ec"))?.read()).toEqual({
+  expect((await openVault("kv-mixed").rotationPolicy("ec"))?.read()).toEqual({
     lifetimeActions: [{ action: "Notify", timeBeforeExpiry: "P30D" }],
   });
-  expect(await vault("kv-mixed").rotationPolicy("no-such-key")).toBeUndefined();
+  expect(await openVault("kv-mixed").rotationPolicy("no-such-key")).toBeUndefined();
 });
 
-test("a certificate has the properties of its X.509 and its policy", async () => {
-  const [listed] = (await all(vault("kv-mixed").certificates())).filter(({ name }) => name === "www");
-  const certificate = (await vault("kv-mixed").certificate("www")).read();
+test("a certificate has the properties of its X.509 data and its policy", async () => {
+  const [listed] = (await collectItems(openVault("kv-mixed").certificates())).filter(({ name }) => name === "www");
+  const certificate = (await openVault("kv-mixed").certificate("www")).read();
   expect(certificate).toMatchObject({
     subject: "CN=www.acme.example",
     issuer: expect.stringMatching(/DigiCert/),
@@ -203,15 +213,15 @@ test("a certificate has the properties of its X.509 and its policy", async () =>
 });
 
 test("a certificate that only notifies its contacts has autoRenew false", async () => {
-  const certificate = (await vault("kv-mixed").certificate("told")).read();
+  const certificate = (await openVault("kv-mixed").certificate("notify-only")).read();
   expect(certificate).toMatchObject({ autoRenew: false, keyType: "EC", keyCurve: "P-256" });
   expect(certificate.lifetimeActions).toEqual([{ action: "EmailContacts", daysBeforeExpiry: 30 }]);
 });
 
-test("an unknown name is notFound", async () => {
-  expect((await failureOf(vault("kv-mixed").key("nope"))).cloudCode).toBe("KeyNotFound");
-  expect((await failureOf(vault("kv-mixed").certificate("nope"))).code).toBe("notFound");
-  expect((await failureOf(all(vault("kv-none").secrets()))).code).toBe("notFound");
+test("an unknown vault, key or certificate fails with notFound", async () => {
+  expect((await expectFailure(openVault("kv-mixed").key("nope"))).cloudCode).toBe("KeyNotFound");
+  expect((await expectFailure(openVault("kv-mixed").certificate("nope"))).code).toBe("notFound");
+  expect((await expectFailure(collectItems(openVault("kv-none").secrets()))).code).toBe("notFound");
 });
 
 test.each([
@@ -219,7 +229,7 @@ test.each([
   ["kv-walled", "firewall"],
   ["kv-private", "firewall"],
 ])("%s fails with %s after one call", async (name, code) => {
-  expect((await failureOf(all(vault(name).secrets()))).code).toBe(code);
+  expect((await expectFailure(collectItems(openVault(name).secrets()))).code).toBe(code);
   expect(cloud.control.counts().total).toBe(1);
 });
 
@@ -233,7 +243,7 @@ test.each([
   [{ kind: "garbage", as: "otherShape" }, "badResponse", 1],
 ] satisfies [FaultAction, string, number][])("%j fails with %s after %i calls", async (action, code, calls) => {
   cloud.control.addFault({ match: { vault: "kv-mixed" }, action });
-  expect((await failureOf(all(vault("kv-mixed").keys()))).code).toBe(code);
+  expect((await expectFailure(collectItems(openVault("kv-mixed").keys()))).code).toBe(code);
   expect(cloud.control.counts()["keyvault.listKeys"]).toBe(calls);
 });
 
@@ -244,51 +254,60 @@ test("a vault that throttles for a short time is read completely", async () => {
     times: 2,
     after: 1,
   });
-  expect(await all(vault("kv-sixty").secrets())).toHaveLength(60);
+  expect(await collectItems(openVault("kv-sixty").secrets())).toHaveLength(60);
   expect(cloud.control.counts()["keyvault.listSecrets"]).toBe(5);
 });
 
-test("a vault whose next page has an address on another host fails, and no request is sent to that host", async () => {
+test("a list with a next page on another host fails without a request to that host", async () => {
   cloud.control.addFault({ match: { vault: "kv-sixty" }, action: { kind: "foreignNextLink" } });
-  expect((await failureOf(all(vault("kv-sixty").secrets()))).code).toBe("foreignHost");
+  expect((await expectFailure(collectItems(openVault("kv-sixty").secrets()))).code).toBe("foreignHost");
   cloud.control.addFault({ match: { operation: "arm.listVaults" }, action: { kind: "foreignNextLink" } });
-  expect((await failureOf(allVaults(manager.vaults(PROD)))).code).toBe("foreignHost");
+  expect((await expectFailure(collectVaults(manager.vaults(PRODUCTION_SUBSCRIPTION)))).code).toBe("foreignHost");
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
 test("a vault with an address outside the cloud's domain is listed but not opened", async () => {
-  const lured = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-lured")!;
+  const foreignVault = (await collectVaults(manager.vaults(PRODUCTION_SUBSCRIPTION))).find(
+    ({ name }) => name === "kv-foreign-uri",
+  )!;
   const vaults = createKeyVaults({ config, identity, log: recordingLog() });
-  expect((await failureOf((async () => vaults.open(lured))())).code).toBe("foreignHost");
+  expect((await expectFailure((async () => vaults.open(foreignVault))())).code).toBe("foreignHost");
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
 test("subscriptions are listed page by page, and one is read by its ID", async () => {
   expect(await manager.subscriptions()).toMatchObject({
     subscriptions: [
-      { subscriptionId: PROD, displayName: "Production", state: "Enabled", tenantId: cloud.app.tenantId },
-      { subscriptionId: DENIED, displayName: "Denied" },
+      {
+        subscriptionId: PRODUCTION_SUBSCRIPTION,
+        displayName: "Production",
+        state: "Enabled",
+        tenantId: cloud.app.tenantId,
+      },
+      { subscriptionId: DENIED_SUBSCRIPTION, displayName: "Denied" },
     ],
     unreadable: [],
   });
   expect(cloud.control.counts()["arm.listSubscriptions"]).toBe(2);
-  expect(await manager.subscription(PROD)).toMatchObject({ displayName: "Production" });
+  expect(await manager.subscription(PRODUCTION_SUBSCRIPTION)).toMatchObject({ displayName: "Production" });
 });
 
-test("an unknown subscription is notFound, and the failure of a denied one names the role", async () => {
-  const unknown = await failureOf(manager.subscription("5f0c3f5e-0000-4000-8000-00000000dead"));
+test("a denied subscription fails with the role that is missing", async () => {
+  const unknown = await expectFailure(manager.subscription("5f0c3f5e-0000-4000-8000-00000000dead"));
   expect([unknown.code, unknown.cloudCode]).toEqual(["notFound", "SubscriptionNotFound"]);
-  const denied = await failureOf(allVaults(manager.vaults(DENIED)));
+  const denied = await expectFailure(collectVaults(manager.vaults(DENIED_SUBSCRIPTION)));
   expect([denied.code, denied.cloudCode]).toEqual(["accessDenied", "AuthorizationFailed"]);
   expect(denied.remedy).toContain("Credential Lifecycle Inventory Reader");
   expect(denied.remedy).toContain("infra/azure/watch/subscription.bicep");
 });
 
-test("a vault's settings are read, and missing settings have their documented defaults", async () => {
-  const byName = new Map((await allVaults(manager.vaults(PROD))).map((found) => [found.name, found]));
+test("a vault has its settings, with the documented defaults for missing ones", async () => {
+  const byName = new Map(
+    (await collectVaults(manager.vaults(PRODUCTION_SUBSCRIPTION))).map((found) => [found.name, found]),
+  );
   expect(byName.get("kv-mixed")).toMatchObject({
     location: "northeurope",
-    subscriptionId: PROD,
+    subscriptionId: PRODUCTION_SUBSCRIPTION,
     tenantId: cloud.app.tenantId,
     sku: "standard",
     tags: { owner: "team@acme.example" },
@@ -320,13 +339,15 @@ test.each([
   ["kv-off", [{ auditEvents: false, allMetrics: false }]],
   ["kv-loose", []],
 ])("the diagnostic settings of %s are %j", async (name, settings) => {
-  const { id } = (await allVaults(manager.vaults(PROD))).find((found) => found.name === name)!;
+  const { id } = (await collectVaults(manager.vaults(PRODUCTION_SUBSCRIPTION))).find((found) => found.name === name)!;
   expect(await manager.diagnosticSettings(id)).toMatchObject(settings);
   expect(cloud.control.counts()["arm.diagnosticSettings"]).toBe(1);
 });
 
-test("one vault has the same description as in the list; an unknown vault is notFound, and other resource IDs are rejected", async () => {
-  const listed = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-loose")!;
+test("a vault read by its resource ID equals its list entry", async () => {
+  const listed = (await collectVaults(manager.vaults(PRODUCTION_SUBSCRIPTION))).find(
+    ({ name }) => name === "kv-loose",
+  )!;
   expect(await manager.vault(listed.id.replace("resourceGroups", "resourcegroups"))).toEqual(listed);
   const gone = manager.vault(listed.id.replace("kv-loose", "kv-gone"));
   await expect(gone).rejects.toMatchObject({ code: "notFound" });
@@ -334,7 +355,7 @@ test("one vault has the same description as in the list; an unknown vault is not
   expect(cloud.control.counts()["arm.getVault"]).toBe(2);
 });
 
-test("diagnostic settings are read for the resource ID of a vault only", async () => {
-  await expect(manager.diagnosticSettings(`/subscriptions/${PROD}/../x`)).rejects.toThrow(TypeError);
+test("diagnostic settings of a resource that is no vault are not requested", async () => {
+  await expect(manager.diagnosticSettings(`/subscriptions/${PRODUCTION_SUBSCRIPTION}/../x`)).rejects.toThrow(TypeError);
   expect(cloud.control.counts().total).toBe(0);
 });

@@ -1,11 +1,12 @@
 import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { type Config, loadConfig } from "../../shared/platform/config/config.ts";
 
-// Free of vitest, because processes that tests start use this file too.
+// This file must not import vitest: processes that tests start use it too.
 
-/** The limits of production without their waits. */
-export const IMPATIENT: Partial<CallLimits> = { firstWaitMs: 1 };
+/** Limits of calls to the cloud as in production, except that the first wait before a retry is 1 ms. */
+export const SHORT_WAITS: Partial<CallLimits> = { firstWaitMs: 1 };
 
+/** Returns the configuration of an app with these environment variables and the required ones. */
 export function testConfig(environment: Record<string, string | undefined>): Config {
   return loadConfig({
     AzureWebJobsStorage: "UseDevelopmentStorage=true",

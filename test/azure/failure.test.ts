@@ -3,13 +3,31 @@ import { RestError } from "@azure/core-rest-pipeline";
 import { expect, test } from "vitest";
 import { asCloudFailure } from "../../shared/platform/azure/failure.ts";
 
+/** Tests of how errors of SDKs and connections become a `CloudFailure` with one of the documented codes. */
+
 const TARGET = { operation: "read a thing", resource: "thing 1" };
 
-test("a mistake in this program is not turned into a cloud's failure", () => {
-  const mistake = new TypeError("x is not a function");
-  expect(() => asCloudFailure(mistake, TARGET)).toThrow(mistake);
+test("an error of this program is rethrown and does not become a CloudFailure", () => {
+  const programError = new TypeError("x is not a function");
+  expect(() => asCloudFailure(programError, TARGET)).toThrow(programError);
   expect(() => asCloudFailure("thrown text", TARGET)).toThrow("thrown text");
 });
+
+test.each(["ERR_INVALID_ARG_TYPE", "ERR_INVALID_URL", "ERR_SOCKET_BAD_PORT"])(
+  "an error with Node's code %s is an error of this program and is rethrown",
+  (code) => {
+    const programError = Object.assign(new TypeError("invalid argument"), { code });
+    expect(() => asCloudFailure(programError, TARGET)).toThrow(programError);
+  },
+);
+
+test.each(["ERR_TLS_CERT_ALTNAME_INVALID", "ERR_SSL_WRONG_VERSION_NUMBER", "ERR_STREAM_PREMATURE_CLOSE"])(
+  "an error with Node's code %s is a broken connection and becomes unreachable",
+  (code) => {
+    const failure = asCloudFailure(Object.assign(new Error("connection"), { code }), TARGET);
+    expect(failure).toMatchObject({ code: "unreachable", cloudCode: code });
+  },
+);
 
 test.each([
   [new RestError("getaddrinfo ENOTFOUND x", { code: "ENOTFOUND" }), "unreachable"],
@@ -23,14 +41,14 @@ test.each([
   [Object.assign(new Error("connect"), { code: "ECONNREFUSED" }), "unreachable"],
   [new DOMException("stop", "AbortError"), "timedOut"],
   [new DOMException("late", "TimeoutError"), "timedOut"],
-] as const)("%s from an SDK is %s", (error, code) => {
+] as const)("%s from an SDK becomes a CloudFailure with code %s", (error, code) => {
   const failure = asCloudFailure(error, TARGET);
   expect(failure.code).toBe(code);
   expect(failure.message).toMatch(/^Could not read a thing \(thing 1\): /);
   expect(asCloudFailure(failure, { operation: "something else", resource: "x" })).toBe(failure);
 });
 
-test("importing the modules loads no cloud SDK", () => {
+test("importing the modules loads no Azure SDK", () => {
   const modules = ["failure", "identity", "key-vault", "resource-manager"].map(
     (name) => new URL(`../../shared/platform/azure/${name}.ts`, import.meta.url).href,
   );

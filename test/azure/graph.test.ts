@@ -10,11 +10,13 @@ import type { ApplicationChanges } from "../../shared/platform/azure/graph-objec
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createSignInProof, type ProveSignIn } from "../../shared/platform/azure/sign-in-proof.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
-import { configIn, liveIn } from "./live-cloud.ts";
-import { type OddServer, startOddServer } from "./odd-server.ts";
-import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
+import { configFor, startTestCloud } from "./live-cloud.ts";
+import { type FakeServer, startFakeServer } from "./odd-server.ts";
+import { collectItems, expectFailure, fakeIdentity, recordingLog, SHORT_WAITS, testConfig } from "./services.ts";
 
-const DAY = 86_400;
+/** Tests of the Microsoft Graph client, and of the sign-in that proves whether a client secret is valid. */
+
+const DAY_SECONDS = 86_400;
 
 const company: Company = {
   subscriptions: [],
@@ -50,50 +52,50 @@ const company: Company = {
 };
 const payments = objectIdOf("Payments");
 
-let server: OddServer;
+let server: FakeServer;
 let cloud: Cloud;
 let config: Config;
 let log: ReturnType<typeof recordingLog>;
 let graph: Graph;
-let prove: (appId: string, secret: string) => ReturnType<ProveSignIn>;
+let proveSignIn: (appId: string, secret: string) => ReturnType<ProveSignIn>;
 
 beforeAll(async () => {
-  // Before the first connection: the trusted authorities are read then.
-  server = await startOddServer();
-  ({ cloud, config } = await liveIn({ company }));
+  // The fake server starts first: its certificate must be trusted before the first connection reads the trusted authorities.
+  server = await startFakeServer();
+  ({ cloud, config } = await startTestCloud({ company }));
   log = recordingLog();
-  const own = configIn(cloud, cloud.app.clientSecret);
-  graph = createGraph({ config: own, identity: createIdentity(own), log, limits: IMPATIENT });
+  const ownConfig = configFor(cloud, cloud.app.clientSecret);
+  graph = createGraph({ config: ownConfig, identity: createIdentity(ownConfig), log, limits: SHORT_WAITS });
   const signIn = createSignInProof(config);
-  prove = (appId, secret) => signIn(appId, secret, cloud.app.tenantId);
+  proveSignIn = (appId, secret) => signIn(appId, secret, cloud.app.tenantId);
 });
-const defaults = () => structuredClone(cloud.control.directory.settings());
-let before: ReturnType<typeof defaults>;
+const readSettings = () => structuredClone(cloud.control.directory.settings());
+let settingsBefore: ReturnType<typeof readSettings>;
 beforeEach(() => {
-  before = defaults();
+  settingsBefore = readSettings();
   cloud.control.resetCounts();
 });
 afterEach(() => {
   cloud.control.clearFaults();
-  cloud.control.directory.set({ policy: undefined as never, ...before });
+  cloud.control.directory.set({ policy: undefined as never, ...settingsBefore });
 });
 afterAll(async () => {
   await cloud?.stop();
   await server?.stop();
 });
 
-const inDays = (days: number) => Math.floor(Date.parse(cloud.control.now()) / 1000) + days * DAY;
-const add = (objectId: string, displayName = "new", days = 90) =>
-  graph.addPassword(objectId, { displayName, expiresOn: inDays(days) });
+const daysFromNow = (days: number) => Math.floor(Date.parse(cloud.control.now()) / 1000) + days * DAY_SECONDS;
+const addSecret = (objectId: string, displayName = "new", days = 90) =>
+  graph.addPassword(objectId, { displayName, expiresOn: daysFromNow(days) });
 const countOf = (operation: string) => cloud.control.counts()[`graph.${operation}`] ?? 0;
 const secretsOf = (name: string) =>
   cloud.control.directory.secrets(appIdOf(name)).filter(({ removedAt }) => removedAt === undefined);
 
-describe("reading", () => {
-  test("all applications come with their credentials and owners, thumbprints in one form", async () => {
-    const found = await all(graph.applications());
-    expect(found.map(({ displayName }) => displayName)).toEqual(company.applications!.map(({ name }) => name));
-    const [first] = found;
+describe("reading applications", () => {
+  test("applications are listed with their credentials and owners", async () => {
+    const applications = await collectItems(graph.applications());
+    expect(applications.map(({ displayName }) => displayName)).toEqual(company.applications!.map(({ name }) => name));
+    const [first] = applications;
     expect(first).toMatchObject({ kind: "application", objectId: payments, appId: appIdOf("Payments") });
     expect(first!.signInAudience).toBe("AzureADMyOrg");
     expect(first!.passwords).toEqual([
@@ -106,7 +108,7 @@ describe("reading", () => {
         expiresOn: expect.any(Number),
       },
     ]);
-    expect(first!.passwords[1]!.expiresOn! - first!.passwords[1]!.startsOn!).toBe(50 * DAY);
+    expect(first!.passwords[1]!.expiresOn! - first!.passwords[1]!.startsOn!).toBe(50 * DAY_SECONDS);
     expect(first!.keys.map(({ thumbprint }) => thumbprint)).toEqual([
       expect.stringMatching(/^[0-9A-F]{40}$/),
       expect.stringMatching(/^[0-9A-F]{40}$/),
@@ -121,19 +123,19 @@ describe("reading", () => {
   });
 
   test("an application is found by either ID, and an unknown ID returns undefined", async () => {
-    expect((await graph.application({ objectId: payments }))?.displayName).toBe("Payments");
-    expect((await graph.application({ appId: appIdOf("Payments") }))?.objectId).toBe(payments);
-    expect(await graph.application({ objectId: appIdOf("Payments") })).toBeUndefined();
+    expect((await graph.findApplication({ objectId: payments }))?.displayName).toBe("Payments");
+    expect((await graph.findApplication({ appId: appIdOf("Payments") }))?.objectId).toBe(payments);
+    expect(await graph.findApplication({ objectId: appIdOf("Payments") })).toBeUndefined();
   });
 
-  test("only service principals with credentials of their own are listed", async () => {
-    const found = await all(graph.servicePrincipals());
-    expect(found.map(({ displayName, keys }) => [displayName, keys.map(({ usage }) => usage)])).toEqual([
+  test("only service principals with their own credentials are listed", async () => {
+    const principals = await collectItems(graph.servicePrincipals());
+    expect(principals.map(({ displayName, keys }) => [displayName, keys.map(({ usage }) => usage)])).toEqual([
       ["Saml", ["Sign", "Verify"]],
     ]);
   });
 
-  test("federated credentials and owners of one application", async () => {
+  test("federated credentials and owners of one application are read", async () => {
     expect(await graph.federatedCredentials(payments)).toEqual([
       { id: expect.any(String), name: "main", issuer: "https://issuer.example", subject: "repo:a/b" },
     ]);
@@ -141,67 +143,67 @@ describe("reading", () => {
   });
 
   test("applications with federated credentials are found with one request", async () => {
-    expect(await all(graph.federatedApplications())).toEqual([payments]);
+    expect(await collectItems(graph.federatedApplications())).toEqual([payments]);
     expect(cloud.control.requests({ operation: "graph.listFederatedApplications" })).toHaveLength(1);
   });
 
-  test("changes since a link are returned once, with the deleted objects", async () => {
-    const link = (await pagesOf(graph.changes(undefined))).at(-1)!.deltaLink!;
+  test("a delta link returns each change once, also deletions", async () => {
+    const link = (await collectPages(graph.changes(undefined))).at(-1)!.deltaLink!;
     const { control } = cloud;
     const appId = control.directory.putApplication({ name: "Fleeting" });
     control.directory.addSecret(appIdOf("Payments"), { name: "by hand", expiresInDays: 1 });
-    const first = await pagesOf(graph.changes(link));
+    const first = await collectPages(graph.changes(link));
     expect(first.flatMap(({ changed }) => changed.map(({ displayName }) => displayName))).toEqual([
       "Fleeting",
       "Payments",
     ]);
     control.directory.removeApplication(appId);
-    const second = await pagesOf(graph.changes(first.at(-1)!.deltaLink!));
+    const second = await collectPages(graph.changes(first.at(-1)!.deltaLink!));
     expect(second.flatMap(({ changed }) => changed)).toEqual([]);
     expect(second.flatMap(({ removed }) => removed)).toEqual([objectIdOf("Fleeting")]);
-    expect(await pagesOf(graph.changes(second.at(-1)!.deltaLink!))).toMatchObject([{ changed: [], removed: [] }]);
+    expect(await collectPages(graph.changes(second.at(-1)!.deltaLink!))).toMatchObject([{ changed: [], removed: [] }]);
   });
 
   test("an expired delta link requires a new complete listing", async () => {
-    const link = (await pagesOf(graph.changes(undefined)))[0]!.deltaLink!;
+    const link = (await collectPages(graph.changes(undefined)))[0]!.deltaLink!;
     cloud.control.directory.forgetDeltaLinks();
-    expect((await failureOf(pagesOf(graph.changes(link)))).code).toBe("resyncRequired");
+    expect((await expectFailure(collectPages(graph.changes(link)))).code).toBe("resyncRequired");
     cloud.control.addFault({
       match: { operation: "graph.applicationsDelta" },
       action: { kind: "refuse", as: "syncStateNotFound" },
     });
-    expect((await failureOf(pagesOf(graph.changes(undefined)))).code).toBe("resyncRequired");
+    expect((await expectFailure(collectPages(graph.changes(undefined)))).code).toBe("resyncRequired");
   });
 
   test("a link to another host is not followed", async () => {
     cloud.control.addFault({ match: { operation: "graph.listApplications" }, action: { kind: "foreignNextLink" } });
-    expect((await failureOf(all(graph.applications()))).code).toBe("foreignHost");
+    expect((await expectFailure(collectItems(graph.applications()))).code).toBe("foreignHost");
     expect(cloud.control.foreignRequests()).toEqual([]);
     const elsewhere = `${config.cloud.graph}/v1.0/users/delta?$deltatoken=x`;
-    expect((await failureOf(pagesOf(graph.changes(elsewhere)))).code).toBe("badResponse");
+    expect((await expectFailure(collectPages(graph.changes(elsewhere)))).code).toBe("badResponse");
   });
 
-  test("the failure names the missing permission", async () => {
+  test("a denied request fails with the permission that is missing", async () => {
     cloud.control.directory.set({ permissions: ["Application.ReadWrite.OwnedBy"] });
-    expect(await all(graph.applications())).not.toEqual([]);
-    const delta = await failureOf(pagesOf(graph.changes(undefined)));
+    expect(await collectItems(graph.applications())).not.toEqual([]);
+    const delta = await expectFailure(collectPages(graph.changes(undefined)));
     expect([delta.code, delta.remedy]).toEqual(["accessDenied", expect.stringContaining("Application.Read.All")]);
     expect(await graph.passwordPolicy(payments)).toBe("unknown");
   });
 
-  test("its own permissions are read from its token", async () => {
-    const { objectId, permissions } = await graph.rights();
+  test("the service's own permissions are read from its token", async () => {
+    const { objectId, permissions } = await graph.grantedPermissions();
     expect(objectId).toBe(cloud.app.objectId);
     expect(permissions).toEqual(cloud.control.directory.settings().permissions);
   });
 });
 
-describe("policies", () => {
+describe("password policies", () => {
   test("there is no limit without policies", async () => {
     expect(await graph.passwordPolicy(payments)).toEqual({ allowed: true });
   });
 
-  test("the application's policy replaces the tenant's, and neither applies to older applications than it says", async () => {
+  test("an application's policy replaces the tenant's policy", async () => {
     cloud.control.directory.set({ policy: { longestDays: 60 } });
     expect(await graph.passwordPolicy(payments)).toEqual({ allowed: true, longestDays: 60 });
     cloud.control.directory.changeApplication(payments, { policy: { longestDays: 120, additionRefused: true } });
@@ -212,53 +214,53 @@ describe("policies", () => {
     expect(await graph.passwordPolicy(objectIdOf("Young"))).toEqual({ allowed: true, longestDays: 60 });
   });
 
-  test("a secret that a policy rejects is reported as rejected by the policy", async () => {
+  test("a secret that a policy rejects fails with the code of the policy", async () => {
     cloud.control.directory.set({ policy: { longestDays: 60 } });
-    expect((await failureOf(add(payments))).code).toBe("lifetimePolicy");
+    expect((await expectFailure(addSecret(payments))).code).toBe("lifetimePolicy");
     cloud.control.directory.set({ policy: { additionRefused: true } });
-    expect((await failureOf(add(payments, "new", 30))).code).toBe("typePolicy");
+    expect((await expectFailure(addSecret(payments, "new", 30))).code).toBe("typePolicy");
     expect(countOf("addPassword")).toBe(2);
   });
 });
 
-describe("writing", () => {
-  test("a secret is added, signs in, and is removed once", async () => {
-    const made = await add(payments, "with room");
-    expect(made).toEqual({
+describe("adding and removing secrets", () => {
+  test("an added secret signs in until it is removed", async () => {
+    const added = await addSecret(payments, "test secret");
+    expect(added).toEqual({
       keyId: expect.any(String),
-      displayName: "with room",
-      hint: made.secretText.slice(0, 3),
+      displayName: "test secret",
+      hint: added.secretText.slice(0, 3),
       startsOn: expect.any(Number),
-      expiresOn: inDaysAbout(90),
+      expiresOn: aboutDaysFromNow(90),
       secretText: expect.stringMatching(/^[0-9A-Za-z]{3}[0-9]Q~[0-9A-Za-z_.~-]{34}$/),
     });
-    expect(await prove(appIdOf("Payments"), made.secretText)).toEqual({ kind: "accepted" });
-    expect(await graph.removePassword(payments, made.keyId)).toBe("removed");
-    expect(await prove(appIdOf("Payments"), made.secretText)).toEqual({ kind: "notYet" });
-    expect(await graph.removePassword(payments, made.keyId)).toBe("absent");
-    expect(log.lines.join("")).not.toContain(made.secretText);
+    expect(await proveSignIn(appIdOf("Payments"), added.secretText)).toEqual({ kind: "accepted" });
+    expect(await graph.removePassword(payments, added.keyId)).toBe("removed");
+    expect(await proveSignIn(appIdOf("Payments"), added.secretText)).toEqual({ kind: "notYet" });
+    expect(await graph.removePassword(payments, added.keyId)).toBe("absent");
+    expect(log.lines.join("")).not.toContain(added.secretText);
   });
 
   test.each(["concurrent400", "concurrentViolation400", "concurrentViolation409"])(
-    "is tried again after %s",
+    "a request is retried after %s",
     async (as) => {
       cloud.control.addFault({ match: { operation: "graph.addPassword" }, action: { kind: "refuse", as }, times: 3 });
-      const { keyId } = await add(payments);
+      const { keyId } = await addSecret(payments);
       expect(countOf("addPassword")).toBe(4);
       cloud.control.clearFaults();
       cloud.control.addFault({ match: { operation: "graph.removePassword" }, action: { kind: "refuse", as } });
-      expect((await failureOf(graph.removePassword(payments, keyId))).code).toBe("concurrency");
+      expect((await expectFailure(graph.removePassword(payments, keyId))).code).toBe("concurrency");
       expect(countOf("removePassword")).toBe(4);
     },
   );
 
-  test("waits as long as the answer says", async () => {
+  test("a throttled request is retried", async () => {
     cloud.control.addFault({
       match: { operation: "graph.addPassword" },
       action: { kind: "throttle", retryAfterSeconds: 0 },
       times: 2,
     });
-    await add(payments);
+    await addSecret(payments);
     expect(countOf("addPassword")).toBe(3);
   });
 
@@ -268,27 +270,27 @@ describe("writing", () => {
     { kind: "failAfter", status: 500 },
     { kind: "failAfter", status: 503 },
     { kind: "garbage", as: "html" },
-  ] as const)("is never retried if the outcome is unknown: %o", async (action) => {
-    const had = secretsOf("Payments").length;
+  ] as const)("a request with an unknown outcome is not retried: %o", async (action) => {
+    const countBefore = secretsOf("Payments").length;
     cloud.control.addFault({ match: { operation: "graph.addPassword" }, action, times: 1 });
-    const failure = await failureOf(add(payments, "lost"));
+    const failure = await expectFailure(addSecret(payments, "lost"));
     expect(failure.unclear).toBe(true);
     expect(countOf("addPassword")).toBe(1);
-    expect(secretsOf("Payments").length).toBe(action.kind === "garbage" ? had : had + 1);
+    expect(secretsOf("Payments").length).toBe(action.kind === "garbage" ? countBefore : countBefore + 1);
   });
 
-  test("a third secret of an application with personal accounts is rejected as noRoomForSecret, in every form of the answer", async () => {
-    expect((await failureOf(add(objectIdOf("Personal")))).code).toBe("noRoomForSecret");
+  test("a secret beyond the limit fails with noRoomForSecret", async () => {
+    expect((await expectFailure(addSecret(objectIdOf("Personal")))).code).toBe("noRoomForSecret");
     for (const as of ["twoCredentials", "credentialLimit", "tooLarge"]) {
       cloud.control.clearFaults();
       cloud.control.addFault({ match: { operation: "graph.addPassword" }, action: { kind: "refuse", as } });
-      expect((await failureOf(add(payments))).code).toBe("noRoomForSecret");
+      expect((await expectFailure(addSecret(payments))).code).toBe("noRoomForSecret");
     }
     expect(secretsOf("Personal")).toHaveLength(2);
   });
 
-  test("an application of another owner is not changed, and the failure names the permission", async () => {
-    const failure = await failureOf(add(objectIdOf("Foreign")));
+  test("a change of another owner's application fails with the permission that is missing", async () => {
+    const failure = await expectFailure(addSecret(objectIdOf("Foreign")));
     expect(failure.code).toBe("accessDenied");
     expect(failure.remedy).toContain("an owner of the application");
     cloud.control.directory.set({ permissions: ["Application.ReadWrite.All"] });
@@ -296,23 +298,23 @@ describe("writing", () => {
   });
 });
 
-describe("proving", () => {
+describe("sign-in proof", () => {
   const live = () => secretValueOf("Payments", "live");
 
-  test("Entra's code decides", async () => {
-    expect(await prove(appIdOf("Payments"), live())).toEqual({ kind: "accepted" });
-    expect(await prove(appIdOf("Payments"), `${live()}x`)).toEqual({ kind: "notYet" });
-    expect(await prove(appIdOf("Payments"), secretValueOf("Payments", "old"))).toEqual({ kind: "expired" });
-    expect(await prove(appIdOf("Unheard of"), live())).toMatchObject({ kind: "impossible", code: 700016 });
-    expect(await prove(appIdOf("Disabled"), secretValueOf("Disabled", "s"))).toMatchObject({ code: 7000112 });
-    expect(await prove(appIdOf("Nowhere"), secretValueOf("Nowhere", "s"))).toMatchObject({ code: 7000229 });
+  test("the outcome follows the error code of Entra ID", async () => {
+    expect(await proveSignIn(appIdOf("Payments"), live())).toEqual({ kind: "accepted" });
+    expect(await proveSignIn(appIdOf("Payments"), `${live()}x`)).toEqual({ kind: "notYet" });
+    expect(await proveSignIn(appIdOf("Payments"), secretValueOf("Payments", "old"))).toEqual({ kind: "expired" });
+    expect(await proveSignIn(appIdOf("Unheard of"), live())).toMatchObject({ kind: "impossible", code: 700016 });
+    expect(await proveSignIn(appIdOf("Disabled"), secretValueOf("Disabled", "s"))).toMatchObject({ code: 7000112 });
+    expect(await proveSignIn(appIdOf("Nowhere"), secretValueOf("Nowhere", "s"))).toMatchObject({ code: 7000229 });
     const elsewhere = createSignInProof(config)(appIdOf("Payments"), live(), "0b1c8e7e-0000-4000-8000-000000000000");
     expect(await elsewhere).toMatchObject({ kind: "impossible", code: 90002 });
   });
 
-  test("an application that is blocked after authentication has a valid secret", async () => {
-    expect(await prove(appIdOf("Blocked"), secretValueOf("Blocked", "s"))).toEqual({ kind: "accepted" });
-    expect(await prove(appIdOf("Blocked"), "wrong")).toEqual({ kind: "notYet" });
+  test("the secret of a blocked application is accepted because Entra ID checks it first", async () => {
+    expect(await proveSignIn(appIdOf("Blocked"), secretValueOf("Blocked", "s"))).toEqual({ kind: "accepted" });
+    expect(await proveSignIn(appIdOf("Blocked"), "wrong")).toEqual({ kind: "notYet" });
   });
 
   test.each([
@@ -321,52 +323,58 @@ describe("proving", () => {
     { kind: "reset" },
     { kind: "garbage", as: "html" },
     { kind: "garbage", as: "otherShape" },
-  ] as const)("an answer that says nothing about the secret is no evidence: %o", async (action) => {
+  ] as const)("a response that does not concern the secret is unclear: %o", async (action) => {
     cloud.control.addFault({ match: { operation: "entra.token", item: appIdOf("Payments") }, action });
-    expect(await prove(appIdOf("Payments"), live())).toEqual({ kind: "unclear" });
+    expect(await proveSignIn(appIdOf("Payments"), live())).toEqual({ kind: "unclear" });
   });
 
   test("a secret that is expired by the cloud's clock is reported as expired", async () => {
-    const made = await add(payments, "short", 1);
-    cloud.control.moveClock(2 * DAY * 1000);
-    expect(await prove(appIdOf("Payments"), made.secretText)).toEqual({ kind: "expired" });
+    const added = await addSecret(payments, "short", 1);
+    cloud.control.moveClock(2 * DAY_SECONDS * 1000);
+    expect(await proveSignIn(appIdOf("Payments"), added.secretText)).toEqual({ kind: "expired" });
   });
 });
 
-describe("an odd server", () => {
+describe("undocumented responses", () => {
   const JSON_TYPE = { "content-type": "application/json" };
   const faultyGraph = () =>
     createGraph({
       config: testConfig({ AZURE_GRAPH_ENDPOINT: `https://graph.localhost:${server.port}` }),
-      identity: plainIdentity,
+      identity: fakeIdentity,
       log,
-      limits: IMPATIENT,
+      limits: SHORT_WAITS,
     });
 
-  test("an application without its IDs fails the list, and other missing members do not", async () => {
+  test("an application without its IDs fails the list", async () => {
     const entry = { id: payments, appId: appIdOf("Payments"), passwordCredentials: [], keyCredentials: [] };
-    server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ value: [entry] })));
-    expect(await all(faultyGraph().applications())).toMatchObject([{ displayName: "", passwords: [], keys: [] }]);
+    server.setResponse((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ value: [entry] })));
+    expect(await collectItems(faultyGraph().applications())).toMatchObject([
+      { displayName: "", passwords: [], keys: [] },
+    ]);
     const { appId: _, ...without } = entry;
-    server.answer((_request, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ value: [without] })));
-    expect((await failureOf(all(faultyGraph().applications()))).code).toBe("badResponse");
+    server.setResponse((_request, response) =>
+      response.writeHead(200, JSON_TYPE).end(JSON.stringify({ value: [without] })),
+    );
+    expect((await expectFailure(collectItems(faultyGraph().applications()))).code).toBe("badResponse");
   });
 
-  test("an undocumented answer about one application is a bad response, not an error of this program", async () => {
-    server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ id: payments })));
-    expect((await failureOf(faultyGraph().application({ objectId: payments }))).code).toBe("badResponse");
-    expect((await failureOf(faultyGraph().rights())).code).toBe("badResponse");
+  test("an undocumented response about one application is a bad response", async () => {
+    server.setResponse((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ id: payments })));
+    expect((await expectFailure(faultyGraph().findApplication({ objectId: payments }))).code).toBe("badResponse");
+    expect((await expectFailure(faultyGraph().grantedPermissions())).code).toBe("badResponse");
   });
 
-  test("after an answer that asks for a retry, the change may have been applied", async () => {
-    server.answer((_, response) => response.writeHead(503, { ...JSON_TYPE, "retry-after": "0" }).end("{}"));
-    const failure = await failureOf(faultyGraph().addPassword(payments, { displayName: "new", expiresOn: inDays(90) }));
+  test("a change that fails with 503 may have been applied and is not retried", async () => {
+    server.setResponse((_, response) => response.writeHead(503, { ...JSON_TYPE, "retry-after": "0" }).end("{}"));
+    const failure = await expectFailure(
+      faultyGraph().addPassword(payments, { displayName: "new", expiresOn: daysFromNow(90) }),
+    );
     expect([failure.unclear, server.requests.length]).toEqual([true, 1]);
   });
 
-  test("each sign-in uses a connection of its own", async () => {
+  test("each sign-in uses a new connection", async () => {
     const connections = new Set<unknown>();
-    server.answer((request, response) => {
+    server.setResponse((request, response) => {
       connections.add(request.socket);
       response.writeHead(200, JSON_TYPE).end(JSON.stringify({ token_type: "Bearer", access_token: "a.b.c" }));
     });
@@ -377,7 +385,7 @@ describe("an odd server", () => {
       }),
     );
     for (let times = 0; times < 3; times++) {
-      // A kept connection would be free by then.
+      // The wait gives a reusable connection the time to become free.
       await delay(20);
       expect(await signIn(appIdOf("Payments"), "a~secret+with/odd=parts", "tenant")).toEqual({ kind: "accepted" });
     }
@@ -385,19 +393,19 @@ describe("an odd server", () => {
   });
 });
 
-async function pagesOf(pages: AsyncIterable<ApplicationChanges>): Promise<ApplicationChanges[]> {
-  const found: ApplicationChanges[] = [];
-  for await (const page of pages) found.push(page);
-  return found;
+async function collectPages(pages: AsyncIterable<ApplicationChanges>): Promise<ApplicationChanges[]> {
+  const collected: ApplicationChanges[] = [];
+  for await (const page of pages) collected.push(page);
+  return collected;
 }
 
-/** Times of the last minute. */
-function inDaysAbout(days: number): number {
-  const wanted = inDays(days);
+/** Matches a time, in seconds since 1970, that differs from the given number of days from now by less than a minute. */
+function aboutDaysFromNow(days: number): number {
+  const wanted = daysFromNow(days);
   return expect.toSatisfy((value: number) => Math.abs(value - wanted) < 60) as number;
 }
 
-test("a limit of Graph is throttling, whatever else the answer says", () => {
+test("a response with status 429 is throttling although its body names another error", () => {
   const body = JSON.stringify({ error: { code: "Directory_ConcurrencyViolation" } });
   const header = (name: string) => (name === "retry-after" ? "7" : undefined);
   const target = { operation: "add a secret", resource: "application" };
@@ -408,7 +416,7 @@ test("a limit of Graph is throttling, whatever else the answer says", () => {
   });
 });
 
-test("a key of a custom policy has its certificate's thumbprint in upper-case hexadecimal", () => {
+test("a key of a B2C custom policy has its thumbprint in upper-case hexadecimal", () => {
   const x5t = Buffer.from("00ab".repeat(10), "hex").toString("base64url");
   const key = { kid: "k", kty: "RSA", nbf: 1_700_000_000, exp: 0 };
   const keys = [{ ...key, x5t, x5c: ["MII"] }, { ...key, x5t: "AAA" }, key];

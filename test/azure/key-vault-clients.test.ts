@@ -7,59 +7,68 @@ import { makeCertificate } from "simulated-cloud/x509.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
-import { type OddServer, startOddServer } from "./odd-server.ts";
-import { all, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
+import { type FakeServer, startFakeServer } from "./odd-server.ts";
+import { collectItems, fakeIdentity, recordingLog, SHORT_WAITS, testConfig } from "./services.ts";
 
-/** Vaults have the values that Azure's own clients return, through our policies and conversions. */
+/**
+ * Compares the service's Key Vault client with Azure's SDK clients. For random responses of a vault, both must return the same
+ * values. fast-check generates the responses.
+ */
 
+/** Number of random responses in each test. A campaign is the long test run. */
 const RUNS = IS_CAMPAIGN ? 2000 : 60;
 
-let server: OddServer;
+let server: FakeServer;
 let address: string;
 beforeAll(async () => {
-  server = await startOddServer();
+  server = await startFakeServer();
   address = `https://kv-odd.vault.localhost:${server.port}`;
 });
 afterAll(() => server.stop());
 
-const ours = () => {
+const openVault = () => {
   const config = testConfig({ AZURE_KEY_VAULT_SUFFIX: "vault.localhost" });
-  const vaults = createKeyVaults({ config, identity: plainIdentity, log: recordingLog(), limits: IMPATIENT });
+  const vaults = createKeyVaults({ config, identity: fakeIdentity, log: recordingLog(), limits: SHORT_WAITS });
   return vaults.open({ name: "kv-odd", vaultUri: address });
 };
 
-const maybe = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined });
-const seconds = maybe(fc.oneof(fc.constantFrom(0, 1, 2_147_483_648, 253_402_300_799), fc.nat()));
-const text = maybe(fc.string({ unit: "grapheme" }));
-const texts = maybe(fc.array(fc.string(), { maxLength: 3 }));
-const bytes = maybe(
+const optional = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined });
+/** Seconds since 1970. 2_147_483_648 does not fit in a signed 32-bit integer, 253_402_300_799 ends the year 9999. */
+const seconds = optional(fc.oneof(fc.constantFrom(0, 1, 2_147_483_648, 253_402_300_799), fc.nat()));
+const text = optional(fc.string({ unit: "grapheme" }));
+const texts = optional(fc.array(fc.string(), { maxLength: 3 }));
+const bytes = optional(
   fc.uint8Array({ minLength: 1, maxLength: 40 }).map((one) => Buffer.from(one).toString("base64url")),
 );
-const attributes = maybe(
-  fc.record({ enabled: maybe(fc.boolean()), nbf: seconds, exp: seconds, created: seconds, updated: seconds }),
+const attributes = optional(
+  fc.record({ enabled: optional(fc.boolean()), nbf: seconds, exp: seconds, created: seconds, updated: seconds }),
 );
-const tags = maybe(
+const tags = optional(
   fc.dictionary(
     fc.string({ minLength: 1 }).filter((name) => name !== "__proto__"),
     fc.string(),
   ),
 );
-const word = fc.stringMatching(/^[0-9A-Za-z-]{1,40}$/);
+const objectName = fc.stringMatching(/^[0-9A-Za-z-]{1,40}$/);
 const version = fc.stringMatching(/^[0-9a-f]{32}$/);
-const described = { attributes, tags };
+const commonMembers = { attributes, tags };
 
-type Drawn = Record<string, unknown>;
-const identifier = (collection: string, [name, of]: readonly [string, string?]) =>
-  `${address}/${collection}/${name}${of === undefined ? "" : `/${of}`}`;
-/** Returns entries of a list, each with a name of its own, and a version in lists of versions. */
-const drawnList = (member: "id" | "kid", collection: string, others: Record<string, fc.Arbitrary<unknown>>) =>
-  fc.array(fc.tuple(word, version, fc.record({ ...described, ...others })), { maxLength: 5 }).map((entries) => ({
-    names: entries.map(([name, , entry]): Drawn => ({ ...entry, [member]: identifier(collection, [name]) })),
-    versions: entries.map(([name, of, entry]): Drawn => ({ ...entry, [member]: identifier(collection, [name, of]) })),
-  }));
+type RandomEntry = Record<string, unknown>;
+const identifier = (collection: string, [name, versionId]: readonly [string, string?]) =>
+  `${address}/${collection}/${name}${versionId === undefined ? "" : `/${versionId}`}`;
+/** Generates entries of a list of objects (`names`), and the same entries as a list of versions (`versions`). */
+const randomList = (member: "id" | "kid", collection: string, others: Record<string, fc.Arbitrary<unknown>>) =>
+  fc
+    .array(fc.tuple(objectName, version, fc.record({ ...commonMembers, ...others })), { maxLength: 5 })
+    .map((entries) => ({
+      names: entries.map(([name, , entry]): RandomEntry => ({ ...entry, [member]: identifier(collection, [name]) })),
+      versions: entries.map(
+        ([name, versionId, entry]): RandomEntry => ({ ...entry, [member]: identifier(collection, [name, versionId]) }),
+      ),
+    }));
 
-function answerPages(entries: Drawn[]): void {
-  server.answer((request, response) => {
+function respondWithPages(entries: RandomEntry[]): void {
+  server.setResponse((request, response) => {
     const from = Number(new URL(request.url!, address).searchParams.get("from"));
     const { pathname } = new URL(request.url!, address);
     const nextLink = from + 2 < entries.length ? `${address}${pathname}?from=${from + 2}` : null;
@@ -67,8 +76,8 @@ function answerPages(entries: Drawn[]): void {
     response.end(JSON.stringify({ value: entries.slice(from, from + 2), nextLink }));
   });
 }
-const answer = (body: unknown) =>
-  server.answer((_, response) => {
+const respondWith = (body: unknown) =>
+  server.setResponse((_, response) => {
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
   });
 
@@ -83,82 +92,91 @@ interface SdkProperties {
   tags?: object;
   managed?: boolean;
 }
-/** The SDKs return the second 0 as a number. */
-const instant = (date: Date | number | undefined) => (date instanceof Date ? date.getTime() / 1000 : date);
-const listed = (properties: SdkProperties) => ({
+/** Returns a date of the SDKs in seconds since 1970. The SDKs return the time 0 as a number. */
+const epochSeconds = (date: Date | number | undefined) => (date instanceof Date ? date.getTime() / 1000 : date);
+const expectedProperties = (properties: SdkProperties) => ({
   name: properties.name,
   enabled: properties.enabled ?? true,
-  notBefore: instant(properties.notBefore),
-  expiresOn: instant(properties.expiresOn),
-  createdOn: instant(properties.createdOn),
-  updatedOn: instant(properties.updatedOn),
+  notBefore: epochSeconds(properties.notBefore),
+  expiresOn: epochSeconds(properties.expiresOn),
+  createdOn: epochSeconds(properties.createdOn),
+  updatedOn: epochSeconds(properties.updatedOn),
   tags: { ...properties.tags },
   managed: properties.managed ?? false,
 });
 const upperHex = (value: Uint8Array | undefined) => value && Buffer.from(value).toString("hex").toUpperCase();
-async function every<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const found: T[] = [];
-  for await (const item of items) found.push(item);
-  return found;
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const collected: T[] = [];
+  for await (const item of items) collected.push(item);
+  return collected;
 }
-const credential = await plainIdentity.credential();
-const drawn = <T>(arbitrary: fc.Arbitrary<T>, holds: (value: T) => Promise<void>) =>
-  fc.assert(fc.asyncProperty(arbitrary, holds), { numRuns: RUNS });
+const credential = await fakeIdentity.credential();
+const checkProperty = <T>(arbitrary: fc.Arbitrary<T>, check: (value: T) => Promise<void>) =>
+  fc.assert(fc.asyncProperty(arbitrary, check), { numRuns: RUNS });
 
-test("lists of secrets and of their versions", async () => {
+test("lists of secrets and their versions equal those of the SDK", async () => {
   const client = new SecretClient(address, credential);
-  await drawn(drawnList("id", "secrets", { contentType: text, managed: maybe(fc.boolean()) }), async (list) => {
-    answerPages(list.names);
-    const secrets = await every(client.listPropertiesOfSecrets());
-    const expected = secrets.map((one) => ({ kind: "secret", ...listed(one), contentType: one.contentType }));
-    expect(await all(ours().secrets())).toEqual(expected);
-    answerPages(list.versions);
-    const versions = await every(client.listPropertiesOfSecretVersions("a"));
-    const read = await all(ours().versions("secret", "a"));
-    expect(read).toEqual(versions.map((one) => ({ ...listed(one), version: one.version })));
-  });
+  await checkProperty(
+    randomList("id", "secrets", { contentType: text, managed: optional(fc.boolean()) }),
+    async (list) => {
+      respondWithPages(list.names);
+      const secrets = await collect(client.listPropertiesOfSecrets());
+      const expected = secrets.map((one) => ({
+        kind: "secret",
+        ...expectedProperties(one),
+        contentType: one.contentType,
+      }));
+      expect(await collectItems(openVault().secrets())).toEqual(expected);
+      respondWithPages(list.versions);
+      const versions = await collect(client.listPropertiesOfSecretVersions("a"));
+      const actual = await collectItems(openVault().versions("secret", "a"));
+      expect(actual).toEqual(versions.map((one) => ({ ...expectedProperties(one), version: one.version })));
+    },
+  );
 });
 
-test("lists of keys and of their versions", async () => {
+test("lists of keys and their versions equal those of the SDK", async () => {
   const client = new KeyClient(address, credential);
-  await drawn(drawnList("kid", "keys", { managed: maybe(fc.boolean()) }), async (list) => {
-    answerPages(list.names);
-    const keys = await every(client.listPropertiesOfKeys());
-    expect(await all(ours().keys())).toEqual(keys.map((one) => ({ kind: "key", ...listed(one) })));
-    answerPages(list.versions);
-    const versions = await every(client.listPropertiesOfKeyVersions("a"));
-    const read = await all(ours().versions("key", "a"));
-    expect(read).toEqual(versions.map((one) => ({ ...listed(one), version: one.version })));
+  await checkProperty(randomList("kid", "keys", { managed: optional(fc.boolean()) }), async (list) => {
+    respondWithPages(list.names);
+    const keys = await collect(client.listPropertiesOfKeys());
+    expect(await collectItems(openVault().keys())).toEqual(
+      keys.map((one) => ({ kind: "key", ...expectedProperties(one) })),
+    );
+    respondWithPages(list.versions);
+    const versions = await collect(client.listPropertiesOfKeyVersions("a"));
+    const actual = await collectItems(openVault().versions("key", "a"));
+    expect(actual).toEqual(versions.map((one) => ({ ...expectedProperties(one), version: one.version })));
   });
 });
 
-test("lists of certificates and of their versions", async () => {
+test("lists of certificates and their versions equal those of the SDK", async () => {
   const client = new CertificateClient(address, credential);
-  await drawn(drawnList("id", "certificates", { x5t: bytes }), async (list) => {
-    answerPages(list.names);
-    const expected = (await every(client.listPropertiesOfCertificates())).map((one) => ({
+  await checkProperty(randomList("id", "certificates", { x5t: bytes }), async (list) => {
+    respondWithPages(list.names);
+    const expected = (await collect(client.listPropertiesOfCertificates())).map((one) => ({
       kind: "certificate",
-      ...listed(one),
+      ...expectedProperties(one),
       thumbprint: upperHex(one.x509Thumbprint),
     }));
-    expect(await all(ours().certificates())).toEqual(expected);
-    answerPages(list.versions);
-    const versions = await every(client.listPropertiesOfCertificateVersions("a"));
-    const read = await all(ours().versions("certificate", "a"));
-    expect(read).toEqual(versions.map((one) => ({ ...listed(one), version: one.version })));
+    expect(await collectItems(openVault().certificates())).toEqual(expected);
+    respondWithPages(list.versions);
+    const versions = await collect(client.listPropertiesOfCertificateVersions("a"));
+    const actual = await collectItems(openVault().versions("certificate", "a"));
+    expect(actual).toEqual(versions.map((one) => ({ ...expectedProperties(one), version: one.version })));
   });
 });
 
-test("a key", async () => {
+test("a key equals that of the SDK", async () => {
   const client = new KeyClient(address, credential);
   const modulus = fc.tuple(fc.nat(2), fc.uint8Array({ maxLength: 40 }));
-  const n = maybe(modulus.map(([zeros, rest]) => Buffer.concat([Buffer.alloc(zeros), rest]).toString("base64url")));
+  const n = optional(modulus.map(([zeros, rest]) => Buffer.concat([Buffer.alloc(zeros), rest]).toString("base64url")));
   const key = fc.record({ kty: fc.string(), key_ops: texts, n, crv: text });
-  await drawn(fc.tuple(word, version, key, attributes), async ([name, of, members, its]) => {
-    answer({ key: { ...members, kid: identifier("keys", [name, of]) }, attributes: its });
+  await checkProperty(fc.tuple(objectName, version, key, attributes), async ([name, versionId, members, its]) => {
+    respondWith({ key: { ...members, kid: identifier("keys", [name, versionId]) }, attributes: its });
     const expected = await client.getKey("a");
     const number = expected.key?.n && BigInt(`0x0${Buffer.from(expected.key.n).toString("hex")}`);
-    expect((await ours().key("a")).read()).toEqual({
+    expect((await openVault().key("a")).read()).toEqual({
       version: expected.properties.version,
       keyType: expected.keyType,
       keyCurve: expected.key?.crv,
@@ -168,40 +186,44 @@ test("a key", async () => {
   });
 });
 
-test("a rotation policy", async () => {
+test("a rotation policy equals that of the SDK", async () => {
   const client = new KeyClient(address, credential);
   const action = fc.record({
     action: fc.record({ type: fc.constantFrom("Rotate", "rotate", "NOTIFY", "Notify") }),
-    trigger: maybe(fc.record({ timeAfterCreate: text, timeBeforeExpiry: text })),
+    trigger: optional(fc.record({ timeAfterCreate: text, timeBeforeExpiry: text })),
   });
   const policy = fc.record({
-    attributes: maybe(fc.record({ expiryTime: text })),
-    lifetimeActions: maybe(fc.array(action, { maxLength: 3 })),
+    attributes: optional(fc.record({ expiryTime: text })),
+    lifetimeActions: optional(fc.array(action, { maxLength: 3 })),
   });
-  await drawn(policy, async (body) => {
-    answer(body);
+  await checkProperty(policy, async (body) => {
+    respondWith(body);
     const { expiresIn, lifetimeActions = [] } = await client.getKeyRotationPolicy("a");
-    expect((await ours().rotationPolicy("a"))?.read()).toEqual({ expiresIn, lifetimeActions });
+    expect((await openVault().rotationPolicy("a"))?.read()).toEqual({ expiresIn, lifetimeActions });
   });
 });
 
-test("a certificate and its policy", async () => {
+test("a certificate and its policy equal those of the SDK", async () => {
   const client = new CertificateClient(address, credential);
   const policy = fc.record({
-    key_props: maybe(fc.record({ kty: text, key_size: maybe(fc.nat()), crv: text })),
-    x509_props: maybe(
+    key_props: optional(fc.record({ kty: text, key_size: optional(fc.nat()), crv: text })),
+    x509_props: optional(
       fc.record({
         subject: text,
-        validity_months: maybe(fc.nat()),
-        sans: maybe(fc.record({ emails: texts, dns_names: texts, upns: texts })),
+        validity_months: optional(fc.nat()),
+        sans: optional(fc.record({ emails: texts, dns_names: texts, upns: texts })),
       }),
     ),
-    issuer: maybe(fc.record({ name: text })),
-    lifetime_actions: maybe(
+    issuer: optional(fc.record({ name: text })),
+    lifetime_actions: optional(
       fc.array(
         fc.record({
-          action: maybe(fc.record({ action_type: maybe(fc.constantFrom("AutoRenew", "EmailContacts", "Other")) })),
-          trigger: maybe(fc.record({ lifetime_percentage: maybe(fc.nat()), days_before_expiry: maybe(fc.nat()) })),
+          action: optional(
+            fc.record({ action_type: optional(fc.constantFrom("AutoRenew", "EmailContacts", "Other")) }),
+          ),
+          trigger: optional(
+            fc.record({ lifetime_percentage: optional(fc.nat()), days_before_expiry: optional(fc.nat()) }),
+          ),
         }),
         { maxLength: 3 },
       ),
@@ -217,14 +239,14 @@ test("a certificate and its policy", async () => {
     publicKey,
     signingKey,
   }).toString("base64");
-  const certificate = fc.record({ x5t: bytes, attributes, policy: maybe(policy), cer: maybe(fc.constant(cer)) });
-  await drawn(fc.tuple(word, version, certificate), async ([name, of, members]) => {
-    answer({ ...members, id: identifier("certificates", [name, of]) });
+  const certificate = fc.record({ x5t: bytes, attributes, policy: optional(policy), cer: optional(fc.constant(cer)) });
+  await checkProperty(fc.tuple(objectName, version, certificate), async ([name, versionId, members]) => {
+    respondWith({ ...members, id: identifier("certificates", [name, versionId]) });
     const { properties, policy: its, cer: der } = await client.getCertificate("a");
     const x509 = der && new X509Certificate(der);
     const wanted = its?.subjectAlternativeNames;
     const actions = (its?.lifetimeActions ?? []).filter(({ action }) => (action as string) !== "Other" && action);
-    expect((await ours().certificate("a")).read()).toMatchObject({
+    expect((await openVault().certificate("a")).read()).toMatchObject({
       version: properties.version,
       autoRenew: actions.some(({ action }) => action === "AutoRenew"),
       lifetimeActions: actions.map((one) => JSON.parse(JSON.stringify(one))),
@@ -238,8 +260,8 @@ test("a certificate and its policy", async () => {
           keyType: its?.keyType,
           keySize: its?.keySize,
           keyCurve: its?.keyCurveName,
-          notBefore: instant(properties.notBefore),
-          expiresOn: instant(properties.expiresOn),
+          notBefore: epochSeconds(properties.notBefore),
+          expiresOn: epochSeconds(properties.expiresOn),
         }),
       ),
       ...(x509

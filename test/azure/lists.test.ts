@@ -1,19 +1,19 @@
 import type { ServerResponse } from "node:http";
 import type { Vault } from "@azure/arm-keyvault";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { planListed } from "../../shared/discovery/plan-vaults.ts";
+import { planSubscriptionVaults } from "../../shared/discovery/plan-vaults.ts";
 import { PlannedVault } from "../../shared/discovery/scan.ts";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager, vaultPage } from "../../shared/platform/azure/resource-manager.ts";
 import { SEED } from "../support/sampling.ts";
-import { type OddServer, startOddServer } from "./odd-server.ts";
-import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
+import { type FakeServer, startFakeServer } from "./odd-server.ts";
+import { collectItems, expectFailure, fakeIdentity, recordingLog, SHORT_WAITS, testConfig } from "./services.ts";
 
-/** Lists that do not end, and lists with undocumented entries. */
+/** Tests of Key Vault and Resource Manager lists that do not end or that have undocumented entries. */
 
-let server: OddServer;
+let server: FakeServer;
 beforeAll(async () => {
-  server = await startOddServer();
+  server = await startFakeServer();
 });
 afterAll(() => server.stop());
 
@@ -24,50 +24,51 @@ function services() {
     AZURE_KEY_VAULT_SUFFIX: "vault.localhost",
     AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
   });
-  return { config, identity: plainIdentity, log: recordingLog(), limits: IMPATIENT };
+  return { config, identity: fakeIdentity, log: recordingLog(), limits: SHORT_WAITS };
 }
 const vaultAddress = () => `https://kv-odd.vault.localhost:${server.port}`;
-const vault = () => createKeyVaults(services()).open({ name: "kv-odd", vaultUri: vaultAddress() });
-const manager = () => createResourceManager(services());
+const openVault = () => createKeyVaults(services()).open({ name: "kv-odd", vaultUri: vaultAddress() });
+const openResourceManager = () => createResourceManager(services());
 const answerJson = (response: ServerResponse, body: unknown) =>
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
 
-/** The lists, each with a function that reads it. */
+/** Each list with a function that reads it completely. */
 const LISTS: [string, (signal?: AbortSignal) => Promise<unknown>][] = [
-  ["secrets", (signal) => all(vault().secrets(signal))],
-  ["keys", (signal) => all(vault().keys(signal))],
-  ["certificates", (signal) => all(vault().certificates(signal))],
-  ["vaults", (signal) => all(pagesOf(manager().vaults(SUBSCRIPTION, signal)))],
-  ["subscriptions", (signal) => manager().subscriptions(signal)],
+  ["secrets", (signal) => collectItems(openVault().secrets(signal))],
+  ["keys", (signal) => collectItems(openVault().keys(signal))],
+  ["certificates", (signal) => collectItems(openVault().certificates(signal))],
+  ["vaults", (signal) => collectItems(pagesOf(openResourceManager().vaults(SUBSCRIPTION, signal)))],
+  ["subscriptions", (signal) => openResourceManager().subscriptions(signal)],
 ];
 async function* pagesOf<T>(pages: AsyncIterable<T>): AsyncGenerator<T[]> {
   for await (const page of pages) yield [page];
 }
 
-/** Returns a page with a link to a next page at a new address. */
-function endless(request: { url?: string | undefined; headers: { host?: string } }, page: number) {
+/** Returns an empty page with a link to page number `page` of the same list. */
+function endlessPage(request: { url?: string | undefined; headers: { host?: string } }, page: number) {
   const url = new URL(request.url ?? "/", `https://${request.headers.host}`);
   url.searchParams.set("page", String(page));
   return { value: [], nextLink: url.href };
 }
 
 describe.each(LISTS)("a list of %s that does not end", (_, read) => {
-  test("ends when the caller's signal is aborted, on any page", async () => {
+  test("ends when the caller's signal is aborted", async () => {
     const controller = new AbortController();
-    server.answer((request, response, count) => {
+    server.setResponse((request, response, count) => {
       if (count === 20) controller.abort();
-      answerJson(response, endless(request, count));
+      answerJson(response, endlessPage(request, count));
     });
-    expect((await failureOf(read(controller.signal))).code).toBe("timedOut");
+    expect((await expectFailure(read(controller.signal))).code).toBe("timedOut");
     expect(server.requests).toHaveLength(20);
   });
 
-  test("is a bad response if its links form a circle or are invalid", async () => {
-    server.answer((request, response, count) => answerJson(response, endless(request, count % 3)));
-    expect((await failureOf(read())).code).toBe("badResponse");
+  test("is a bad response if its links are circular or invalid", async () => {
+    // Three pages that link to each other in a circle.
+    server.setResponse((request, response, count) => answerJson(response, endlessPage(request, count % 3)));
+    expect((await expectFailure(read())).code).toBe("badResponse");
     expect(server.requests.length).toBeLessThanOrEqual(5);
-    server.answer((_request, response) => answerJson(response, { value: [], nextLink: "nowhere" }));
-    expect((await failureOf(read())).code).toBe("badResponse");
+    server.setResponse((_request, response) => answerJson(response, { value: [], nextLink: "nowhere" }));
+    expect((await expectFailure(read())).code).toBe("badResponse");
     expect(server.requests).toHaveLength(1);
   });
 });
@@ -75,52 +76,54 @@ describe.each(LISTS)("a list of %s that does not end", (_, read) => {
 test.each(["/keys/x", "/keys", "/secrets/x/versions"])(
   "a list of secrets does not follow a link to %s of the same vault",
   async (path) => {
-    server.answer((_request, response) => answerJson(response, { value: [], nextLink: `${vaultAddress()}${path}` }));
-    const failure = await failureOf(all(vault().secrets()));
+    server.setResponse((_request, response) =>
+      answerJson(response, { value: [], nextLink: `${vaultAddress()}${path}` }),
+    );
+    const failure = await expectFailure(collectItems(openVault().secrets()));
     expect([failure.code, server.requests.length]).toEqual(["badResponse", 1]);
   },
 );
 
-test("a list without end and without a signal ends at the limit of pages", async () => {
-  server.answer((request, response, count) => answerJson(response, endless(request, count)));
-  const failure = await failureOf(all(vault().secrets()));
+test("an endless list without a signal fails at the limit of 4,000 pages", async () => {
+  server.setResponse((request, response, count) => answerJson(response, endlessPage(request, count)));
+  const failure = await expectFailure(collectItems(openVault().secrets()));
   expect([failure.code, failure.message]).toEqual(["badResponse", expect.stringContaining("has more than 4000 pages")]);
   expect(server.requests).toHaveLength(4000);
 });
 
-describe("an entry of a vault's list that the client can't parse, or that is not what the service documents,", () => {
-  const good = (name: string) => ({ id: `${vaultAddress()}/secrets/${name}`, attributes: { enabled: true } });
+describe("an undocumented entry of a vault's list", () => {
+  const validEntry = (name: string) => ({ id: `${vaultAddress()}/secrets/${name}`, attributes: { enabled: true } });
   const invalidEntries = [
-    ["a wrong expiry", () => ({ ...good("odd"), attributes: { exp: "soon" } })],
-    ["an expiry that no date can hold", () => ({ ...good("odd"), attributes: { exp: 1e300 } })],
-    ["tags that are a number", () => ({ ...good("odd"), tags: 7 })],
+    ["a wrong expiry", () => ({ ...validEntry("odd"), attributes: { exp: "soon" } })],
+    ["an expiry that no date can hold", () => ({ ...validEntry("odd"), attributes: { exp: 1e300 } })],
+    ["tags that are a number", () => ({ ...validEntry("odd"), tags: 7 })],
     ["no identifier", () => ({ attributes: {} })],
-    ["an identifier of another kind", () => ({ ...good("odd"), id: `${vaultAddress()}/keys/odd` })],
-    ["a name that no object can have", () => ({ ...good("odd"), id: `${vaultAddress()}/secrets/a_b` })],
-    ["null", () => null],
-    ["a text", () => "odd"],
+    ["an identifier of another kind", () => ({ ...validEntry("odd"), id: `${vaultAddress()}/keys/odd` })],
+    ["a name that no object can have", () => ({ ...validEntry("odd"), id: `${vaultAddress()}/secrets/a_b` })],
+    ["the value null", () => null],
+    ["a string value", () => "odd"],
   ] as const;
 
-  test.each(invalidEntries)("(%s) fails its page, after the pages before it were read", async (_, entry) => {
-    server.answer((request, response) => {
-      const last = request.url?.includes("page=2");
+  test.each(invalidEntries)("with %s fails its page after the previous pages were read", async (_, entry) => {
+    server.setResponse((request, response) => {
+      const isLastPage = request.url?.includes("page=2");
       answerJson(response, {
-        value: last ? [good("b"), entry(), good("c")] : [good("a")],
-        nextLink: last ? null : `${vaultAddress()}/secrets?page=2`,
+        value: isLastPage ? [validEntry("b"), entry(), validEntry("c")] : [validEntry("a")],
+        nextLink: isLastPage ? null : `${vaultAddress()}/secrets?page=2`,
       });
     });
     const read: string[] = [];
     const reading = async () => {
-      for await (const page of vault().secrets()) read.push(...page.map(({ name }) => name));
+      for await (const page of openVault().secrets()) read.push(...page.map(({ name }) => name));
     };
-    expect((await failureOf(reading())).code).toBe("badResponse");
+    expect((await expectFailure(reading())).code).toBe("badResponse");
     expect(read).toEqual(["a"]);
     expect(server.requests).toHaveLength(2);
   });
 });
 
 describe("an undocumented vault in the resource manager's list", () => {
-  const described = (name: string, change: (properties: Record<string, unknown>) => void = () => {}) => {
+  const vaultEntry = (name: string, change: (properties: Record<string, unknown>) => void = () => {}) => {
     const properties: Record<string, unknown> = {
       tenantId: "5f0c3f5e-0000-4000-8000-00000000000a",
       sku: { family: "A", name: "standard" },
@@ -156,21 +159,21 @@ describe("an undocumented vault in the resource manager's list", () => {
     };
   };
 
-  test("costs only itself, if the client can parse it", async () => {
-    server.answer((_, response) =>
+  test("makes only that vault unreadable if the client can parse the entry", async () => {
+    server.setResponse((_, response) =>
       answerJson(response, {
         value: [
-          described("kv-a"),
-          described("kv-wrong-address", (properties) => {
+          vaultEntry("kv-a"),
+          vaultEntry("kv-wrong-address", (properties) => {
             properties.vaultUri = 7;
           }),
-          described("kv-no-policies", (properties) => delete properties.accessPolicies),
-          { ...described("kv-nameless"), name: 7 },
-          described("kv-z"),
+          vaultEntry("kv-no-policies", (properties) => delete properties.accessPolicies),
+          { ...vaultEntry("kv-nameless"), name: 7 },
+          vaultEntry("kv-z"),
         ],
       }),
     );
-    const [page] = await all(pagesOf(manager().vaults(SUBSCRIPTION)));
+    const [page] = await collectItems(pagesOf(openResourceManager().vaults(SUBSCRIPTION)));
     expect(page!.vaults.map(({ name }) => name)).toEqual(["kv-a", "kv-no-policies", "kv-z"]);
     expect(page!.vaults[0]).toMatchObject({
       sku: "standard",
@@ -189,43 +192,51 @@ describe("an undocumented vault in the resource manager's list", () => {
   });
 
   test.each([
-    ["no SKU", () => described("kv-odd", (properties) => delete properties.sku)],
-    ["no properties", () => ({ ...described("kv-odd"), properties: undefined })],
+    ["no SKU", () => vaultEntry("kv-odd", (properties) => delete properties.sku)],
+    ["no properties", () => ({ ...vaultEntry("kv-odd"), properties: undefined })],
     ["null", () => null],
-  ])("fails the list if the client can't parse it: %s", async (_, entry) => {
-    server.answer((_request, response) => answerJson(response, { value: [described("kv-a"), entry()] }));
-    expect((await failureOf(all(pagesOf(manager().vaults(SUBSCRIPTION))))).code).toBe("badResponse");
+  ])("fails the list if the client can't parse the entry: %s", async (_, entry) => {
+    server.setResponse((_request, response) => answerJson(response, { value: [vaultEntry("kv-a"), entry()] }));
+    expect((await expectFailure(collectItems(pagesOf(openResourceManager().vaults(SUBSCRIPTION))))).code).toBe(
+      "badResponse",
+    );
   });
 
-  test("is planned as that vault's failure and removes no vault; a vault without a name is the subscription's failure", () => {
-    const known = new Map([
+  test("is planned as a failure and not as a removed vault", () => {
+    const inventoryVaults = new Map([
       ["kv-gone", undefined],
       ["kv-no-sku", undefined],
     ]);
-    const noSku = described("kv-no-sku", (properties) => delete properties.sku);
-    const page = vaultPage([described("kv-a"), noSku] as unknown as Vault[], SUBSCRIPTION);
-    const plan = planListed(SUBSCRIPTION, page, known, "full", "2026-11-21T00:00:00.000Z");
+    const noSku = vaultEntry("kv-no-sku", (properties) => delete properties.sku);
+    const page = vaultPage([vaultEntry("kv-a"), noSku] as unknown as Vault[], SUBSCRIPTION);
+    const plan = planSubscriptionVaults(SUBSCRIPTION, page, inventoryVaults, "full", "2026-11-21T00:00:00.000Z");
     expect(plan.vaults.map(({ name, action, failure }) => [name, action, failure?.code])).toEqual([
       ["kv-a", "scan", undefined],
       ["kv-gone", "remove", undefined],
       ["kv-no-sku", "fail", "badResponse"],
     ]);
     expect(plan.subscriptions).toEqual([{ subscriptionId: SUBSCRIPTION, vaults: 1 }]);
-    const nameless = vaultPage([described("kv-a"), { name: 7 }] as unknown as Vault[], SUBSCRIPTION);
-    const careful = planListed(SUBSCRIPTION, nameless, known, "full", "2026-11-21T00:00:00.000Z");
-    expect(careful.vaults.map(({ name }) => name)).toEqual(["kv-a"]);
-    expect(careful.subscriptions).toMatchObject([{ failure: { code: "badResponse" } }]);
+    const nameless = vaultPage([vaultEntry("kv-a"), { name: 7 }] as unknown as Vault[], SUBSCRIPTION);
+    const planWithoutName = planSubscriptionVaults(
+      SUBSCRIPTION,
+      nameless,
+      inventoryVaults,
+      "full",
+      "2026-11-21T00:00:00.000Z",
+    );
+    expect(planWithoutName.vaults.map(({ name }) => name)).toEqual(["kv-a"]);
+    expect(planWithoutName.subscriptions).toMatchObject([{ failure: { code: "badResponse" } }]);
   });
 
-  test("never stops the scan of the other vaults: 5,000 answers with one changed member", () => {
-    const draw = dice(SEED);
+  test("does not stop the scan of other vaults in 5,000 randomly changed responses", () => {
+    const drawBelow = createDice(SEED);
     const kinds = { read: 0, unreadable: 0, nameless: 0 };
     for (let count = 0; count < 5_000; count++) {
-      const answer = { value: [described("kv-a"), described("kv-b"), described("kv-c")] };
-      mutate(answer.value[1]!, draw);
+      const answer = { value: [vaultEntry("kv-a"), vaultEntry("kv-b"), vaultEntry("kv-c")] };
+      replaceRandomMember(answer.value[1]!, drawBelow);
       const entries = JSON.parse(JSON.stringify(answer)).value as Vault[];
       const page = vaultPage(entries, SUBSCRIPTION);
-      const plan = planListed(SUBSCRIPTION, page, new Map(), "full", "2026-11-21T00:00:00.000Z");
+      const plan = planSubscriptionVaults(SUBSCRIPTION, page, new Map(), "full", "2026-11-21T00:00:00.000Z");
       const names = plan.vaults.filter(({ action }) => action === "scan").map(({ name }) => name);
       expect(names, `seed ${SEED}, answer ${count}: ${JSON.stringify(entries[1])}`).toEqual(
         expect.arrayContaining(["kv-a", "kv-c"]),
@@ -237,23 +248,23 @@ describe("an undocumented vault in the resource manager's list", () => {
       else if (page.unreadable[0]!.name) kinds.unreadable++;
       else kinds.nameless++;
     }
-    console.log(`5,000 mutated answers, seed ${SEED}: ${JSON.stringify(kinds)}, none ended the scan`);
+    console.log(`5,000 mutated answers, seed ${SEED}: ${JSON.stringify(kinds)}, no response stopped the scan`);
     expect(kinds.read).toBeGreaterThan(500);
     expect(kinds.unreadable).toBeGreaterThan(500);
     expect(kinds.nameless).toBeGreaterThan(50);
   });
 });
 
-test("a subscription that is not what the service documents costs only itself, if the client can parse it", async () => {
+test("an undocumented subscription makes only itself unreadable if the client can parse it", async () => {
   const good = { subscriptionId: SUBSCRIPTION, displayName: "Good" };
-  server.answer((_, response) =>
+  server.setResponse((_, response) =>
     answerJson(response, { value: [good, { subscriptionId: 7 }, { subscriptionId: "../../etc" }] }),
   );
-  const { subscriptions, unreadable } = await manager().subscriptions();
+  const { subscriptions, unreadable } = await openResourceManager().subscriptions();
   expect(subscriptions.map((one) => one.displayName)).toEqual(["Good"]);
   expect(unreadable.map(({ code }) => code)).toEqual(["badResponse", "badResponse"]);
-  server.answer((_, response) => answerJson(response, { value: [good, null] }));
-  expect((await failureOf(manager().subscriptions())).code).toBe("badResponse");
+  server.setResponse((_, response) => answerJson(response, { value: [good, null] }));
+  expect((await expectFailure(openResourceManager().subscriptions())).code).toBe("badResponse");
 });
 
 const ODD_VALUES: readonly unknown[] = [
@@ -276,22 +287,22 @@ const ODD_VALUES: readonly unknown[] = [
   { __proto__: null, constructor: 1 },
 ];
 
-/** Replaces one member at a random place of any depth. */
-function mutate(value: object, draw: (below: number) => number): void {
+/** Replaces one random member of the object, at any depth, by a random element of `ODD_VALUES`. */
+function replaceRandomMember(value: object, draw: (below: number) => number): void {
   const places: [Record<string, unknown>, string][] = [];
-  const walk = (at: object) => {
+  const collectMembers = (at: object) => {
     for (const [name, member] of Object.entries(at)) {
       places.push([at as Record<string, unknown>, name]);
-      if (typeof member === "object" && member !== null) walk(member);
+      if (typeof member === "object" && member !== null) collectMembers(member);
     }
   };
-  walk(value);
+  collectMembers(value);
   const [parent, name] = places[draw(places.length)]!;
   parent[name] = ODD_VALUES[draw(ODD_VALUES.length)];
 }
 
-/** Returns random numbers from a seed. https://en.wikipedia.org/wiki/Xorshift */
-function dice(seed: number): (below: number) => number {
+/** Returns a reproducible generator of random integers below a limit. https://en.wikipedia.org/wiki/Xorshift */
+function createDice(seed: number): (below: number) => number {
   let state = seed | 1;
   return (below) => {
     state ^= state << 13;

@@ -4,18 +4,20 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createMailSender, type MailAnswer, type MailSender } from "../../shared/platform/azure/mail.ts";
-import { liveIn } from "./live-cloud.ts";
-import { type OddServer, startOddServer } from "./odd-server.ts";
-import { plainIdentity } from "./services.ts";
+import { startTestCloud } from "./live-cloud.ts";
+import { type FakeServer, startFakeServer } from "./odd-server.ts";
+import { fakeIdentity } from "./services.ts";
+
+/** Tests of sending mail with Azure Communication Services. */
 
 let cloud: Cloud;
 let sender: MailSender;
-let server: OddServer;
-/** Port of the odd server. */
+let server: FakeServer;
+/** Sends to `server`, whose responses the tests set. */
 let faultySender: MailSender;
 beforeAll(async () => {
-  server = await startOddServer();
-  const live = await liveIn({ company: "small" });
+  server = await startFakeServer();
+  const live = await startTestCloud({ company: "small" });
   cloud = live.cloud;
   sender = createMailSender({ config: live.config, identity: createIdentity(live.config) })!;
   const config = {
@@ -23,7 +25,7 @@ beforeAll(async () => {
     COMMUNICATION_ENDPOINT: `https://acme.communication.localhost:${server.port}`,
     ALERT_SENDER_ADDRESS: "alerts@acme.example",
   };
-  faultySender = createMailSender({ config, identity: plainIdentity })!;
+  faultySender = createMailSender({ config, identity: fakeIdentity })!;
 });
 afterAll(async () => {
   await cloud?.stop();
@@ -38,18 +40,26 @@ const mailTo = (...to: string[]) => ({
   text: "Three",
 });
 
-describe("the provider", () => {
-  test("one recipient is in To, and several recipients don't see each other", async () => {
-    const [one, several] = [mailTo("ada@acme.example"), mailTo("ada@acme.example", "grace@acme.example")];
-    for (const mail of [one, several]) expect(["accepted", "succeeded"]).toContain((await sender.send(mail)).kind);
-    const kept = cloud.control.mails();
-    expect(kept).toMatchObject([
-      { operationId: one.operationId, to: ["ada@acme.example"], bcc: [], subject: one.subject },
-      { operationId: several.operationId, to: [], cc: [], bcc: several.to, html: several.html, plainText: "Three" },
+describe("with the simulated cloud", () => {
+  test("one recipient is in To, and several recipients are in Bcc", async () => {
+    const [mailToOne, mailToSeveral] = [mailTo("ada@acme.example"), mailTo("ada@acme.example", "grace@acme.example")];
+    for (const mail of [mailToOne, mailToSeveral])
+      expect(["accepted", "succeeded"]).toContain((await sender.send(mail)).kind);
+    const sentMails = cloud.control.mails();
+    expect(sentMails).toMatchObject([
+      { operationId: mailToOne.operationId, to: ["ada@acme.example"], bcc: [], subject: mailToOne.subject },
+      {
+        operationId: mailToSeveral.operationId,
+        to: [],
+        cc: [],
+        bcc: mailToSeveral.to,
+        html: mailToSeveral.html,
+        plainText: "Three",
+      },
     ]);
   });
 
-  test("returns the outcome of a known mail, and notFound for an unknown mail", async () => {
+  test("the outcome of an unknown mail is notFound, and of a sent mail succeeded", async () => {
     const mail = mailTo("ada@acme.example");
     expect(await sender.outcome(mail.operationId)).toEqual({ kind: "notFound" });
     await sender.send(mail);
@@ -58,39 +68,39 @@ describe("the provider", () => {
   });
 });
 
-describe("other answers", () => {
+describe("with other responses", () => {
   const answer = (status: number, headers: Record<string, string> = {}, body: object = {}) =>
-    server.answer((_, response: ServerResponse) =>
+    server.setResponse((_, response: ServerResponse) =>
       response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body)),
     );
   const error = { error: { code: "Refused", message: "No." } };
 
   test.each<[string, number, Record<string, string>, object, object]>([
-    ["a page of a proxy", 200, {}, {}, { kind: "unknown" }],
-    ["a limit with its time", 429, { "retry-after": "7" }, error, { kind: "throttled", retryAfterSeconds: 7 }],
-    ["a limit without one", 429, {}, error, { kind: "throttled", retryAfterSeconds: 60 }],
-    ["who does not know us", 401, {}, error, { kind: "unavailable" }],
-    ["who does not let us", 403, {}, error, { kind: "unavailable", reason: expect.stringContaining("Service Owner") }],
-    ["who does not take it", 400, {}, error, { kind: "refused", reason: expect.stringContaining("recipients") }],
-    ["who has no such sender", 404, {}, error, { kind: "refused", reason: expect.stringContaining("linked") }],
-    ["who waited too long", 408, {}, error, { kind: "unknown" }],
-    ["who is broken", 500, {}, error, { kind: "unknown" }],
-  ])("%s: %i", async (_, status, headers, body, expected) => {
+    ["a response without an operation", 200, {}, {}, { kind: "unknown" }],
+    ["throttling with Retry-After", 429, { "retry-after": "7" }, error, { kind: "throttled", retryAfterSeconds: 7 }],
+    ["throttling without Retry-After", 429, {}, error, { kind: "throttled", retryAfterSeconds: 60 }],
+    ["a failed authentication", 401, {}, error, { kind: "unavailable" }],
+    ["a missing role", 403, {}, error, { kind: "unavailable", reason: expect.stringContaining("Service Owner") }],
+    ["a rejected mail", 400, {}, error, { kind: "refused", reason: expect.stringContaining("recipients") }],
+    ["an unknown sender address", 404, {}, error, { kind: "refused", reason: expect.stringContaining("linked") }],
+    ["a request timeout", 408, {}, error, { kind: "unknown" }],
+    ["a server error", 500, {}, error, { kind: "unknown" }],
+  ])("%s (%i) is reported as its kind of outcome", async (_, status, headers, body, expected) => {
     answer(status, headers, body);
-    const found: MailAnswer = await faultySender.send(mailTo("ada@acme.example"));
-    expect(found).toMatchObject(expected);
+    const outcome: MailAnswer = await faultySender.send(mailTo("ada@acme.example"));
+    expect(outcome).toMatchObject(expected);
     expect(server.requests).toHaveLength(1);
   });
 
-  test("a denied query of a mail's outcome names the role", async () => {
+  test("a denied query of an outcome reports the missing role", async () => {
     answer(403, {}, error);
     expect(await faultySender.outcome(randomUUID())).toMatchObject({
       reason: expect.stringContaining("Service Owner"),
     });
   });
 
-  test("an accepted mail stays accepted, whatever the first query of its outcome returns", async () => {
-    server.answer((request, response) => {
+  test("a mail is accepted although the first query of its outcome fails", async () => {
+    server.setResponse((request, response) => {
       const operation = `https://${request.headers.host}/emails/operations/1?api-version=1`;
       if (request.method === "POST")
         response
@@ -101,7 +111,7 @@ describe("other answers", () => {
     expect(await faultySender.send(mailTo("ada@acme.example"))).toEqual({ kind: "accepted" });
   });
 
-  test("an HTML page as the answer says nothing about the mail's outcome", async () => {
+  test("an undocumented response to a query is reported as an unknown outcome", async () => {
     answer(200, {}, { page: "Sign in" });
     expect(await faultySender.outcome(randomUUID())).toMatchObject({ kind: "unknown" });
   });

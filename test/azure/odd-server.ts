@@ -4,32 +4,33 @@ import type { AddressInfo } from "node:net";
 import { serverCertificate } from "simulated-cloud/tls.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 
-export interface OddServer {
+/** HTTPS server whose response a test sets. */
+export interface FakeServer {
   port: number;
-  /** Every request, oldest first. */
+  /** Requests since the last `setResponse`, oldest first. */
   requests: { host: string; url: string; authorization: string | undefined }[];
-  /** Sets the answer, and forgets earlier requests. */
-  answer(handler: (request: IncomingMessage, response: ServerResponse, count: number) => void): void;
+  /** Sets the function that responds to each request, and clears `requests`. `count` is the number of the request, from 1. */
+  setResponse(handler: (request: IncomingMessage, response: ServerResponse, count: number) => void): void;
   stop(): Promise<void>;
 }
 
-/** Starts a TLS server with any answer that a test needs, for answers that the simulated cloud never gives. */
-export async function startOddServer(): Promise<OddServer> {
+/** Starts an HTTPS server for responses that the simulated cloud does not give, such as invalid ones. */
+export async function startFakeServer(): Promise<FakeServer> {
   const { key, certificate } = serverCertificate(CLOUD_KEYS);
-  const requests: OddServer["requests"] = [];
-  let current: Parameters<OddServer["answer"]>[0] = (_, response) => response.writeHead(500).end();
+  const requests: FakeServer["requests"] = [];
+  let respond: Parameters<FakeServer["setResponse"]>[0] = (_, response) => response.writeHead(500).end();
   const server = createServer({ key, cert: certificate }, (request, response) => {
     const { host = "", authorization } = request.headers;
     requests.push({ host, url: request.url ?? "", authorization });
-    current(request, response, requests.length);
+    respond(request, response, requests.length);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
     port: (server.address() as AddressInfo).port,
     requests,
-    answer(handler) {
+    setResponse(handler) {
       requests.length = 0;
-      current = handler;
+      respond = handler;
     },
     async stop() {
       server.closeAllConnections();

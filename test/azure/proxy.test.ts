@@ -3,17 +3,19 @@ import { type AddressInfo, connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
-import { type OddServer, startOddServer } from "./odd-server.ts";
-import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
+import { type FakeServer, startFakeServer } from "./odd-server.ts";
+import { collectItems, expectFailure, fakeIdentity, recordingLog, SHORT_WAITS, testConfig } from "./services.ts";
 
-/** The `host:port` of each tunnel that was requested of the proxy. */
+/** Tests of Key Vault calls through the proxy that `HTTPS_PROXY` names. */
+
+/** The `host:port` of each tunnel that a client requested from the proxy, oldest first. */
 const tunnels: string[] = [];
-/** Number of requests for a tunnel to `host` that fail, with an answer or a closed connection. */
-let refusals: { host: string; times: number; answer?: string | undefined } = { host: "", times: 0 };
+/** The next `times` tunnel requests to `host` fail: with `answer`, or with a closed connection if it is undefined. */
+let tunnelFailures: { host: string; times: number; answer?: string | undefined } = { host: "", times: 0 };
 const proxy = createServer().on("connect", ({ url }, socket, head) => {
   tunnels.push(url!);
-  if (url!.startsWith(`${refusals.host}:`) && refusals.times-- > 0) {
-    socket.end(refusals.answer);
+  if (url!.startsWith(`${tunnelFailures.host}:`) && tunnelFailures.times-- > 0) {
+    socket.end(tunnelFailures.answer);
     return;
   }
   const target = connect(Number(url!.split(":")[1]), "127.0.0.1", () => {
@@ -23,10 +25,10 @@ const proxy = createServer().on("connect", ({ url }, socket, head) => {
   });
   for (const each of [socket, target]) each.on("error", () => socket.destroy());
 });
-let server: OddServer;
+let server: FakeServer;
 
 beforeAll(async () => {
-  server = await startOddServer();
+  server = await startFakeServer();
   await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
   vi.stubEnv("HTTPS_PROXY", `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
   vi.stubEnv("NO_PROXY", "other.example, kv-direct.vault.localhost");
@@ -39,31 +41,31 @@ afterAll(async () => {
 });
 beforeEach(() => {
   tunnels.length = 0;
-  refusals = { host: "", times: 0 };
-  server.answer((_, response) =>
+  tunnelFailures = { host: "", times: 0 };
+  server.setResponse((_, response) =>
     response.writeHead(200, { "content-type": "application/json" }).end('{"value":[{"id":"https://kv/secrets/a"}]}'),
   );
 });
 
-let vaults = 0;
+let vaultCount = 0;
 /** Returns the name of a vault that no test has a connection to. A retried test also needs a new vault. */
-const newVault = (name: string) => `kv-${name}-${++vaults}`;
+const newVault = (name: string) => `kv-${name}-${++vaultCount}`;
 const hostOf = (vault: string) => `${vault}.vault.localhost`;
 /** Returns the tunnels to one vault. Other modules of this process also send requests to the proxy. */
 const tunnelsTo = (vault: string) => tunnels.filter((target) => target === `${hostOf(vault)}:${server.port}`);
 
-const open = (vault: string) => {
+const openVault = (vault: string) => {
   const config = testConfig({ AZURE_KEY_VAULT_SUFFIX: "vault.localhost" });
-  const vaults = createKeyVaults({ config, identity: plainIdentity, log: recordingLog(), limits: IMPATIENT });
+  const vaults = createKeyVaults({ config, identity: fakeIdentity, log: recordingLog(), limits: SHORT_WAITS });
   return vaults.open({ name: vault, vaultUri: `https://${hostOf(vault)}:${server.port}` });
 };
-const secretsOf = async (vault: string) => await all(open(vault).secrets());
+const secretsOf = async (vault: string) => await collectItems(openVault(vault).secrets());
 
-test("a vault is read through the proxy of the environment, over a tunnel that is used again", async () => {
+test("calls to a vault share one tunnel through the proxy", async () => {
   const name = newVault("behind");
-  const vault = open(name);
-  expect(await all(vault.secrets())).toMatchObject([{ name: "a" }]);
-  expect(await all(vault.secrets())).toMatchObject([{ name: "a" }]);
+  const vault = openVault(name);
+  expect(await collectItems(vault.secrets())).toMatchObject([{ name: "a" }]);
+  expect(await collectItems(vault.secrets())).toMatchObject([{ name: "a" }]);
   expect(tunnelsTo(name)).toHaveLength(1);
   expect(server.requests).toHaveLength(2);
 });
@@ -75,16 +77,16 @@ test("the proxy is not used for a host that NO_PROXY names", async () => {
 
 test.each([
   ["hangs up", undefined],
-  ["answers that it can't reach the host", "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n"],
-])("a request through a proxy that %s is retried as often as any other", async (_, answer) => {
-  const refused = newVault("refused");
-  refusals = { host: hostOf(refused), times: 2, answer };
-  expect(await secretsOf(refused)).toMatchObject([{ name: "a" }]);
-  expect(tunnelsTo(refused)).toHaveLength(3);
+  ["responds that it can't reach the host", "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n"],
+])("a request through a proxy that %s is sent three times", async (_, answer) => {
+  const reachableLater = newVault("refused");
+  tunnelFailures = { host: hostOf(reachableLater), times: 2, answer };
+  expect(await secretsOf(reachableLater)).toMatchObject([{ name: "a" }]);
+  expect(tunnelsTo(reachableLater)).toHaveLength(3);
 
-  const never = newVault("never");
-  refusals = { host: hostOf(never), times: 50, answer };
-  expect(await failureOf(secretsOf(never))).toMatchObject({ code: "unreachable" });
+  const unreachable = newVault("never");
+  tunnelFailures = { host: hostOf(unreachable), times: 50, answer };
+  expect(await expectFailure(secretsOf(unreachable))).toMatchObject({ code: "unreachable" });
   await delay(200);
-  expect(tunnelsTo(never)).toHaveLength(3);
+  expect(tunnelsTo(unreachable)).toHaveLength(3);
 });

@@ -5,18 +5,20 @@ import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
 import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
-import { liveIn } from "./live-cloud.ts";
-import { failureOf, IMPATIENT, recordingLog } from "./services.ts";
+import { startTestCloud } from "./live-cloud.ts";
+import { expectFailure, recordingLog, SHORT_WAITS } from "./services.ts";
+
+/** Tests of the keys that sign table rows. The keys are versions of a secret in the service's own vault. */
 
 let cloud: Cloud;
 let vault: ServiceKeyVault;
-const keys = () => keyVaultRowKeys(vault, systemRandomness());
+const createRowKeys = () => keyVaultRowKeys(vault, systemRandomness());
 
 beforeAll(async () => {
-  const live = await liveIn({ company: "small" });
+  const live = await startTestCloud({ company: "small" });
   cloud = live.cloud;
   const identity = createIdentity(live.config);
-  vault = createServiceKeyVault({ config: live.config, identity, log: recordingLog(), limits: IMPATIENT })!;
+  vault = createServiceKeyVault({ config: live.config, identity, log: recordingLog(), limits: SHORT_WAITS })!;
 });
 afterAll(() => cloud?.stop());
 afterEach(() => {
@@ -24,34 +26,34 @@ afterEach(() => {
   cloud.control.resetCounts();
 });
 
-test("keys of a vault that can't be read throw its failure, and the next call reads again", async () => {
-  const ours = keys();
+test("a failed read of the key is repeated by the next call", async () => {
+  const rowKeys = createRowKeys();
   cloud.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" }, times: 1 });
-  expect((await failureOf(ours.current())).code).toBe("accessDenied");
-  expect((await ours.current()).key).toHaveLength(32);
+  expect((await expectFailure(rowKeys.current())).code).toBe("accessDenied");
+  expect((await rowKeys.current()).key).toHaveLength(32);
 });
 
-test("the key is created once, is the same in every process, and is read once by each process", async () => {
-  const [one, two] = [keys(), keys()];
-  const first = await one.current();
-  expect(await two.current()).toEqual(first);
-  expect(await two.named(first.name)).toEqual(first.key);
+test("two processes use the same key and cache it", async () => {
+  const [firstProcess, secondProcess] = [createRowKeys(), createRowKeys()];
+  const first = await firstProcess.current();
+  expect(await secondProcess.current()).toEqual(first);
+  expect(await secondProcess.named(first.name)).toEqual(first.key);
   cloud.control.resetCounts();
-  await two.current();
-  for (let time = 0; time < 3; time++) expect(await two.named(first.name)).toEqual(first.key);
+  await secondProcess.current();
+  for (let time = 0; time < 3; time++) expect(await secondProcess.named(first.name)).toEqual(first.key);
   expect(cloud.control.counts().total ?? 0).toBe(0);
 });
 
-test("an added version signs from then on, and earlier versions still verify", async () => {
-  const before = await keys().current();
+test("a new version becomes the current key, and earlier versions remain available", async () => {
+  const earlier = await createRowKeys().current();
   const name = await vault.writeSecret("row-signing", randomBytes(32).toString("base64"), "text/plain");
-  const ours = keys();
-  expect((await ours.current()).name).toBe(name);
-  expect(await ours.named(before.name)).toEqual(before.key);
+  const rowKeys = createRowKeys();
+  expect((await rowKeys.current()).name).toBe(name);
+  expect(await rowKeys.named(earlier.name)).toEqual(earlier.key);
 });
 
-test("a value that is no key is rejected", async () => {
-  for (const name of ["", "x", "../other", "0".repeat(32)]) expect(await keys().named(name)).toBeUndefined();
+test("invalid key names and values are rejected", async () => {
+  for (const name of ["", "x", "../other", "0".repeat(32)]) expect(await createRowKeys().named(name)).toBeUndefined();
   await vault.writeSecret("row-signing", "short", "text/plain");
-  expect((await failureOf(keys().current())).code).toBe("badResponse");
+  expect((await expectFailure(createRowKeys().current())).code).toBe("badResponse");
 });

@@ -4,17 +4,17 @@ import type { Identity } from "../../shared/platform/azure/identity.ts";
 import type { VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
 import type { Logger } from "../../shared/platform/runtime.ts";
 
-export { IMPATIENT, testConfig } from "./config.ts";
+export { SHORT_WAITS, testConfig } from "./config.ts";
 
-/** An identity with fake tokens. The odd server checks no tokens. */
-export const plainIdentity: Identity = {
+/** An identity with fake tokens, for servers that check no tokens. */
+export const fakeIdentity: Identity = {
   credential: async () => ({
     getToken: async (scopes) => ({ token: `token for ${[scopes].flat().join(" ")}`, expiresOnTimestamp: Infinity }),
   }),
-  describe: () => Promise.reject(new Error("Not asked for here.")),
+  describe: () => Promise.reject(new Error("The fake identity has no description.")),
 };
 
-/** Returns a logger that keeps its lines. */
+/** Returns a logger that records each line as its message and its fields in JSON. */
 export function recordingLog(): Logger & { lines: string[] } {
   const lines: string[] = [];
   const write = (message: string, fields?: Record<string, unknown>) => {
@@ -23,14 +23,15 @@ export function recordingLog(): Logger & { lines: string[] } {
   return { lines, debug: write, info: write, warn: write, error: write };
 }
 
-export async function all<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
+/** Returns the items of all pages. */
+export async function collectItems<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
   const items: T[] = [];
   for await (const page of pages) items.push(...page);
   return items;
 }
 
-/** Returns the vaults of a subscription, all of which must be readable. */
-export async function allVaults(pages: AsyncIterable<VaultPage>): Promise<VaultResource[]> {
+/** Returns the vaults of all pages. Fails the test if a page has an unreadable vault. */
+export async function collectVaults(pages: AsyncIterable<VaultPage>): Promise<VaultResource[]> {
   const vaults: VaultResource[] = [];
   for await (const page of pages) {
     expect(page.unreadable).toEqual([]);
@@ -39,10 +40,10 @@ export async function allVaults(pages: AsyncIterable<VaultPage>): Promise<VaultR
   return vaults;
 }
 
-/** Returns the failure of the work. Any other result fails the test. */
-export async function failureOf(work: Promise<unknown>): Promise<CloudFailure> {
+/** Returns the `CloudFailure` with which the promise is rejected. Any other result fails the test. */
+export async function expectFailure(work: Promise<unknown>): Promise<CloudFailure> {
   const error = await work.then(
-    () => new Error("It succeeded."),
+    () => new Error("The call succeeded, but must fail with a CloudFailure."),
     (reason: unknown) => reason,
   );
   if (error instanceof CloudFailure) return error;

@@ -25,7 +25,7 @@ test.each([
   ["P-521", ec("secp521r1"), "EC", undefined],
   ["P-256K", ec("secp256k1"), "EC", undefined],
   ["Ed25519", generateKeyPairSync("ed25519").publicKey, undefined, undefined],
-])("a certificate with a key of %s is read", (_, key, keyType, keySize) => {
+])("the properties of a certificate with a key of %s are read", (_, key, keyType, keySize) => {
   const {
     keyType: type,
     keySize: size,

@@ -21,12 +21,13 @@ import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { IMPATIENT } from "../azure/config.ts";
+import { SHORT_WAITS } from "../azure/config.ts";
 import { recordingLog } from "../azure/services.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
 import { crashable, type Steps } from "../support/simulated-crash.ts";
 
-/** The registry of tenants on real tables and the simulated cloud. The test controls queue, timer and time. */
+// Builds the registry of B2C tenants for tests: with real tables (Azurite) and the simulated cloud, without an HTTP server. The
+// test delivers the queue's messages, calls the timer and advances the time.
 
 export const caller: Caller = { actor: "admin", requestId: "test" };
 export const PAGE = { limit: 1000, offset: 0, cursor: undefined };
@@ -52,16 +53,16 @@ const REGISTRATIONS = {
   partners: ["acmepartners.onmicrosoft.com", PARTNER_REGISTRATION],
   outlet: [outlet.domain, outlet.registration],
 } as const;
-type Which = keyof typeof REGISTRATIONS;
+type TenantName = keyof typeof REGISTRATIONS;
 
 const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
-/** The registration of one of the company's tenants. */
-export function registrationOf(cloud: Cloud, which: Which, change: object = {}): NewTenant {
-  const [domain, registration] = REGISTRATIONS[which];
-  const { id, name, clientId } = cloud.control.tenants.list().find((one) => one.domain === domain)!;
+/** Returns the body of a request that registers one of the simulated company's tenants. */
+export function registrationOf(cloud: Cloud, tenantName: TenantName, change: object = {}): NewTenant {
+  const [domain, registration] = REGISTRATIONS[tenantName];
+  const { id, name, clientId } = cloud.control.tenants.list().find((tenant) => tenant.domain === domain)!;
   return NewTenant.parse({
     tenantId: id,
     tenantDomain: domain,
@@ -72,18 +73,23 @@ export function registrationOf(cloud: Cloud, which: Which, change: object = {}):
   });
 }
 
+/**
+ * Creates the registry with its storage account.
+ *
+ * @param storage - Storage whose time the test can advance. Without it only the fixture's clock advances.
+ */
 export function openTestRegistry(cloud: Cloud, config: Config, connectionString: string, storage?: MovedStorage) {
   const storeClock = createStoreClock();
-  let ahead = 0;
-  const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
+  let clockAdvanceMs = 0;
+  const clock = { now: () => new Date(storeClock.now().getTime() + clockAdvanceMs) };
   const log = recordingLog();
   const randomness = systemRandomness();
   const identity = createIdentity(config);
-  const vault = createServiceKeyVault({ config, identity, log, limits: IMPATIENT });
+  const vault = createServiceKeyVault({ config, identity, log, limits: SHORT_WAITS });
   const keys = vault && keyVaultRowKeys(vault, randomness);
   const tables = createTables({ connectionString }, { clock: storeClock, keys });
   const messages: { message: TenantMessage; visibleAt: number }[] = [];
-  /** Every message that was ever sent, as text. */
+  /** All sent messages as JSON, including messages of other queues. */
   const sent: string[] = [];
   const events: AuditEvent[] = [];
   const state = { licensed: true, evaluations: 0 };
@@ -97,14 +103,19 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
     checkReachable: async () => {},
   };
 
-  /** Starts a process. @param waitMs - How long its requests wait for a discovery. */
+  /**
+   * Creates the modules as one process of the service has them.
+   *
+   * @param steps - Counts the writes of this process, and makes it crash at one of them.
+   * @param waitMs - Time that a request waits for a discovery to end.
+   */
   function instance(steps: Steps = { taken: 0 }, waitMs?: number) {
-    const own = crashable(tables, steps, (name) => !["pages", "fence", "get", "getWithAge"].includes(name));
+    const crashableTables = crashable(tables, steps, (name) => !["pages", "fence", "get", "getWithAge"].includes(name));
     const audit = { append: async (event: AuditEvent) => void events.push(event) };
     const values = { values: async () => settings } as never;
     const licensed = async () => state.licensed;
     const compliance = createCompliance({
-      tables: own,
+      tables: crashableTables,
       queues,
       settings: values,
       audit,
@@ -113,20 +124,20 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
       randomness,
       log,
     } as never);
-    const writer = createInventoryWriter({ tables: own });
+    const writer = createInventoryWriter({ tables: crashableTables });
     const inventory = createInventory({
       keyVaults: undefined as never,
-      tables: own,
+      tables: crashableTables,
       settings: values,
       clock,
       randomness,
       ownerTag: "owner",
       licensed,
       writer,
-      vaultLeaves: (one) => compliance.prepareChange({ vault: one, vaultBefore: one, vaultGone: true }),
+      prepareVaultRemoval: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
     });
     const b2c = createB2c({
-      tables: own,
+      tables: crashableTables,
       queues: crashable(queues, steps),
       audit: crashable(audit, steps),
       vault: vault && crashable(vault, steps, (name) => name !== "readSecret"),
@@ -135,7 +146,7 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
           config,
           identity: createRegistrationIdentity(config, registration),
           log,
-          limits: IMPATIENT,
+          limits: SHORT_WAITS,
         }),
       ownTenantId: async () => cloud.app.tenantId,
       inventory: { writer, prepareChange: compliance.prepareChange },
@@ -162,16 +173,17 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
     state,
     instance,
 
-    /** Advances the time: of the storage, which the clock follows, or of the clock alone if storage time can't be changed. */
+    /** Advances the time. If the storage was given, its time advances too, and a request lets the clock follow it. */
     async pass(milliseconds: number): Promise<void> {
-      if (!storage) ahead += milliseconds;
+      if (!storage) clockAdvanceMs += milliseconds;
       else {
         await storage.move(milliseconds);
         await first.b2c.list(PAGE);
       }
     },
 
-    register: (which: Which, change: object = {}) => first.b2c.register(registrationOf(cloud, which, change), caller),
+    register: (tenantName: TenantName, change: object = {}) =>
+      first.b2c.register(registrationOf(cloud, tenantName, change), caller),
 
     /** Handles all messages, advancing the time to each. */
     async drain(b2c: B2c = first.b2c): Promise<void> {
@@ -182,14 +194,14 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
       }
     },
 
-    /** The assets of a tenant, or of all. */
+    /** Returns the counted assets of a tenant, by default of all tenants. */
     async assets(tenantId = "") {
       const moment = await first.inventory.moment();
       const page = await first.inventory.assets.list({ source: "b2c" }, PAGE, moment);
       return page.items.map(({ asset }) => asset).filter(({ credential }) => credential?.tenantId.startsWith(tenantId));
     },
 
-    /** Every row of every table, as text. */
+    /** Returns all rows of the tables that a discovery writes, as JSON. */
     async rows(): Promise<string> {
       const rows: unknown[] = [];
       for (const table of ["B2c", "Vaults", "Assets", "Compliance"]) {

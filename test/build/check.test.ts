@@ -6,10 +6,12 @@ import { expect, test } from "vitest";
 import { CHECKS } from "../../infra/build/check.ts";
 import { brokenRules } from "../../infra/build/imports.ts";
 
+// Tests of two parts of `npm run check`: the linter oxlint, and the import rules of infra/build/imports.ts.
+
 const root = path.resolve(import.meta.dirname, "../..");
 
-/** Returns a folder with these files. */
-function folderOf(files: Record<string, string>): string {
+/** Creates a folder with these files, by path, and returns it. */
+function createFolder(files: Record<string, string>): string {
   const folder = mkdtempSync(path.join(tmpdir(), "check-"));
   for (const [file, text] of Object.entries(files)) {
     mkdirSync(path.dirname(path.join(folder, file)), { recursive: true });
@@ -18,11 +20,11 @@ function folderOf(files: Record<string, string>): string {
   return folder;
 }
 
-/** Runs the part of `npm run check` that starts with `program`, in a given folder. */
+/** Runs the command of `npm run check` that starts with `program` on another folder. */
 function lint(program: string, folder: string): { status: number | null; output: string } {
   const command = Object.values(CHECKS)
     .flat()
-    .find((one) => one.startsWith(program));
+    .find((checkCommand) => checkCommand.startsWith(program));
   expect(command, `npm run check runs ${program}`).toBeDefined();
   const [name, ...args] = command!.split(" ");
   const run = spawnSync(
@@ -35,7 +37,8 @@ function lint(program: string, folder: string): { status: number | null; output:
 
 const TSCONFIG = JSON.stringify({ compilerOptions: { target: "es2023", module: "nodenext", strict: true } });
 const STORE = "export interface Store { write(row: string): Promise<void> }\n";
-const using = (body: string) => ({
+/** Returns the files of a project whose function has this body, with a `store` to write to and a list of `rows`. */
+const projectWith = (body: string) => ({
   "tsconfig.json": TSCONFIG,
   "store.ts": STORE,
   "use.ts": `import type { Store } from "./store.ts";\nexport async function use(store: Store, rows: string[]): Promise<void> {\n${body}\n}\n`,
@@ -48,23 +51,26 @@ test.each([
     "rows.forEach(async (row) => await store.write(row));",
     "no-misused-promises",
   ],
-  ["a promise taken for a truth", "if (store.write('row')) await store.write('next');", "no-misused-promises"],
+  ["a promise as a condition", "if (store.write('row')) await store.write('next');", "no-misused-promises"],
   ["an await of a value that is not a promise", "await rows.length;\nawait store.write('row');", "await-thenable"],
   ["a function of more than 250 lines", "await store.write('row');\n".repeat(250), "max-lines-per-function"],
 ])("the check rejects %s", (_, body, rule) => {
-  const { status, output } = lint("oxlint", folderOf(using(body)));
+  const { status, output } = lint("oxlint", createFolder(projectWith(body)));
   expect(output).toContain(rule);
   expect(status).toBe(1);
 });
 
 test("the check accepts awaited writes", () => {
-  const { status, output } = lint("oxlint", folderOf(using("for (const row of rows) await store.write(row);")));
+  const { status, output } = lint(
+    "oxlint",
+    createFolder(projectWith("for (const row of rows) await store.write(row);")),
+  );
   expect(output).toContain("0 errors");
   expect(status).toBe(0);
 });
 
-test("import cycles are listed, including cycles of type imports and through several files", () => {
-  const folder = folderOf({
+test("import cycles through several files are listed, including cycles of type imports", () => {
+  const folder = createFolder({
     "shared/platform/storage/a.ts":
       'import { b } from "./b.ts";\nexport const a = b;\nexport interface A { a: string }\n',
     "shared/platform/storage/b.ts": 'export { c as b } from "./c.ts";\n',
@@ -81,7 +87,7 @@ test("import cycles are listed, including cycles of type imports and through sev
 });
 
 test("modules that import each other are listed, even if no file is in a cycle", () => {
-  const folder = folderOf({
+  const folder = createFolder({
     "shared/access/one.ts": 'import type { Two } from "../inventory/two.ts";\nexport type One = Two;\n',
     "shared/inventory/two.ts": "export interface Two { two: string }\n",
     "shared/inventory/three.ts": 'import type { Four } from "../access/four.ts";\nexport type Three = Four;\n',
@@ -105,6 +111,6 @@ test.each([
   ["infra/functions-host/a.ts", 'import { x } from "../../shared/platform/time.ts";', "must not import its source"],
   ["functions/a.ts", 'import { x } from "../test/support/service.ts";', "must not import infra/ or test/"],
   ["shared/elsewhere/a.ts", 'import { x } from "../platform/time.ts";', "is missing in LAYERS"],
-])("%s must not %s", (file, text, reason) => {
-  expect(brokenRules(folderOf({ [file]: `${text}\n` }))).toEqual([expect.stringContaining(reason)]);
+])("the import rules reject %s with %s", (file, text, reason) => {
+  expect(brokenRules(createFolder({ [file]: `${text}\n` }))).toEqual([expect.stringContaining(reason)]);
 });

@@ -6,6 +6,8 @@ import { afterAll, expect, test } from "vitest";
 import { sampled } from "../support/sampling.ts";
 import { COMPILE_CACHE } from "../support/test-app.ts";
 
+// Tests of all files that are run as commands: each parses its arguments with `commandLine` and has a `--help`.
+
 const root = path.resolve(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(path.join(root, file), "utf8");
 const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
@@ -14,7 +16,7 @@ const commands = sources.filter((file) => /\bcommandLine\(HELP,/.test(read(file)
 const folder = mkdtempSync(path.join(tmpdir(), "commands-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Runs a file in a folder that must stay empty. */
+/** Runs a command in an empty folder. The tests check that the folder stays empty. */
 function run(file: string, argument: string): Promise<{ code: number; out: string; err: string }> {
   const env = { PATH: process.env.PATH, HOME: process.env.HOME, NODE_COMPILE_CACHE: COMPILE_CACHE };
   return new Promise((resolve) => {
@@ -25,23 +27,28 @@ function run(file: string, argument: string): Promise<{ code: number; out: strin
 }
 
 test("every command parses its arguments with commandLine", () => {
-  const run = Object.values(scripts).flatMap((script) =>
+  const filesOfScripts = Object.values(scripts).flatMap((script) =>
     [...script.matchAll(/\bnode (?:--\S+ )*(\S+\.ts)/g)].map(([, file]) => file!),
   );
-  expect(run.length).toBeGreaterThan(12);
-  expect(run.filter((file) => !commands.includes(file))).toEqual([]);
-  // A test starts the one, other versions' folders run the other.
-  const others = ["test/sync/crashing-worker.ts", "test/upgrade/record.ts"];
-  const theWay = ["infra/build/command-line.ts", "test/build/commands.test.ts"];
-  const byHand = sources.filter((file) => /process\.argv|parseArgs\(|import\.meta\.main/.test(read(file)));
-  expect(byHand.filter((file) => !commands.includes(file) && ![...others, ...theWay].includes(file))).toEqual([]);
+  expect(filesOfScripts.length).toBeGreaterThan(12);
+  expect(filesOfScripts.filter((file) => !commands.includes(file))).toEqual([]);
+  // Tests start these two files. No person runs them.
+  const startedByTests = ["test/sync/crashing-worker.ts", "test/upgrade/record.ts"];
+  const mentionArguments = ["infra/build/command-line.ts", "test/build/commands.test.ts"];
+  const exceptions = [...startedByTests, ...mentionArguments];
+  const readArguments = sources.filter((file) => /process\.argv|parseArgs\(|import\.meta\.main/.test(read(file)));
+  expect(readArguments.filter((file) => !commands.includes(file) && !exceptions.includes(file))).toEqual([]);
 });
 
 test.each(commands)("%s --help describes its use", async (file) => {
   const help = await run(file, "--help");
   const names = Object.keys(scripts).filter((name) => scripts[name]!.includes(file));
-  const began = names.length > 0 ? `npm (?:run (?:--silent )?)?${names[0]}\\b` : `node ${file}`;
-  expect(help).toEqual({ code: 0, out: expect.stringMatching(new RegExp(`^${began}.*\\n\\n?.*[a-z]`)), err: "" });
+  const expectedStart = names.length > 0 ? `npm (?:run (?:--silent )?)?${names[0]}\\b` : `node ${file}`;
+  expect(help).toEqual({
+    code: 0,
+    out: expect.stringMatching(new RegExp(`^${expectedStart}.*\\n\\n?.*[a-z]`)),
+    err: "",
+  });
   expect(readdirSync(folder)).toEqual([]);
 });
 

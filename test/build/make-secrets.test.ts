@@ -5,10 +5,12 @@ import { type Cloud, startCloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 
+// Tests of the script that a deployment runs to create the service's secrets in the service's key vault.
+
 const SCRIPT = path.resolve(import.meta.dirname, "../../infra/azure/scripts/make-secrets.ts");
 const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
-const GROUP = `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-lifecycle/providers`;
-const NAMES = ["audit-signing-keys", "bootstrap-admin-password", "jwt-signing-keys"];
+const RESOURCE_GROUP_ID = `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-lifecycle/providers`;
+const SECRET_NAMES = ["audit-signing-keys", "bootstrap-admin-password", "jwt-signing-keys"];
 
 let cloud: Cloud;
 beforeAll(async () => {
@@ -18,34 +20,34 @@ beforeAll(async () => {
 afterAll(() => cloud.stop());
 beforeEach(() => {
   cloud.control.clearFaults();
-  // As with the network option, the vault is reachable only through the resource manager.
+  // As in a deployment with private networking, the vault is reachable only through the resource manager.
   const vault = { name: "kv-own", resourceGroup: "rg-lifecycle", reach: "privateOnly" } as const;
   cloud.control.putVault(SUBSCRIPTION, { ...vault, publicNetworkAccess: "Disabled" });
   cloud.control.resetCounts();
 });
 
-function run(environment: Record<string, string> = {}): Promise<{ stdout: string; stderr: string }> {
+function runScript(environment: Record<string, string> = {}): Promise<{ stdout: string; stderr: string }> {
   const env = {
     PATH: process.env.PATH,
     ...cloud.environment,
     AZURE_CLIENT_ID: cloud.app.clientId,
     AZURE_CLIENT_SECRET: cloud.app.clientSecret,
-    SERVICE_KEY_VAULT_ID: `${GROUP}/Microsoft.KeyVault/vaults/kv-own`,
-    SERVICE_FUNCTION_APP_ID: `${GROUP}/Microsoft.Web/sites/func-own`,
+    SERVICE_KEY_VAULT_ID: `${RESOURCE_GROUP_ID}/Microsoft.KeyVault/vaults/kv-own`,
+    SERVICE_FUNCTION_APP_ID: `${RESOURCE_GROUP_ID}/Microsoft.Web/sites/func-own`,
     ...environment,
   };
   return promisify(execFile)(process.execPath, [SCRIPT], { env });
 }
 
-const names = () => cloud.control.items("kv-own", "secrets").map(({ name }) => name);
-const values = () => NAMES.map((name) => cloud.control.secretValue("kv-own", name));
+const secretNames = () => cloud.control.items("kv-own", "secrets").map(({ name }) => name);
+const secretValues = () => SECRET_NAMES.map((name) => cloud.control.secretValue("kv-own", name));
 
-test("a first deployment creates each secret in a form that the service accepts, and prints none", {
+test("a first deployment creates each secret in the form that the service's configuration accepts, and prints none", {
   timeout: 150_000,
 }, async () => {
-  const { stdout, stderr } = await run();
-  expect(names().sort()).toEqual(NAMES);
-  const [audit, password, jwt] = values() as [string, string, string];
+  const { stdout, stderr } = await runScript();
+  expect(secretNames().sort()).toEqual(SECRET_NAMES);
+  const [audit, password, jwt] = secretValues() as [string, string, string];
   expect(new Set([audit, password, jwt]).size).toBe(3);
   for (const value of [audit, password, jwt]) expect(stdout + stderr).not.toContain(value.split(":").at(-1));
   const config = loadConfig({
@@ -61,29 +63,29 @@ test("a first deployment creates each secret in a form that the service accepts,
   expect(Object.keys(cloud.control.counts()).filter((name) => name.startsWith("keyvault."))).toEqual([]);
 });
 
-test("a second deployment changes no secret, and an interrupted deployment is completed", {
+test("a repeated deployment creates the secrets that an interrupted one did not, and changes no existing secret", {
   timeout: 150_000,
 }, async () => {
-  cloud.control.putSecret("kv-own", { name: "jwt-signing-keys", value: "kept" });
+  cloud.control.putSecret("kv-own", { name: "jwt-signing-keys", value: "existing" });
   cloud.control.addFault({ match: { operation: "arm.putSecret" }, action: { kind: "deny" }, after: 1 });
-  await expect(run()).rejects.toMatchObject({ code: 1 });
-  expect(names().sort()).toEqual(["audit-signing-keys", "jwt-signing-keys"]);
-  const [audit] = values();
+  await expect(runScript()).rejects.toMatchObject({ code: 1 });
+  expect(secretNames().sort()).toEqual(["audit-signing-keys", "jwt-signing-keys"]);
+  const [audit] = secretValues();
 
   cloud.control.clearFaults();
-  await run();
-  const after = values();
-  expect(after).toMatchObject([audit, expect.any(String), "kept"]);
+  await runScript();
+  const completedValues = secretValues();
+  expect(completedValues).toMatchObject([audit, expect.any(String), "existing"]);
 
-  const { stdout, stderr } = await run();
-  expect(values()).toEqual(after);
+  const { stdout, stderr } = await runScript();
+  expect(secretValues()).toEqual(completedValues);
   expect(stdout).toContain("Nothing was changed.");
   expect(stderr).toBe("");
-  expect((await run({ ALERTS_NOTIFY_NOBODY: "true" })).stderr).toContain("WARNING: nobody is notified");
+  expect((await runScript({ ALERTS_NOTIFY_NOBODY: "true" })).stderr).toContain("WARNING: nobody is notified");
 });
 
 test("an invalid resource ID is rejected before any request", async () => {
-  await expect(run({ SERVICE_KEY_VAULT_ID: "kv-own" })).rejects.toMatchObject({
+  await expect(runScript({ SERVICE_KEY_VAULT_ID: "kv-own" })).rejects.toMatchObject({
     code: 1,
     stderr: expect.stringContaining("SERVICE_KEY_VAULT_ID"),
   });

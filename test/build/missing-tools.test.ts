@@ -1,4 +1,7 @@
-/** Tests that need a missing program are skipped with one line locally, and fail where all tests must run. */
+/**
+ * Tests of the helpers that skip tests if a program is missing (test/support/tools.ts). A run on a developer's machine prints one
+ * line for each missing program. In CI, where all tests must run, a missing program is a failure.
+ */
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,11 +11,11 @@ import { findBrowser } from "../support/chromium.ts";
 import { missing } from "../support/tools.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
-const nothing = mkdtempSync(path.join(tmpdir(), "nothing-on-the-path-"));
-afterAll(() => rmSync(nothing, { recursive: true }));
+const emptyFolder = mkdtempSync(path.join(tmpdir(), "nothing-on-the-path-"));
+afterAll(() => rmSync(emptyFolder, { recursive: true }));
 
 /** The environment of a machine without any of the programs, also where `npm ci` installs a browser. */
-const NO_TOOLS = { PATH: nothing, CHROMIUM_PATH: path.join(nothing, "chromium") };
+const NO_TOOLS = { PATH: emptyFolder, CHROMIUM_PATH: path.join(emptyFolder, "chromium") };
 
 const BROWSER_LINE =
   "Skipped: browser tests. Chrome, Edge or Chromium was not found; install one or set CHROMIUM_PATH. CI and REQUIRE_BROWSER=1 make this a failure.";
@@ -25,22 +28,20 @@ test.each([
   ],
   ["curl", "Skipped: tests of curl commands. curl was not found; install it. CI makes this a failure."],
   ["bash", "Skipped: tests of remediation commands in bash. bash was not found; install it. CI makes this a failure."],
-] as const)(
-  "a missing %s is reported in one line, and is required only by CI and by its own variable",
-  (tool, line) => {
-    expect(missing(tool, NO_TOOLS)).toEqual({ isRequired: false, line });
-    const requires = (environment: object) => missing(tool, { ...NO_TOOLS, ...environment })!.isRequired;
-    const by = ["CI", "REQUIRE_BROWSER", "REQUIRE_PYTHON"].filter((name) => requires({ [name]: "1" }));
-    expect(by).toEqual(["CI", ...(/REQUIRE_\w+/.exec(line) ?? [])]);
-  },
-);
+] as const)("a missing %s is reported in one line, and is a failure only with CI or its own variable", (tool, line) => {
+  expect(missing(tool, NO_TOOLS)).toEqual({ isRequired: false, line });
+  const requires = (environment: object) => missing(tool, { ...NO_TOOLS, ...environment })!.isRequired;
+  const requiringVariables = ["CI", "REQUIRE_BROWSER", "REQUIRE_PYTHON"].filter((name) => requires({ [name]: "1" }));
+  // The printed line names the tool's own variable, if it has one.
+  expect(requiringVariables).toEqual(["CI", ...(/REQUIRE_\w+/.exec(line) ?? [])]);
+});
 
 const LINUX = { platform: "linux", arch: "x64" } as const;
 const ARM = { platform: "linux", arch: "arm64" } as const;
 const WINDOWS = { platform: "win32", arch: "x64" } as const;
 
-test("the browser is CHROMIUM_PATH, else an installed one, else on Linux x64 the packaged one", () => {
-  const folder = path.join(nothing, "bin");
+test("findBrowser prefers CHROMIUM_PATH, then an installed browser, then on Linux x64 the packaged one", () => {
+  const folder = path.join(emptyFolder, "bin");
   mkdirSync(folder);
   const [chrome, other] = ["google-chrome", "other"].map((name) => path.join(folder, name)) as [string, string];
   for (const file of [chrome, other]) writeFileSync(file, "", { mode: 0o700 });
@@ -48,12 +49,12 @@ test("the browser is CHROMIUM_PATH, else an installed one, else on Linux x64 the
   expect(findBrowser({ PATH: folder, CHROMIUM_PATH: other }, LINUX)).toEqual({ installed: other });
   expect(findBrowser({ PATH: folder, CHROMIUM_PATH: path.join(folder, "missing") }, LINUX)).toBeUndefined();
   for (const machine of [LINUX, ARM]) expect(findBrowser({ PATH: folder }, machine)).toEqual({ installed: chrome });
-  expect(findBrowser({ PATH: nothing }, LINUX)).toBe("packaged");
-  for (const machine of [ARM, WINDOWS]) expect(findBrowser({ PATH: nothing }, machine)).toBeUndefined();
+  expect(findBrowser({ PATH: emptyFolder }, LINUX)).toBe("packaged");
+  for (const machine of [ARM, WINDOWS]) expect(findBrowser({ PATH: emptyFolder }, machine)).toBeUndefined();
 });
 
 /** Runs test files in a new vitest process that finds none of the programs. */
-function runOf(files: string[], environment: object): Promise<{ code: number; lines: string[] }> {
+function runTests(files: string[], environment: object): Promise<{ code: number; lines: string[] }> {
   const vitest = path.join(root, "node_modules/vitest/vitest.mjs");
   const env = { HOME: process.env.HOME, ...NO_TOOLS, NO_COLOR: "1", ...environment };
   return new Promise((resolve) => {
@@ -64,7 +65,7 @@ function runOf(files: string[], environment: object): Promise<{ code: number; li
 }
 
 test("a run without a browser skips the browser tests, prints one line for all of them, and passes", async () => {
-  const { code, lines } = await runOf(["test/page/page.test.ts", "test/sso/browser.test.ts"], {});
+  const { code, lines } = await runTests(["test/page/page.test.ts", "test/sso/browser.test.ts"], {});
   expect(lines.filter((line) => line.includes("Skipped: "))).toEqual([BROWSER_LINE]);
   expect(lines.filter((line) => /^\s*Test Files /.test(line)).map((line) => line.trim())).toEqual([
     "Test Files  2 skipped (2)",
@@ -73,7 +74,7 @@ test("a run without a browser skips the browser tests, prints one line for all o
 });
 
 test("a run that requires a browser fails without one, and prints what to do", async () => {
-  const { code, lines } = await runOf(["test/sso/browser.test.ts"], { REQUIRE_BROWSER: "1" });
+  const { code, lines } = await runTests(["test/sso/browser.test.ts"], { REQUIRE_BROWSER: "1" });
   expect(lines).toContain("Error: Chrome, Edge or Chromium was not found; install one or set CHROMIUM_PATH.");
   expect(lines.filter((line) => line.includes("Skipped: "))).toEqual([]);
   expect(code).toBe(1);

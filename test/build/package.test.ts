@@ -9,7 +9,7 @@ import type { RunningHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BuiltApp } from "../../infra/build/build.ts";
 import { buildRelease, type Release } from "../../infra/build/package.ts";
-import { MARKS, problemsOf } from "../../infra/build/package-check.ts";
+import { DEVELOPMENT_TEXTS, problemsOf } from "../../infra/build/package-check.ts";
 import { licence, licenceKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { TEST_APP } from "../support/test-app.ts";
@@ -17,45 +17,51 @@ import { TEST_APP } from "../support/test-app.ts";
 const root = path.resolve(import.meta.dirname, "../..");
 const folder = mkdtempSync(path.join(tmpdir(), "release-test-"));
 
+/*
+ * Tests of `npm run package`, which builds the release: the zip file that is deployed. The tests build it twice, run the
+ * unpacked release next to a local build, and check the contents of the zip.
+ */
+
 let release: Release;
-let again: Release;
+let secondRelease: Release;
+/** The local build of this test run. */
 let service: Service;
-/** The release, unpacked outside of the project. */
-let alone: RunningHost;
+/** A host that runs the release, unpacked outside of the project. */
+let releaseHost: RunningHost;
 beforeAll(async () => {
-  // With a license that the local builds of this run accept.
-  const started = licence().then((LICENSE_KEY) => Service.start({ env: { LICENSE_KEY } }));
+  // The license is signed with the test key, which only local builds accept.
+  const starting = licence().then((LICENSE_KEY) => Service.start({ env: { LICENSE_KEY } }));
   release = await buildRelease(path.join(folder, "one"));
-  again = await buildRelease(path.join(folder, "quite/another"));
+  secondRelease = await buildRelease(path.join(folder, "quite/another"));
   const app = path.join(folder, "app");
   for (const [file, data] of Object.entries(unzipSync(readFileSync(release.zip)))) {
     mkdirSync(path.dirname(path.join(app, file)), { recursive: true });
     writeFileSync(path.join(app, file), data);
   }
-  service = await started;
-  alone = await service.addHost({}, ["--app", app]);
+  service = await starting;
+  releaseHost = await service.addHost({}, ["--app", app]);
 });
 afterAll(async () => {
   await service?.stop();
   rmSync(folder, { recursive: true, force: true });
 });
 
-const text = (file: string): string => Buffer.from(release.files.get(file)!).toString("utf8");
+const textOf = (file: string): string => Buffer.from(release.files.get(file)!).toString("utf8");
 
 test("two builds are identical, byte for byte", () => {
-  expect(readFileSync(again.zip).equals(readFileSync(release.zip))).toBe(true);
-  expect(again.sha256).toBe(release.sha256);
+  expect(readFileSync(secondRelease.zip).equals(readFileSync(release.zip))).toBe(true);
+  expect(secondRelease.sha256).toBe(release.sha256);
 });
 
-test("the unpacked release answers like the service", async () => {
+test("the unpacked release answers like a local build, but does not accept the license of tests", async () => {
   const get = async (url: string, headers = {}) => await fetch(url, { headers });
   const [health, described, page] = await Promise.all(
-    ["/health", "/openapi.json", "/docs"].map((each) => get(alone.url + each)),
+    ["/health", "/openapi.json", "/docs"].map((each) => get(releaseHost.url + each)),
   );
   expect([health!.status, page!.status]).toEqual([200, 200]);
   expect(await described!.text()).toBe(await (await get(`${service.url}/openapi.json`)).text());
 
-  const signedIn = await fetch(`${alone.url}/auth/login`, {
+  const signedIn = await fetch(`${releaseHost.url}/auth/login`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(ADMIN),
@@ -66,8 +72,8 @@ test("the unpacked release answers like the service", async () => {
     const answer = await get(`${url}/system/license/status`, { Authorization: `Bearer ${access_token}` });
     return ((await answer.json()) as { tier: string }).tier;
   };
-  // Both hosts have the same license.
-  expect([await tierOn(service), await tierOn(alone)]).toEqual(["pro", "core"]);
+  // Both hosts have the same license, but the release does not accept the test key.
+  expect([await tierOn(service), await tierOn(releaseHost)]).toEqual(["pro", "core"]);
 });
 
 test("the release contains the app, its pages, its font, and the list of its contents", () => {
@@ -80,30 +86,31 @@ test("the release contains the app, its pages, its font, and the list of its con
   expect(Object.keys(kinds).sort()).toEqual([".", "dist/docs", "dist/fonts", "dist/page"]);
   expect([...release.files.keys()].filter((file) => file.endsWith(".map"))).toEqual([]);
   const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
-  expect(JSON.parse(text("package.json"))).toMatchObject({ type: "module", main: "dist/main.mjs", engines });
-  expect(JSON.parse(text("package.json"))).not.toHaveProperty("dependencies");
-  expect(text("host.json")).toBe(readFileSync(path.join(root, "host.json"), "utf8"));
+  expect(JSON.parse(textOf("package.json"))).toMatchObject({ type: "module", main: "dist/main.mjs", engines });
+  expect(JSON.parse(textOf("package.json"))).not.toHaveProperty("dependencies");
+  expect(textOf("host.json")).toBe(readFileSync(path.join(root, "host.json"), "utf8"));
 });
 
 test("the zip's entries are sorted, have one date, and have the permissions of plain files", () => {
-  const entries = directoryOf(readFileSync(release.zip));
+  const entries = readCentralDirectory(readFileSync(release.zip));
   expect(entries.map(({ name }) => name)).toEqual([...release.files.keys()].sort());
   const [first] = entries;
+  // 33 is January 1, 1980 in the date format of zip files.
   for (const { time, date, mode } of entries)
     expect({ time, date, mode }).toEqual({ time: 0, date: 33, mode: 0o100644 });
   expect(first!.name).toBe("THIRD-PARTY-LICENSES.txt");
 });
 
 test("the bill of materials is CycloneDX 1.6 and names only the bundled packages", () => {
-  const bom = JSON.parse(text("sbom.cdx.json"));
+  const bom = JSON.parse(textOf("sbom.cdx.json"));
   const ajv = new Ajv({ strict: false });
   addFormats.default(ajv).addFormat("iri-reference", true).addFormat("idn-email", true);
   const schemas = path.join(root, "node_modules/@cyclonedx/cyclonedx-library/res/schema");
   const schema = (name: string) => JSON.parse(readFileSync(path.join(schemas, `${name}.SNAPSHOT.schema.json`), "utf8"));
   for (const name of ["spdx", "jsf-0.82"]) ajv.addSchema(schema(name), `${name}.SNAPSHOT.schema.json`);
-  // Packages have the names under which they are imported.
-  const { $id: _, ...of16 } = schema("bom-1.6");
-  const valid = ajv.compile(of16);
+  // Without the $id, the references to the two schemas above are resolved by their file names.
+  const { $id: _, ...schemaOfVersion16 } = schema("bom-1.6");
+  const valid = ajv.compile(schemaOfVersion16);
   valid(bom);
   expect(valid.errors).toBeNull();
   expect(
@@ -136,7 +143,7 @@ test("the bill of materials is CycloneDX 1.6 and names only the bundled packages
 });
 
 test("the bill of materials connects every package with the app", () => {
-  const bom = JSON.parse(text("sbom.cdx.json")) as {
+  const bom = JSON.parse(textOf("sbom.cdx.json")) as {
     metadata: { component: { "bom-ref": string } };
     components: { "bom-ref": string }[];
     dependencies: { ref: string; dependsOn?: string[] }[];
@@ -148,35 +155,40 @@ test("the bill of materials connects every package with the app", () => {
 });
 
 test("the license file names every package, with its license text if the package contains one", () => {
-  const licences = text("THIRD-PARTY-LICENSES.txt");
+  const licenseFile = textOf("THIRD-PARTY-LICENSES.txt");
   for (const { name, version, license, licenseTexts } of release.bundled.packages.values()) {
-    expect(licences).toContain(`${name} ${version} (${license})`);
-    for (const each of licenseTexts) expect(licences).toContain(each);
+    expect(licenseFile).toContain(`${name} ${version} (${license})`);
+    for (const each of licenseTexts) expect(licenseFile).toContain(each);
   }
-  const without = [...release.bundled.packages.values()].filter(({ licenseTexts }) => licenseTexts.length === 0);
-  // The exceptions are few and have a reason each.
-  expect(without.length).toBeLessThan(15);
-  expect(licences.split("These packages declare a license")[1]).toContain(without[0]!.name);
-  expect(licences).toContain("Apache License");
-  expect(licences).toContain("SIL OPEN FONT LICENSE");
+  const withoutText = [...release.bundled.packages.values()].filter(({ licenseTexts }) => licenseTexts.length === 0);
+  expect(withoutText.length).toBeLessThan(15);
+  expect(licenseFile.split("These packages declare a license")[1]).toContain(withoutText[0]!.name);
+  expect(licenseFile).toContain("Apache License");
+  expect(licenseFile).toContain("SIL OPEN FONT LICENSE");
 });
 
-test("a release contains no development license key and no source map", () => {
-  const local = Object.fromEntries(
+test("the release check reports the test license key and the source maps of a local build", () => {
+  const localFiles = Object.fromEntries(
     globSync("dist/*", { cwd: TEST_APP, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .map(({ name }) => [`dist/${name}`, readFileSync(path.join(TEST_APP, "dist", name))]),
   );
-  const problems = problemsOf(new Map(Object.entries(local)), release.bundled, root);
+  const problems = problemsOf(new Map(Object.entries(localFiles)), release.bundled, root);
   const { x } = createPublicKey(licenceKey()).export({ format: "jwk" });
-  expect(problems).toContain(`the licence key ${x} is built in, and no vendor's`);
-  expect(problems).toContain("dist/main.mjs.map: no file of a release");
+  expect(problems).toContain(`the license key ${x} is built in but is not the vendor's`);
+  expect(problems).toContain("dist/main.mjs.map: is not a file of a release");
 });
 
-test("a release contains nothing that belongs to tests, the local service or development", () => {
-  const withKeys = [...release.files].filter(([, data]) => Buffer.from(data).includes("vendor-2026-11"));
+test("the release check reports files, texts and sources of tests, the local service and development", () => {
+  /** The files that contain the vendor's license key. A release without the key is a problem itself. */
+  const filesWithLicenseKey = [...release.files].filter(([, data]) => Buffer.from(data).includes("vendor-2026-11"));
+  /** Returns the problems of a release with an additional file. `bundled` replaces members of the build's description. */
   const problemsWith = (file: string, content = "", bundled = {}) =>
-    problemsOf(new Map([...withKeys, [file, Buffer.from(content)]]), { ...release.bundled, ...bundled }, root);
+    problemsOf(
+      new Map([...filesWithLicenseKey, [file, Buffer.from(content)]]),
+      { ...release.bundled, ...bundled },
+      root,
+    );
   expect(problemsWith("dist/main-2.mjs")).toEqual([]);
   for (const file of [
     "dist/alerts.test.ts",
@@ -184,55 +196,70 @@ test("a release contains nothing that belongs to tests, the local service or dev
     "node_modules/zod/index.js",
     "dist/docs/redoc.js.map",
   ])
-    expect(problemsWith(file)).toEqual([`${file}: no file of a release`]);
-  for (const content of [...MARKS, "//# sourceMappingURL=data:application/json;base64,e30=", `${root}/shared/`])
+    expect(problemsWith(file)).toEqual([`${file}: is not a file of a release`]);
+  for (const content of [
+    ...DEVELOPMENT_TEXTS,
+    "//# sourceMappingURL=data:application/json;base64,e30=",
+    `${root}/shared/`,
+  ])
     expect([content, problemsWith("dist/more.mjs", content)]).toEqual([
       content,
       [expect.stringMatching(/^dist\/more\.mjs: /)],
     ]);
   for (const file of ["test/support/service.ts", "infra/simulated-cloud/cloud.ts", "functions/commands/licence.ts"]) {
-    const own = [...release.bundled.own, file];
-    expect(problemsWith("dist/more.mjs", "", { own })).toEqual([`${file}: bundled, and no part of the app`]);
+    const bundledSources = [...release.bundled.own, file];
+    expect(problemsWith("dist/more.mjs", "", { own: bundledSources })).toEqual([
+      `${file}: is bundled but is not part of the app`,
+    ]);
   }
   expect(problemsWith("dist/more.mjs", "", { forDevelopment: ["vitest@5.1.1"] })).toHaveLength(1);
-  const nothing = { ...release.bundled.packages.values().next().value!, license: undefined, licenseTexts: [] };
-  expect(problemsWith("dist/more.mjs", "", { packages: new Map([["a@1.0.0", nothing]]) })).toHaveLength(1);
-  expect(withKeys).toHaveLength(1);
+  const unlicensedPackage = {
+    ...release.bundled.packages.values().next().value!,
+    license: undefined,
+    licenseTexts: [],
+  };
+  expect(problemsWith("dist/more.mjs", "", { packages: new Map([["a@1.0.0", unlicensedPackage]]) })).toHaveLength(1);
+  expect(filesWithLicenseKey).toHaveLength(1);
   expect(problemsOf(new Map(), release.bundled, root)).toEqual([expect.stringContaining("is not found")]);
 });
 
 test.each(["/app", "/code", "/src", "/repo", "/work"])(
-  "a release can be built in %s, although this name is part of many addresses",
+  "the release check reports paths of the build folder %s, but not addresses that contain the same word",
   (folder) => {
     expect(problemsOf(release.files, release.bundled, folder)).toEqual([]);
     const files = new Map([...release.files, ["dist/more.mjs", Buffer.from(`"${folder}/node_modules/zod/index.js"`)]]);
-    expect(problemsOf(files, release.bundled, folder)).toEqual([`dist/more.mjs: names the folder ${folder}`]);
+    expect(problemsOf(files, release.bundled, folder)).toEqual([
+      `dist/more.mjs: contains the path of the folder ${folder}`,
+    ]);
   },
 );
 
-test("local builds contain the texts by which the release check recognizes them", () => {
+test("the texts by which the release check recognizes local builds occur in the sources of the local service and tests", () => {
   const sources = globSync("{infra/local,infra/simulated-cloud,infra/functions-host,test}/**/*.{ts,mjs}", {
     cwd: root,
     exclude: ["test/build/**"],
   });
-  const all = sources.map((file) => readFileSync(path.join(root, file), "utf8")).join("\n");
-  expect(MARKS.filter((mark) => !all.includes(mark))).toEqual([]);
+  const allSources = sources.map((file) => readFileSync(path.join(root, file), "utf8")).join("\n");
+  expect(DEVELOPMENT_TEXTS.filter((text) => !allSources.includes(text))).toEqual([]);
 });
 
-/** Reads the central directory: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT 4.3.12 */
-function directoryOf(zip: Buffer): { name: string; time: number; date: number; mode: number }[] {
-  const end = zip.lastIndexOf(Buffer.from("PK\x05\x06", "latin1"));
+/**
+ * Reads the central directory of a zip file, at offsets of the format's specification:
+ * https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT 4.3.12
+ */
+function readCentralDirectory(zip: Buffer): { name: string; time: number; date: number; mode: number }[] {
+  const endRecord = zip.lastIndexOf(Buffer.from("PK\x05\x06", "latin1"));
   const entries = [];
-  let at = zip.readUInt32LE(end + 16);
-  while (zip.readUInt32LE(at) === 0x02014b50) {
-    const [nameLength, extraLength, commentLength] = [28, 30, 32].map((offset) => zip.readUInt16LE(at + offset));
+  let offset = zip.readUInt32LE(endRecord + 16);
+  while (zip.readUInt32LE(offset) === 0x02014b50) {
+    const [nameLength, extraLength, commentLength] = [28, 30, 32].map((field) => zip.readUInt16LE(offset + field));
     entries.push({
-      name: zip.toString("utf8", at + 46, at + 46 + nameLength!),
-      time: zip.readUInt16LE(at + 12),
-      date: zip.readUInt16LE(at + 14),
-      mode: zip.readUInt16LE(at + 40),
+      name: zip.toString("utf8", offset + 46, offset + 46 + nameLength!),
+      time: zip.readUInt16LE(offset + 12),
+      date: zip.readUInt16LE(offset + 14),
+      mode: zip.readUInt16LE(offset + 40),
     });
-    at += 46 + nameLength! + extraLength! + commentLength!;
+    offset += 46 + nameLength! + extraLength! + commentLength!;
   }
   return entries;
 }

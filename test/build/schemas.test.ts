@@ -2,21 +2,26 @@ import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 
-const root = path.resolve(import.meta.dirname, "../..");
-/** Schemas that combine a setting with its effect on the scope join two areas. */
-const JOINING = ["FeatureSetting", "RemovedOverride", "RemovedOverrides"];
+// Checks where named schemas and views are declared. An area's schemas are in its api.ts, so that they load with its endpoints.
+// Views convert stored rows to the form in API responses.
 
-const namedIn = (pattern: string): string[] =>
+const root = path.resolve(import.meta.dirname, "../..");
+
+/** Named schemas in functions/. They combine a setting (one area) with its effect on the scanned scope (another area). */
+const SCHEMAS_OF_TWO_AREAS = ["FeatureSetting", "RemovedOverride", "RemovedOverrides"];
+
+/** Returns the ids of the schemas that files declare, as in `.meta({ id: "Asset" })`. */
+const schemaIdsIn = (pattern: string): string[] =>
   globSync(pattern, { cwd: root }).flatMap((file) =>
     [...readFileSync(path.join(root, file), "utf8").matchAll(/\.meta\(\{ id: ["`]([^"`]+)/g)].map(([, id]) => id!),
   );
 
-test("a named schema is in its area, next to the code that creates its values, unless it joins two areas", () => {
-  expect(namedIn("shared/**/*api.ts").length).toBeGreaterThan(100);
-  expect(namedIn("functions/*.ts").sort()).toEqual(JOINING);
+test("named schemas are in the api.ts of their area, except for schemas of two areas", () => {
+  expect(schemaIdsIn("shared/**/*api.ts").length).toBeGreaterThan(100);
+  expect(schemaIdsIn("functions/*.ts").sort()).toEqual(SCHEMAS_OF_TWO_AREAS);
 });
 
-test("views that a module creates itself are in its views.ts", () => {
+test("files with views are all called views.ts", () => {
   const files = globSync("shared/**/{,*-}view{,s}.ts", { cwd: root }).map((file) => path.basename(file));
   expect(files.length).toBeGreaterThan(2);
   expect(new Set(files)).toEqual(new Set(["views.ts"]));

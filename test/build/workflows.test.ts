@@ -1,4 +1,4 @@
-/** The GitHub workflows: their triggers, their permissions, and the commands they call. */
+/** Checks the GitHub workflows: their triggers, their permissions, and the commands that they run. */
 import { accessSync, constants, existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
@@ -37,8 +37,8 @@ const commandsOf = (workflow: string): string =>
     .map(({ run }) => run ?? "")
     .join("\n");
 
-/** The jobs that may write, with their permissions. Every other job can only read the repository. */
-const WRITES: Record<string, Record<string, string>> = {
+/** The jobs with write permissions. Every other job can only read the repository. */
+const WRITING_JOBS: Record<string, Record<string, string>> = {
   "release: attest": { attestations: "write", contents: "read", "id-token": "write" },
   "release: publish": { contents: "write" },
 };
@@ -56,21 +56,21 @@ test("no workflow runs with the repository's permissions for a pull request of a
 });
 
 describe.each(jobs)("%s", (name, job) => {
-  test("has only the permissions it needs", () => {
-    expect(job.permissions).toEqual(WRITES[name] ?? { contents: "read" });
+  test("has only its listed permissions, and a time limit of at most an hour", () => {
+    expect(job.permissions).toEqual(WRITING_JOBS[name] ?? { contents: "read" });
     // A called workflow has its own time limits.
     if (!job.uses) expect(job["timeout-minutes"]).toBeLessThanOrEqual(60);
   });
 
   test("runs no code of the repository with write permissions", () => {
-    if (!(name in WRITES)) return;
+    if (!(name in WRITING_JOBS)) return;
     for (const { uses = "", run = "" } of stepsOf(job)) {
       expect(uses).not.toContain("actions/checkout");
       expect(run).not.toMatch(/\b(npm|npx|node)\b/);
     }
   });
 
-  test("pins every action to a commit and names its version", () => {
+  test("pins every action to a commit", () => {
     for (const { uses } of [job, ...stepsOf(job)]) {
       if (uses === undefined) continue;
       if (uses.startsWith("./")) expect(existsSync(path.join(root, uses)), uses).toBe(true);
@@ -78,22 +78,28 @@ describe.each(jobs)("%s", (name, job) => {
     }
   });
 
-  test("leaves no token in the working folder, and passes no external text to a shell", () => {
-    for (const { uses = "", run = "", with: given } of stepsOf(job)) {
-      if (uses.startsWith("actions/checkout@")) expect(given).toEqual({ "persist-credentials": false });
+  test("does not store the checkout's token, and inserts no expression into a shell command", () => {
+    for (const { uses = "", run = "", with: inputs } of stepsOf(job)) {
+      if (uses.startsWith("actions/checkout@")) expect(inputs).toEqual({ "persist-credentials": false });
       expect(run).not.toContain("${{");
     }
   });
 });
 
-test.each(files)("%s names the version of every pinned action, the same everywhere", (file) => {
-  const all = files.flatMap((one) => [...read(one).matchAll(/uses: ([^./@\s][^@\s]*)@(\S+)(.*)/g)]);
-  const pins = new Map(all.map(([, action, commit, rest]) => [action, `${commit}${rest}`]));
-  for (const [, action, commit, rest] of read(file).matchAll(/uses: ([^./@\s][^@\s]*)@(\S+)(.*)/g)) {
-    expect(rest, action).toMatch(/^ # v\d+\.\d+\.\d+$/);
-    expect(`${commit}${rest}`, action).toBe(pins.get(action));
-  }
-});
+/** Matches `uses: actions/checkout@<commit> # v4.2.2`. Actions of the repository itself start with a dot and don't match. */
+const PINNED_ACTION = /uses: ([^./@\s][^@\s]*)@(\S+)(.*)/g;
+
+test.each(files)(
+  "%s names the version of every action in a comment, and all workflows use the same version",
+  (file) => {
+    const pinsOfAllFiles = files.flatMap((workflow) => [...read(workflow).matchAll(PINNED_ACTION)]);
+    const pins = new Map(pinsOfAllFiles.map(([, action, commit, comment]) => [action, `${commit}${comment}`]));
+    for (const [, action, commit, comment] of read(file).matchAll(PINNED_ACTION)) {
+      expect(comment, action).toMatch(/^ # v\d+\.\d+\.\d+$/);
+      expect(`${commit}${comment}`, action).toBe(pins.get(action));
+    }
+  },
+);
 
 test("every command of the project that the workflows call exists", () => {
   const commands = [...workflows.keys()].map(commandsOf).join("\n");
@@ -103,44 +109,44 @@ test("every command of the project that the workflows call exists", () => {
   accessSync(path.join(root, ".ci/run"), constants.X_OK);
 });
 
-test("a pull request runs .ci/run, and checks every infrastructure file", () => {
+test("the workflow ci runs .ci/run, and checks every Bicep and Terraform file", () => {
   const commands = commandsOf("ci");
   expect(commands).toMatch(/^\.ci\/run$/m);
-  // Bicep files that no other Bicep file references.
+  // The workflow names the Bicep files that no other Bicep file uses as a module. The compiler checks the modules with them.
   const bicep = globSync("infra/azure/**/*.bicep", { cwd: root });
-  const used = bicep.flatMap((file) =>
+  const moduleFiles = bicep.flatMap((file) =>
     [...read(file).matchAll(/^module \w+ '([^']+)'/gm)].map(([, target]) => path.join(path.dirname(file), target!)),
   );
-  for (const file of bicep.filter((one) => !used.includes(one))) expect(commands).toContain(file);
+  for (const file of bicep.filter((bicepFile) => !moduleFiles.includes(bicepFile))) expect(commands).toContain(file);
   for (const folder of terraformFolders()) expect(covers(commands, folder), folder).toBe(true);
   expect(commands).toContain("terraform fmt -check -recursive");
   expect(commands).toMatch(/checkov==[\d.]+ --config-file (\S+)/);
   expect(existsSync(path.join(root, ".checkov.yaml"))).toBe(true);
 });
 
-test("a release is the result of `npm run package`, has the version of its tag, and passed CI before it is published", () => {
-  const { ci, package: made, attest, publish } = workflows.get("release")!.jobs;
+test("a release is built by `npm run package`, and is published after CI and the attestation have passed", () => {
+  const { ci, package: packageJob, attest, publish } = workflows.get("release")!.jobs;
   expect(ci!.uses).toBe("./.github/workflows/ci.yml");
-  expect(stepsOf(made!).map(({ run }) => run)).toContain('npm run package -- "$RUNNER_TEMP/release"');
+  expect(stepsOf(packageJob!).map(({ run }) => run)).toContain('npm run package -- "$RUNNER_TEMP/release"');
   expect(attest!.needs).toEqual(["ci", "package"]);
   expect(publish!.needs).toBe("attest");
-  const attested = stepsOf(attest!).filter(({ uses }) => uses?.startsWith("actions/attest@"));
-  expect(attested.map((step) => step.with)).toEqual([
+  const attestSteps = stepsOf(attest!).filter(({ uses }) => uses?.startsWith("actions/attest@"));
+  expect(attestSteps.map((step) => step.with)).toEqual([
     { "subject-path": "release/*.zip" },
     { "subject-path": "release/*.zip", "sbom-path": "release/sbom.cdx.json" },
   ]);
 });
 
-test("versions of packages, actions and providers are monitored", () => {
+test("Dependabot monitors the versions of npm packages, actions and Terraform providers", () => {
   const { updates } = parse(read(".github/dependabot.yml")) as {
     updates: { "package-ecosystem": string; directory?: string; directories?: string[] }[];
   };
-  expect(updates.map((one) => one["package-ecosystem"])).toEqual(["npm", "github-actions", "terraform"]);
-  const watched = updates[2]!.directories!.join(" ").replaceAll(" /", " ").slice(1);
-  for (const folder of terraformFolders()) expect(covers(watched, folder), folder).toBe(true);
+  expect(updates.map((update) => update["package-ecosystem"])).toEqual(["npm", "github-actions", "terraform"]);
+  const monitoredFolders = updates[2]!.directories!.join(" ").replaceAll(" /", " ").slice(1);
+  for (const folder of terraformFolders()) expect(covers(monitoredFolders, folder), folder).toBe(true);
 });
 
-test("issue forms are valid", () => {
+test("issue forms have a name, a description, and fields with unique ids", () => {
   for (const file of globSync(".github/ISSUE_TEMPLATE/*.yml", { cwd: root }).filter(
     (one) => !one.endsWith("config.yml"),
   )) {
@@ -154,12 +160,12 @@ test("issue forms are valid", () => {
 
 /** Returns the folders that contain a Terraform configuration. */
 function terraformFolders(): string[] {
-  const found = globSync("infra/terraform/**/*.tf", { cwd: root }).map((file) => path.dirname(file));
-  return [...new Set(found)].sort();
+  const folders = globSync("infra/terraform/**/*.tf", { cwd: root }).map((file) => path.dirname(file));
+  return [...new Set(folders)].sort();
 }
 
-/** Returns whether words include the folder, by name or by a pattern with `/*`. */
-const covers = (words: string, folder: string): boolean => {
-  const named = words.split(/[\s;]+/);
-  return named.includes(folder) || named.includes(`${path.dirname(folder)}/*`);
+/** Returns whether a text names the folder, or its parent with the pattern `/*`. */
+const covers = (text: string, folder: string): boolean => {
+  const words = text.split(/[\s;]+/);
+  return words.includes(folder) || words.includes(`${path.dirname(folder)}/*`);
 };

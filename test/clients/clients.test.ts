@@ -1,4 +1,4 @@
-/** Tests docs/clients.md: its commands and programs run against one service. */
+/** Tests docs/clients.md: runs the commands and the programs of the page against one service. */
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -9,12 +9,13 @@ import { skipWithout } from "../support/tools.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
 const page = readFileSync(path.join(root, "docs/clients.md"), "utf8");
-/** Within the project, so that node and the compiler find the packages. */
+/** The parent of the work folder. It is in the project's folder, so that Node and the compiler find the packages. */
 const folder = path.join(root, ".local");
 
+/** A code block of the page. */
 interface Block {
   language: string;
-  /** Code blocks with a file name after the language. */
+  /** The file that the page asks the reader to create with this content, as in "```ts client.ts". */
   file: string | undefined;
   text: string;
 }
@@ -23,7 +24,7 @@ const blocks: Block[] = [...page.matchAll(/^```(\w+)(?: (\S+))?\n(.*?)^```/gms)]
   file,
   text: text!,
 }));
-/** Returns the commands under a heading; lines joined by a backslash are one command. */
+/** Returns the commands under a heading. Lines joined by a backslash are one command. */
 const commandsUnder = (heading: string): string[] =>
   blocksUnder(heading).flatMap(({ text }) =>
     text
@@ -39,28 +40,29 @@ const blocksUnder = (heading: string): Block[] => {
 };
 
 let service: Service;
-let work: string;
+/** The folder in which the commands run. */
+let workFolder: string;
 let token: string;
-/** The expected output of the programs about the assets, according to the API. */
-let listed: string[];
+/** The lines that the programs must print for the assets, one per asset. */
+let expectedAssetLines: string[];
 
 beforeAll(async () => {
   service = await Service.start();
   await service.scan();
   token = await service.signIn(ADMIN);
-  const assets = await service.all("/api/assets/discovery/assets");
-  listed = assets.map(({ id, status, daysUntilExpiry }) => `asset ${id} ${status} ${daysUntilExpiry}`);
-  expect(listed.length).toBeGreaterThan(4);
+  const assets = await service.listAll("/api/assets/discovery/assets");
+  expectedAssetLines = assets.map(({ id, status, daysUntilExpiry }) => `asset ${id} ${status} ${daysUntilExpiry}`);
+  expect(expectedAssetLines.length).toBeGreaterThan(4);
   mkdirSync(folder, { recursive: true });
-  work = mkdtempSync(path.join(folder, "clients-"));
-  for (const { file, text } of blocks) if (file) writeFileSync(path.join(work, file), text);
+  workFolder = mkdtempSync(path.join(folder, "clients-"));
+  for (const { file, text } of blocks) if (file) writeFileSync(path.join(workFolder, file), text);
 });
 afterAll(async () => {
-  rmSync(work, { recursive: true, force: true });
+  rmSync(workFolder, { recursive: true, force: true });
   await service.stop();
 });
 
-/** Runs a program in the work folder. @throws with its output if it fails */
+/** Runs a program in the work folder and returns its output. Throws an error with the output if the program fails. */
 function run(program: string, args: string[], extra: Record<string, string> = {}): Promise<string> {
   const bin = [path.join(root, "node_modules/.bin"), path.join(root, "functions/web/node_modules/.bin")];
   const env = {
@@ -73,7 +75,7 @@ function run(program: string, args: string[], extra: Record<string, string> = {}
     ...extra,
   };
   return new Promise((resolve, reject) => {
-    execFile(program, args, { cwd: work, env }, (error, out, err) => {
+    execFile(program, args, { cwd: workFolder, env }, (error, out, err) => {
       if (error) reject(new Error(`${program} ${args.join(" ")} ended with ${error.code}:\n${out}\n${err}`));
       else resolve(out + err);
     });
@@ -81,36 +83,45 @@ function run(program: string, args: string[], extra: Record<string, string> = {}
 }
 const sh = (command: string, extra?: Record<string, string>) => run("sh", ["-euc", command], extra);
 
-/** The output of each of the two programs. */
-function expectPrinted(out: string, none: string): void {
+/**
+ * Checks the output of a program of the page, which is the same for TypeScript and Python.
+ *
+ * @param none - How the language prints null.
+ */
+function expectProgramOutput(out: string, none: string): void {
   const lines = out.trim().split("\n");
-  expect(lines.slice(0, listed.length)).toEqual(listed.map((line) => line.replace(/null$/, none)));
-  const [csv, pdf, exempted, ...rest] = lines.slice(listed.length);
-  expect(csv).toBe(`csv lines ${listed.length + 1}`);
+  expect(lines.slice(0, expectedAssetLines.length)).toEqual(
+    expectedAssetLines.map((line) => line.replace(/null$/, none)),
+  );
+  const [csv, pdf, exempted, ...handledErrors] = lines.slice(expectedAssetLines.length);
+  expect(csv).toBe(`csv lines ${expectedAssetLines.length + 1}`);
   expect(Number(/^pdf bytes (\d+)$/.exec(pdf!)?.[1])).toBeGreaterThan(2000);
+  // Python prints `True`, TypeScript `true`.
   expect(exempted).toMatch(/^exempted [\w.-]+ [tT]rue$/);
-  expect(rest).toEqual(["removed notFound", "404 notFound", "400 invalidRequest query.limit"]);
+  expect(handledErrors).toEqual(["removed notFound", "404 notFound", "400 invalidRequest query.limit"]);
 }
 
-test.skipIf(skipWithout("curl"))("the commands with curl work", async () => {
+test.skipIf(skipWithout("curl"))("the curl commands list assets, create a token, and download files", async () => {
   const commands = commandsUnder("curl");
   expect(commands).toHaveLength(5);
   const out = await sh(commands.join("\necho\n"));
-  const [expired, made] = out
+  const [expiredAssets, createdToken] = out
     .split("\n")
     .filter(Boolean)
     .map((line) => JSON.parse(line));
-  expect(expired).toMatchObject({ items: expect.any(Array), total: expect.any(Number) });
-  expect(made).toMatchObject({ name: "nightly report", token: expect.any(String) });
-  expect(readFileSync(path.join(work, "assets.csv"), "utf8").trim().split("\r\n")).toHaveLength(listed.length + 1);
-  expect(readFileSync(path.join(work, "violations.pdf"), "latin1")).toMatch(/^%PDF-/);
+  expect(expiredAssets).toMatchObject({ items: expect.any(Array), total: expect.any(Number) });
+  expect(createdToken).toMatchObject({ name: "nightly report", token: expect.any(String) });
+  expect(readFileSync(path.join(workFolder, "assets.csv"), "utf8").trim().split("\r\n")).toHaveLength(
+    expectedAssetLines.length + 1,
+  );
+  expect(readFileSync(path.join(workFolder, "violations.pdf"), "latin1")).toMatch(/^%PDF-/);
 });
 
-test("every command is run here, or needs Azure and says so", () => {
+test("each command of the page is run by these tests, or is marked ☁ because it needs Azure", () => {
   const headings = ["curl", "az rest", "TypeScript", "Python"];
   expect(headings.flatMap(blocksUnder)).toEqual(blocks.filter(({ language }) => language === "sh"));
-  const elsewhere = commandsUnder("az rest");
-  expect(elsewhere.filter((command) => !/^az rest --resource api:\/\/\S+ .*# ☁$/.test(command))).toEqual([]);
+  const azureCommands = commandsUnder("az rest");
+  expect(azureCommands.filter((command) => !/^az rest --resource api:\/\/\S+ .*# ☁$/.test(command))).toEqual([]);
 });
 
 test("the TypeScript client compiles strictly, and lists, exports, exempts and handles errors", async () => {
@@ -133,9 +144,9 @@ test("the TypeScript client compiles strictly, and lists, exports, exempts and h
     types: ["node"],
     allowImportingTsExtensions: true,
   };
-  writeFileSync(path.join(work, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["client.ts"] }));
+  writeFileSync(path.join(workFolder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["client.ts"] }));
   await run("tsc", ["-p", "."]);
-  expectPrinted(await run(process.execPath, ["client.ts"]), "null");
+  expectProgramOutput(await run(process.execPath, ["client.ts"]), "null");
 });
 
 test.skipIf(skipWithout("python"))(
@@ -150,10 +161,13 @@ test.skipIf(skipWithout("python"))(
     expect(install).toBe(`python3 -m pip install ${pinned}`);
     // Without the formatter of the generated code, which is not installed here.
     const config = blocks.find(({ file }) => file === "client.yaml")!.text;
-    writeFileSync(path.join(work, "client.yaml"), `${config}post_hooks: []\n`);
-    const said = await sh(generate!.replace("openapi-python-client", "python3 -m openapi_python_client"), environment);
+    writeFileSync(path.join(workFolder, "client.yaml"), `${config}post_hooks: []\n`);
+    const output = await sh(
+      generate!.replace("openapi-python-client", "python3 -m openapi_python_client"),
+      environment,
+    );
     // The generator warns of operations that it does not support and omits them.
-    expect(said.trim()).toBe("Generating lifecycle");
-    expectPrinted(await run("python3", ["client.py"], environment), "None");
+    expect(output.trim()).toBe("Generating lifecycle");
+    expectProgramOutput(await run("python3", ["client.py"], environment), "None");
   },
 );

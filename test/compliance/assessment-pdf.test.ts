@@ -1,26 +1,33 @@
+// The PDF report of a framework for assessors: its scope, its trend chart and its reasons.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Assessment } from "../../shared/compliance/compliance.ts";
 import { assessmentDocument } from "../../shared/compliance/report/assessment-pdf.ts";
 import { drawTrend } from "../../shared/compliance/report/trend.ts";
-import { drawn } from "../support/pdf-contents.ts";
+import { drawPages } from "../support/pdf-contents.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openFixture } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
-let nothingYet: Assessment;
+/** The assessment of an empty inventory. Each test replaces parts of it. */
+let emptyAssessment: Assessment;
 beforeAll(async () => {
   storage = await openStorage();
-  nothingYet = await openFixture(storage.connectionString()).compliance.assessment("pci-dss-4.0.1", {
+  emptyAssessment = await openFixture(storage.connectionString()).compliance.assessment("pci-dss-4.0.1", {
     days: 30,
-    each: 5,
+    violationsPerCheck: 5,
   });
 });
 afterAll(() => storage.stop());
 
+/** Returns the text of the report with another scope and history. */
 const textOf = async (scope: Partial<Assessment["scope"]>, history: Assessment["framework"]["history"] = []) => {
-  const { framework } = nothingYet;
-  const assessment = { ...nothingYet, framework: { ...framework, history }, scope: { ...nothingYet.scope, ...scope } };
+  const { framework } = emptyAssessment;
+  const assessment = {
+    ...emptyAssessment,
+    framework: { ...framework, history },
+    scope: { ...emptyAssessment.scope, ...scope },
+  };
   return await pdfText(
     await assessmentDocument(assessment, {
       days: 30,
@@ -30,9 +37,10 @@ const textOf = async (scope: Partial<Assessment["scope"]>, history: Assessment["
     }),
   );
 };
-const subscriptions = (count: number) => Array.from({ length: count }, (_, at) => `Team-${at}`);
+const subscriptions = (count: number) => Array.from({ length: count }, (_, index) => `Team-${index}`);
+/** Returns the stored score of one day. */
 const day = (date: string, score: number) => ({ date, score, passed: 1, failed: 1, total: 2, edition: 1 });
-/** The text of the report without line breaks. */
+/** Replaces each line break and run of spaces by one space. */
 const flat = (text: string) => text.replaceAll(/\s+/g, " ");
 
 test("the scope lists the first twelve subscriptions, and counts the others", async () => {
@@ -50,7 +58,7 @@ test("the scope says whether application credentials were included", async () =>
   expect(flat(await textOf({ directories: 0 }))).not.toContain(applications);
 });
 
-test("the trend has its first and its last day, and the change of the score", async () => {
+test("the trend shows its first and last day, and the range of the score", async () => {
   const text = await textOf({}, [day("2026-11-19", 71.5), day("2026-11-20", 60), day("2026-11-21", 82.25)]);
   expect(text.split("\n")).toEqual(expect.arrayContaining(["0", "50", "100", "2026-11-19", "2026-11-21", "82.3"]));
   expect(flat(text)).toContain("3 days: 71.5 at first, 82.3 at last, between 60.0 and 82.3.");
@@ -59,15 +67,16 @@ test("the trend has its first and its last day, and the change of the score", as
 
 test("each label of the trend's scale is centered on its line", async () => {
   const history = [day("2026-11-19", 71.5), day("2026-11-20", 60)];
-  const [page] = await drawn((sheet) => drawTrend(sheet, history));
-  const lines = page!.rules.filter(({ y, toY }) => y === toY);
-  const figures = page!.texts.filter(({ text }) => /^(0|50|100)$/.test(text));
-  expect(figures).toHaveLength(3);
-  // The height of digits is 0.7 of the font size of 7.5 points.
-  for (const [at, { y }] of figures.entries()) expect(Math.abs(y + (0.7 * 7.5) / 2 - lines[at]!.y)).toBeLessThan(1);
+  const [page] = await drawPages((sheet) => drawTrend(sheet, history));
+  const horizontalLines = page!.rules.filter(({ y, toY }) => y === toY);
+  const labels = page!.texts.filter(({ text }) => /^(0|50|100)$/.test(text));
+  expect(labels).toHaveLength(3);
+  const digitHeight = 0.7 * 7.5; // The font size is 7.5 points, and digits are 0.7 of it high.
+  for (const [index, { y }] of labels.entries())
+    expect(Math.abs(y + digitHeight / 2 - horizontalLines[index]!.y)).toBeLessThan(1);
 });
 
-test("a reason lists its controls once, whether or not its own text starts with them", async () => {
+test("the reason of a check names its controls once, also if its text already starts with them", async () => {
   const text = flat(await textOf({}));
   expect(text).toContain("secret-expired critical 8.6.3: change passwords of applications");
   expect(text).toContain("vault-rbac medium 7.2.4, 7.2.5.1: Microsoft's regulatory policy sets");

@@ -1,12 +1,13 @@
+// The checks themselves: for each check one resource that passes and one that fails, and what holds for all checks.
 import { describe, expect, test } from "vitest";
 import type { AssetCheck, Context, ReferenceFacts } from "../../shared/compliance/check.ts";
 import { ASSET_CHECKS, CHECKS, successorsOf } from "../../shared/compliance/checks/all.ts";
 import { vaultChecks } from "../../shared/compliance/checks/vault.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
-import { asset, context, credential, DAY, inDays, vault } from "./compliance-fixture.ts";
+import { asset, context, credential, DAY_SECONDS, inDays, vault } from "./compliance-fixture.ts";
 
-/** Changes to the good resource that make each check fail. Without changes it passes everything. */
+/** For each check of vaults, the properties with which the otherwise compliant vault fails it. */
 const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
   "vault-soft-delete": { softDelete: false },
   "vault-purge-protection": { purgeProtection: false },
@@ -16,9 +17,14 @@ const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
   "vault-private-endpoint": { privateEndpoints: 0 },
   "vault-audit-logging": { diagnostics: [{ name: "metrics", auditEvents: false }] },
 };
-/** References to the good resource, and to one that fails the checks of references. */
-const use = { unused: false, evidence: "A log has it read within 90 days." };
-const GOOD_REFERENCES: ReferenceFacts = { resolved: 2, unresolved: 0, examples: [], use };
+/** What dependency discovery knows of a resource that passes the checks of references and use. */
+const GOOD_REFERENCES: ReferenceFacts = {
+  resolved: 2,
+  unresolved: 0,
+  examples: [],
+  use: { unused: false, evidence: "A log has it read within 90 days." },
+};
+/** What dependency discovery knows of a resource that fails these checks. */
 const BAD_REFERENCES: ReferenceFacts = {
   resolved: 9,
   unresolved: 1,
@@ -27,7 +33,11 @@ const BAD_REFERENCES: ReferenceFacts = {
 };
 const referencesFor = (id: string) =>
   id.endsWith("-reference-resolved") || id === "secret-unused" ? BAD_REFERENCES : GOOD_REFERENCES;
-const EC = { keyType: "EC", keySize: undefined };
+const EC_KEY = { keyType: "EC", keySize: undefined };
+/**
+ * For each check of assets, the properties with which the otherwise compliant asset fails it, and the nearest ones with which
+ * it passes. `rbac: false` puts the asset into a vault with access policies.
+ */
 const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Partial<AssetRecord>; rbac?: false }> = {
   "secret-expiry-set-rbac": { fails: { expiresOn: undefined } },
   "secret-expiry-set-access-policy": { fails: { expiresOn: undefined }, rbac: false },
@@ -55,7 +65,7 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
   },
   "key-type": { fails: { keyType: "oct-HSM" }, passes: { keyType: "EC-HSM" } },
   "key-rsa-size": { fails: { keySize: 1024 }, passes: { keySize: 2048 } },
-  "key-curve": { fails: { ...EC, keyCurve: "P-256K" }, passes: { ...EC, keyCurve: "P-384" } },
+  "key-curve": { fails: { ...EC_KEY, keyCurve: "P-256K" }, passes: { ...EC_KEY, keyCurve: "P-384" } },
   "key-rotation-policy": {
     fails: { rotationPolicy: { lifetimeActions: [{ action: "Notify", timeBeforeExpiry: "P30D" }] } },
     passes: { rotationPolicy: { lifetimeActions: [{ action: "rotate", timeBeforeExpiry: "P30D" }] } },
@@ -70,7 +80,7 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
   },
   "certificate-auto-renewal": { fails: { autoRenew: false } },
   "certificate-rsa-size": { fails: { keySize: 1024 } },
-  "certificate-curve": { fails: { ...EC, keyCurve: "P-256K" }, passes: { ...EC, keyCurve: "P-521" } },
+  "certificate-curve": { fails: { ...EC_KEY, keyCurve: "P-256K" }, passes: { ...EC_KEY, keyCurve: "P-521" } },
   "secret-reference-resolved": { fails: {} },
   "secret-unused": { fails: {} },
   "certificate-reference-resolved": { fails: {} },
@@ -122,7 +132,7 @@ const assetFor = (check: AssetCheck, change: Partial<AssetRecord>): AssetRecord 
     ...change,
   });
 
-describe("every check has a resource that fails it and one that passes", () => {
+describe("the check passes the compliant resource and fails the other one", () => {
   test.each(vaultChecks)("$id", (check) => {
     expect(check.evaluate(vault("kv"), GOOD_REFERENCES).result).toBe("pass");
     expect(check.evaluate(vault("kv", VAULT_FAILURES[check.id]), referencesFor(check.id)).result).toBe("fail");
@@ -138,7 +148,7 @@ describe("every check has a resource that fails it and one that passes", () => {
   });
 });
 
-test("a result that depends on time changes at its `changesAt`, and not before", () => {
+test("a result that depends on time changes exactly at its `changesAt`", () => {
   const lifetimes: Partial<AssetRecord>[] = [
     { expiresOn: inDays(45), createdOn: inDays(-700) },
     { expiresOn: inDays(20), notBefore: inDays(-720) },
@@ -148,62 +158,74 @@ test("a result that depends on time changes at its `changesAt`, and not before",
   for (const check of ASSET_CHECKS) {
     for (const lifetime of lifetimes) {
       const certificatesUntil = [inDays(2), inDays(30)];
-      const of = check.source === "entra" && { credential: credential({ certificatesUntil }) };
-      const resource = { asset: assetFor(check, { ...lifetime, ...of }), vaultUsesRbac: true };
-      const at = (now: number): Context => ({ ...context, now });
+      const application = check.source === "entra" && { credential: credential({ certificatesUntil }) };
+      const resource = { asset: assetFor(check, { ...lifetime, ...application }), vaultUsesRbac: true };
+      const contextAt = (now: number): Context => ({ ...context, now });
       const { result, changesAt } = check.evaluate(resource, context);
       if (!check.timed) expect(changesAt).toBeUndefined();
       if (changesAt === undefined) continue;
+      // `changesAt` is the first whole second with the new result. The result may already change in the second before it.
       expect(changesAt * 1000).toBeGreaterThan(context.now);
-      expect(check.evaluate(resource, at(changesAt * 1000 - 1001)).result).toBe(result);
-      expect(check.evaluate(resource, at(changesAt * 1000)).result).not.toBe(result);
+      expect(check.evaluate(resource, contextAt(changesAt * 1000 - 1001)).result).toBe(result);
+      expect(check.evaluate(resource, contextAt(changesAt * 1000)).result).not.toBe(result);
       changes++;
     }
   }
   expect(changes).toBeGreaterThan(15);
 });
 
-test("data that could not be read fails no check", () => {
-  const bare = { contentType: "x", expiresOn: undefined, createdOn: undefined, rotationPolicy: undefined };
-  const unread = { ...bare, keyType: undefined, keySize: undefined, issuer: undefined, validityMonths: undefined };
+test("properties that could not be read fail no check", () => {
+  const unreadDates = { contentType: "x", expiresOn: undefined, createdOn: undefined, rotationPolicy: undefined };
+  const unreadProperties = {
+    ...unreadDates,
+    keyType: undefined,
+    keySize: undefined,
+    issuer: undefined,
+    validityMonths: undefined,
+    autoRenew: undefined,
+  };
   for (const check of ASSET_CHECKS.filter(({ id }) => !id.includes("expiry-set"))) {
-    const bareCredential = { source: check.source, credential: undefined, notBefore: undefined };
-    const known = check.source ? { expiresOn: inDays(90), ...bareCredential } : {};
-    const resource = asset("kv", check.resourceType, "a", { ...unread, autoRenew: undefined, ...known });
+    const application = { source: check.source, credential: undefined, notBefore: undefined, expiresOn: inDays(90) };
+    const resource = asset("kv", check.resourceType, "a", {
+      ...unreadProperties,
+      ...(check.source && application),
+    });
     expect([check.id, check.evaluate({ asset: resource, vaultUsesRbac: true }, context).result]).not.toContain("fail");
   }
-  const { diagnostics: _, ...unseen } = vault("kv");
-  expect(vaultChecks.find(({ id }) => id === "vault-audit-logging")!.evaluate(unseen).result).toBe("notApplicable");
+  const { diagnostics: _, ...withoutDiagnostics } = vault("kv");
+  expect(vaultChecks.find(({ id }) => id === "vault-audit-logging")!.evaluate(withoutDiagnostics).result).toBe(
+    "notApplicable",
+  );
 });
 
-test("one finding is one violation: of an expiry, whatever the remaining time, and of a vault without recovery", () => {
-  const far = [-1, 0, 1, 7, 7.5, 30, 30.5];
-  const said = far.map((days) => {
+test("an expiry, or a vault without recovery, fails only the worst of its checks", () => {
+  const daysUntilExpiry = [-1, 0, 1, 7, 7.5, 30, 30.5];
+  const failedChecks = daysUntilExpiry.map((days) => {
     const resource = { asset: asset("kv", "secret", "a", { expiresOn: inDays(days) }), vaultUsesRbac: true };
-    const fails = ASSET_CHECKS.filter(
+    const failed = ASSET_CHECKS.filter(
       (check) =>
         check.resourceType === "secret" && !check.source && check.evaluate(resource, context).result === "fail",
     );
-    return fails.map(({ id }) => id);
+    return failed.map(({ id }) => id);
   });
   const [expired, critical, warning] = ["secret-expired", "secret-near-expiry-critical", "secret-near-expiry-warning"];
-  expect(said).toEqual([[expired], [critical], [critical], [critical], [warning], [warning], []]);
-  // As it gets worse, the later check continues the violation of the earlier one.
+  expect(failedChecks).toEqual([[expired], [critical], [critical], [critical], [warning], [warning], []]);
+  // If the violation of one check becomes worse, it continues as the violation of a successor.
   expect(successorsOf(warning)).toEqual([critical, expired]);
   expect(successorsOf(critical)).toEqual([expired]);
 
-  const failing = (change: Partial<VaultRecord>) =>
+  const failedByVault = (change: Partial<VaultRecord>) =>
     vaultChecks.filter((check) => check.evaluate(vault("kv", change)).result === "fail").map(({ id }) => id);
-  expect(failing({ softDelete: false, purgeProtection: false })).toEqual(["vault-soft-delete"]);
-  expect(failing({ purgeProtection: false })).toEqual(["vault-purge-protection"]);
+  expect(failedByVault({ softDelete: false, purgeProtection: false })).toEqual(["vault-soft-delete"]);
+  expect(failedByVault({ purgeProtection: false })).toEqual(["vault-purge-protection"]);
   expect(successorsOf("vault-purge-protection")).toEqual(["vault-soft-delete"]);
-  // A check of an earlier version, of which users may have been notified.
+  // `vault-recoverable` was a check of an earlier version. Users may still have alerts of its violations.
   expect(successorsOf("vault-recoverable")).toEqual(["vault-soft-delete", "vault-purge-protection"]);
-  const all = [...CHECKS.map(({ id }) => id), "vault-recoverable"].flatMap(successorsOf);
-  expect(all.filter((id) => !CHECKS.some((check) => check.id === id))).toEqual([]);
+  const successors = [...CHECKS.map(({ id }) => id), "vault-recoverable"].flatMap(successorsOf);
+  expect(successors.filter((id) => !CHECKS.some((check) => check.id === id))).toEqual([]);
 });
 
-test("a B2C credential without a known expiry fails no check that requires one", () => {
+test("no B2C check applies to a policy key without an expiry", () => {
   const policyKey = credential({ kind: "policyKey", of: undefined as never });
   for (const check of ASSET_CHECKS.filter(({ source }) => source === "b2c")) {
     const resource = { ...assetFor(check, { expiresOn: undefined, credential: policyKey }), notBefore: inDays(-900) };
@@ -211,21 +233,23 @@ test("a B2C credential without a known expiry fails no check that requires one",
   }
 });
 
-test("an expiry outside of the calendar is valid evidence", () => {
-  const resource = { asset: asset("kv", "key", "a", { expiresOn: 253_402_300_799 + DAY * 1e9 }), vaultUsesRbac: true };
+test("the evidence states an expiry as Unix seconds if it is too late for a date", () => {
+  const YEAR_9999_END = 253_402_300_799; // 9999-12-31T23:59:59Z in Unix seconds
+  const key = asset("kv", "key", "a", { expiresOn: YEAR_9999_END + DAY_SECONDS * 1e9 });
+  const resource = { asset: key, vaultUsesRbac: true };
   expect(ASSET_CHECKS.find(({ id }) => id === "key-expired")!.evaluate(resource, context).evidence).toContain(
     "second ",
   );
 });
 
-test("the title of a violation states the failure, with the policy's days", () => {
+test("the title of a violation states the failure and the policy's number of days", () => {
   const evidence = ({ fails }: { fails: Partial<AssetRecord> }, id: string): string => {
-    const check = ASSET_CHECKS.find((one) => one.id === id)!;
+    const check = ASSET_CHECKS.find((candidate) => candidate.id === id)!;
     const resource = { asset: asset("kv", "secret", "one", fails), vaultUsesRbac: true, references: GOOD_REFERENCES };
     return check.evaluate(resource, context).evidence;
   };
   const titleOf = (id: string): string => {
-    const { failureTitle } = CHECKS.find((one) => one.id === id)!;
+    const { failureTitle } = CHECKS.find((candidate) => candidate.id === id)!;
     return typeof failureTitle === "string" ? failureTitle : failureTitle(evidence(ASSET_FAILURES[id]!, id));
   };
   expect(titleOf("secret-expired")).toBe("Expired secret is still enabled");
@@ -244,7 +268,7 @@ test("codes and IDs of checks are unique", () => {
   expect(new Set(CHECKS.map(({ id }) => id)).size).toBe(CHECKS.length);
   for (const { id, code } of CHECKS) {
     expect(id).toMatch(/^[a-z0-9]+(-[a-z0-9]+)+$/);
-    // The code of a check of an earlier version, whose rows may still exist.
+    // Stored rows may still contain 3, the code of a check of an earlier version.
     expect(code).not.toBe(3);
   }
 });

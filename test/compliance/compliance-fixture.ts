@@ -1,3 +1,7 @@
+/**
+ * Runs the compliance module against emulated storage, with a clock that the test sets. `scan` writes vaults and their assets as
+ * a real scan does. `expectedResults` computes independently what the module must report.
+ */
 import { randomUUID } from "node:crypto";
 import { QueueClient } from "@azure/storage-queue";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
@@ -24,15 +28,17 @@ import { createQueues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 
+/** Time at which every fixture's clock starts: Unix milliseconds. */
 export const START = Date.parse("2026-11-21T10:00:00.000Z");
-export const DAY = 86_400;
-/** Returns unix seconds, a number of days after START. */
-export const inDays = (days: number): number => START / 1000 + days * DAY;
+export const DAY_SECONDS = 86_400;
+/** Returns Unix seconds, a number of days after `START`. Negative numbers of days lie before it. */
+export const inDays = (days: number): number => START / 1000 + days * DAY_SECONDS;
 export const SUBSCRIPTION = "11111111-1111-1111-1111-111111111111";
 export const caller: Caller = { actor: "admin", requestId: "request-1" };
+/** What checks need to know beside the resource: the time, and the policy's thresholds. */
 export const context: Context = { now: START, criticalDays: 7, warningDays: 30 };
 
-/** A vault that passes every check. */
+/** Returns a vault that passes every check, with changes. */
 export const vault = (name: string, change: Partial<VaultRecord> = {}): VaultRecord => ({
   name,
   id: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`,
@@ -60,7 +66,8 @@ export const vault = (name: string, change: Partial<VaultRecord> = {}): VaultRec
   ...change,
 });
 
-const GOOD: Record<AssetRecord["type"], Partial<AssetRecord>> = {
+/** Properties with which an asset of each type passes the checks of its type. */
+const COMPLIANT_PROPERTIES: Record<AssetRecord["type"], Partial<AssetRecord>> = {
   secret: { contentType: "password" },
   key: {
     keyType: "RSA",
@@ -76,7 +83,7 @@ const GOOD: Record<AssetRecord["type"], Partial<AssetRecord>> = {
   },
 };
 
-/** An application's credential without further data. */
+/** Returns a client secret of an application, valid for 90 more days, with changes. */
 export const credential = (change: Partial<Credential> = {}): Credential => ({
   tenantId: "22222222-2222-2222-2222-222222222222",
   appId: "33333333-3333-3333-3333-333333333333",
@@ -90,7 +97,7 @@ export const credential = (change: Partial<Credential> = {}): Credential => ({
   ...change,
 });
 
-/** An asset that passes every check that applies, 90 days before its expiry. */
+/** Returns an asset that passes every check that applies, 90 days before its expiry, with changes. */
 export function asset(
   vaultName: string,
   type: AssetRecord["type"],
@@ -107,7 +114,7 @@ export function asset(
     createdOn: inDays(-100),
     updatedOn: inDays(-100),
     expiresOn: inDays(90),
-    ...GOOD[type],
+    ...COMPLIANT_PROPERTIES[type],
     ...change,
     listing: "",
   };
@@ -117,28 +124,34 @@ export function asset(
 
 export interface Fixture {
   compliance: Compliance;
-  clock: { now(): Date; at: number };
+  clock: { now(): Date; nowMs: number };
   settings: SettingValues;
   events: AuditEvent[];
-  /** Delays of messages in seconds. They are delivered without delay. */
+  /** The delay of each message that was sent, in seconds. The fixture delivers messages without delay. */
   delays: number[];
   /** Replaces the vault's assets, as a scan does. `twice` reports the changes twice. */
   scan(vault: VaultRecord, assets: AssetRecord[], options?: { twice?: boolean }): Promise<void>;
-  leave(vaultName: string): Promise<void>;
-  /** The store itself. */
+  /** Removes the vault from the inventory, as a scan does that no longer finds it. */
+  removeVault(vaultName: string): Promise<void>;
+  /** The tables that the module uses, for direct reads and writes. */
   tables: Tables;
   /** Handles the queue's messages until none is left, and returns them. */
   drain(): Promise<EvaluateMessage[]>;
 }
 
-/** `measured` is the connection of compliance's own tables, to count its requests. */
+/**
+ * Opens the fixture on a storage account.
+ *
+ * @param complianceConnectionString - connection of the compliance module's own tables, to count its requests with a proxy.
+ * @param references - returns what dependency discovery knows of a vault's assets. By default nothing.
+ */
 export function openFixture(
   connectionString: string,
-  measured = connectionString,
+  complianceConnectionString = connectionString,
   references: (vaultName: string) => Promise<(AssetUse | Reference)[]> = async () => [],
 ): Fixture {
   const tables = createTables({ connectionString });
-  const clock = { at: START, now: () => new Date(clock.at) };
+  const clock = { nowMs: START, now: () => new Date(clock.nowMs) };
   const settings = Object.fromEntries(
     SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
   ) as unknown as SettingValues;
@@ -147,7 +160,7 @@ export function openFixture(
   const queues = createQueues({ connectionString });
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const compliance = createCompliance({
-    tables: createTables({ connectionString: measured }),
+    tables: createTables({ connectionString: complianceConnectionString }),
     licensed: async () => true,
     queues: {
       ...queues,
@@ -174,42 +187,47 @@ export function openFixture(
     events,
     delays,
 
-    async scan(wanted, assets, { twice = false } = {}) {
-      const known = await writer.readForUpdate(wanted.name);
+    async scan(scannedVault, assets, { twice = false } = {}) {
+      const stored = await writer.readForUpdate(scannedVault.name);
       const changes: AssetChange[] = [];
       for (const type of ASSET_TYPES) {
-        const left = known.row ? await writer.assetsOf(wanted.name, type) : new Map<string, AssetRecord>();
+        const storedAssets = stored.row
+          ? await writer.assetsOf(scannedVault.name, type)
+          : new Map<string, AssetRecord>();
         for (const after of assets.filter((one) => one.type === type)) {
-          const before = left.get(after.name.toLowerCase());
-          left.delete(after.name.toLowerCase());
+          const before = storedAssets.get(after.name.toLowerCase());
+          storedAssets.delete(after.name.toLowerCase());
           if (before?.content !== after.content) changes.push({ type, name: after.name, before, after });
         }
-        for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
+        for (const before of storedAssets.values()) changes.push({ type, name: before.name, before, after: undefined });
       }
-      const at = clock.now().toISOString();
-      const record: VaultRecord = { ...wanted, listedAt: { secret: at, key: at, certificate: at } };
+      const listedAt = clock.now().toISOString();
+      const record: VaultRecord = {
+        ...scannedVault,
+        listedAt: { secret: listedAt, key: listedAt, certificate: listedAt },
+      };
       for (const type of ASSET_TYPES) {
         record[expiriesColumn(type)] = packExpiries(
           assets.filter((one) => one.type === type).map((one) => one.expiresOn),
         );
       }
-      const vaultBefore = known.row;
-      if (changes.length === 0 && vaultBefore && facts(vaultBefore) === facts(record)) {
-        return await writer.writeVaultOnly(known, record);
+      const vaultBefore = stored.row;
+      if (changes.length === 0 && vaultBefore && checkedProperties(vaultBefore) === checkedProperties(record)) {
+        return await writer.writeVaultOnly(stored, record);
       }
-      await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => {
+      await writer.apply(stored, record, changes, `test/${randomUUID()}`, async () => {
         const write = await compliance.prepareChange({ vault: record, vaultBefore, vaultGone: false });
-        return async (...reported) => {
-          for (let time = 0; time < (twice ? 2 : 1); time++) await write(...reported);
+        return async (...change) => {
+          for (let delivery = 0; delivery < (twice ? 2 : 1); delivery++) await write(...change);
         };
       });
     },
 
-    async leave(vaultName) {
-      const known = await writer.readForUpdate(vaultName);
-      if (!known.row) return;
-      const left = { vault: known.row, vaultBefore: known.row, vaultGone: true };
-      await writer.forget(known, `test/${randomUUID()}`, () => compliance.prepareChange(left));
+    async removeVault(vaultName) {
+      const stored = await writer.readForUpdate(vaultName);
+      if (!stored.row) return;
+      const removal = { vault: stored.row, vaultBefore: stored.row, vaultGone: true };
+      await writer.forget(stored, `test/${randomUUID()}`, () => compliance.prepareChange(removal));
     },
 
     async drain() {
@@ -229,8 +247,9 @@ export function openFixture(
   };
 }
 
-const facts = ({ listedAt: _l, ...rest }: VaultRecord): string => {
-  const { rbacAuthorization, softDelete, purgeProtection, publicNetworkAccess, privateEndpoints, diagnostics } = rest;
+/** Returns the vault's properties that checks read, as a string to compare. A vault that differs elsewhere is not evaluated. */
+const checkedProperties = (record: VaultRecord): string => {
+  const { rbacAuthorization, softDelete, purgeProtection, publicNetworkAccess, privateEndpoints, diagnostics } = record;
   return JSON.stringify([
     rbacAuthorization,
     softDelete,
@@ -241,36 +260,44 @@ const facts = ({ listedAt: _l, ...rest }: VaultRecord): string => {
   ]);
 };
 
-/** One expected pair of check and resource, computed from the resources alone. */
-export interface Pair {
+/** The expected result of one check for one resource. */
+export interface ExpectedResult {
   check: Check;
   resourceId: string;
   result: "pass" | "fail";
 }
 
-export function pairsOf(estate: Iterable<{ vault: VaultRecord; assets: AssetRecord[] }>, at: Context): Pair[] {
-  const pairs: Pair[] = [];
-  for (const { vault: of, assets } of estate) {
+/**
+ * Returns the expected results of all checks for these vaults and their assets, without those that don't apply. Computed from the
+ * resources alone, without stored results.
+ */
+export function expectedResults(
+  vaults: Iterable<{ vault: VaultRecord; assets: AssetRecord[] }>,
+  checkContext: Context,
+): ExpectedResult[] {
+  const results: ExpectedResult[] = [];
+  for (const { vault, assets } of vaults) {
     for (const check of CHECKS) {
       if (check.resourceType === "vault") {
-        const { result } = check.evaluate(of);
-        if (result !== "notApplicable") pairs.push({ check, resourceId: of.name.toLowerCase(), result });
+        const { result } = check.evaluate(vault);
+        if (result !== "notApplicable") results.push({ check, resourceId: vault.name.toLowerCase(), result });
         continue;
       }
       const source = sourceOf(check);
-      for (const one of assets.filter((asset) => asset.type === check.resourceType && sourceOf(asset) === source)) {
-        const { result } = check.evaluate({ asset: one, vaultUsesRbac: of.rbacAuthorization }, at);
-        if (result !== "notApplicable") pairs.push({ check, resourceId: assetId(one), result });
+      for (const asset of assets.filter(({ type }) => type === check.resourceType)) {
+        if (sourceOf(asset) !== source) continue;
+        const { result } = check.evaluate({ asset, vaultUsesRbac: vault.rbacAuthorization }, checkContext);
+        if (result !== "notApplicable") results.push({ check, resourceId: assetId(asset), result });
       }
     }
   }
-  return pairs;
+  return results;
 }
 
 export const firstPage = (limit = 100, offset = 0): PageRequest => ({ limit, offset, cursor: undefined });
 
-/** Returns every violation, read page by page. */
-export async function walk(
+/** Returns every violation that matches the filter, read page by page with cursors. */
+export async function readAllViolations(
   compliance: Compliance,
   filter: Parameters<Compliance["violations"]>[0] = {},
   limit = 100,

@@ -1,3 +1,4 @@
+// The mapping of checks to the controls of frameworks, and the pages of the documentation generated from it.
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
@@ -13,18 +14,19 @@ import {
   type FrameworkId,
 } from "../../shared/compliance/controls.ts";
 
+/** Returns the IDs of the framework's controls that the check is mapped to. */
 const idsOf = (checkId: string, framework: FrameworkId) =>
   controlsOfCheck(checkId)
-    .filter((one) => one.framework === framework)
-    .map((one) => one.control);
+    .filter((control) => control.framework === framework)
+    .map(({ control }) => control);
 
-test("a range of IDs expands to each of them, at any depth", () => {
+test("a range of control IDs expands to each ID, at any depth of numbering", () => {
   expect(expandIds("3.6.1, 3.7.5-3.7.8")).toEqual(["3.6.1", "3.7.5", "3.7.6", "3.7.7", "3.7.8"]);
   expect(expandIds("7.2.1-7.2.6, 7.2.5.1")).toEqual(["7.2.1", "7.2.2", "7.2.3", "7.2.4", "7.2.5", "7.2.6", "7.2.5.1"]);
   expect(expandIds("CM-3(6), IA-2")).toEqual(["CM-3(6)", "IA-2"]);
 });
 
-test("the control of a check is that of its framework's version", () => {
+test("a check maps to the control IDs of each framework version", () => {
   expect(FRAMEWORK_IDS.filter((id) => id.startsWith("cis")).map((id) => idsOf("key-expiry-set-rbac", id))).toEqual([
     ["8.1"],
     ["3.3.1"],
@@ -46,7 +48,7 @@ test("the control of a check is that of its framework's version", () => {
   expect(idsOf("vault-soft-delete", "soc-2")).toEqual(["CC6.1"]);
 });
 
-test("every check has a control, or a reason why it has none", () => {
+test("every check is mapped to a control, or has a reason why not, but never both", () => {
   for (const { id } of CHECKS) {
     const reason = UNMAPPED[id];
     expect([id, controlsOfCheck(id).length > 0, reason === undefined]).toEqual([
@@ -61,19 +63,19 @@ test("every check has a control, or a reason why it has none", () => {
   }
 });
 
-test("every critical check belongs to a framework", () => {
+test("every critical check is mapped to a framework", () => {
   const critical = CHECKS.filter(({ severity }) => severity === "critical");
   expect(critical).toHaveLength(8);
   expect(critical.filter(({ id }) => controlsOfCheck(id).length === 0)).toEqual([]);
   expect(idsOf("secret-expired", "pci-dss-4.0.1")).toEqual(["8.6.3"]);
   expect(idsOf("key-expired", "pci-dss-4.0.1")).toEqual(["3.7.4", "3.7.5"]);
   expect(idsOf("certificate-expired", "mcsb-v3")).toEqual(["DP-7"]);
-  // An asset with an expiration date passes the benchmark's recommendation, even after that date.
+  // CIS only requires that an expiration date is set. An expired asset passes that recommendation.
   for (const cis of FRAMEWORK_IDS.filter((id) => id.startsWith("cis")))
     expect(idsOf("secret-expired", cis)).toEqual([]);
 });
 
-test("every mapped check exists, every control has a title and each of its checks a reason", () => {
+test("every control has a title, and existing checks with a reason each", () => {
   for (const framework of FRAMEWORK_IDS) {
     for (const { id, title, checks } of controlsOf(framework)) {
       expect(title, `${framework} ${id}`).not.toBe("");
@@ -89,7 +91,7 @@ test("every mapped check exists, every control has a title and each of its check
   }
 });
 
-test("manual controls are listed without a check", () => {
+test("a control without a check is listed as manual", () => {
   const manual = controlsOf("cis-azure-5.0.0")
     .filter(({ checks }) => checks.size === 0)
     .map(({ id }) => id);
@@ -104,18 +106,22 @@ test.each(Object.entries(compliancePages()))(
   },
 );
 
-test("docs/compliance.md contains no sentence twice", () => {
+test("docs/compliance.md contains no long sentence twice", () => {
+  // Sentences of more than 40 characters, outside of and inside table cells.
   const sentences = compliancePages()["compliance.md"]!.match(/[A-Z][^.|]{40,}\./g)!;
   expect(sentences.length).toBeGreaterThan(30);
-  expect(sentences.filter((one, at) => sentences.indexOf(one) !== at)).toEqual([]);
+  expect(sentences.filter((sentence, index) => sentences.indexOf(sentence) !== index)).toEqual([]);
 });
 
-/** The cost of a page of a framework's violations if each check has few, in a store so large that no rows are adjacent. */
-test("the asset checks of a framework are in at most 13 ranges, however many others fail in between", () => {
+/*
+ * Violations are stored in the order of the checks. A page of a framework's violations needs one query for each range of adjacent
+ * checks that belong to the framework.
+ */
+test("the asset checks of a framework form at most 13 ranges of adjacent checks", () => {
   const assetChecks = CHECKS.filter(({ resourceType }) => resourceType !== "vault");
   for (const framework of FRAMEWORK_IDS) {
-    const mine = assetChecks.map(({ id }) => idsOf(id, framework).length > 0);
-    const begins = mine.filter((of, at) => of && !mine[at - 1]).length;
-    expect([framework, begins <= 13]).toEqual([framework, true]);
+    const belongs = assetChecks.map(({ id }) => idsOf(id, framework).length > 0);
+    const ranges = belongs.filter((isMember, index) => isMember && !belongs[index - 1]).length;
+    expect([framework, ranges <= 13]).toEqual([framework, true]);
   }
 });

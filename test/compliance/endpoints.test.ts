@@ -1,3 +1,4 @@
+// The declarations in functions/compliance.ts: endpoints, timers and queues, called with the input that HTTP would give them.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { z } from "zod";
 import { endpoints, queues, timers } from "../../functions/compliance.ts";
@@ -28,11 +29,11 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-const declared = (name: string) => endpoints.find((one) => one.name === name)!;
+const endpointNamed = (name: string) => endpoints.find((endpoint) => endpoint.name === name)!;
 
-/** Calls an endpoint with HTTP input, and requires the response to match its declaration exactly. */
+/** Calls an endpoint with HTTP input, and expects the JSON of the response to match its declared schema exactly. */
 async function call(name: string, input: { query?: object; body?: object; params?: Record<string, string> } = {}) {
-  const endpoint = declared(name);
+  const endpoint = endpointNamed(name);
   const reply: Reply = await endpoint.handle({
     params: input.params,
     query: endpoint.query && parse(endpoint.query, input.query ?? {}, "query"),
@@ -47,7 +48,7 @@ async function call(name: string, input: { query?: object; body?: object; params
   return { ...reply, json };
 }
 
-test("every response matches its endpoint's declaration", async () => {
+test("each endpoint's response matches its declared schema", async () => {
   expect((await call("getComplianceScore", { query: { history: "30" } })).json.history).toHaveLength(1);
   expect((await call("listViolations", { query: { severity: "critical", limit: "5" } })).json.total).toBe(1);
   expect((await call("listViolations", { query: { framework: "mcsb-v3" } })).json.total).toBe(4);
@@ -69,14 +70,15 @@ test.each([
   ["exportFramework", "text/csv; charset=utf-8; header=present", /^\uFEFF"framework"/],
   ["reportViolations", "application/pdf", /^%PDF-/],
   ["reportFramework", "application/pdf", /^%PDF-/],
-])("%s returns a file", async (name, type, begins) => {
+])("%s returns a file of type %s", async (name, type, firstBytes) => {
   const { content, headers } = await call(name, { params: { framework_id: "soc-2" } });
   expect(content!.type).toBe(type);
-  expect(Buffer.from(content!.data).toString("utf8")).toMatch(begins);
+  expect(Buffer.from(content!.data).toString("utf8")).toMatch(firstBytes);
   expect(headers!["Content-Disposition"]).toMatch(/^attachment; filename="(violations|soc-2)\.(csv|pdf)"$/);
 });
 
-test("an exemption is created, read, listed and removed", async () => {
+test("an exemption can be created, read, listed and removed", async () => {
+  // Fields can also be written in snake_case. A date without a time includes the whole day.
   const body = {
     check_id: "certificate-expired",
     scope: { type: "asset", id: "kv.certificate.c" },
@@ -84,16 +86,16 @@ test("an exemption is created, read, listed and removed", async () => {
     reason: "Not served any more",
     until: "2026-12-24",
   };
-  const made = await call("createExemption", { body });
+  const created = await call("createExemption", { body });
   const id = "certificate-expired.asset.kv.certificate.c";
-  expect(made).toMatchObject({
+  expect(created).toMatchObject({
     status: 201,
     headers: { Location: `/compliance/exemptions/${id}` },
     json: { id, until: "2026-12-25T00:00:00.000Z", active: true, ticket: null },
   });
   const params = { exemption_id: id };
-  expect((await call("getExemption", { params })).json).toEqual(made.json);
-  expect((await call("listExemptions")).json.items).toEqual([made.json]);
+  expect((await call("getExemption", { params })).json).toEqual(created.json);
+  expect((await call("listExemptions")).json.items).toEqual([created.json]);
   expect((await call("removeExemption", { params })).json).toEqual({ deleted: true });
   await expect(call("getExemption", { params })).rejects.toMatchObject({ code: "notFound" });
 });
@@ -127,26 +129,26 @@ test.each([
   await expect(call(name, input)).rejects.toMatchObject({ code: "invalidRequest" });
 });
 
-test("reading is allowed for every user, exemptions for operators, evaluations for administrators", () => {
+test("users may read, operators may change exemptions, and administrators may request evaluations", () => {
   for (const { method, route, access } of endpoints) {
-    const changing = route.startsWith("compliance/exemptions") ? "operator" : "admin";
-    expect(access).toBe(method === "GET" ? "user" : changing);
+    const roleForChanges = route.startsWith("compliance/exemptions") ? "operator" : "admin";
+    expect(access).toBe(method === "GET" ? "user" : roleForChanges);
   }
 });
 
-test("timers and queue call the module", async () => {
-  // The handling of failed messages is tested in test/messages.
+test("timers and queue handlers call the compliance module", async () => {
+  // Passes each message of the poison queue to the handler. test/messages tests the real module.
   const failedMessages = {
     receive: (message: PoisonMessage, _schema: unknown, handle: (body: unknown) => Promise<void>) =>
       handle(message.body),
   };
   const invocation = { services: { compliance: fixture.compliance, failedMessages }, requestId: "r" } as never;
   for (const { handle } of timers) await handle(invocation);
-  const [work, poison] = queues;
+  const [evaluationQueue, poisonQueue] = queues;
   for (const message of await fixture.drain()) {
-    await work!.handle(message, invocation);
-    await poison!.handle(message, invocation);
+    await evaluationQueue!.handle(message, invocation);
+    await poisonQueue!.handle(message, invocation);
   }
   expect(fixture.events.at(-1)).toMatchObject({ type: "compliance.evaluationFailed", caller: { actor: "system" } });
-  await expect(work!.handle({ kind: "other" }, invocation)).rejects.toThrow();
+  await expect(evaluationQueue!.handle({ kind: "other" }, invocation)).rejects.toThrow();
 });

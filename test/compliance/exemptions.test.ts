@@ -1,3 +1,4 @@
+// Exemptions: an exempted violation does not lower the score until its exemption expires or is removed.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
@@ -11,37 +12,44 @@ import { asset, caller, type Fixture, firstPage, openFixture, SUBSCRIPTION, vaul
 
 let azurite: TestStorage;
 let fixture: Fixture;
-const accounts = Array.from({ length: 34 }, (_, at) => `exempt${at}`);
-const free = [...accounts];
+/**
+ * Names of storage accounts in the emulator, more than there are tests. Each test uses one of its own, so that it starts empty.
+ */
+const accounts = Array.from({ length: 34 }, (_, index) => `exempt${index}`);
+const unusedAccounts = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 
-const plain = (vaultName: string, name: string) => asset(vaultName, "secret", name, { contentType: undefined });
+/** Returns a secret that fails one check: it has no content type. */
+const secretWithoutType = (vaultName: string, name: string) =>
+  asset(vaultName, "secret", name, { contentType: undefined });
 beforeEach(async () => {
-  fixture = openFixture(azurite.connectionString(free.pop()!));
-  await fixture.scan(vault("kv-1"), [plain("kv-1", "a"), plain("kv-1", "b")]);
-  await fixture.scan(vault("kv-2"), [plain("kv-2", "a")]);
+  fixture = openFixture(azurite.connectionString(unusedAccounts.pop()!));
+  await fixture.scan(vault("kv-1"), [secretWithoutType("kv-1", "a"), secretWithoutType("kv-1", "b")]);
+  await fixture.scan(vault("kv-2"), [secretWithoutType("kv-2", "a")]);
 });
 
+/** Returns the request for an exemption from that check, which expires in one hour. */
 const request = (scope: ExemptionRequest["scope"], change: Partial<ExemptionRequest> = {}): ExemptionRequest => ({
   checkId: "secret-content-type",
   scope,
   category: "waiver",
   reason: "Legacy system",
-  until: new Date(fixture.clock.at + 3_600_000),
+  until: new Date(fixture.clock.nowMs + 3_600_000),
   ...change,
 });
-/** A partition without rows of compliance. */
-const Spoiled = entity(TABLE, z.object({ name: z.int() }));
-const state = async () => {
+/** Writes rows to the table of compliance with a schema that its readers reject, as damaged rows. */
+const DamagedRows = entity(TABLE, z.object({ name: z.int() }));
+/** Returns numbers of the score and of the list, and the IDs of the listed resources that are exempted. */
+const countViolations = async () => {
   const [{ failed, exempted, total }, { items, total: listed }] = await Promise.all([
     fixture.compliance.score(),
     fixture.compliance.violations({ severity: "low" }, firstPage()),
   ]);
-  const marked = items.filter((one) => one.exempted).map(({ resourceId }) => resourceId);
-  return { failed, exempted, total, listed, marked };
+  const exemptedIds = items.filter((violation) => violation.exempted).map(({ resourceId }) => resourceId);
+  return { failed, exempted, total, listed, exemptedIds };
 };
 
 test.each([
@@ -49,30 +57,30 @@ test.each([
   [{ type: "vault" as const, id: "kv-1" }, ["kv-1.secret.a", "kv-1.secret.b"]],
   [{ type: "subscription" as const, id: SUBSCRIPTION }, ["kv-1.secret.a", "kv-1.secret.b", "kv-2.secret.a"]],
   [{ type: "all" as const }, ["kv-1.secret.a", "kv-1.secret.b", "kv-2.secret.a"]],
-])("an exemption of %o leaves the score at once, stays listed, and expires automatically", async (scope, covered) => {
-  const before = await state();
-  expect(before).toMatchObject({ failed: 3, exempted: 0, listed: 3, marked: [] });
+])("violations under an exemption of %o stay listed, but leave the score until it expires", async (scope, covered) => {
+  const before = await countViolations();
+  expect(before).toMatchObject({ failed: 3, exempted: 0, listed: 3, exemptedIds: [] });
   const exemption = await fixture.compliance.exemptions.create(request(scope), caller);
-  expect(await state()).toEqual({
+  expect(await countViolations()).toEqual({
     failed: 3 - covered.length,
     exempted: covered.length,
     total: before.total - covered.length,
     listed: 3,
-    marked: covered,
+    exemptedIds: covered,
   });
   const { items } = await fixture.compliance.violations({}, firstPage());
   expect(items.find(({ exempted }) => exempted)!.exemptionId).toBe(exemption.id);
-  fixture.clock.at += 3_600_000;
-  expect(await state()).toEqual(before);
+  fixture.clock.nowMs += 3_600_000;
+  expect(await countViolations()).toEqual(before);
   expect((await fixture.compliance.exemptions.get(exemption.id)).active).toBe(false);
 });
 
-test("removing an exemption restores its violations at once, and the audit log has both changes", async () => {
-  const before = await state();
+test("removing an exemption returns its violations to the score, and is recorded in the audit log", async () => {
+  const before = await countViolations();
   const { id } = await fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.b" }), caller);
-  expect((await state()).exempted).toBe(1);
-  await fixture.compliance.exemptions.end(id, caller);
-  expect(await state()).toEqual(before);
+  expect((await countViolations()).exempted).toBe(1);
+  await fixture.compliance.exemptions.remove(id, caller);
+  expect(await countViolations()).toEqual(before);
   expect(fixture.events.map(({ type, outcome, target }) => [type, outcome, target?.id])).toEqual([
     ["compliance.exemptionCreated", "intent", id],
     ["compliance.exemptionCreated", "success", id],
@@ -80,72 +88,72 @@ test("removing an exemption restores its violations at once, and the audit log h
     ["compliance.exemptionRemoved", "success", id],
   ]);
   await expect(fixture.compliance.exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
-  await expect(fixture.compliance.exemptions.end(id, caller)).rejects.toMatchObject({ code: "notFound" });
+  await expect(fixture.compliance.exemptions.remove(id, caller)).rejects.toMatchObject({ code: "notFound" });
 });
 
-test("an exempted asset is counted once under two exemptions, and only while it fails", async () => {
+test("a violation under two exemptions is counted as exempted once", async () => {
   await fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
   await fixture.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }), caller);
-  expect(await state()).toMatchObject({ failed: 1, exempted: 2 });
-  await fixture.scan(vault("kv-1"), [asset("kv-1", "secret", "a"), plain("kv-1", "b")]);
-  expect(await state()).toMatchObject({ failed: 1, exempted: 1, marked: ["kv-1.secret.b"] });
-  await fixture.compliance.exemptions.end("secret-content-type.vault.kv-1", caller);
-  expect(await state()).toMatchObject({ failed: 2, exempted: 0 });
-  await fixture.scan(vault("kv-1"), [plain("kv-1", "a"), plain("kv-1", "b")]);
-  expect(await state()).toMatchObject({ failed: 2, exempted: 1, marked: ["kv-1.secret.a"] });
+  expect(await countViolations()).toMatchObject({ failed: 1, exempted: 2 });
+  await fixture.scan(vault("kv-1"), [asset("kv-1", "secret", "a"), secretWithoutType("kv-1", "b")]);
+  expect(await countViolations()).toMatchObject({ failed: 1, exempted: 1, exemptedIds: ["kv-1.secret.b"] });
+  await fixture.compliance.exemptions.remove("secret-content-type.vault.kv-1", caller);
+  expect(await countViolations()).toMatchObject({ failed: 2, exempted: 0 });
+  await fixture.scan(vault("kv-1"), [secretWithoutType("kv-1", "a"), secretWithoutType("kv-1", "b")]);
+  expect(await countViolations()).toMatchObject({ failed: 2, exempted: 1, exemptedIds: ["kv-1.secret.a"] });
 });
 
-test("an asset's exemption is kept when its vault is removed", async () => {
+test("an asset's exemption applies again when its removed vault returns", async () => {
   await fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
-  await fixture.leave("kv-1");
-  expect(await state()).toMatchObject({ failed: 1, exempted: 0, listed: 1 });
-  await fixture.scan(vault("kv-1"), [plain("kv-1", "a")]);
-  expect(await state()).toMatchObject({ failed: 1, exempted: 1, marked: ["kv-1.secret.a"] });
-  await fixture.leave("kv-1");
-  await fixture.compliance.exemptions.end("secret-content-type.asset.kv-1.secret.a", caller);
-  expect(await state()).toMatchObject({ failed: 1, exempted: 0 });
+  await fixture.removeVault("kv-1");
+  expect(await countViolations()).toMatchObject({ failed: 1, exempted: 0, listed: 1 });
+  await fixture.scan(vault("kv-1"), [secretWithoutType("kv-1", "a")]);
+  expect(await countViolations()).toMatchObject({ failed: 1, exempted: 1, exemptedIds: ["kv-1.secret.a"] });
+  await fixture.removeVault("kv-1");
+  await fixture.compliance.exemptions.remove("secret-content-type.asset.kv-1.secret.a", caller);
+  expect(await countViolations()).toMatchObject({ failed: 1, exempted: 0 });
 });
 
-test("an asset's exemption is restored when its vault's results can't be read and are rewritten", async () => {
+test("an asset's exemption survives the repair of its vault's unreadable results", async () => {
   await fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
   await fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-2.secret.a" }), caller);
-  const before = await state();
-  expect(before).toMatchObject({ failed: 1, exempted: 2, marked: ["kv-1.secret.a", "kv-2.secret.a"] });
-  await fixture.tables.put(Spoiled, STATE, vaultStateKey("kv-1"), { name: 7 });
+  const before = await countViolations();
+  expect(before).toMatchObject({ failed: 1, exempted: 2, exemptedIds: ["kv-1.secret.a", "kv-2.secret.a"] });
+  await fixture.tables.put(DamagedRows, STATE, vaultStateKey("kv-1"), { name: 7 });
   await expect(fixture.compliance.restore("kv-1")).rejects.toThrow("can't be read");
   await removeUnreadable(fixture.tables, "kv-1");
   await fixture.compliance.restore("kv-1");
-  expect(await state()).toEqual(before);
-  await fixture.compliance.exemptions.end("secret-content-type.asset.kv-1.secret.a", caller);
-  expect(await state()).toMatchObject({ failed: 2, exempted: 1, marked: ["kv-2.secret.a"] });
+  expect(await countViolations()).toEqual(before);
+  await fixture.compliance.exemptions.remove("secret-content-type.asset.kv-1.secret.a", caller);
+  expect(await countViolations()).toMatchObject({ failed: 2, exempted: 1, exemptedIds: ["kv-2.secret.a"] });
 });
 
-test("an asset's exemption is kept for a removed vault whose results can't be read", async () => {
+test("an asset's exemption survives the repair of a removed vault's unreadable results", async () => {
   await fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
-  await fixture.leave("kv-1");
-  await fixture.tables.put(Spoiled, STATE, vaultStateKey("kv-1"), { name: 7 });
+  await fixture.removeVault("kv-1");
+  await fixture.tables.put(DamagedRows, STATE, vaultStateKey("kv-1"), { name: 7 });
   await removeUnreadable(fixture.tables, "kv-1");
   await fixture.compliance.restore("kv-1");
-  expect(await state()).toMatchObject({ failed: 1, exempted: 0, listed: 1 });
-  await fixture.scan(vault("kv-1"), [plain("kv-1", "a")]);
-  expect(await state()).toMatchObject({ failed: 1, exempted: 1, marked: ["kv-1.secret.a"] });
+  expect(await countViolations()).toMatchObject({ failed: 1, exempted: 0, listed: 1 });
+  await fixture.scan(vault("kv-1"), [secretWithoutType("kv-1", "a")]);
+  expect(await countViolations()).toMatchObject({ failed: 1, exempted: 1, exemptedIds: ["kv-1.secret.a"] });
 });
 
-test("a check has one exemption per scope, which is replaced once it has expired", async () => {
+test("a check has one exemption per scope, which only replaces an expired one", async () => {
   await fixture.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }), caller);
   await expect(
     fixture.compliance.exemptions.create(request({ type: "vault", id: "KV-1" }), caller),
   ).rejects.toMatchObject({
     code: "alreadyExists",
   });
-  fixture.clock.at += 3_600_001;
+  fixture.clock.nowMs += 3_600_001;
   await fixture.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }, { category: "mitigated" }), caller);
   const { items, total } = await fixture.compliance.exemptions.list(firstPage());
   expect([total, items.map(({ category, active }) => [category, active])]).toEqual([1, [["mitigated", true]]]);
-  expect((await state()).exempted).toBe(2);
+  expect((await countViolations()).exempted).toBe(2);
 });
 
-test("of two exemptions created at once for one scope, one succeeds", async () => {
+test("only one of three concurrent requests for the same exemption succeeds", async () => {
   const results = await Promise.allSettled(
     [1, 2, 3].map(() => fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller)),
   );
@@ -153,7 +161,7 @@ test("of two exemptions created at once for one scope, one succeeds", async () =
   for (const result of results) {
     if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "alreadyExists" });
   }
-  expect((await state()).exempted).toBe(1);
+  expect((await countViolations()).exempted).toBe(1);
 });
 
 test.each<[string, ExemptionRequest["scope"], Partial<ExemptionRequest>]>([
@@ -168,7 +176,7 @@ test.each<[string, ExemptionRequest["scope"], Partial<ExemptionRequest>]>([
   ["body.scope.id", { type: "asset", id: "kv-1.secret.none" }, {}],
   ["body.scope.id", { type: "asset", id: "kv-1.key.a" }, {}],
   ["body.scope.id", { type: "asset", id: "kv-1.secret.a" }, { checkId: "vault-rbac" }],
-])("an invalid exemption is rejected with the path %s: %o %o", async (path, scope, change) => {
+])("an invalid exemption is rejected with the field %s: %o %o", async (path, scope, change) => {
   await expect(fixture.compliance.exemptions.create(request(scope, change), caller)).rejects.toMatchObject({
     code: "invalidRequest",
     errors: [{ path }],
@@ -176,11 +184,12 @@ test.each<[string, ExemptionRequest["scope"], Partial<ExemptionRequest>]>([
   expect(fixture.events).toEqual([]);
 });
 
-describe("a removal whose exemption another request renews after its intent", () => {
+describe("a removal during which another request renews the exemption", () => {
   const scope = { type: "vault" as const, id: "kv-2" };
-  const renewed = async () => {
+  /** Opens a module whose audit log renews the exemption as soon as the removal's intent is recorded. */
+  const openWithRenewal = async () => {
     const { id, etag } = await fixture.compliance.exemptions.create(request(scope), caller);
-    fixture.clock.at += 3_600_000;
+    fixture.clock.nowMs += 3_600_000;
     const events: AuditEvent[] = [];
     const renewal = () => fixture.compliance.exemptions.create(request(scope, { reason: "Renewed" }), caller);
     const append = async (event: AuditEvent) => {
@@ -191,29 +200,32 @@ describe("a removal whose exemption another request renews after its intent", ()
     return { id, etag, events, exemptions };
   };
 
-  test.each([undefined, "*"])("removes the renewed one if it has no condition (If-Match %s)", async (ifMatch) => {
-    const { id, events, exemptions } = await renewed();
-    await exemptions.end(id, caller, ifMatch);
-    expect(events).toMatchObject([
-      { outcome: "intent", before: { reason: "Legacy system" } },
-      { outcome: "success", before: { reason: "Renewed" } },
-    ]);
-    await expect(exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
-  });
+  test.each([undefined, "*"])(
+    "removes the renewed exemption if the request has no condition (If-Match: %s)",
+    async (ifMatch) => {
+      const { id, events, exemptions } = await openWithRenewal();
+      await exemptions.remove(id, caller, ifMatch);
+      expect(events).toMatchObject([
+        { outcome: "intent", before: { reason: "Legacy system" } },
+        { outcome: "success", before: { reason: "Renewed" } },
+      ]);
+      await expect(exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
+    },
+  );
 
-  test("is rejected if it has a condition", async () => {
-    const { id, etag, events, exemptions } = await renewed();
-    await expect(exemptions.end(id, caller, etag)).rejects.toMatchObject({ code: "preconditionFailed" });
+  test("is rejected if its If-Match names the earlier version", async () => {
+    const { id, etag, events, exemptions } = await openWithRenewal();
+    await expect(exemptions.remove(id, caller, etag)).rejects.toMatchObject({ code: "preconditionFailed" });
     expect(events.map(({ outcome }) => outcome)).toEqual(["intent", "refused"]);
     expect((await exemptions.get(id)).active).toBe(true);
   });
 });
 
-test("If-Match guards removal", async () => {
+test("a removal is rejected if its If-Match is stale", async () => {
   const { id, etag } = await fixture.compliance.exemptions.create(request({ type: "vault", id: "kv-2" }), caller);
-  await expect(fixture.compliance.exemptions.end(id, caller, 'W/"stale"')).rejects.toMatchObject({
+  await expect(fixture.compliance.exemptions.remove(id, caller, 'W/"stale"')).rejects.toMatchObject({
     code: "preconditionFailed",
   });
-  await fixture.compliance.exemptions.end(id, caller, etag);
+  await fixture.compliance.exemptions.remove(id, caller, etag);
   expect((await fixture.compliance.exemptions.list(firstPage())).total).toBe(0);
 });

@@ -1,38 +1,52 @@
+// What a vault's row stores of the references to its assets: apps and other resources that name a secret in their settings.
 import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
-import { factsOf, packReferences, type Reference, unpackReferences } from "../../shared/compliance/references.ts";
+import {
+  packReferences,
+  type Reference,
+  summarizeReferences,
+  unpackReferences,
+} from "../../shared/compliance/references.ts";
 
-/** Names that can't be compressed well. */
-const noise = (at: number, length: number) =>
+/** Returns hexadecimal digits that compress badly, the same for the same seed. */
+const incompressibleText = (seed: number, length: number) =>
   Array.from({ length: Math.ceil(length / 64) }, (_, part) =>
-    createHash("sha256").update(`${at}/${part}`).digest("hex"),
+    createHash("sha256").update(`${seed}/${part}`).digest("hex"),
   )
     .join("")
     .slice(0, length);
 const references = (count: number): Reference[] =>
-  Array.from({ length: count }, (_, at) => ({
-    asset: `secret.${noise(at, 120)}`,
-    resolved: at % 4 === 0,
-    evidence: `app (webApp), ${noise(at + 0.5, 250)}: SecretNotFound`,
+  Array.from({ length: count }, (_, index) => ({
+    asset: `secret.${incompressibleText(index, 120)}`,
+    resolved: index % 4 === 0,
+    evidence: `app (webApp), ${incompressibleText(index + 0.5, 250)}: SecretNotFound`,
   }));
 
-test("references to any number of assets of a vault fit into its row, and all are counted", () => {
-  const whole: Reference = { asset: undefined, resolved: false, evidence: "store (appConfiguration), A: NotFound" };
-  const given = [whole, ...references(4000)];
-  const facts = factsOf(given);
+test("references to thousands of assets fit into the vault's row, which counts them all", () => {
+  const wholeVault: Reference = {
+    asset: undefined,
+    resolved: false,
+    evidence: "store (appConfiguration), A: NotFound",
+  };
+  const stored = [wholeVault, ...references(4000)];
+  const facts = summarizeReferences(stored);
   const packed = packReferences(facts)!;
-  expect(packed.length).toBeLessThanOrEqual(384 * 1024);
+  const MAX_PACKED_BYTES = 384 * 1024;
+  expect(packed.length).toBeLessThanOrEqual(MAX_PACKED_BYTES);
   expect(packReferences(unpackReferences(packed))!.length).toBe(packed.length);
-  expect(facts.get("")?.examples).toEqual([whole.evidence]);
-  const counted = [...facts.values()];
-  expect(counted.reduce((all, one) => all + one.unresolved, 0)).toBe(3001);
-  expect(counted.reduce((all, one) => all + one.resolved, 0)).toBe(1000);
-  // Reading it again returns the same.
-  expect(packReferences(factsOf(given))!.length).toBe(packed.length);
+  // The empty key has the references to the vault as a whole.
+  expect(facts.get("")?.examples).toEqual([wholeVault.evidence]);
+  // Of the 4,000 references to assets, every fourth one is resolved. The reference to the whole vault is not.
+  const counts = [...facts.values()];
+  expect(counts.reduce((sum, { unresolved }) => sum + unresolved, 0)).toBe(3001);
+  expect(counts.reduce((sum, { resolved }) => sum + resolved, 0)).toBe(1000);
+  // The same references are packed to the same size again.
+  expect(packReferences(summarizeReferences(stored))!.length).toBe(packed.length);
 });
 
-test("references that fit are listed individually, with examples", () => {
-  const facts = factsOf(references(500));
+test("references that fit into the row are stored for each asset, with examples", () => {
+  const facts = summarizeReferences(references(500));
   expect(facts.size).toBe(500);
+  // Three of four references are not resolved, and so are stored as examples.
   expect([...facts.values()].filter(({ examples }) => examples.length === 1)).toHaveLength(375);
 });

@@ -1,15 +1,27 @@
 import type { Remediation } from "../../shared/compliance/remedies/remediation.ts";
 
-/** Commands that take something away from a consumer. Without `--append`, a reset replaces all credentials. */
-const TAKES =
+/*
+ * Finds remediation steps in a dangerous order: a step that deletes, disables or restricts something must come after the step
+ * that creates the replacement.
+ */
+
+/**
+ * Matches destructive commands, such as `az keyvault secret delete …`, `… --enabled false` and `… --default-action Deny`. Without
+ * `--append`, `az ad app credential reset` replaces all credentials.
+ */
+const DESTRUCTIVE_COMMAND =
   /^az (?:[\w-]+ )*(?:delete|purge|remove|disable|revoke|regenerate)\b|^az .*(?:--enabled false|--enable-rbac-authorization true|--public-network-access Disabled|--default-action Deny)\b|^az ad \w+ credential reset\b(?!.* --append\b)/;
-/** Commands that create a replacement or grant access. */
-const MAKES = /^az (?:[\w-]+ )*(?:create|add|set|rotate|import|reset)(?: |$)|^az rest .*--method (?:POST|PATCH)\b/;
-const PORTAL_TAKES =
+/** Matches commands that create a replacement or grant access, such as `az role assignment create …`. */
+const CREATING_COMMAND =
+  /^az (?:[\w-]+ )*(?:create|add|set|rotate|import|reset)(?: |$)|^az rest .*--method (?:POST|PATCH)\b/;
+/** Matches destructive steps in portal instructions, such as "Delete" or "Enabled: No", but not "purge protection". */
+const DESTRUCTIVE_PORTAL_STEP =
   /(?<![-\w])(?:delete|disable|remove|purge|revoke|regenerate)\b(?! protection)|Enabled: No|> Azure role-based access control|Allow public access from specific/gi;
-const PORTAL_MAKES =
+/** Matches creating steps in portal instructions, such as "New client secret". */
+const CREATING_PORTAL_STEP =
   /New client secret|Upload certificate|New Version|Import with|Rotate now|> Create|Generate or|enter the new|\badd\b|\bassign\b/gi;
-const BICEP_TAKES = /enableRbacAuthorization: true|publicNetworkAccess: 'Disabled'|defaultAction: 'Deny'/;
+/** Matches properties in a template that cut off consumers. */
+const DESTRUCTIVE_BICEP = /enableRbacAuthorization: true|publicNetworkAccess: 'Disabled'|defaultAction: 'Deny'/;
 
 const isComment = (line: string): boolean => line.startsWith("#");
 /** Returns the commands on a line, including commented ones. */
@@ -20,39 +32,41 @@ const commandsOn = (line: string): string[] =>
     .map((command) => command.trim())
     .filter((command) => command.startsWith("az "));
 
-/** Returns the lines of a remediation that take something away. */
-export const takingLines = ({ cli }: Pick<Remediation, "cli">): string[] =>
-  cli.split("\n").filter((line) => commandsOn(line).some((command) => TAKES.test(command)));
+/** Returns the lines of a remediation's CLI commands that delete, disable or restrict something. */
+export const destructiveLines = ({ cli }: Pick<Remediation, "cli">): string[] =>
+  cli.split("\n").filter((line) => commandsOn(line).some((command) => DESTRUCTIVE_COMMAND.test(command)));
 
 /**
- * Returns mistakes in the order of a remediation: the replacement comes first, then its consumers. The command that deletes or
- * disables the old one is last, behind a condition, and commented out.
+ * Returns mistakes in the order of a remediation's steps. Each destructive command must come after the last creating command, be
+ * commented out, and follow a comment that names its condition. Portal steps and templates must name their condition too.
  */
-export function mistakesOfOrder(remediation: Remediation): string[] {
+export function findOrderMistakes(remediation: Remediation): string[] {
   const { portal, cli, bicep, bicepNote } = remediation;
   const mistakes: string[] = [];
   const lines = cli.split("\n");
-  const makes = lines.findLastIndex((line) =>
-    commandsOn(line).some((command) => MAKES.test(command) && !TAKES.test(command)),
+  const lastCreatingLine = lines.findLastIndex((line) =>
+    commandsOn(line).some((command) => CREATING_COMMAND.test(command) && !DESTRUCTIVE_COMMAND.test(command)),
   );
-  for (const line of takingLines(remediation)) {
-    const at = lines.indexOf(line);
+  for (const line of destructiveLines(remediation)) {
+    const index = lines.indexOf(line);
     if (!isComment(line)) mistakes.push(`runs when pasted: ${line}`);
-    if (at < makes) mistakes.push(`stands before a command that makes the replacement: ${line}`);
-    if (!/^# (?:After|If) .+:$/.test(lines[at - 1] ?? "")) mistakes.push(`says no condition: ${line}`);
+    if (index < lastCreatingLine) mistakes.push(`comes before a command that creates the replacement: ${line}`);
+    if (!/^# (?:After|If) .+:$/.test(lines[index - 1] ?? ""))
+      mistakes.push(`follows no comment with its condition: ${line}`);
   }
-  // An interactive shell without comments must not take a quote in one for the start of a word.
+  // zsh, by default, does not support comments in pasted lines. An odd number of quotes would make it wait for more input.
   for (const line of lines.filter(isComment))
     if ((line.match(/'/g) ?? []).length % 2 === 1) mistakes.push(`has an open quote: ${line}`);
 
-  const [first] = portal.matchAll(PORTAL_TAKES);
-  const last = [...portal.matchAll(PORTAL_MAKES)].at(-1);
-  if (first) {
-    if (!/Only then|After|If nothing|If it does not/.test(portal.slice(0, first.index)))
-      mistakes.push(`takes away in the portal without a condition: ${portal}`);
-    if (last && last.index > first.index) mistakes.push(`takes away in the portal first: ${portal}`);
+  const [firstDestructive] = portal.matchAll(DESTRUCTIVE_PORTAL_STEP);
+  const lastCreating = [...portal.matchAll(CREATING_PORTAL_STEP)].at(-1);
+  if (firstDestructive) {
+    if (!/Only then|After|If nothing|If it does not/.test(portal.slice(0, firstDestructive.index)))
+      mistakes.push(`the portal's destructive step has no condition: ${portal}`);
+    if (lastCreating && lastCreating.index > firstDestructive.index)
+      mistakes.push(`the portal's destructive step comes before a creating step: ${portal}`);
   }
-  if (bicep !== null && BICEP_TAKES.test(bicep) && !/^Deploy it only /.test(bicepNote))
-    mistakes.push(`says no condition beside the template: ${bicepNote}`);
+  if (bicep !== null && DESTRUCTIVE_BICEP.test(bicep) && !/^Deploy it only /.test(bicepNote))
+    mistakes.push(`the template's note has no condition: ${bicepNote}`);
   return mistakes;
 }

@@ -1,3 +1,4 @@
+// The CSV files and PDF reports of violations and frameworks.
 import { PDFDocument } from "pdf-lib";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { controlsOf } from "../../shared/compliance/controls.ts";
@@ -5,10 +6,11 @@ import { violationsCsv } from "../../shared/compliance/report/csv.ts";
 import { createComplianceReports, MAX_PDF_VIOLATIONS } from "../../shared/compliance/report/reports.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, type Fixture, inDays, openFixture, vault, walk } from "./compliance-fixture.ts";
+import { asset, caller, type Fixture, inDays, openFixture, readAllViolations, vault } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let fixture: Fixture;
+/** Creates the reports of a fixture, for a service that could not read two vaults and one subscription. */
 const reportsOf = ({ compliance, clock }: Fixture) =>
   createComplianceReports({
     compliance,
@@ -21,9 +23,9 @@ beforeAll(async () => {
   storage = await openStorage(["reports", "many"]);
   fixture = openFixture(storage.connectionString("reports"));
   await fixture.scan(vault("kv-pay", { purgeProtection: false }), [
-    ...Array.from({ length: 25 }, (_, at) =>
-      asset("kv-pay", "secret", `expired-${String(at).padStart(2, "0")}`, {
-        expiresOn: inDays(-at - 1),
+    ...Array.from({ length: 25 }, (_, index) =>
+      asset("kv-pay", "secret", `expired-${String(index).padStart(2, "0")}`, {
+        expiresOn: inDays(-index - 1),
         tags: { owner: '=HYPERLINK("http://evil.example")' },
       }),
     ),
@@ -44,18 +46,21 @@ beforeAll(async () => {
 });
 afterAll(() => storage.stop());
 
-test("the CSV has a line for each violation, and no cell that a spreadsheet executes", async () => {
-  const all = await walk(fixture.compliance);
+test("the CSV of violations contains no cell that a spreadsheet executes", async () => {
+  const violations = await readAllViolations(fixture.compliance);
   const { csv, nextCursor } = await reportsOf(fixture).violationsCsv({}, undefined);
   expect(nextCursor).toBeNull();
-  expect(csv).toBe(violationsCsv(all));
+  expect(csv).toBe(violationsCsv(violations));
   expect(csv).toContain(`"'=HYPERLINK(""http://evil.example"")"`);
   expect(csv).not.toMatch(/(^|,)"=/m);
-  const { csv: some } = await reportsOf(fixture).violationsCsv({ check: "key-expired", exempted: true }, undefined);
-  expect(some.trimEnd().split("\r\n").length).toBe(2);
+  const { csv: filteredCsv } = await reportsOf(fixture).violationsCsv(
+    { check: "key-expired", exempted: true },
+    undefined,
+  );
+  expect(filteredCsv.trimEnd().split("\r\n"), "the header and one violation").toHaveLength(2);
 });
 
-test("the framework's CSV has a line for each control and check, and marks manual controls", async () => {
+test("a framework's CSV has a line for each check of each control, and one for each manual control", async () => {
   const { id, csv } = await reportsOf(fixture).frameworkCsv("CIS-Azure-6.0.0");
   expect(id).toBe("cis-azure-6.0.0");
   const lines = controlsOf(id).reduce((sum, { checks }) => sum + Math.max(1, checks.size), 0);
@@ -63,11 +68,11 @@ test("the framework's CSV has a line for each control and check, and marks manua
   expect(csv).toContain('"cis-azure-6.0.0","8.3.10","Managed HSM is used when required","manual"');
 });
 
-test("an assessor's report has scope, period, method, every control's result, and evidence with its limits", async () => {
+test("the assessment PDF contains its scope, period, method, limits, controls and evidence", async () => {
   const { id, data } = await reportsOf(fixture).frameworkPdf("pci-dss-4.0.1", 30);
   const text = await pdfText(data);
   expect(await PDFDocument.load(data).then((document) => document.getTitle())).toBe("Assessment: PCI DSS 4.0.1");
-  for (const words of [
+  for (const passage of [
     "1 key vault with what they hold, of 1 subscription",
     "2026-10-22 10:00:00 to 2026-11-21 10:00:00 UTC",
     "could not read the list of subscriptions. Vaults may be missing from this report.",
@@ -81,22 +86,22 @@ test("an assessor's report has scope, period, method, every control's result, an
     "Replaced with the new terminal",
     "ticket SEC-7",
   ])
-    expect(text, words).toContain(words);
+    expect(text, passage).toContain(passage);
   for (const control of controlsOf(id)) expect(text).toContain(control.title.slice(0, 20));
   const { controls } = await fixture.compliance.framework(id);
   expect(controls.find((control) => control.id === "8.6.3")).toMatchObject({ status: "fail", failed: 25 });
   expect(controls.find((control) => control.id === "3.7.5")).toMatchObject({ exempted: 1, failed: 0 });
 });
 
-test("a PDF of violations has its filters and remediations, and too many violations are rejected", async () => {
+test("the PDF of violations contains filters and remediations, and has a maximum number of violations", async () => {
   const text = await pdfText(await reportsOf(fixture).violationsPdf({ check: "secret-expired" }));
-  for (const words of ["check secret-expired", "25 open (25 critical", "az keyvault secret set --vault-name kv-pay"])
-    expect(text, words).toContain(words);
-  const many = openFixture(storage.connectionString("many"));
-  const secrets = Array.from({ length: MAX_PDF_VIOLATIONS + 1 }, (_, at) =>
-    asset("kv", "secret", `s${at}`, { contentType: undefined }),
+  for (const passage of ["check secret-expired", "25 open (25 critical", "az keyvault secret set --vault-name kv-pay"])
+    expect(text, passage).toContain(passage);
+  const largeFixture = openFixture(storage.connectionString("many"));
+  const secrets = Array.from({ length: MAX_PDF_VIOLATIONS + 1 }, (_, index) =>
+    asset("kv", "secret", `s${index}`, { contentType: undefined }),
   );
-  await many.scan(vault("kv"), secrets);
-  await expect(reportsOf(many).violationsPdf({})).rejects.toMatchObject({ code: "invalidRequest" });
-  expect(await reportsOf(many).violationsPdf({ vault: "kv-other" })).toBeInstanceOf(Uint8Array);
+  await largeFixture.scan(vault("kv"), secrets);
+  await expect(reportsOf(largeFixture).violationsPdf({})).rejects.toMatchObject({ code: "invalidRequest" });
+  expect(await reportsOf(largeFixture).violationsPdf({ vault: "kv-other" })).toBeInstanceOf(Uint8Array);
 });

@@ -1,6 +1,7 @@
+// Stored compliance results: after any history of scans, the score, the violations and their filters match the resources.
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { SEVERITIES, WEIGHTS } from "../../shared/compliance/check.ts";
+import { SEVERITIES, SEVERITY_WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { Details, detailsKey, Findings, STATE } from "../../shared/compliance/compliance-rows.ts";
 import { controlsOfCheck, FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
@@ -15,67 +16,70 @@ import {
   asset,
   caller,
   context,
+  DAY_SECONDS,
+  type ExpectedResult,
+  expectedResults,
   type Fixture,
   firstPage,
   inDays,
   openFixture,
-  type Pair,
-  pairsOf,
+  readAllViolations,
   vault,
-  walk,
 } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
-const accounts = Array.from({ length: 64 }, (_, at) => `results${at}`);
-const free = [...accounts];
+/** Names of storage accounts in the emulator. Each fixture uses one of its own, so that it starts empty. */
+const accounts = Array.from({ length: 64 }, (_, index) => `results${index}`);
+const unusedAccounts = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
-function fresh(): Fixture {
-  const account = free.pop();
-  if (account === undefined) throw new Error("Each run needs an account of its own: list more.");
+function openEmptyFixture(): Fixture {
+  const account = unusedAccounts.pop();
+  if (account === undefined) throw new Error("No storage account is left. Increase the number of `accounts`.");
   return openFixture(azurite.connectionString(account));
 }
 
-type Estate = Map<string, { vault: VaultRecord; assets: AssetRecord[] }>;
+/** The vaults and assets that exist now in the test, by the vault's name. */
+type Inventory = Map<string, { vault: VaultRecord; assets: AssetRecord[] }>;
 
-const failing = (pairs: Pair[]) => pairs.filter(({ result }) => result === "fail");
+const failuresIn = (results: ExpectedResult[]) => results.filter(({ result }) => result === "fail");
 
-/** Compares all responses of the module with the expected results of the resources. */
-async function expectAnswersOf(fixture: Fixture, estate: Estate, at = context): Promise<void> {
-  const pairs = pairsOf(estate.values(), at);
-  const weight = (of: Pair[]) => of.reduce((sum, { check }) => sum + WEIGHTS[check.severity], 0);
-  const passed = pairs.filter(({ result }) => result === "pass");
+/** Expects that the score and the list of violations equal those that the checks compute from the vaults and assets. */
+async function expectScoreAndViolationsOf(fixture: Fixture, inventory: Inventory): Promise<void> {
+  const expected = expectedResults(inventory.values(), context);
+  const failed = failuresIn(expected);
+  const weight = (results: ExpectedResult[]) =>
+    results.reduce((sum, { check }) => sum + SEVERITY_WEIGHTS[check.severity], 0);
+  const passed = expected.filter(({ result }) => result === "pass");
   expect(await fixture.compliance.score()).toMatchObject({
-    score: pairs.length === 0 ? 100 : Math.round((1000 * weight(passed)) / weight(pairs)) / 10,
+    // The weighted share of passed results, in percent with one decimal.
+    score: expected.length === 0 ? 100 : Math.round((1000 * weight(passed)) / weight(expected)) / 10,
     passed: passed.length,
-    failed: failing(pairs).length,
-    total: pairs.length,
+    failed: failed.length,
+    total: expected.length,
     bySeverity: Object.fromEntries(
-      SEVERITIES.map((severity) => [
-        severity,
-        failing(pairs).filter(({ check }) => check.severity === severity).length,
-      ]),
+      SEVERITIES.map((severity) => [severity, failed.filter(({ check }) => check.severity === severity).length]),
     ),
   });
-  const listed = await walk(fixture.compliance, {}, 7);
+  const listed = await readAllViolations(fixture.compliance, {}, 7);
   expect(listed.map(({ id }) => id).sort()).toEqual(
-    failing(pairs)
-      .map(({ check, resourceId }) => `${check.id}.${resourceId}`)
-      .sort(),
+    failed.map(({ check, resourceId }) => `${check.id}.${resourceId}`).sort(),
   );
-  expect(listed.map(({ id }) => id)).toEqual([...listed].sort(inOrder).map(({ id }) => id));
+  expect(listed.map(({ id }) => id)).toEqual([...listed].sort(compareViolations).map(({ id }) => id));
 }
 
-type Listed = Awaited<ReturnType<typeof walk>>[number];
-const inOrder = (a: Listed, b: Listed): number => {
-  const key = ({ severity, checkId, vaultName, resourceName }: Listed) =>
+type ListedViolation = Awaited<ReturnType<typeof readAllViolations>>[number];
+/** Violations are listed by severity (worst first), then by check, vault and resource. */
+const compareViolations = (a: ListedViolation, b: ListedViolation): number => {
+  const key = ({ severity, checkId, vaultName, resourceName }: ListedViolation) =>
     [SEVERITIES.indexOf(severity), checkId, vaultName!.toLowerCase(), resourceName.toLowerCase()].join("!");
   return key(a) < key(b) ? -1 : 1;
 };
 
-const anyChange = fc.record(
+/** Generates properties of an asset that pass or fail checks. An omitted property has the compliant value of `asset()`. */
+const anyAssetProperties = fc.record(
   {
     expiresOn: fc.constantFrom(undefined, inDays(-3), inDays(2), inDays(20), inDays(400), inDays(3000)),
     enabled: fc.boolean(),
@@ -91,9 +95,9 @@ const anyChange = fc.record(
 const anyAsset = fc.tuple(
   fc.constantFrom("secret", "key", "certificate"),
   fc.constantFrom("a", "B", "c-1", "d"),
-  anyChange,
+  anyAssetProperties,
 );
-const anyVault = fc.record(
+const anyVaultProperties = fc.record(
   {
     rbacAuthorization: fc.boolean(),
     purgeProtection: fc.boolean(),
@@ -102,113 +106,126 @@ const anyVault = fc.record(
   },
   { requiredKeys: [] },
 );
+/** Generates one event: a scan of a vault, a vault's removal, or an evaluation of everything. */
 const anyStep = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
       kind: fc.constant("scan" as const),
       name: fc.constantFrom("kv-a", "kv-a-b", "KV-C"),
-      vault: anyVault,
+      vault: anyVaultProperties,
       assets: fc.uniqueArray(anyAsset, { selector: ([type, name]) => `${type}${name}`, maxLength: 8 }),
-      twice: fc.boolean(),
+      isReportedTwice: fc.boolean(),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant("leave" as const), name: fc.constantFrom("kv-a", "KV-C") }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("remove" as const), name: fc.constantFrom("kv-a", "KV-C") }) },
   { weight: 1, arbitrary: fc.constant({ kind: "evaluate" as const }) },
 );
 
-test("after any changes, reported once or twice, score and violations match the resources", {
+test("score and violations match the resources after any changes, also if changes are reported twice", {
   timeout: 300_000,
 }, async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 1, maxLength: 8 }), async (steps) => {
-      const fixture = fresh();
-      const estate: Estate = new Map();
+      const fixture = openEmptyFixture();
+      const inventory: Inventory = new Map();
       for (const step of steps) {
         if (step.kind === "scan") {
           const assets = step.assets.map(([type, name, change]) =>
             asset(step.name, type as AssetRecord["type"], name, change),
           );
-          estate.set(step.name, { vault: vault(step.name, step.vault), assets });
-          await fixture.scan(vault(step.name, step.vault), assets, { twice: step.twice });
-        } else if (step.kind === "leave") {
-          estate.delete(step.name);
-          await fixture.leave(step.name);
+          inventory.set(step.name, { vault: vault(step.name, step.vault), assets });
+          await fixture.scan(vault(step.name, step.vault), assets, { twice: step.isReportedTwice });
+        } else if (step.kind === "remove") {
+          inventory.delete(step.name);
+          await fixture.removeVault(step.name);
         } else await fixture.compliance.evaluate(caller);
       }
-      await expectAnswersOf(fixture, estate);
+      await expectScoreAndViolationsOf(fixture, inventory);
     }),
     { numRuns: IS_CAMPAIGN ? 40 : 8, endOnFailure: true },
   );
 });
 
-test("severity and framework filter alone and together, with the exact total, on every page", async () => {
-  const fixture = fresh();
-  const estate: Estate = new Map();
+test("the filters severity and framework return exactly the matching violations, alone and combined", async () => {
+  const fixture = openEmptyFixture();
+  const inventory: Inventory = new Map();
   for (const name of ["kv-1", "kv-2", "kv-3"]) {
     const assets = [
-      ...["s1", "s2", "s3"].map((one, at) =>
-        asset(name, "secret", one, { expiresOn: [undefined, inDays(-1), inDays(5)][at] }),
+      ...[undefined, inDays(-1), inDays(5)].map((expiresOn, index) =>
+        asset(name, "secret", `s${index + 1}`, { expiresOn }),
       ),
       asset(name, "key", "k1", { keySize: 1024, rotationPolicy: undefined, expiresOn: undefined }),
       asset(name, "certificate", "c1", { validityMonths: 24, autoRenew: false }),
     ];
-    const of = vault(name, {
+    const scannedVault = vault(name, {
       rbacAuthorization: name !== "kv-2",
       purgeProtection: false,
       publicNetworkAccess: "Enabled",
     });
-    estate.set(name, { vault: of, assets });
-    await fixture.scan(of, assets);
+    inventory.set(name, { vault: scannedVault, assets });
+    await fixture.scan(scannedVault, assets);
   }
-  const all = failing(pairsOf(estate.values(), context));
-  const alone = [
+  const expectedFailures = failuresIn(expectedResults(inventory.values(), context));
+  const singleFilters = [
     {},
     ...SEVERITIES.map((severity) => ({ severity })),
     ...FRAMEWORK_IDS.map((framework) => ({ framework })),
   ];
-  const together = SEVERITIES.flatMap((severity) => FRAMEWORK_IDS.map((framework) => ({ severity, framework })));
-  let matched = 0;
-  for (const filter of [...alone, ...sampled(together, 6)] as ViolationFilter[]) {
+  const combinedFilters = SEVERITIES.flatMap((severity) => FRAMEWORK_IDS.map((framework) => ({ severity, framework })));
+  let combinedMatches = 0;
+  for (const filter of [...singleFilters, ...sampled(combinedFilters, 6)] as ViolationFilter[]) {
     const { severity, framework } = filter;
-    const wanted = all.filter(
+    const matching = expectedFailures.filter(
       ({ check }) =>
         (!severity || check.severity === severity) &&
         (!framework || controlsOfCheck(check.id).some((control) => control.framework === framework)),
     );
-    const whole = await fixture.compliance.violations({ severity, framework }, firstPage());
-    expect(whole.total).toBe(wanted.length);
-    expect(whole.items.map(({ id }) => id).sort()).toEqual(
-      wanted.map(({ check, resourceId }) => `${check.id}.${resourceId}`).sort(),
+    const wholeList = await fixture.compliance.violations({ severity, framework }, firstPage());
+    expect(wholeList.total).toBe(matching.length);
+    expect(wholeList.items.map(({ id }) => id).sort()).toEqual(
+      matching.map(({ check, resourceId }) => `${check.id}.${resourceId}`).sort(),
     );
-    expect(await walk(fixture.compliance, { severity, framework }, 2)).toEqual(whole.items);
-    const later = await fixture.compliance.violations({ severity, framework }, firstPage(3, 2));
-    expect(later.items).toEqual(whole.items.slice(2, 5));
-    if (severity && framework) matched += wanted.length;
+    expect(await readAllViolations(fixture.compliance, { severity, framework }, 2)).toEqual(wholeList.items);
+    const thirdToFifth = await fixture.compliance.violations({ severity, framework }, firstPage(3, 2));
+    expect(thirdToFifth.items).toEqual(wholeList.items.slice(2, 5));
+    if (severity && framework) combinedMatches += matching.length;
   }
-  expect(matched, "violations of a severity and a framework").toBeGreaterThan(0);
+  expect(combinedMatches, "violations that match a severity and a framework").toBeGreaterThan(0);
 });
 
-/** Two subscriptions, owners by tag, exemptions of one asset, of a vault and of a check. */
-async function withOwners(): Promise<Fixture> {
-  const fixture = fresh();
-  const other = "99999999-9999-4999-8999-999999999999";
+const OTHER_SUBSCRIPTION = "99999999-9999-4999-8999-999999999999";
+/** An owner whose name contains a separator and a character that changes the writing direction. */
+const ODD_OWNER = "eve, \u202Ethe other";
+
+/**
+ * Opens a fixture with three vaults in two subscriptions. Tags name the owners of two vaults and of their assets. One asset and
+ * one vault are exempted from a check that they fail.
+ */
+async function openFixtureWithOwners(): Promise<Fixture> {
+  const fixture = openEmptyFixture();
   for (const [name, subscriptionId, owner] of [
     ["kv-a", vault("kv").subscriptionId, "ada"],
-    ["kv-b", other, "bob"],
-    ["kv-c", other, undefined],
+    ["kv-b", OTHER_SUBSCRIPTION, "bob"],
+    ["kv-c", OTHER_SUBSCRIPTION, undefined],
   ] as const) {
     const tags = owner === undefined ? undefined : { owner };
     await fixture.scan(vault(name, { subscriptionId, purgeProtection: false, ...(tags && { tags }) }), [
       ...["one", "two", "three"].map((secret) =>
         asset(name, "secret", secret, { contentType: undefined, subscriptionId, ...(tags && { tags }) }),
       ),
-      asset(name, "key", "own", { expiresOn: inDays(-1), subscriptionId, tags: { owner: "eve, \u202Ethe other" } }),
+      asset(name, "key", "signing", { expiresOn: inDays(-1), subscriptionId, tags: { owner: ODD_OWNER } }),
     ]);
   }
   const exempt = (checkId: string, scope: { type: "asset" | "vault"; id: string }) =>
     fixture.compliance.exemptions.create(
-      { checkId, scope, category: "waiver", reason: "It is", until: new Date(fixture.clock.at + 86_400_000) },
+      {
+        checkId,
+        scope,
+        category: "waiver",
+        reason: "Accepted",
+        until: new Date(fixture.clock.nowMs + DAY_SECONDS * 1000),
+      },
       caller,
     );
   await exempt("secret-content-type", { type: "asset", id: "kv-a.secret.two" });
@@ -216,30 +233,32 @@ async function withOwners(): Promise<Fixture> {
   return fixture;
 }
 
-test("check, vault, subscription, resource, owner and exempted filter alone and together, with the exact total, on every page", async () => {
-  const fixture = await withOwners();
-  const all = await walk(fixture.compliance, {}, 1000);
+test("every other filter returns exactly the matching violations, alone and in pairs", async () => {
+  const fixture = await openFixtureWithOwners();
+  const all = await readAllViolations(fixture.compliance, {}, 1000);
   expect(all.filter(({ exempted }) => exempted)).toHaveLength(2);
-  const choices: ViolationFilter[] = [
+  const singleFilters: ViolationFilter[] = [
     { check: "secret-content-type" },
     { check: "key-rsa-size" },
     { vault: "kv-b" },
     { vault: "kv-none" },
-    { subscription: "99999999-9999-4999-8999-999999999999" },
+    { subscription: OTHER_SUBSCRIPTION },
     { resource: "kv-a.secret.two" },
     { resource: "kv-b" },
+    // The start of a resource's ID matches nothing.
     { resource: "kv-b.secret.on" },
     { owner: "ada" },
-    { owner: "eve, \u202Ethe other" },
+    { owner: ODD_OWNER },
     { owner: "nobody" },
     { exempted: true },
     { exempted: false },
   ];
-  const together = choices.flatMap((one, at) => choices.slice(at + 1).map((other) => ({ ...one, ...other })));
-  const pairs = sampled(together, 26);
-  let [byOne, byTwo] = [0, 0];
-  for (const filter of [...choices, ...pairs]) {
-    const wanted = all.filter(
+  const filterPairs = singleFilters.flatMap((first, index) =>
+    singleFilters.slice(index + 1).map((second) => ({ ...first, ...second })),
+  );
+  let [matchesOfSingle, matchesOfPairs] = [0, 0];
+  for (const filter of [...singleFilters, ...sampled(filterPairs, 26)]) {
+    const matching = all.filter(
       ({ checkId, resourceId, vaultName, subscriptionId, owner, exempted }) =>
         (filter.resource === undefined || resourceId === filter.resource) &&
         (filter.check === undefined || checkId === filter.check) &&
@@ -248,59 +267,61 @@ test("check, vault, subscription, resource, owner and exempted filter alone and 
         (filter.owner === undefined || owner === filter.owner) &&
         (filter.exempted === undefined || exempted === filter.exempted),
     );
-    if (choices.includes(filter)) byOne += wanted.length;
-    else byTwo += wanted.length;
+    const isSingle = singleFilters.includes(filter);
+    if (isSingle) matchesOfSingle += matching.length;
+    else matchesOfPairs += matching.length;
     const page = await fixture.compliance.violations(filter, firstPage(1000));
-    expect([filter, page.items, page.nextCursor]).toEqual([filter, wanted, null]);
-    const exempted = wanted.filter((one) => one.exempted).length;
-    expect([page.total, page.open, page.exempted]).toEqual([wanted.length, wanted.length - exempted, exempted]);
-    if (!choices.includes(filter)) continue;
-    expect(await walk(fixture.compliance, filter, 2)).toEqual(wanted);
-    expect((await fixture.compliance.violations(filter, firstPage(2, 1))).items).toEqual(wanted.slice(1, 3));
+    expect([filter, page.items, page.nextCursor]).toEqual([filter, matching, null]);
+    const exempted = matching.filter((violation) => violation.exempted).length;
+    expect([page.total, page.open, page.exempted]).toEqual([matching.length, matching.length - exempted, exempted]);
+    if (!isSingle) continue;
+    expect(await readAllViolations(fixture.compliance, filter, 2)).toEqual(matching);
+    expect((await fixture.compliance.violations(filter, firstPage(2, 1))).items).toEqual(matching.slice(1, 3));
   }
-  expect(byOne).toBeGreaterThan(30);
-  expect(byTwo).toBeGreaterThan(0);
+  expect(matchesOfSingle).toBeGreaterThan(30);
+  expect(matchesOfPairs).toBeGreaterThan(0);
 });
 
-test("the list's numbers of open and exempted violations equal those of the score", async () => {
-  const fixture = await withOwners();
+test("the list of violations has the same numbers of open and exempted violations as the score", async () => {
+  const fixture = await openFixtureWithOwners();
   const { failed, exempted } = await fixture.compliance.score();
   const list = await fixture.compliance.violations({}, firstPage(1));
   expect([list.open, list.exempted, list.total]).toEqual([failed, exempted, failed + exempted]);
 });
 
-test("owners are those of the evaluation, and findings of earlier versions have none", async () => {
-  const fixture = await withOwners();
-  const owned = async (owner: string) =>
+test("the owner filter finds only violations whose owner was stored at their evaluation", async () => {
+  const fixture = await openFixtureWithOwners();
+  const idsOfOwner = async (owner: string) =>
     (await fixture.compliance.violations({ owner }, firstPage())).items.map(({ id }) => id);
-  expect(await owned("bob")).toEqual([
+  expect(await idsOfOwner("bob")).toEqual([
     "vault-purge-protection.kv-b",
     "secret-content-type.kv-b.secret.one",
     "secret-content-type.kv-b.secret.three",
     "secret-content-type.kv-b.secret.two",
   ]);
-  // The findings of an earlier version.
+  // Earlier versions stored findings of assets without `facts`, and so without the owner. Keys of findings start with `1!`.
   for await (const rows of fixture.tables.pages(Findings, { partitionKey: STATE, from: "1!", before: "2!" })) {
     for (const { facts: _, ...row } of rows) await fixture.tables.replace(Findings, row);
   }
-  expect(await owned("bob")).toEqual(["vault-purge-protection.kv-b"]);
+  expect(await idsOfOwner("bob")).toEqual(["vault-purge-protection.kv-b"]);
 });
 
-test("a new owner of a failing asset is shown at once", async () => {
-  const fixture = fresh();
-  const owned = (owner: string) => [asset("kv", "secret", "a", { contentType: undefined, tags: { owner } })];
-  await fixture.scan(vault("kv"), owned("ada"));
-  await fixture.scan(vault("kv"), owned("bob"));
+test("a violation shows its asset's new owner after the next scan", async () => {
+  const fixture = openEmptyFixture();
+  const secretsOf = (owner: string) => [asset("kv", "secret", "a", { contentType: undefined, tags: { owner } })];
+  await fixture.scan(vault("kv"), secretsOf("ada"));
+  await fixture.scan(vault("kv"), secretsOf("bob"));
   const { items } = await fixture.compliance.violations({}, firstPage());
   expect(items.map(({ owner }) => owner)).toEqual(["bob"]);
 });
 
-test("evaluations can be read by ID, earlier ones and those of many vaults too, as long as scans are kept", async () => {
-  const fixture = fresh();
-  for (let at = 0; at < 21; at++) await fixture.scan(vault(`kv-${at}`), []);
+test("an evaluation can be read by its ID until scan history of its age is deleted", async () => {
+  const fixture = openEmptyFixture();
+  // More than 20 vaults are evaluated through the queue, not within the request.
+  for (let index = 0; index < 21; index++) await fixture.scan(vault(`kv-${index}`), []);
   const first = await fixture.compliance.evaluate(caller);
   expect(first).toMatchObject({ status: "queued", score: null });
-  fixture.clock.at += 60_000;
+  fixture.clock.nowMs += 60_000;
   const second = await fixture.compliance.evaluate(caller);
   const statuses = async () => {
     const both = [first, second].map(({ evaluationId }) => fixture.compliance.evaluation(evaluationId));
@@ -318,20 +339,21 @@ test("evaluations can be read by ID, earlier ones and those of many vaults too, 
     ["completed", 21, 0],
   ]);
   expect((await fixture.compliance.evaluation(first.evaluationId)).score).toMatchObject({ failed: 0 });
-  const unknown = "01KAJ4K3M0T5Q8W2Z7X9C1V6BN";
-  for (const id of [unknown, "../x", second.evaluationId.toLowerCase()])
+  const UNKNOWN_ID = "01KAJ4K3M0T5Q8W2Z7X9C1V6BN";
+  for (const id of [UNKNOWN_ID, "../x", second.evaluationId.toLowerCase()])
     await expect(fixture.compliance.evaluation(id)).rejects.toMatchObject({ code: "notFound" });
-  fixture.clock.at += 91 * 86_400_000;
+  // One day more than the default retention of scans.
+  fixture.clock.nowMs += 91 * DAY_SECONDS * 1000;
   await fixture.compliance.runDue();
   await expect(fixture.compliance.evaluation(first.evaluationId)).rejects.toMatchObject({ code: "notFound" });
-  // The score contains the newest evaluation.
+  // The newest evaluation is also stored with the score, which is not deleted.
   expect((await fixture.compliance.evaluation(second.evaluationId)).status).toBe("completed");
 });
 
-test("a violation contains the failure, its resource, time, controls and remediation", async () => {
-  const fixture = fresh();
+test("a violation contains its check, resource, evidence, times, controls and remediation", async () => {
+  const fixture = openEmptyFixture();
   await fixture.scan(vault("kv-Pay"), [asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined })]);
-  fixture.clock.at += 3_600_000;
+  fixture.clock.nowMs += 3_600_000;
   await fixture.scan(vault("kv-Pay"), [
     asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined, tags: { a: "b" } }),
   ]);
@@ -355,58 +377,61 @@ test("a violation contains the failure, its resource, time, controls and remedia
   expect(items[0]!.frameworks).toEqual(expect.arrayContaining(["pci-dss-4.0.1", "soc-2"]));
 });
 
-test("paging neither skips nor repeats unchanged violations while others arise and end", async () => {
-  const fixture = fresh();
-  const names = Array.from({ length: 40 }, (_, at) => `s${String(at).padStart(2, "0")}`);
-  const secrets = (without: string[], more: string[] = []) =>
-    [...names.filter((name) => !without.includes(name)), ...more].map((name) =>
+test("paging returns each unchanged violation exactly once while other violations appear and end", async () => {
+  const fixture = openEmptyFixture();
+  const names = Array.from({ length: 40 }, (_, index) => `s${String(index).padStart(2, "0")}`);
+  const secrets = (removed: string[], added: string[] = []) =>
+    [...names.filter((name) => !removed.includes(name)), ...added].map((name) =>
       asset("kv", "secret", name, { contentType: undefined }),
     );
   await fixture.scan(vault("kv"), secrets([]));
-  const seen: string[] = [];
+  const listedNames: string[] = [];
   let cursor: string | undefined;
   let page = 0;
   do {
-    const answer = await fixture.compliance.violations({ severity: "low" }, { limit: 10, offset: 0, cursor });
-    seen.push(...answer.items.map(({ resourceName }) => resourceName));
-    cursor = answer.nextCursor ?? undefined;
+    const response = await fixture.compliance.violations({ severity: "low" }, { limit: 10, offset: 0, cursor });
+    listedNames.push(...response.items.map(({ resourceName }) => resourceName));
+    cursor = response.nextCursor ?? undefined;
     page++;
+    // The removed and added secrets lie before the cursor.
     if (page === 1) await fixture.scan(vault("kv"), secrets(["s00", "s01", "s02", "s03"]));
     if (page === 2) await fixture.scan(vault("kv"), secrets(["s00", "s01", "s02", "s03"], ["a1", "a2"]));
   } while (cursor !== undefined);
-  expect(seen).toEqual(names);
+  expect(listedNames).toEqual(names);
 });
 
-test("a cursor of other filters is rejected, and so is a modified one", async () => {
-  const fixture = fresh();
+test("a cursor is rejected if the filters differ or if it was modified", async () => {
+  const fixture = openEmptyFixture();
   await fixture.scan(vault("kv", { privateEndpoints: 0, purgeProtection: false }), []);
   const { nextCursor } = await fixture.compliance.violations({}, firstPage(1));
-  const at = (cursor: string) => ({ limit: 1, offset: 0, cursor });
-  await expect(fixture.compliance.violations({ severity: "high" }, at(nextCursor!))).rejects.toMatchObject({
+  const pageAt = (cursor: string) => ({ limit: 1, offset: 0, cursor });
+  await expect(fixture.compliance.violations({ severity: "high" }, pageAt(nextCursor!))).rejects.toMatchObject({
     code: "invalidCursor",
   });
-  await expect(fixture.compliance.violations({}, at(`x${nextCursor}`))).rejects.toMatchObject({
+  await expect(fixture.compliance.violations({}, pageAt(`x${nextCursor}`))).rejects.toMatchObject({
     code: "invalidCursor",
   });
 });
 
-test("if a call ends before the whole offset is skipped, its cursor skips the rest", async () => {
-  const fixture = await withOwners();
+test("a cursor skips the rest of an offset that its request could not skip completely", async () => {
+  const fixture = await openFixtureWithOwners();
   const filter = { owner: "ada" };
-  const all = await walk(fixture.compliance, filter);
+  const all = await readAllViolations(fixture.compliance, filter);
   const { nextCursor } = await fixture.compliance.violations(filter, firstPage(1));
-  const place = JSON.parse(Buffer.from(nextCursor!, "base64url").toString());
-  const cursor = encodeCursor({ ...place, s: 2 });
+  // A cursor is base64url of JSON. Its member `s` is the number of violations still to skip.
+  const position = JSON.parse(Buffer.from(nextCursor!, "base64url").toString());
+  const cursor = encodeCursor({ ...position, s: 2 });
   const { items } = await fixture.compliance.violations(filter, { limit: 1, offset: 0, cursor });
+  // The first page had one violation, and the cursor skips two more.
   expect([items, items.length]).toEqual([all.slice(3, 4), 1]);
 });
 
-test("a vault with thousands of failing secrets is listed completely, in order, and after a change too", {
+test("all violations of a vault with over a thousand failing secrets are listed in order", {
   timeout: 300_000,
 }, async () => {
-  const fixture = fresh();
-  const secrets = Array.from({ length: 1205 }, (_, at) =>
-    asset("kv-big", "secret", `secret-${String(at).padStart(5, "0")}`, { contentType: undefined }),
+  const fixture = openEmptyFixture();
+  const secrets = Array.from({ length: 1205 }, (_, index) =>
+    asset("kv-big", "secret", `secret-${String(index).padStart(5, "0")}`, { contentType: undefined }),
   );
   const { cursor: start } = await fixture.compliance.newViolations(undefined, 1);
   await fixture.scan(vault("kv-big"), secrets);
@@ -414,27 +439,28 @@ test("a vault with thousands of failing secrets is listed completely, in order, 
   expect(violations.map(({ resourceId }) => resourceId)).toEqual(secrets.map(({ name }) => `kv-big.secret.${name}`));
   await fixture.scan(vault("kv-small"), [asset("kv-small", "secret", "only", { contentType: undefined })]);
   const names = async () =>
-    (await walk(fixture.compliance, { severity: "low" }, 300)).map(({ resourceName }) => resourceName);
+    (await readAllViolations(fixture.compliance, { severity: "low" }, 300)).map(({ resourceName }) => resourceName);
   expect(await names()).toEqual([...secrets.map(({ name }) => name), "only"]);
   await fixture.scan(vault("kv-big"), secrets.slice(710));
   expect(await names()).toEqual([...secrets.slice(710).map(({ name }) => name), "only"]);
-  await fixture.leave("kv-big");
+  await fixture.removeVault("kv-big");
   expect(await names()).toEqual(["only"]);
 });
 
-test("the next evaluation completes half-written results of a vault", async () => {
-  const connectionString = azurite.connectionString(free.pop()!);
+test("the next evaluation of a vault repairs results of which a row is missing", async () => {
+  const connectionString = azurite.connectionString(unusedAccounts.pop()!);
   const fixture = openFixture(connectionString);
   const secrets = ["a", "b", "c"].map((name) => asset("kv", "secret", name, { contentType: undefined }));
   await fixture.scan(vault("kv"), secrets);
+  // The results of a vault's assets are also in its details rows, which evaluations continue from. This removes the first.
   await createTables({ connectionString }).remove(Details, STATE, detailsKey("kv", 0));
   const changed = secrets.with(1, asset("kv", "secret", "b"));
   await fixture.scan(vault("kv"), changed);
-  await expectAnswersOf(fixture, new Map([["kv", { vault: vault("kv"), assets: changed }]]));
+  await expectScoreAndViolationsOf(fixture, new Map([["kv", { vault: vault("kv"), assets: changed }]]));
 });
 
-test("a framework's controls pass, fail, are not applicable or manual", async () => {
-  const fixture = fresh();
+test("a framework reports whether each control passes, fails, is not applicable or needs a manual check", async () => {
+  const fixture = openEmptyFixture();
   await fixture.scan(vault("kv-1", { privateEndpoints: 0 }), [asset("kv-1", "secret", "a")]);
   await fixture.scan(vault("kv-2"), [asset("kv-2", "secret", "a", { expiresOn: undefined })]);
   const framework = await fixture.compliance.framework("cis-azure-5.0.0");
@@ -462,20 +488,21 @@ test("a framework's controls pass, fail, are not applicable or manual", async ()
 });
 
 test("without results, the score is 100", async () => {
-  const fixture = fresh();
+  const fixture = openEmptyFixture();
   expect(await fixture.compliance.score()).toMatchObject({ score: 100, total: 0, evaluatedAt: null, evaluation: null });
   expect(await fixture.compliance.violations({}, firstPage())).toMatchObject({ items: [], total: 0, nextCursor: null });
+  // There are checks, so the score is not 100 for lack of them.
   expect(CHECKS.length).toBeGreaterThan(30);
 });
 
-test("violations that arose in two evaluations of a vault at the same time are all returned", async () => {
-  const fixture = fresh();
+test("new violations of two evaluations of a vault at the same time are all returned", async () => {
+  const fixture = openEmptyFixture();
   const [a, b] = ["a", "b"].map((name) => asset("kv", "secret", name)) as [AssetRecord, AssetRecord];
-  const failing = (one: AssetRecord) => asset("kv", "secret", one.name, { contentType: undefined });
+  const failing = ({ name }: AssetRecord) => asset("kv", "secret", name, { contentType: undefined });
   await fixture.scan(vault("kv"), [a, b]);
   const { cursor } = await fixture.compliance.newViolations(undefined, 1);
-  fixture.clock.at += 1000;
-  // Like two attempts of one evaluation, of which the second continues after the first one's write.
+  fixture.clock.nowMs += 1000;
+  // Both scans have the same time, as two attempts of one evaluation do if the second continues after the first one's write.
   await fixture.scan(vault("kv"), [failing(a), b]);
   await fixture.scan(vault("kv"), [failing(a), failing(b)]);
   const { violations } = await fixture.compliance.newViolations(cursor, 100);

@@ -1,12 +1,13 @@
+// Evaluations that time causes: assets pass thresholds, the policy or the checks change, evaluation is turned off and on.
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { EDITION } from "../../shared/compliance/checks/all.ts";
 import {
   DayScores,
   type EvaluateMessage,
   HISTORY,
-  LINES_KEY,
-  Lines,
   STATE,
+  THRESHOLDS_KEY,
+  ThresholdsRows,
 } from "../../shared/compliance/compliance-rows.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -15,35 +16,40 @@ import {
   caller,
   checkIds,
   context,
-  DAY,
+  DAY_SECONDS,
+  expectedResults,
   type Fixture,
   inDays,
   openFixture,
-  pairsOf,
+  readAllViolations,
   START,
   vault,
-  walk,
 } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let fixture: Fixture;
-const accounts = Array.from({ length: 22 }, (_, at) => `time${at}`);
-const free = [...accounts];
+/** Names of storage accounts in the emulator. Each test uses one of its own, so that it starts empty. */
+const accounts = Array.from({ length: 22 }, (_, index) => `time${index}`);
+const unusedAccounts = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 beforeEach(() => {
-  fixture = openFixture(azurite.connectionString(free.pop()!));
+  fixture = openFixture(azurite.connectionString(unusedAccounts.pop()!));
 });
 
 const secret = (name: string, change: Partial<AssetRecord>) => asset("kv", "secret", name, change);
-const sent = (messages: EvaluateMessage[]) =>
+/** Returns the assets that messages name for evaluation, and "due" for each message that evaluates a vault's due assets. */
+const assetsToEvaluate = (messages: EvaluateMessage[]) =>
   messages.flatMap((message) => (message.kind === "assets" ? message.assets : message.kind === "due" ? ["due"] : []));
-const sets = async () =>
-  (await walk(fixture.compliance)).map(({ checkId, resourceName }) => `${resourceName}: ${checkId}`).sort();
+/** Returns all violations as "asset: check", sorted. */
+const listViolations = async () =>
+  (await readAllViolations(fixture.compliance))
+    .map(({ checkId, resourceName }) => `${resourceName}: ${checkId}`)
+    .sort();
 
-test("day by day only assets that passed a threshold are evaluated, and the violations are right every day", async () => {
+test("each day only assets that passed a threshold are evaluated, and all violations are up to date", async () => {
   const assets = [
     secret("soon", { expiresOn: inDays(32.5) }),
     secret("later", { expiresOn: inDays(200) }),
@@ -51,21 +57,25 @@ test("day by day only assets that passed a threshold are evaluated, and the viol
     asset("kv", "key", "old", { createdOn: inDays(-728.5), expiresOn: inDays(500), notBefore: inDays(-727.5) }),
     asset("kv", "certificate", "web", { expiresOn: inDays(9.5) }),
   ];
-  const estate = [{ vault: vault("kv"), assets }];
+  const inventory = [{ vault: vault("kv"), assets }];
   await fixture.scan(vault("kv"), assets);
-  const evaluated: Record<number, string[]> = {};
+  const evaluatedByDay: Record<number, string[]> = {};
   for (let day = 1; day <= 40; day++) {
-    fixture.clock.at = START + day * DAY * 1000;
+    fixture.clock.nowMs = START + day * DAY_SECONDS * 1000;
     await fixture.compliance.runDue();
-    const crossed = sent(await fixture.drain());
-    if (crossed.length > 0) evaluated[day] = crossed.sort();
-    const failing = pairsOf(estate, { ...context, now: fixture.clock.at }).filter(({ result }) => result === "fail");
-    expect([day, ...(await walk(fixture.compliance)).map(({ id }) => id).sort()]).toEqual([
+    const evaluatedToday = assetsToEvaluate(await fixture.drain());
+    if (evaluatedToday.length > 0) evaluatedByDay[day] = evaluatedToday.sort();
+    const failures = expectedResults(inventory, { ...context, now: fixture.clock.nowMs }).filter(
+      ({ result }) => result === "fail",
+    );
+    expect([day, ...(await readAllViolations(fixture.compliance)).map(({ id }) => id).sort()]).toEqual([
       day,
-      ...failing.map(({ check, resourceId }) => `${check.id}.${resourceId}`).sort(),
+      ...failures.map(({ check, resourceId }) => `${check.id}.${resourceId}`).sort(),
     ]);
   }
-  expect(evaluated).toEqual({
+  // `web` expires in 9.5 days and `soon` in 32.5. Each becomes a warning 30 days before, critical 7 days before, and then
+  // expires. `due`: on the third day, the key `old` has been active for more than its maximum of 730 days.
+  expect(evaluatedByDay).toEqual({
     3: ["certificate.web", "due", "secret.soon"],
     10: ["certificate.web"],
     26: ["secret.soon"],
@@ -73,94 +83,100 @@ test("day by day only assets that passed a threshold are evaluated, and the viol
   });
 });
 
-test("a timer that runs twice, or late, evaluates nothing twice and misses nothing", async () => {
+test("a timer that runs late evaluates each asset that passed a threshold, once", async () => {
   await fixture.scan(vault("kv"), [secret("a", { expiresOn: inDays(10) }), secret("b", { expiresOn: inDays(300) })]);
-  fixture.clock.at = START + 20 * DAY * 1000;
+  fixture.clock.nowMs = START + 20 * DAY_SECONDS * 1000;
   await fixture.compliance.runDue();
-  expect(sent(await fixture.drain())).toEqual(["secret.a"]);
-  expect(await sets()).toEqual(["a: secret-expired"]);
+  expect(assetsToEvaluate(await fixture.drain())).toEqual(["secret.a"]);
+  expect(await listViolations()).toEqual(["a: secret-expired"]);
   await fixture.compliance.runDue();
-  expect(sent(await fixture.drain())).toEqual([]);
+  expect(assetsToEvaluate(await fixture.drain())).toEqual([]);
 });
 
-test("a changed policy evaluates the assets between the old and the new threshold, once all instances use it", async () => {
+test("a changed policy evaluates only assets that expire between the old and the new threshold", async () => {
   const days = [3, 6, 9, 20, 40, 60, 100];
   await fixture.scan(
     vault("kv"),
     days.map((day) => secret(`s${day}`, { expiresOn: inDays(day) })),
   );
-  const near = async () => checkIds(await walk(fixture.compliance)).length;
-  expect(await near()).toBe(2 + 2);
+  const countViolations = async () => checkIds(await readAllViolations(fixture.compliance)).length;
+  expect(await countViolations(), "critical and warning").toBe(2 + 2);
   Object.assign(fixture.settings, { criticalExpiryDays: 10, warningExpiryDays: 50 });
   await fixture.compliance.policyChanged(["criticalExpiryDays", "warningExpiryDays"]);
+  // After 30 seconds every instance uses the new policy.
   expect(fixture.delays.at(-1)).toBeGreaterThanOrEqual(30);
-  expect(sent(await fixture.drain()).sort()).toEqual(["secret.s40", "secret.s9"]);
-  expect(await near()).toBe(3 + 2);
+  expect(assetsToEvaluate(await fixture.drain()).sort()).toEqual(["secret.s40", "secret.s9"]);
+  expect(await countViolations()).toBe(3 + 2);
   Object.assign(fixture.settings, { criticalExpiryDays: 5, warningExpiryDays: 8 });
   await fixture.compliance.policyChanged(["warningExpiryDays"]);
-  expect(sent(await fixture.drain()).sort()).toEqual(["secret.s20", "secret.s40", "secret.s6", "secret.s9"]);
-  expect(await sets()).toEqual(["s3: secret-near-expiry-critical", "s6: secret-near-expiry-warning"]);
+  expect(assetsToEvaluate(await fixture.drain()).sort()).toEqual([
+    "secret.s20",
+    "secret.s40",
+    "secret.s6",
+    "secret.s9",
+  ]);
+  expect(await listViolations()).toEqual(["s3: secret-near-expiry-critical", "s6: secret-near-expiry-warning"]);
 });
 
-test("a policy that is changed and reverted leaves no results of the time in between", async () => {
+test("results of a policy that was reverted are evaluated again", async () => {
   await fixture.scan(vault("kv"), [secret("a", { expiresOn: inDays(40) })]);
   fixture.settings.warningExpiryDays = 50;
   await fixture.compliance.policyChanged(["warningExpiryDays"]);
   await fixture.scan(vault("kv"), [secret("a", { expiresOn: inDays(40), contentType: "other" })]);
-  expect(await sets()).toEqual(["a: secret-near-expiry-warning"]);
+  expect(await listViolations()).toEqual(["a: secret-near-expiry-warning"]);
   fixture.settings.warningExpiryDays = 30;
   await fixture.compliance.policyChanged(["warningExpiryDays"]);
   await fixture.drain();
-  expect(await sets()).toEqual([]);
+  expect(await listViolations()).toEqual([]);
 });
 
-test("other settings evaluate nothing", async () => {
+test("a change of settings that checks don't use evaluates nothing", async () => {
   await fixture.compliance.policyChanged(["logLevel", "discoveryMaxWorkers"]);
   expect(await fixture.drain()).toEqual([]);
 });
 
-test("while evaluation is off, scans and timers evaluate nothing and requests are a conflict; once on, everything is evaluated", async () => {
+test("changes made while evaluation is off are evaluated after it is turned on", async () => {
   await fixture.scan(vault("kv"), [secret("a", {})]);
   fixture.settings.enableComplianceScanning = false;
   await fixture.scan(vault("kv"), [secret("a", { expiresOn: undefined })]);
   await fixture.scan(vault("kv-2"), [asset("kv-2", "secret", "b", { contentType: undefined })]);
   await fixture.compliance.runDue();
   await fixture.drain();
-  expect(await sets()).toEqual([]);
+  expect(await listViolations()).toEqual([]);
   await expect(fixture.compliance.evaluate(caller)).rejects.toMatchObject({ code: "conflict" });
   fixture.settings.enableComplianceScanning = true;
   await fixture.compliance.runDue();
   await fixture.drain();
-  expect(await sets()).toEqual(["a: secret-expiry-set-rbac", "b: secret-content-type"]);
+  expect(await listViolations()).toEqual(["a: secret-expiry-set-rbac", "b: secret-content-type"]);
 });
 
-test("turning evaluation on in the settings evaluates everything too", async () => {
+test("the change of the setting that turns evaluation on evaluates everything", async () => {
   fixture.settings.enableComplianceScanning = false;
   await fixture.scan(vault("kv"), [secret("a", { expiresOn: undefined })]);
   fixture.settings.enableComplianceScanning = true;
   await fixture.compliance.policyChanged(["enableComplianceScanning"]);
   await fixture.drain();
-  expect(await sets()).toEqual(["a: secret-expiry-set-rbac"]);
+  expect(await listViolations()).toEqual(["a: secret-expiry-set-rbac"]);
 });
 
-test("a vault that is removed while evaluation is off is removed from the results too", async () => {
+test("the results of a vault that is removed while evaluation is off are removed", async () => {
   await fixture.scan(vault("kv", { privateEndpoints: 0 }), []);
   fixture.settings.enableComplianceScanning = false;
-  await fixture.leave("kv");
+  await fixture.removeVault("kv");
   expect(await fixture.compliance.score()).toMatchObject({ total: 0 });
 });
 
-test("the score of each day is stored, and today's is current", async () => {
+test("the history contains the stored score of each earlier day and the current score of today", async () => {
   await fixture.scan(vault("kv"), [secret("a", { contentType: undefined })]);
   await fixture.compliance.recordScore();
-  fixture.clock.at = START + 2 * DAY * 1000;
+  fixture.clock.nowMs = START + 2 * DAY_SECONDS * 1000;
   await fixture.scan(vault("kv"), [secret("a", {})]);
   const { score, passed, failed, total, history } = await fixture.compliance.score(30);
   expect(history).toEqual([
     { date: "2026-11-21", score: expect.any(Number), passed: passed - 1, failed: 1, total, edition: EDITION },
     { date: "2026-11-23", score, passed, failed, total, edition: EDITION },
   ]);
-  // The score of a framework without failures, because it requires none of the failing checks.
+  // PCI DSS requires none of the failing checks.
   const pci = await fixture.compliance.framework("pci-dss-4.0.1", 30);
   expect(pci.history?.map(({ date, failed }) => [date, failed])).toEqual([
     ["2026-11-21", 0],
@@ -170,7 +186,7 @@ test("the score of each day is stored, and today's is current", async () => {
   expect((await fixture.compliance.score()).history).toBeUndefined();
 });
 
-test("days before scores of frameworks were stored have none, and no edition", async () => {
+test("a day that an earlier version stored has no framework scores and no edition of the checks", async () => {
   await fixture.tables.put(DayScores, HISTORY, "2026-11-20", {
     date: "2026-11-20",
     score: 90,
@@ -183,36 +199,42 @@ test("days before scores of frameworks were stored have none, and no edition", a
   expect((await fixture.compliance.framework("soc-2", 30)).history).toHaveLength(1);
 });
 
-test("if the checks changed, everything is evaluated again, once", async () => {
+test("everything is evaluated once after an update that changes the checks", async () => {
   await fixture.scan(vault("kv"), [secret("a", { contentType: undefined })]);
-  const row = (await fixture.tables.get(Lines, STATE, LINES_KEY))!;
-  const { edition: _, ...before } = row;
-  await fixture.tables.replace(Lines, before as typeof row);
+  // The edition numbers the checks' versions. Without it, the stored results are those of an earlier version.
+  const row = (await fixture.tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY))!;
+  const { edition: _, ...rowWithoutEdition } = row;
+  await fixture.tables.replace(ThresholdsRows, rowWithoutEdition as typeof row);
   await fixture.compliance.runDue();
+  // Each run of the timer sends a `crossed` message, which looks for assets to evaluate.
   expect((await fixture.drain()).map(({ kind }) => kind)).toEqual(["crossed", "vault"]);
-  expect(await sets()).toEqual(["a: secret-content-type"]);
+  expect(await listViolations()).toEqual(["a: secret-content-type"]);
   await fixture.compliance.runDue();
   expect((await fixture.drain()).map(({ kind }) => kind)).toEqual(["crossed"]);
 });
 
-test("a violation that gets worse continues under another check, until the asset is renewed", async () => {
-  const reported = async (days: number, checkId: string) => {
+test("an alerted violation stands while the asset fails the same check or a worse one", async () => {
+  /** Scans a secret that expires in these days. Returns the checks of the two earlier alerts whose violations still exist. */
+  const standingAlerts = async (days: number, checkId: string) => {
     await fixture.scan(vault("kv", { softDelete: false, purgeProtection: false }), [
       secret("a", { expiresOn: inDays(days) }),
     ]);
-    const violation = { checkId, resourceId: "kv.secret.a", resourceType: "secret", vaultName: "kv" };
-    const retired = { ...violation, checkId: "vault-recoverable", resourceId: "kv", resourceType: "vault" };
+    const secretAlert = { checkId, resourceId: "kv.secret.a", resourceType: "secret", vaultName: "kv" };
+    // A check of an earlier version, which other checks replace.
+    const vaultAlert = { ...secretAlert, checkId: "vault-recoverable", resourceId: "kv", resourceType: "vault" };
     const reading = await fixture.compliance.readViolations();
     return [
-      ...(await reading.standing([violation, retired].map((one) => ({ ...one, id: one.checkId })))).keys(),
+      ...(
+        await reading.findExisting([secretAlert, vaultAlert].map((alert) => ({ ...alert, id: alert.checkId })))
+      ).keys(),
     ].sort();
   };
   const [warning, critical] = ["secret-near-expiry-warning", "secret-near-expiry-critical"];
-  expect(await reported(20, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await reported(3, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await reported(-1, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await reported(-1, critical)).toEqual([critical, "vault-recoverable"]);
-  expect(await reported(90, critical)).toEqual(["vault-recoverable"]);
-  // The worse violation ends once its asset only expires soon.
-  expect(await reported(20, critical)).toEqual(["vault-recoverable"]);
+  expect(await standingAlerts(20, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await standingAlerts(3, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await standingAlerts(-1, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await standingAlerts(-1, critical)).toEqual([critical, "vault-recoverable"]);
+  expect(await standingAlerts(90, critical)).toEqual(["vault-recoverable"]);
+  // The critical violation has ended: the asset now only fails the less severe check.
+  expect(await standingAlerts(20, critical)).toEqual(["vault-recoverable"]);
 });

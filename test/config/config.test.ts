@@ -3,15 +3,19 @@ import { cloudEndpoints } from "../../shared/platform/config/clouds.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { DEFINITIONS, type Definition } from "../../shared/settings/definitions.ts";
 
-const needed = {
+// Tests of the configuration that the service reads from environment variables at its start.
+
+/** The settings without which the service does not start. */
+const requiredSettings = {
   AzureWebJobsStorage:
     "DefaultEndpointsProtocol=http;AccountName=test;AccountKey=cGxhbnRlZC1hY2NvdW50LWtleQ==;TableEndpoint=http://127.0.0.1:9/test;QueueEndpoint=http://127.0.0.1:9/test",
   JWT_SIGNING_KEYS: "test:cGxhbnRlZC1zaWduaW5nLWtleS1vZi0zMi1ieXRlcy0uLi4uLi4u",
 };
 
+/** Returns the error of loading a configuration, with an empty message if there is none. */
 function failureOf(settings: Record<string, string>): { message: string } {
   try {
-    loadConfig({ ...needed, ...settings });
+    loadConfig({ ...requiredSettings, ...settings });
     return { message: "" };
   } catch (error) {
     return error as Error;
@@ -19,7 +23,7 @@ function failureOf(settings: Record<string, string>): { message: string } {
 }
 
 /** Returns the names of the rejected settings. */
-const refused = (settings: Record<string, string>): string[] =>
+const rejectedSettings = (settings: Record<string, string>): string[] =>
   [...failureOf(settings).message.matchAll(/^ {2}(\w+):/gm)].map(([, name]) => name!);
 
 /*
@@ -66,8 +70,8 @@ test.each([
       storageSuffix: "core.usgovcloudapi.net",
     },
   ],
-])("%s has the documented addresses", (name, endpoints) => {
-  expect(cloudEndpoints(loadConfig({ ...needed, AZURE_CLOUD: name }))).toEqual(endpoints);
+])("the cloud %s has the documented addresses", (name, endpoints) => {
+  expect(cloudEndpoints(loadConfig({ ...requiredSettings, AZURE_CLOUD: name }))).toEqual(endpoints);
 });
 
 test.each([
@@ -88,9 +92,9 @@ test.each([
       issuers: { v1: "https://sts.windows.net", v2: "https://login.contoso.com" },
     },
   ],
-])("%s can be replaced individually", (name, value, changed) => {
-  expect(cloudEndpoints(loadConfig({ ...needed, [name]: value }))).toEqual({
-    ...cloudEndpoints(loadConfig(needed)),
+])("%s replaces only its own address of the cloud", (name, value, changed) => {
+  expect(cloudEndpoints(loadConfig({ ...requiredSettings, [name]: value }))).toEqual({
+    ...cloudEndpoints(loadConfig(requiredSettings)),
     ...changed,
   });
 });
@@ -99,34 +103,34 @@ test.each([
   ["AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri", "https://storage.example"],
   ["BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD", "administrator"],
   ["ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS", "0b9f8a7e-1111-4222-8333-944455556666"],
-])("of %s and %s, setting only one is rejected with the name of the missing one", (one, other, value) => {
-  const alone = (name: string) =>
+])("%s and %s must be set together", (first, second, value) => {
+  const messagesWithOnly = (name: string) =>
     failureOf({ [name]: value })
       .message.split("\n")
       .slice(1);
-  expect(alone(one)).toEqual([`  ${other}: must be set together with ${one}`]);
-  expect(alone(other)).toEqual([`  ${one}: must be set together with ${other}`]);
-  expect(refused({ [one]: value, [other]: value })).toEqual([]);
+  expect(messagesWithOnly(first)).toEqual([`  ${second}: must be set together with ${first}`]);
+  expect(messagesWithOnly(second)).toEqual([`  ${first}: must be set together with ${second}`]);
+  expect(rejectedSettings({ [first]: value, [second]: value })).toEqual([]);
 });
 
 test("the environment accepts the same values of each runtime setting as the API", () => {
-  let bounds = 0;
+  let rejectedValues = 0;
   for (const definition of Object.values<Definition>(DEFINITIONS)) {
     const { environmentVariable: name } = definition;
-    const taken = valuesOf(definition);
+    const values = valuesOf(definition);
     // The critical days must be fewer than the warning days.
-    const refusal = (value: string) => refused({ WARNING_EXPIRY_DAYS: "730", [name]: value });
-    for (const value of taken.good) expect(refusal(value), `${name}=${value}`).not.toContain(name);
-    for (const value of taken.bad) expect(refusal(value), `${name}=${value}`).toContain(name);
-    bounds += taken.bad.length;
+    const rejectedWith = (value: string) => rejectedSettings({ WARNING_EXPIRY_DAYS: "730", [name]: value });
+    for (const value of values.valid) expect(rejectedWith(value), `${name}=${value}`).not.toContain(name);
+    for (const value of values.invalid) expect(rejectedWith(value), `${name}=${value}`).toContain(name);
+    rejectedValues += values.invalid.length;
   }
-  expect(bounds).toBeGreaterThan(25);
+  expect(rejectedValues).toBeGreaterThan(25);
 });
 
-function valuesOf(definition: Definition): { good: string[]; bad: string[] } {
-  if (definition.type === "boolean") return { good: ["true", "false"], bad: ["maybe"] };
+function valuesOf(definition: Definition): { valid: string[]; invalid: string[] } {
+  if (definition.type === "boolean") return { valid: ["true", "false"], invalid: ["maybe"] };
   if (definition.type === "string")
-    return { good: [...definition.allowed], bad: [definition.allowed[0]!.toLowerCase()] };
+    return { valid: [...definition.allowed], invalid: [definition.allowed[0]!.toLowerCase()] };
   const { minimum, maximum } = definition;
-  return { good: [minimum, maximum].map(String), bad: [minimum - 1, maximum + 1].map(String) };
+  return { valid: [minimum, maximum].map(String), invalid: [minimum - 1, maximum + 1].map(String) };
 }

@@ -11,33 +11,36 @@ import { createAppConfigurationReferences } from "../../shared/platform/azure/ap
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
-import { type OddServer, startOddServer } from "../azure/odd-server.ts";
-import { failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
+import { type FakeServer, startFakeServer } from "../azure/odd-server.ts";
+import { expectFailure, fakeIdentity, recordingLog, SHORT_WAITS, testConfig } from "../azure/services.ts";
 
-/** Answers that are not what the services document, and texts that people write where references belong. */
+/**
+ * Tests of dependency discovery in Azure with unusual input: responses that differ from the services' documentation, and texts
+ * in the place of Key Vault references. A discovery reads resources (web apps, clusters, …) and reports which secrets they use.
+ */
 
-const UNIT = "5f0c3f5e-0000-4000-8000-000000000001";
+const SUBSCRIPTION = "5f0c3f5e-0000-4000-8000-000000000001";
 const VERSION = "0123456789abcdef0123456789abcdef";
 const names = keyVaultNames("vault.azure.net");
 
-describe("a reference", () => {
-  const whole = { vaultName: "kv-main", type: "secret", name: "db" };
-  const pinned = { ...whole, version: VERSION };
+describe("a Key Vault reference", () => {
+  const unpinned = { vaultName: "kv-main", type: "secret", name: "db" };
+  const pinned = { ...unpinned, version: VERSION };
   const uri = "https://kv-main.vault.azure.net/secrets/db";
 
   test.each([
-    [`@Microsoft.KeyVault(SecretUri=${uri})`, whole],
-    [`@Microsoft.KeyVault(SecretUri=${uri}/)`, whole],
+    [`@Microsoft.KeyVault(SecretUri=${uri})`, unpinned],
+    [`@Microsoft.KeyVault(SecretUri=${uri}/)`, unpinned],
     [
       `@microsoft.keyvault( secreturi = ${uri.toUpperCase().replace("DB", "db").replace("KV-MAIN", "kv-main")} )`,
-      whole,
+      unpinned,
     ],
     [`@Microsoft.KeyVault(SecretUri=${uri}/${VERSION})`, pinned],
-    ["@Microsoft.KeyVault(VaultName=kv-main;SecretName=db)", whole],
-    [" @Microsoft.KeyVault( SecretName = db ; VaultName = kv-main ; )", whole],
+    ["@Microsoft.KeyVault(VaultName=kv-main;SecretName=db)", unpinned],
+    [" @Microsoft.KeyVault( SecretName = db ; VaultName = kv-main ; )", unpinned],
     [`@Microsoft.KeyVault(VaultName=kv-main;SecretName=db;SecretVersion=${VERSION})`, pinned],
-    ["@Microsoft.KeyVault(VaultName=kv-main;SecretName=db;SecretVersion=)", whole],
-  ])("%s is read", (text, expected) => {
+    ["@Microsoft.KeyVault(VaultName=kv-main;SecretName=db;SecretVersion=)", unpinned],
+  ])("%s is valid", (text, expected) => {
     expect(names.ofReference(text)).toEqual(expected);
   });
 
@@ -66,14 +69,14 @@ describe("a reference", () => {
     `@Microsoft.KeyVault(VaultName=kv-main;SecretName=${"d".repeat(10_000)})`,
     7,
     null,
-  ])("%s is none", (text) => {
+  ])("%s is not valid", (text) => {
     expect(names.ofReference(text)).toBeUndefined();
   });
 
-  test("resource ids of vaults and their secrets are read, and no others", () => {
-    const vault = `/subscriptions/${UNIT}/resourceGroups/rg/providers/microsoft.keyvault/vaults/kv-main`;
+  test("only resource ids of vaults and of their secrets are accepted", () => {
+    const vault = `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/microsoft.keyvault/vaults/kv-main`;
     expect(ofVaultId(vault)).toEqual({ vaultName: "kv-main" });
-    expect(ofVaultId(`${vault}/secrets/db`)).toEqual(whole);
+    expect(ofVaultId(`${vault}/secrets/db`)).toEqual(unpinned);
     for (const other of [`${vault}/keys/db`, `${vault}/..`, vault.replace("vaults", "managedHSMs"), `x${vault}`, {}]) {
       expect(ofVaultId(other)).toBeUndefined();
     }
@@ -81,18 +84,19 @@ describe("a reference", () => {
 });
 
 test("a finder returns uses or a cloud failure for any properties of a resource, and exposes none of their values", async () => {
-  const nothing = { entries: [], unreadable: [] };
+  const emptyList = { entries: [], unreadable: [] };
   const context = {
     names,
-    appService: { references: async () => nothing },
-    apiManagement: { namedValues: async () => nothing, certificates: async () => nothing },
+    appService: { references: async () => emptyList },
+    apiManagement: { namedValues: async () => emptyList, certificates: async () => emptyList },
     appConfiguration: { list: async () => [] },
-    dataFactory: { linkedServices: async () => nothing },
-    frontDoor: { secrets: async () => nothing },
+    dataFactory: { linkedServices: async () => emptyList },
+    frontDoor: { secrets: async () => emptyList },
     sql: { encryptionProtector: async () => ({ serverKeyType: "ServiceManaged", autoRotationEnabled: false }) },
     vaultOfConnection: async () => "kv-main",
     entitledTo: async () => [],
   } as unknown as FinderContext;
+  // Property names and values that finders look for. `hunter2hunter2` stands for a secret value that must not be reported.
   const words = fc.constantFrom(
     "configuration",
     "secrets",
@@ -130,7 +134,7 @@ test("a finder returns uses or a cloud failure for any properties of a resource,
     "/secrets/@{encodeURIComponent('db')}/value",
     "__proto__",
   );
-  const anything = fc.letrec((tie) => ({
+  const anyValue = fc.letrec((tie) => ({
     value: fc.oneof(
       { maxDepth: 6 },
       words,
@@ -139,44 +143,48 @@ test("a finder returns uses or a cloud failure for any properties of a resource,
       fc.dictionary(words, tie("value"), { maxKeys: 6 }),
     ),
   })).value;
-  const reached = { read: 0, used: 0, refused: 0 };
+  const outcomes = { read: 0, used: 0, failed: 0 };
   const row = {
-    id: `/subscriptions/${UNIT}/resourceGroups/rg/providers/a.b/c/d`,
+    id: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/a.b/c/d`,
     name: "d",
     kind: "",
     tags: {},
     sku: "",
   };
   await fc.assert(
-    fc.asyncProperty(fc.constantFrom(...FINDERS), anything, async (finder, properties) => {
+    fc.asyncProperty(fc.constantFrom(...FINDERS), anyValue, async (finder, properties) => {
       let found: Found;
       try {
         found = await finder.find({ ...row, type: finder.types[0]!, properties }, context);
       } catch (error) {
         if (!(error instanceof CloudFailure)) throw error;
         expect(error.message).not.toContain("hunter2");
-        reached.refused++;
+        outcomes.failed++;
         return;
       }
-      reached.read++;
-      if (found.uses.length > 0) reached.used++;
+      outcomes.read++;
+      if (found.uses.length > 0) outcomes.used++;
       for (const { message } of found.failures ?? []) expect(message).not.toContain("hunter2");
     }),
     { numRuns: 3_000 },
   );
-  expect(Math.min(reached.read, reached.refused)).toBeGreaterThan(100);
+  expect(Math.min(outcomes.read, outcomes.failed)).toBeGreaterThan(100);
 });
 
-describe("over the wire", () => {
-  let server: OddServer;
-  const site = (name: string) => `/subscriptions/${UNIT}/resourceGroups/rg/providers/Microsoft.Web/sites/${name}`;
+describe("with a fake Azure server", () => {
+  let server: FakeServer;
+  const site = (name: string) =>
+    `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.Web/sites/${name}`;
   beforeAll(async () => {
-    server = await startOddServer();
+    server = await startFakeServer();
   });
   afterAll(() => server.stop());
 
-  /** Answers Resource Graph's queries with these rows, and all else by its path. */
-  function answers(rows: unknown[], byPath: (path: string) => unknown = () => ({ value: [] })): void {
+  /**
+   * Makes the server return `rows` for the Resource Graph query of sites, no rows for other queries, and `byPath(path)` for
+   * other requests: a body, or a number for a response with that status.
+   */
+  function respondWith(rows: unknown[], byPath: (path: string) => unknown = () => ({ value: [] })): void {
     const answer = async (request: IncomingMessage, response: ServerResponse) => {
       const path = new URL(request.url!, "https://x").pathname;
       const query = path.endsWith("/Microsoft.ResourceGraph/resources") ? await queryOf(request) : "";
@@ -187,7 +195,7 @@ describe("over the wire", () => {
       if (typeof body === "number") response.writeHead(body).end("{}");
       else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
     };
-    server.answer((request, response) => void answer(request, response));
+    server.setResponse((request, response) => void answer(request, response));
   }
   async function queryOf(request: IncomingMessage): Promise<string> {
     let text = "";
@@ -195,38 +203,41 @@ describe("over the wire", () => {
     return JSON.parse(text).query;
   }
 
-  async function reading(since?: Date): Promise<ReadingItem[]> {
+  /** Reads the subscription and returns the reported items. `since` reads only changes. */
+  async function readSubscription(since?: Date): Promise<ReadingItem[]> {
     const config = testConfig({
       AZURE_KEY_VAULT_SUFFIX: "vault.azure.net",
       AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
     });
-    const services = { config, identity: plainIdentity, log: recordingLog(), limits: IMPATIENT };
+    const services = { config, identity: fakeIdentity, log: recordingLog(), limits: SHORT_WAITS };
     const source = createAzureEdges({
       config,
       clock: { now: () => new Date() },
       arm: createArm(services),
       appConfiguration: createAppConfigurationReferences(services),
       resourceManager: createResourceManager(services),
-      watched: async () => ({ all: false, named: [UNIT] }),
+      watched: async () => ({ all: false, named: [SUBSCRIPTION] }),
     });
-    const found: ReadingItem[] = [];
-    for await (const one of source.read(UNIT, { since })) found.push(one);
-    return found;
+    const items: ReadingItem[] = [];
+    for await (const item of source.read(SUBSCRIPTION, { since })) items.push(item);
+    return items;
   }
   const row = (name: string, more: object = {}) => ({ id: site(name), type: "microsoft.web/sites", name, ...more });
 
-  test("an odd row, an odd entry and a reference of 10,000 characters cost only themselves", async () => {
+  test("an invalid row, entry or reference does not affect other dependencies", async () => {
     const good = {
       name: "GOOD",
       properties: { reference: "@Microsoft.KeyVault(VaultName=kv-main;SecretName=db)", status: "Resolved" },
     };
+    // References by site. Each site has a valid one, `bare` and `long` also an empty and a very long one, `odd` invalid
+    // entries.
     const entries: Record<string, unknown[]> = {
       fine: [good],
       bare: [{ name: "A", properties: {} }, good],
       odd: [{ id: "x" }, null, good],
       long: [{ name: "LONG", properties: { reference: `@Microsoft.KeyVault(SecretUri=${"x".repeat(10_000)})` } }, good],
     };
-    answers(
+    respondWith(
       [
         row("fine", { tags: null, kind: null }),
         row("bare"),
@@ -242,12 +253,14 @@ describe("over the wire", () => {
       (path) => {
         const name = path.split("/")[8]!;
         if (path.includes("/connectionstrings")) return { value: [], nextLink: null };
+        // App Service also answers 404 or 400 for a site without references.
         if (name === "gone" || name === "none") return 404;
         if (name === "bad") return 400;
         return { value: entries[name] ?? [] };
       },
     );
-    const reported = await reading();
+    const reported = await readSubscription();
+    // The site's name, the number of its references, and whether some of its entries could not be read.
     const uses = reported.flatMap((one) =>
       "resource" in one ? [[one.resource.name, one.edges.length, one.partial ?? false]] : [],
     );
@@ -261,58 +274,65 @@ describe("over the wire", () => {
       ["odd", 1, true],
     ]);
     const unseen = reported.flatMap((one) => ("notSeen" in one ? [[one.notSeen.scope, one.notSeen.code]] : []));
+    // The three rows without a usable id can't be assigned to a site, so their scope is the subscription.
     expect(unseen.sort()).toEqual([
-      [`/subscriptions/${UNIT}`, "badResponse"],
-      [`/subscriptions/${UNIT}`, "badResponse"],
-      [`/subscriptions/${UNIT}`, "badResponse"],
+      [`/subscriptions/${SUBSCRIPTION}`, "badResponse"],
+      [`/subscriptions/${SUBSCRIPTION}`, "badResponse"],
+      [`/subscriptions/${SUBSCRIPTION}`, "badResponse"],
       [site("long"), "invalidReference"],
       [site("odd"), "badResponse"],
       [site("odd"), "badResponse"],
     ]);
     expect(JSON.stringify(reported)).not.toContain("xxxxx");
-    // No id of another shape became a path.
+    // An id with `..` must not be used as a path.
     expect(server.requests.filter(({ url }) => /\.\.|%2E/i.test(url))).toEqual([]);
   });
 
-  test("rows that are cut off, and pages that do not end, end the reading", async () => {
-    const graph = (body: object) =>
-      server.answer((request, response) => {
+  test("a truncated result and endless pages fail the read", async () => {
+    const respondToGraph = (body: object) =>
+      server.setResponse((request, response) => {
         const isGraph = request.url!.includes("Microsoft.ResourceGraph");
         response.writeHead(200, { "content-type": "application/json" });
         response.end(JSON.stringify(isGraph ? { data: [], ...body } : { value: [] }));
       });
-    graph({ resultTruncated: "true" });
-    expect((await failureOf(reading())).message).toContain("rows are missing");
-    graph({ resultTruncated: "true", $skipToken: "again" });
-    expect((await failureOf(reading())).message).toContain("do not end");
-    graph({ data: "none" });
-    expect((await failureOf(reading(new Date()))).code).toBe("badResponse");
+    respondToGraph({ resultTruncated: "true" });
+    expect((await expectFailure(readSubscription())).message).toContain("rows are missing");
+    respondToGraph({ resultTruncated: "true", $skipToken: "again" });
+    expect((await expectFailure(readSubscription())).message).toContain("do not end");
+    respondToGraph({ data: "none" });
+    expect((await expectFailure(readSubscription(new Date()))).code).toBe("badResponse");
   });
 
   test("links that leave the path of a list are not followed", async () => {
     const links = [`https://management.localhost:${server.port}/subscriptions/other?x=1`, "https://evil.example/steal"];
     for (const nextLink of links) {
-      answers([row("fine")], (path) => (path.includes("configreferences") ? { value: [], nextLink } : { value: [] }));
-      expect((await reading()).filter((one) => "notSeen" in one)).toMatchObject([{ notSeen: { scope: site("fine") } }]);
+      respondWith([row("fine")], (path) =>
+        path.includes("configreferences") ? { value: [], nextLink } : { value: [] },
+      );
+      expect((await readSubscription()).filter((one) => "notSeen" in one)).toMatchObject([
+        { notSeen: { scope: site("fine") } },
+      ]);
       expect(server.requests.some(({ url }) => url.includes("other"))).toBe(false);
     }
   });
 
   test("a store at an address outside App Configuration gets no token", async () => {
     const store = (endpoint: string) => ({
-      id: `/subscriptions/${UNIT}/resourceGroups/rg/providers/Microsoft.AppConfiguration/configurationStores/one`,
+      id: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.AppConfiguration/configurationStores/one`,
       type: "microsoft.appconfiguration/configurationstores",
       name: "one",
       properties: { endpoint },
     });
     for (const endpoint of ["https://evil.example", "http://one.azconfig.io", "https://azconfig.io.evil.example", ""]) {
-      answers([store(endpoint)]);
-      expect((await reading()).filter((one) => "notSeen" in one)).toMatchObject([{ notSeen: { code: "foreignHost" } }]);
+      respondWith([store(endpoint)]);
+      expect((await readSubscription()).filter((one) => "notSeen" in one)).toMatchObject([
+        { notSeen: { code: "foreignHost" } },
+      ]);
     }
   });
 });
 
-test("a cluster's pods may mount the secrets of a vault that they are entitled to, and no key or certificate", async () => {
+test("a cluster's secrets add-on may read the secrets that its identity has access to, but no keys or certificates", async () => {
   const entitled = [
     { asset: { vaultName: "kv-whole" }, role: "access policy" },
     { asset: { vaultName: "kv-all", type: "secret" }, role: "Key Vault Secrets User" },
@@ -320,11 +340,11 @@ test("a cluster's pods may mount the secrets of a vault that they are entitled t
     { asset: { vaultName: "kv-all", type: "key" }, role: "Key Vault Crypto User" },
     { asset: { vaultName: "kv-all", type: "certificate" }, role: "Key Vault Certificate User" },
   ] as const;
-  const asked: string[] = [];
+  const queriedIdentities: string[] = [];
   const context = {
     names,
     entitledTo: async (id: string) => {
-      asked.push(id);
+      queriedIdentities.push(id);
       return entitled;
     },
   } as unknown as FinderContext;
@@ -333,7 +353,7 @@ test("a cluster's pods may mount the secrets of a vault that they are entitled t
       { properties: { addonProfiles: { azureKeyvaultSecretsProvider: provider } } } as never,
       context,
     );
-  const identity = { objectId: UNIT };
+  const identity = { objectId: SUBSCRIPTION };
   expect((await clusterWith({ enabled: true, identity })).uses).toEqual(
     entitled.slice(0, 3).map(({ asset, role }) => ({
       asset,
@@ -342,8 +362,8 @@ test("a cluster's pods may mount the secrets of a vault that they are entitled t
       strength: "entitled",
     })),
   );
-  // A data factory that is disabled, or has no identity, is not queried.
+  // The access of an add-on that is disabled or has no identity is not queried.
   for (const provider of [{ enabled: false, identity }, { enabled: true }, { identity }])
     expect((await clusterWith(provider)).uses).toEqual([]);
-  expect(asked).toEqual([UNIT]);
+  expect(queriedIdentities).toEqual([SUBSCRIPTION]);
 });

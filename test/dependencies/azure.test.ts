@@ -12,30 +12,35 @@ import { createAppConfigurationReferences } from "../../shared/platform/azure/ap
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
-import { liveIn } from "../azure/live-cloud.ts";
-import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
+import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
 
-/** The Azure source on the company acme, over the HTTP interface of the simulated cloud. */
+/**
+ * Tests of dependency discovery in Azure against the simulated cloud. The source reads one unit (a subscription) at a time and
+ * reports each resource with its edges (the vault objects that the resource uses), each resource that is gone, and each scope
+ * that could not be read (`notSeen`). The company "acme" has a resource of every supported kind, and decoys that use no vault.
+ */
 
-const MANY = "44444444-4444-4444-8444-444444444444";
+/** Subscriptions beside those of acme: one with many sites, and one without resources that could use a vault. */
+const MANY_SITES = "44444444-4444-4444-8444-444444444444";
 const EMPTY = "55555555-4444-4444-8444-444444444444";
 const SITES = 200;
 
 let cloud: Cloud;
 let source: EdgeSource;
-/** The object id of the service's own principal. */
-let own: string | undefined;
+/** The object id of the service's own principal. Undefined if the service does not know it. */
+let ownObjectId: string | undefined;
 const log = recordingLog();
 
 beforeAll(async () => {
   const acme = acmeCompany(1);
-  const many = { id: MANY, name: "Many", vaults: [{ name: "kv-many" }], generate: { sites: SITES } };
+  const many = { id: MANY_SITES, name: "Many", vaults: [{ name: "kv-many" }], generate: { sites: SITES } };
   const roleAssignments = [{ principal: "reads-all", principalType: "ServicePrincipal", role: "Reader" } as const];
   const empty = { id: EMPTY, name: "Empty", vaults: [{ name: "kv-empty" }], roleAssignments };
   const company = { ...acme, subscriptions: [...acme.subscriptions, many, empty] };
-  const live = await liveIn({ company });
+  const live = await startTestCloud({ company });
   ({ cloud } = live);
-  const services = { config: live.config, identity: createIdentity(live.config), log, limits: IMPATIENT };
+  const services = { config: live.config, identity: createIdentity(live.config), log, limits: SHORT_WAITS };
   source = createAzureEdges({
     config: live.config,
     clock: { now: () => new Date(cloud.control.now()) },
@@ -43,7 +48,7 @@ beforeAll(async () => {
     appConfiguration: createAppConfigurationReferences(services),
     resourceManager: createResourceManager(services),
     watched: async () => ({ all: true, named: [] }),
-    ownObjectId: async () => own,
+    ownObjectId: async () => ownObjectId,
   });
 });
 afterAll(() => cloud?.stop());
@@ -57,23 +62,28 @@ const subscription = (name: string) => cloud.control.subscriptions().find((one) 
 const idOf = (name: string) => cloud.control.consumers.idOf(name);
 const now = () => new Date(cloud.control.now());
 
+/** Everything that one read of a subscription reports. */
 interface Reading {
   resources: Extract<ReadingItem, { resource: unknown }>[];
   notSeen: NotSeen[];
   gone: string[];
 }
-async function reading(unit: string, since?: Date): Promise<Reading> {
-  const found: Reading = { resources: [], notSeen: [], gone: [] };
-  for await (const one of source.read(unit, { since })) {
-    if ("notSeen" in one) found.notSeen.push(one.notSeen);
-    else if ("gone" in one) found.gone.push(one.gone);
-    else if ("resource" in one) found.resources.push(one);
+/** Reads a subscription, or only its changes since a time. */
+async function readUnit(unit: string, since?: Date): Promise<Reading> {
+  const reading: Reading = { resources: [], notSeen: [], gone: [] };
+  for await (const item of source.read(unit, { since })) {
+    if ("notSeen" in item) reading.notSeen.push(item.notSeen);
+    else if ("gone" in item) reading.gone.push(item.gone);
+    else if ("resource" in item) reading.resources.push(item);
   }
-  return found;
+  return reading;
 }
-/** Reads sites from a position on, new ones and earlier ones, and stops after some positions. */
-async function part(unit: string, after?: string, most = Number.POSITIVE_INFINITY) {
-  const found = {
+/**
+ * Reads a subscription from a place on and aborts after `maxPlaces` places. A place is a position between two resources from
+ * which a later read can continue. Returns the sites that were read, and those that an earlier read had read before the place.
+ */
+async function readPart(unit: string, after?: string, maxPlaces = Number.POSITIVE_INFINITY) {
+  const part = {
     sites: [] as string[],
     earlier: [] as string[],
     place: after,
@@ -82,39 +92,42 @@ async function part(unit: string, after?: string, most = Number.POSITIVE_INFINIT
   const stop = new AbortController();
   let places = 0;
   const read = async () => {
-    for await (const one of source.read(unit, { after, signal: stop.signal })) {
-      if ("resource" in one && one.resource.kind !== "principal") found.sites.push(one.resource.id);
-      if ("earlier" in one) found.earlier.push(one.earlier);
-      if (!("place" in one)) continue;
-      found.place = one.place;
-      if (++places === most) stop.abort();
+    for await (const item of source.read(unit, { after, signal: stop.signal })) {
+      if ("resource" in item && item.resource.kind !== "principal") part.sites.push(item.resource.id);
+      if ("earlier" in item) part.earlier.push(item.earlier);
+      if (!("place" in item)) continue;
+      part.place = item.place;
+      if (++places === maxPlaces) stop.abort();
     }
   };
-  if (most === Number.POSITIVE_INFINITY) await read();
-  else found.failure = (await failureOf(read())).code;
-  return found;
+  if (maxPlaces === Number.POSITIVE_INFINITY) await read();
+  else part.failure = (await expectFailure(read())).code;
+  return part;
 }
 
-/** Formats a dependency in one line: its asset, its evidence and its refresh. */
-const line = ({ vaultName, type, name, strength, evidence, pinned, refresh, state }: Edge): string => {
+/**
+ * Formats an edge as "vault type name strength evidence refresh slowestSeconds", followed by "pinned" if it names a version,
+ * and by the status of its reference. `one` stands for the name of an asset, `*` for all types or names.
+ */
+const formatEdge = ({ vaultName, type, name, strength, evidence, pinned, refresh, state }: Edge): string => {
   const asset = `${vaultName} ${type ?? "*"} ${name === undefined ? "*" : "one"}`;
-  const rest = `${refresh.how} ${refresh.slowestSeconds ?? "-"}${pinned ? " pinned" : ""}`;
-  return `${asset} ${strength} ${evidence} ${rest}${state ? ` ${state.status}` : ""}`;
+  const refreshText = `${refresh.how} ${refresh.slowestSeconds ?? "-"}${pinned ? " pinned" : ""}`;
+  return `${asset} ${strength} ${evidence} ${refreshText}${state ? ` ${state.status}` : ""}`;
 };
-/** Returns everything reported for the resources with these names, by kind and name. */
-function reported({ resources }: Reading, ...kinds: string[]): Record<string, string[]> {
+/** Returns the formatted edges of all resources of these kinds, by the name of the resource. */
+function edgesByResource({ resources }: Reading, ...kinds: string[]): Record<string, string[]> {
   const chosen = resources.filter(({ resource }) => kinds.includes(resource.kind));
   expect(new Set(chosen.map(({ resource }) => resource.id)).size).toBe(chosen.length);
-  return Object.fromEntries(chosen.map(({ resource, edges }) => [resource.name, edges.map(line).sort()]));
+  return Object.fromEntries(chosen.map(({ resource, edges }) => [resource.name, edges.map(formatEdge).sort()]));
 }
 
-describe("the platform's subscription", () => {
+describe("the subscription of the platform team", () => {
   let platform: Reading;
   beforeAll(async () => {
-    platform = await reading(subscription("Acme Platform"));
+    platform = await readUnit(subscription("Acme Platform"));
   });
 
-  const DAY = 86_400;
+  const DAY_SECONDS = 86_400;
   test.each<[kind: string, expected: Record<string, string[]>]>([
     [
       "applicationGateway",
@@ -131,7 +144,7 @@ describe("the platform's subscription", () => {
       {
         "afd-acme": [
           "kv-platform-edge secret one references secrets/partners willBreak - pinned",
-          `kv-platform-edge secret one references secrets/shop automatic ${3 * DAY}`,
+          `kv-platform-edge secret one references secrets/shop automatic ${3 * DAY_SECONDS}`,
         ],
         "cdn-classic": [],
       },
@@ -174,7 +187,7 @@ describe("the platform's subscription", () => {
     [
       "appServiceCertificate",
       {
-        "cert-www": [`kv-platform-edge secret one references keyVaultSecretName automatic ${DAY} Initialized`],
+        "cert-www": [`kv-platform-edge secret one references keyVaultSecretName automatic ${DAY_SECONDS} Initialized`],
         "cert-uploaded": [],
       },
     ],
@@ -188,7 +201,7 @@ describe("the platform's subscription", () => {
     [
       "storageAccount",
       {
-        stacmebackup: [`kv-platform-backup key one references encryption.keyvaultproperties automatic ${DAY}`],
+        stacmebackup: [`kv-platform-backup key one references encryption.keyvaultproperties automatic ${DAY_SECONDS}`],
         stacmetapes: ["kv-platform-backup key one references encryption.keyvaultproperties willBreak - pinned"],
         stacmevault: [],
       },
@@ -196,7 +209,7 @@ describe("the platform's subscription", () => {
     [
       "sqlServer",
       {
-        "sql-acme": [`kv-platform-backup key one references encryptionProtector automatic ${DAY}`],
+        "sql-acme": [`kv-platform-backup key one references encryptionProtector automatic ${DAY_SECONDS}`],
         "sql-reports": [],
       },
     ],
@@ -222,19 +235,19 @@ describe("the platform's subscription", () => {
       "machineLearning",
       { "mlw-forecast": ["kv-platform-telemetry * * references keyVault blind -"], "mlw-vaultless": [] },
     ],
-  ])("of %s what uses a vault is found and what only looks so is not", (kind, expected) => {
-    expect(reported(platform, kind)).toEqual(expected);
+  ])("the edges of each resource of kind %s are found, and decoys have none", (kind, expected) => {
+    expect(edgesByResource(platform, kind)).toEqual(expected);
   });
 
-  test("a cluster's key is found, and what its pods may mount", () => {
-    expect(reported(platform, "kubernetesCluster")).toMatchObject({
+  test("the encryption key of a Kubernetes cluster is found", () => {
+    expect(edgesByResource(platform, "kubernetesCluster")).toMatchObject({
       "aks-main": expect.arrayContaining(["kv-platform-aks key one references azureKeyVaultKms willBreak - pinned"]),
       "aks-lab": [],
     });
   });
 
-  test("the service's own vault is left out, and a reference to a vault behind a firewall is unresolved", () => {
-    expect(reported(platform, "webApp", "functionApp")).toEqual({
+  test("dependencies on the service's own vault are left out", () => {
+    expect(edgesByResource(platform, "webApp", "functionApp")).toEqual({
       "app-dmz-status": ["kv-dmz secret one references appsettings/TOKEN action 86400 AccessToKeyVaultDenied"],
       "func-lifecycle": [],
     });
@@ -242,7 +255,7 @@ describe("the platform's subscription", () => {
     expect(vaults).not.toContain("kv-lifecycle-service");
   });
 
-  test("a data factory without permission is a coverage item with a remedy, and hides nothing else", () => {
+  test("only the data factory that can't be read is reported as not seen, with a remedy", () => {
     expect(platform.notSeen).toEqual([
       {
         scope: idOf("adf-sealed"),
@@ -257,11 +270,11 @@ describe("the platform's subscription", () => {
 describe("the production subscription", () => {
   let production: Reading;
   beforeAll(async () => {
-    production = await reading(subscription("Acme Production"));
+    production = await readUnit(subscription("Acme Production"));
   });
 
-  test("sites and slots: versionless and pinned references in every spelling, connection strings, states", () => {
-    const sites = reported(production, "webApp", "functionApp");
+  test("references of sites and slots are found with their status, in settings and connection strings", () => {
+    const sites = edgesByResource(production, "webApp", "functionApp");
     expect(sites["app-catalog"]).toEqual([
       "kv-catalog-prod secret one references appsettings/API_CLIENT_SECRET action 86400 Resolved",
       "kv-catalog-prod secret one references appsettings/PARTNER_KEY willBreak - pinned Resolved",
@@ -287,15 +300,15 @@ describe("the production subscription", () => {
     }
   });
 
-  test("the version that App Service has is reported with the state", () => {
+  test("the secret version that App Service has resolved is reported", () => {
     const [edge] = production.resources.find(({ resource }) => resource.name === "app-orders")!.edges;
-    const kept = cloud.control.items("kv-orders-prod", "secrets").find(({ name }) => name === edge?.name);
-    expect(edge?.state).toEqual({ resolved: true, status: "Resolved", version: kept?.version });
+    const secret = cloud.control.items("kv-orders-prod", "secrets").find(({ name }) => name === edge?.name);
+    expect(edge?.state).toEqual({ resolved: true, status: "Resolved", version: secret?.version });
   });
 
-  test("container apps, jobs and API Management", () => {
+  test("references of container apps, jobs and API Management are found", () => {
     const secret = "kv-payments-prod secret one references";
-    expect(reported(production, "containerApp", "containerAppJob", "apiManagement")).toEqual({
+    expect(edgesByResource(production, "containerApp", "containerAppJob", "apiManagement")).toEqual({
       "ca-checkout": [`${secret} secrets/client-secret automatic 1800`],
       "ca-refunds": [`${secret} secrets/client-secret automatic 1800`],
       "ca-disputes": [`${secret} secrets/client-secret willBreak - pinned`],
@@ -305,23 +318,24 @@ describe("the production subscription", () => {
     });
   });
 
-  test("tags determine the environment of a resource", () => {
-    const of = (name: string) => production.resources.find(({ resource }) => resource.name === name)!.resource;
-    expect(of("app-payments")).toMatchObject({
+  test("tags determine the environment and the tool that manages a resource", () => {
+    const resourceNamed = (name: string) =>
+      production.resources.find(({ resource }) => resource.name === name)!.resource;
+    expect(resourceNamed("app-payments")).toMatchObject({
       kind: "webApp",
       environment: "prod",
       managedBy: "terraform",
       subscriptionId: subscription("Acme Production"),
     });
-    expect(of("func-payments-importer")).toMatchObject({ kind: "functionApp", environment: "production" });
-    expect(of("app-orders").managedBy).toBeUndefined();
-    expect(of("app-brochure").environment).toBeUndefined();
+    expect(resourceNamed("func-payments-importer")).toMatchObject({ kind: "functionApp", environment: "production" });
+    expect(resourceNamed("app-orders").managedBy).toBeUndefined();
+    expect(resourceNamed("app-brochure").environment).toBeUndefined();
   });
 
-  test("who may read: roles at the vault, access policies; not who reads metadata only", () => {
+  test("principals that may read values by role or access policy are reported, but not readers of metadata", () => {
     const principals = production.resources.filter(({ resource }) => resource.kind === "principal");
     const payments = principals.filter(({ resource }) => resource.name.startsWith("Group"));
-    expect(payments.map(({ edges }) => edges.map(line))).toEqual([
+    expect(payments.map(({ edges }) => edges.map(formatEdge))).toEqual([
       [
         "kv-payments-prod certificate * entitled Key Vault Secrets Officer blind -",
         "kv-payments-prod secret * entitled Key Vault Secrets Officer blind -",
@@ -335,7 +349,7 @@ describe("the production subscription", () => {
     ]);
   });
 
-  test("a site without permission and a site with an invalid reference are reported, without the value of the setting", () => {
+  test("a site that can't be read and a site with an invalid reference are reported as not seen", () => {
     expect(production.notSeen.map(({ scope, code }) => [scope, code]).sort()).toEqual([
       [idOf("app-crm-export"), "invalidReference"],
       [idOf("app-crm-sealed"), "accessDenied"],
@@ -347,16 +361,16 @@ describe("the production subscription", () => {
   });
 });
 
-test("a subscription that is denied is not taken for an empty one", async () => {
-  const failure = await failureOf(reading(subscription("Acme Finance")));
+test("a subscription without permissions fails the read instead of being empty", async () => {
+  const failure = await expectFailure(readUnit(subscription("Acme Finance")));
   expect(failure.code).toBe("accessDenied");
   expect(failure.remedy).toContain("Credential Lifecycle Inventory Reader");
-  expect(await failureOf(reading(subscription("Acme Finance"), now()))).toMatchObject({ code: "accessDenied" });
+  expect(await expectFailure(readUnit(subscription("Acme Finance"), now()))).toMatchObject({ code: "accessDenied" });
 });
 
-test("whatever the identity may not read, the remedy names the custom role and the template that gives it", async () => {
+test("for each denied operation, the remedy names the custom role and the template that assigns it", async () => {
   const units = ["Acme Production", "Acme Platform"].map(subscription);
-  for (const unit of units) await reading(unit);
+  for (const unit of units) await readUnit(unit);
   const operations = Object.keys(cloud.control.counts()).filter((operation) => operation.startsWith("arm."));
   expect(operations).toEqual(
     expect.arrayContaining([
@@ -366,20 +380,20 @@ test("whatever the identity may not read, the remedy names the custom role and t
       "arm.listVaults",
     ]),
   );
-  const reported = new Map<string, string[]>();
+  const remediesByOperation = new Map<string, string[]>();
   for (const operation of operations) {
     const fault = cloud.control.addFault({ match: { operation }, action: { kind: "deny" } });
     const denied: { code: string; remedy: string }[] = [];
     for (const unit of units)
-      await reading(unit).then(
+      await readUnit(unit).then(
         ({ notSeen }) => denied.push(...notSeen),
         (failure) => denied.push(failure),
       );
     cloud.control.removeFault(fault);
     const remedies = denied.filter(({ code }) => code === "accessDenied").map(({ remedy }) => remedy);
-    reported.set(operation, [...new Set(remedies)]);
+    remediesByOperation.set(operation, [...new Set(remedies)]);
   }
-  const wrong = [...reported].filter(
+  const wrong = [...remediesByOperation].filter(
     ([, remedies]) =>
       remedies.length === 0 ||
       remedies.some(
@@ -392,8 +406,8 @@ test("whatever the identity may not read, the remedy names the custom role and t
 });
 
 describe(`a subscription with ${SITES} sites`, () => {
-  test("costs two calls a site and five more, and two when nothing changed", async () => {
-    const all = await reading(MANY);
+  test("a full read costs two calls per site and at most six others, a read without changes two in total", async () => {
+    const all = await readUnit(MANY_SITES);
     expect(all.resources.filter(({ resource }) => resource.kind !== "principal")).toHaveLength(SITES);
     expect(all.notSeen).toEqual([]);
     const { "arm.listReferences": references, "arm.getRoleDefinition": definitions = 0 } = cloud.control.counts();
@@ -401,7 +415,7 @@ describe(`a subscription with ${SITES} sites`, () => {
     expect(references).toBe(2 * SITES);
     expect(calls - references! - definitions).toBeLessThanOrEqual(6);
     cloud.control.resetCounts();
-    expect(await reading(MANY, now())).toEqual({ resources: [], notSeen: [], gone: [] });
+    expect(await readUnit(MANY_SITES, now())).toEqual({ resources: [], notSeen: [], gone: [] });
     expect(armCalls()).toBe(2);
   });
 
@@ -410,40 +424,40 @@ describe(`a subscription with ${SITES} sites`, () => {
     cloud.control.moveClock(60_000);
     const { consumers } = cloud.control;
     const settings = { A: "@Microsoft.KeyVault(VaultName=kv-many;SecretName=a)" };
-    const made = consumers.put(MANY, { type: "Microsoft.Web/sites", name: "app-made", settings });
-    const other = consumers.put(MANY, { type: "Microsoft.Web/sites", name: "app-short", settings });
-    consumers.remove(other);
-    const changed = await reading(MANY, before);
-    expect(changed.resources.map(({ resource, edges }) => [resource.id, edges.map(line)])).toEqual([
-      [made, ["kv-many secret one references appsettings/A action 86400 MSINotEnabled"]],
+    const created = consumers.put(MANY_SITES, { type: "Microsoft.Web/sites", name: "app-made", settings });
+    const deleted = consumers.put(MANY_SITES, { type: "Microsoft.Web/sites", name: "app-short", settings });
+    consumers.remove(deleted);
+    const changed = await readUnit(MANY_SITES, before);
+    expect(changed.resources.map(({ resource, edges }) => [resource.id, edges.map(formatEdge)])).toEqual([
+      [created, ["kv-many secret one references appsettings/A action 86400 MSINotEnabled"]],
     ]);
-    expect(changed.gone).toEqual([other]);
+    expect(changed.gone).toEqual([deleted]);
     cloud.control.moveClock(60_000);
-    expect(await reading(MANY, now())).toEqual({ resources: [], notSeen: [], gone: [] });
-    consumers.remove(made);
+    expect(await readUnit(MANY_SITES, now())).toEqual({ resources: [], notSeen: [], gone: [] });
+    consumers.remove(created);
   });
 
-  test("a run that ran out of time continues, and reads no site twice", async () => {
-    const first = await part(MANY, undefined, 120);
+  test("a read that ran out of time continues at its place and reports each site once", async () => {
+    const first = await readPart(MANY_SITES, undefined, 120);
     expect(first.failure).toBe("timedOut");
-    // Sites that are read concurrently may already have been read.
+    // The source reads several sites at once, so some more may be reported before the abort takes effect.
     expect(first.sites.length).toBeGreaterThanOrEqual(120);
     expect(first.sites.length).toBeLessThan(130);
     cloud.control.resetCounts();
-    const rest = await part(MANY, first.place);
-    expect(rest.earlier).toEqual(first.sites);
-    expect(new Set([...rest.earlier, ...rest.sites]).size).toBe(SITES);
-    expect(rest.sites).toHaveLength(SITES - first.sites.length);
-    // Beside what the first part still had on its way.
+    const second = await readPart(MANY_SITES, first.place);
+    expect(second.earlier).toEqual(first.sites);
+    expect(new Set([...second.earlier, ...second.sites]).size).toBe(SITES);
+    expect(second.sites).toHaveLength(SITES - first.sites.length);
+    // Up to eight sites that the aborted read was reading are read a second time.
     expect(cloud.control.counts()["arm.listReferences"]).toBeLessThanOrEqual(2 * (SITES - 120) + 16);
   });
 
-  test("a caller that has no more time ends the reading", async () => {
+  test("an aborted signal ends the read", async () => {
     const signal = AbortSignal.abort();
     const read = async () => {
-      for await (const _ of source.read(MANY, { signal })) expect.unreachable();
+      for await (const _ of source.read(MANY_SITES, { signal })) expect.unreachable();
     };
-    expect((await failureOf(read())).code).toBe("timedOut");
+    expect((await expectFailure(read())).code).toBe("timedOut");
   });
 });
 
@@ -451,39 +465,40 @@ describe("a subscription of ten sites", () => {
   const unit = () => subscription("Acme Non-Production");
   const sitesIn = ({ resources }: Reading) => resources.filter(({ resource }) => resource.kind === "webApp");
 
-  test("everything is read if the changes are no longer available", async () => {
-    expect(sitesIn(await reading(unit(), new Date(now().getTime() - 8 * 86_400_000)))).toHaveLength(10);
+  test("everything is read if the changes since a time are no longer available", async () => {
+    expect(sitesIn(await readUnit(unit(), new Date(now().getTime() - 8 * 86_400_000)))).toHaveLength(10);
   });
 
   test("all sites are read again if the last one that was read was deleted", async () => {
-    const one = await part(unit());
-    const again = await part(unit(), `0 ${one.sites[3]}-that-was-deleted`);
-    expect([again.sites, again.earlier.length > 0]).toEqual([one.sites, true]);
-    const last = await part(unit(), one.place);
-    expect(last.sites).toEqual([]);
-    expect(last.earlier).toEqual(expect.arrayContaining(one.sites));
+    const first = await readPart(unit());
+    // A place is the index of a query (0: resources without properties) and the id of its last resource that was read.
+    const afterDeleted = await readPart(unit(), `0 ${first.sites[3]}-that-was-deleted`);
+    expect([afterDeleted.sites, afterDeleted.earlier.length > 0]).toEqual([first.sites, true]);
+    const afterLast = await readPart(unit(), first.place);
+    expect(afterLast.sites).toEqual([]);
+    expect(afterLast.earlier).toEqual(expect.arrayContaining(first.sites));
   });
 
-  test("a site that does not answer is named, and a reading of changes is not over with it", async () => {
-    const [mute, before] = [idOf("app-web-test"), now()];
-    cloud.control.addFault({ match: { resource: mute }, action: { kind: "fail", status: 500 } });
-    const all = await reading(unit());
+  test("a site that fails is reported as not seen, but fails a read of changes", async () => {
+    const [failingSite, before] = [idOf("app-web-test"), now()];
+    cloud.control.addFault({ match: { resource: failingSite }, action: { kind: "fail", status: 500 } });
+    const all = await readUnit(unit());
     expect(sitesIn(all)).toHaveLength(9);
-    expect(all.notSeen).toMatchObject([{ scope: mute, code: "unreachable" }]);
+    expect(all.notSeen).toMatchObject([{ scope: failingSite, code: "unreachable" }]);
     cloud.control.moveClock(60_000);
-    cloud.control.consumers.change(mute, { tags: { env: "test", changed: "yes" } });
-    expect(await failureOf(reading(unit(), before))).toMatchObject({ code: "unreachable" });
+    cloud.control.consumers.change(failingSite, { tags: { env: "test", changed: "yes" } });
+    expect(await expectFailure(readUnit(unit(), before))).toMatchObject({ code: "unreachable" });
     cloud.control.clearFaults();
-    expect(sitesIn(await reading(unit(), before)).map(({ resource }) => resource.id)).toEqual([mute]);
+    expect(sitesIn(await readUnit(unit(), before)).map(({ resource }) => resource.id)).toEqual([failingSite]);
   });
 });
 
-test("with the roles that the templates give, all but App Configuration's key-values is seen", async () => {
+test("with the roles of the templates, everything but the key-values of App Configuration can be read", async () => {
   const { bicep } = await parseTemplates(readInfraFiles());
   const unit = subscription("Acme Platform");
   const watched = grantsOf(bicep).filter(({ scope }) => scope === "watched");
   cloud.control.allowOnly(watched.map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })));
-  const { resources, notSeen } = await reading(unit);
+  const { resources, notSeen } = await readUnit(unit);
   expect(notSeen.map(({ scope }) => scope.split("/").at(-1)).sort()).toEqual([
     "adf-sealed",
     "appcs-acme",
@@ -511,48 +526,48 @@ test("with the roles that the templates give, all but App Configuration's key-va
   ]);
 });
 
-test("an identity that may list the vaults and nothing else does not take a subscription for empty", async () => {
+test("an identity that may only list vaults fails the read instead of finding nothing", async () => {
   const unit = subscription("Acme Platform");
   const actions = ["Microsoft.KeyVault/vaults/read"];
   cloud.control.allowOnly([{ scope: `/subscriptions/${unit}`, actions, dataActions: [] }]);
-  expect(await failureOf(reading(unit))).toMatchObject({ code: "accessDenied" });
+  expect(await expectFailure(readUnit(unit))).toMatchObject({ code: "accessDenied" });
 });
 
-test("with the roles of a scan alone, which may list role assignments, an empty answer is no empty subscription", async () => {
+test("with the roles for scans only, an empty result is reported as not seen", async () => {
   const { bicep } = await parseTemplates(readInfraFiles());
   const unit = subscription("Acme Platform");
-  const own = grantsOf(bicep).filter(({ principal }) => principal === "{identity.principal_id}");
-  const scans = own.filter(({ scope, role }) => scope === "watched" && !/^dependency/.test(role));
-  expect(scans.map(({ role }) => role)).toContain("Key Vault Reader");
-  cloud.control.allowOnly(scans.map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })));
-  const { notSeen, gone } = await reading(unit);
+  const serviceGrants = grantsOf(bicep).filter(({ principal }) => principal === "{identity.principal_id}");
+  const scanGrants = serviceGrants.filter(({ scope, role }) => scope === "watched" && !/^dependency/.test(role));
+  expect(scanGrants.map(({ role }) => role)).toContain("Key Vault Reader");
+  cloud.control.allowOnly(scanGrants.map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })));
+  const { notSeen, gone } = await readUnit(unit);
   expect(notSeen).toMatchObject([{ scope: `/subscriptions/${unit}`, code: "nothingListed" }]);
   expect(notSeen[0]!.remedy).toContain("Credential Lifecycle Dependency Reader");
   expect(gone).toEqual([]);
 });
 
-test("a subscription without any such resource is empty where a role of the identity shows it, and else may be", async () => {
-  const all = await reading(EMPTY);
+test("an empty result is reported as not seen unless the identity has a role that shows all resources", async () => {
+  const all = await readUnit(EMPTY);
   expect(all.notSeen).toMatchObject([{ scope: `/subscriptions/${EMPTY}`, code: "nothingListed" }]);
-  own = guidFrom("principal reads-all");
-  expect((await reading(EMPTY)).notSeen).toEqual([]);
-  own = undefined;
+  ownObjectId = guidFrom("principal reads-all");
+  expect((await readUnit(EMPTY)).notSeen).toEqual([]);
+  ownObjectId = undefined;
 });
 
-test("without configured subscriptions all that the identity may see are units", async () => {
+test("without configured subscriptions, the units are all subscriptions that the identity can see", async () => {
   const units = await source.units();
-  expect(units).toContain(MANY);
+  expect(units).toContain(MANY_SITES);
   expect(units).toContain(subscription("Acme Production"));
 });
 
-test("no value of a setting is requested, reported or logged", () => {
-  const asked = cloud.control.requests().map(({ operation }) => operation);
-  expect(asked).not.toContain("arm.listSettings");
+test("setting values are not requested, and no secret value is logged", () => {
+  const requested = cloud.control.requests().map(({ operation }) => operation);
+  expect(requested).not.toContain("arm.listSettings");
   const secret = cloud.control.secretValue("kv-payments-prod", "payments-api-client-secret")!;
   expect(log.lines.join("\n")).not.toContain(secret);
 });
 
-/** Calls of the resource manager alone. */
+/** Returns the number of calls of the resource manager. */
 function armCalls(): number {
   return Object.entries(cloud.control.counts()).reduce(
     (sum, [name, count]) => sum + (name.startsWith("arm.") ? count : 0),

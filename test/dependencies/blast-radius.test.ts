@@ -4,7 +4,10 @@ import { consumersOf, effectOf, scoreAndDrivers } from "../../shared/dependencie
 import { CONSUMER_KINDS, type Edge } from "../../shared/dependencies/edge.ts";
 import type { FoundEdge } from "../../shared/dependencies/query.ts";
 
-const found = (edge: Partial<Edge> & { id?: string; environment?: string }): FoundEdge => {
+// The blast radius of a secret: a score from 0 to 100 that says how much a rotation of the secret affects its consumers.
+
+/** Returns a stored edge (a resource that uses the secret) with defaults. */
+const edgeFor = (edge: Partial<Edge> & { id?: string; environment?: string }): FoundEdge => {
   const { id = "/a", environment, ...rest } = edge;
   const resource = { id, kind: "webApp" as const, name: id, ...(environment === undefined ? {} : { environment }) };
   return {
@@ -26,7 +29,7 @@ const found = (edge: Partial<Edge> & { id?: string; environment?: string }): Fou
 const radius = (edges: FoundEdge[], expiring = false) => scoreAndDrivers(consumersOf(edges), expiring);
 const score = (edges: FoundEdge[], expiring = false) => radius(edges, expiring).score;
 
-const edges = fc.record({
+const edgeFields = fc.record({
   id: fc.constantFrom(..."abcdefgh").map((letter) => `/${letter}`),
   environment: fc.option(fc.constantFrom("production", "test", "Prod-eu", ""), { nil: undefined }),
   kind: fc.constantFrom(...CONSUMER_KINDS),
@@ -36,8 +39,8 @@ const edges = fc.record({
   how: fc.constantFrom("automatic", "action", "blind", "willBreak"),
   resolved: fc.option(fc.boolean(), { nil: undefined }),
 });
-const drawn = edges.map(({ id, environment, kind, strength, evidence, pinned, how, resolved }) => {
-  const one = found({
+const anyEdge = edgeFields.map(({ id, environment, kind, strength, evidence, pinned, how, resolved }) => {
+  const stored = edgeFor({
     ...(environment === undefined ? {} : { environment }),
     id,
     strength,
@@ -46,12 +49,12 @@ const drawn = edges.map(({ id, environment, kind, strength, evidence, pinned, ho
     ...(pinned === undefined ? {} : { pinned }),
     ...(resolved === undefined ? {} : { state: { resolved, status: "S" } }),
   } as never);
-  return { ...one, edge: { ...one.edge, resource: { ...one.edge.resource, kind } } };
+  return { ...stored, edge: { ...stored.edge, resource: { ...stored.edge.resource, kind } } };
 });
 
-test("one more edge never lowers the score, the order of edges changes nothing, and it stays within 0 and 100", () => {
+test("an additional edge does not lower the score, and the order of edges does not change it", () => {
   fc.assert(
-    fc.property(fc.array(drawn, { maxLength: 30 }), drawn, fc.boolean(), (some, more, expiring) => {
+    fc.property(fc.array(anyEdge, { maxLength: 30 }), anyEdge, fc.boolean(), (some, more, expiring) => {
       const before = radius(some, expiring);
       const after = score([...some, more], expiring);
       expect(after).toBeGreaterThanOrEqual(before.score);
@@ -64,9 +67,9 @@ test("one more edge never lowers the score, the order of edges changes nothing, 
   );
 });
 
-test("the examples of docs/dependencies.md", () => {
-  const apps = (count: number, more: Parameters<typeof found>[0] = {}) =>
-    Array.from({ length: count }, (_, index) => found({ id: `/${index}`, ...more }));
+test("the scores are those of the examples in docs/dependencies.md", () => {
+  const apps = (count: number, more: Parameters<typeof edgeFor>[0] = {}) =>
+    Array.from({ length: count }, (_, index) => edgeFor({ id: `/${index}`, ...more }));
   expect(score([])).toBe(0);
   expect(score(apps(1, { environment: "test" }))).toBe(5);
   expect(score(apps(1, { environment: "production" }))).toBe(13);
@@ -79,9 +82,9 @@ test("the examples of docs/dependencies.md", () => {
 
 test("each driver reports how much lower the score would be without it", () => {
   const { score, drivers } = radius([
-    found({ id: "/a", environment: "production", refresh: { how: "blind" } }),
-    found({ id: "/b", environment: "test", state: { resolved: false, status: "SecretNotFound" } }),
-    found({ id: "/c", strength: "entitled" }),
+    edgeFor({ id: "/a", environment: "production", refresh: { how: "blind" } }),
+    edgeFor({ id: "/b", environment: "test", state: { resolved: false, status: "SecretNotFound" } }),
+    edgeFor({ id: "/c", strength: "entitled" }),
   ]);
   expect(score).toBe(28);
   expect(drivers.map(({ driver, count, points }) => ({ driver, count, points }))).toEqual([
@@ -93,15 +96,15 @@ test("each driver reports how much lower the score would be without it", () => {
   ]);
 });
 
-test("what a rotation does to each is said in a sentence", () => {
-  const effect = (edge: Parameters<typeof found>[0]) => effectOf(found(edge).edge);
+test("the effect of a rotation on a consumer is described by how the consumer gets new values", () => {
+  const effect = (edge: Parameters<typeof edgeFor>[0]) => effectOf(edgeFor(edge).edge);
   expect(effect({ refresh: { how: "automatic", slowestSeconds: 86_400 } })).toBe(
-    "Takes the new value without action within 1 day.",
+    "It uses the new value automatically within 1 day.",
   );
   expect(effect({ refresh: { how: "automatic", slowestSeconds: 5400 } })).toContain("within 90 minutes.");
-  expect(effect({ refresh: { how: "action" } })).toContain("after a trigger");
-  expect(effect({ refresh: { how: "blind" } })).toContain("can't be observed");
+  expect(effect({ refresh: { how: "action" } })).toContain("after an update or restart");
+  expect(effect({ refresh: { how: "blind" } })).toContain("can't tell when");
   expect(effect({ refresh: { how: "willBreak" } })).toContain("keeps using the old value");
-  expect(effect({ pinned: "abc" })).toContain("Pinned to version abc");
-  expect(effect({ strength: "entitled" })).toContain("may read");
+  expect(effect({ pinned: "abc" })).toContain("pinned to version abc");
+  expect(effect({ strength: "entitled" })).toContain("has permission to read");
 });

@@ -26,13 +26,17 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Fence } from "../../shared/platform/storage/fence.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
-/** The fixture of dependencies on real tables, with sources, queue and time that the test holds. */
+/**
+ * Fixture of dependency discovery: the module runs on real tables, but the test controls the source of resources, the queue and
+ * the clock, and can crash a process at any of its writes.
+ */
 
 export const caller = { actor: "admin", requestId: "request-1" };
-export const everything = { limit: 1000, offset: 0, cursor: undefined };
+export const FIRST_1000 = { limit: 1000, offset: 0, cursor: undefined };
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 export const SERVICE_VAULT = "kv-lifecycle-service";
 
+/** Methods of tables, queues and the audit log that write. */
 const WRITES = new Set([
   "insert",
   "put",
@@ -46,36 +50,41 @@ const WRITES = new Set([
   "append",
 ]);
 
-/** Which write of a process ends its life, and whether that was applied. */
+/** The crash of one simulated process. */
 export interface SimulatedCrash {
+  /** Number of the write at which the process crashes, from 1. */
   at: number;
+  /** Whether that write is applied before the crash. */
   applied: boolean;
+  /** Number of writes so far. */
   taken: number;
+  /** Whether the process has crashed. Then all its calls fail. */
   dead: boolean;
 }
-export const mayDie = (at = Number.POSITIVE_INFINITY, applied = false): SimulatedCrash => ({
+/** Returns a crash at the given write. Without arguments, the process does not crash and only its writes are counted. */
+export const crashAt = (at = Number.POSITIVE_INFINITY, applied = false): SimulatedCrash => ({
   at,
   applied,
   taken: 0,
   dead: false,
 });
 
-function crashable<T extends object>(inner: T, death: SimulatedCrash): T {
+function crashable<T extends object>(inner: T, crash: SimulatedCrash): T {
   return new Proxy(inner, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== "function" || typeof name !== "string") return member;
       return (...args: unknown[]) => {
-        if (death.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
-        if (death.dead) throw new Error("dead");
-        if (name === "fence") return crashable(member.apply(target, args) as Fence, death);
-        if (!WRITES.has(name) || ++death.taken !== death.at) return member.apply(target, args) as unknown;
-        if (!death.applied) {
-          death.dead = true;
+        if (crash.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
+        if (crash.dead) throw new Error("dead");
+        if (name === "fence") return crashable(member.apply(target, args) as Fence, crash);
+        if (!WRITES.has(name) || ++crash.taken !== crash.at) return member.apply(target, args) as unknown;
+        if (!crash.applied) {
+          crash.dead = true;
           return Promise.reject(new Error("dead"));
         }
         return Promise.resolve(member.apply(target, args)).finally(() => {
-          death.dead = true;
+          crash.dead = true;
           throw new Error("dead");
         });
       };
@@ -83,32 +92,37 @@ function crashable<T extends object>(inner: T, death: SimulatedCrash): T {
   });
 }
 
-/** A source whose units the test writes; a unit may be a failure. */
-export class Company implements EdgeSource {
+/**
+ * A source of dependencies whose content the test sets. A source is read unit by unit, for example by subscription. A unit can
+ * also fail.
+ */
+export class SimulatedSource implements EdgeSource {
   readonly name = "azure";
-  units_: Record<string, ReadingItem[] | CloudFailure> = {};
-  unlistable: CloudFailure | undefined;
+  itemsByUnit: Record<string, ReadingItem[] | CloudFailure> = {};
+  /** The failure of listing the units, if it must fail. */
+  listFailure: CloudFailure | undefined;
+  /** Arguments of all calls of `read`. */
   readonly readings: { unit: string; since: Date | undefined; after?: string | undefined }[] = [];
   /** Called before each reported item. */
-  before: (unit: string) => Promise<void> = async () => {};
+  beforeItem: (unit: string) => Promise<void> = async () => {};
 
-  /** Items that a run over a unit, or a part of it, reports. */
-  told = (unit: string, _after: string | undefined): (ReadingItem | CloudFailure)[] | CloudFailure =>
-    this.units_[unit] ?? [];
+  /** Returns the items that a read of a unit reports, from a place on. A failure ends the read. */
+  itemsOf = (unit: string, _after: string | undefined): (ReadingItem | CloudFailure)[] | CloudFailure =>
+    this.itemsByUnit[unit] ?? [];
 
   async units(): Promise<string[]> {
-    if (this.unlistable) throw this.unlistable;
-    return Object.keys(this.units_);
+    if (this.listFailure) throw this.listFailure;
+    return Object.keys(this.itemsByUnit);
   }
 
   async *read(unit: string, { since, after }: ReadOptions): AsyncGenerator<ReadingItem> {
     this.readings.push({ unit, since, ...(after !== undefined && { after }) });
-    const reported = this.told(unit, after);
-    if (reported instanceof CloudFailure) throw reported;
-    for (const one of reported) {
-      await this.before(unit);
-      if (one instanceof CloudFailure) throw one;
-      yield one;
+    const items = this.itemsOf(unit, after);
+    if (items instanceof CloudFailure) throw items;
+    for (const item of items) {
+      await this.beforeItem(unit);
+      if (item instanceof CloudFailure) throw item;
+      yield item;
     }
   }
 }
@@ -121,23 +135,28 @@ export const denied = () =>
 export const timedOut = () =>
   new CloudFailure("timedOut", "Could not list the sites in time.", { remedy: "See which service answers slowly." });
 
-/** A web app of a subscription; names of settings to what they name. */
+/**
+ * Returns a web app as a source reports it.
+ *
+ * @param settings - The edges by name of the setting with the reference. Without `vault` and `secret`, the setting refers to the
+ *   secret `db` in `kv-one`.
+ */
 export function app(
   name: string,
   settings: Record<string, Partial<Edge> & { vault?: string; secret?: string }>,
   more: Partial<Resource> & { partial?: boolean } = {},
 ): Extract<ReadingItem, { resource: Resource }> {
-  const { partial, ...rest } = more;
+  const { partial, ...resourceFields } = more;
   const resource: Resource = {
     id: `/subscriptions/s1/sites/${name}`,
     kind: "webApp",
     name,
     subscriptionId: "s1",
-    ...rest,
+    ...resourceFields,
   };
   const edges = Object.entries(settings).map(([evidence, { vault = "kv-one", secret = "db", ...edge }]): Edge => {
-    const named = { vaultName: vault, type: "secret", name: secret } as const;
-    return { ...named, resource, strength: "references", evidence, refresh: { how: "action" }, ...edge };
+    const asset = { vaultName: vault, type: "secret", name: secret } as const;
+    return { ...asset, resource, strength: "references", evidence, refresh: { how: "action" }, ...edge };
   });
   return { resource, edges, ...(partial ? { partial } : {}) };
 }
@@ -149,11 +168,13 @@ export const notSeen = (scope: string): ReadingItem => ({
 export const resolved = { state: { resolved: true, status: "Resolved" } };
 export const unresolved = { state: { resolved: false, status: "AccessToKeyVaultDenied" } };
 
-/** One store, and as many processes on it as a test starts. */
+/** A deployment of the service: one storage account, on which `start` starts any number of processes. */
 export class Deployment {
+  /** Messages that wait in the queue. */
   readonly messages: { message: DiscoverMessage; delaySeconds: number }[] = [];
-  readonly company = new Company();
+  readonly company = new SimulatedSource();
   readonly events: AuditEvent[] = [];
+  /** Calls that notified the compliance module about assets whose references changed. */
   readonly compliance: { vaultName: string; assets: string[] }[] = [];
   readonly assets = new Map<string, FoundAsset>();
   usage: Pick<Usage, "of" | "lastSignIn"> = {
@@ -161,10 +182,12 @@ export class Deployment {
     lastSignIn: async () => undefined,
   };
   licensed = true;
+  /** Number of ended runs. */
   ended = 0;
-  /** Milliseconds that everybody's clock is ahead of the store's. */
+  /** Milliseconds by which the clocks of all processes are ahead of the storage account's. */
   ahead = 0;
   readonly connectionString: string;
+  /** Called with the delay of a message before its delivery. Lets that time pass, if the storage's clock can be moved. */
   readonly pass: (milliseconds: number) => Promise<void>;
 
   constructor(connectionString: string, pass: (milliseconds: number) => Promise<void> = async () => {}) {
@@ -172,12 +195,12 @@ export class Deployment {
     this.pass = pass;
   }
 
-  start({ death = mayDie(), sources = [this.company] }: { death?: SimulatedCrash; sources?: EdgeSource[] } = {}): {
+  start({ crash = crashAt(), sources = [this.company] }: { crash?: SimulatedCrash; sources?: EdgeSource[] } = {}): {
     fixture: Dependencies;
     tables: Tables;
   } {
     const storeClock = createStoreClock();
-    const tables = crashable(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
+    const tables = crashable(createTables({ connectionString: this.connectionString }, { clock: storeClock }), crash);
     const moment = async () => ({ now: Date.now(), criticalDays: 7, warningDays: 30 });
     const fixture = createDependencies({
       tables,
@@ -188,9 +211,9 @@ export class Deployment {
             this.messages.push({ message: message as DiscoverMessage, delaySeconds });
           },
         },
-        death,
+        crash,
       ),
-      audit: crashable({ append: async (event: AuditEvent) => void this.events.push(event) }, death),
+      audit: crashable({ append: async (event: AuditEvent) => void this.events.push(event) }, crash),
       config: { SERVICE_KEY_VAULT_URL: `https://${SERVICE_VAULT}.vault.azure.net` },
       sources,
       usage: this.usage,
@@ -205,7 +228,7 @@ export class Deployment {
     return { fixture, tables };
   }
 
-  /** A run as the timer begins it, to its end. */
+  /** Starts a run as the timer does, executes it to its end, and returns its result. */
   async run(mode: "full" | "changes" = "full", process = this.start()): Promise<RunRecord> {
     await process.fixture.handle({ mode }, caller);
     const { runId } = this.messages.at(-1)!.message;
@@ -214,46 +237,51 @@ export class Deployment {
   }
 
   /** Delivers the messages of the queue until it is empty. Messages of crashed processes are delivered again. */
-  async drain(process = this.start(), revived = () => this.start()): Promise<void> {
-    let living = process;
+  async drain(process = this.start(), restart = () => this.start()): Promise<void> {
+    let running = process;
     for (let next = this.messages.shift(); next; next = this.messages.shift()) {
       if (next.delaySeconds > 0) await this.pass(next.delaySeconds * 1000);
       try {
-        await living.fixture.handle(next.message, caller);
+        await running.fixture.handle(next.message, caller);
       } catch (error) {
         if (!(error instanceof Error && error.message === "dead")) throw error;
         this.messages.push({ ...next, delaySeconds: 61 });
-        living = revived();
+        running = restart();
       }
     }
   }
 
-  /** All that stands but for times and what tells two writes apart. */
-  async standing(tables = this.start().tables) {
-    const rows = async <T extends object>(prefix: string, of: Parameters<Tables["pages"]>[0]) => {
-      const found: [string, T][] = [];
-      for await (const page of tables.pages(of, rangeOf(prefix)))
-        for (const row of page) found.push([row.rowKey, withoutKeys(row as object) as T]);
-      return found;
+  /** Returns the content of all tables without times and ids, so that the results of two runs can be compared. */
+  async readState(tables = this.start().tables) {
+    const readRows = async <T extends object>(prefix: string, table: Parameters<Tables["pages"]>[0]) => {
+      const rows: [string, T][] = [];
+      for await (const page of tables.pages(table, rangeOf(prefix)))
+        for (const row of page) rows.push([row.rowKey, withoutKeys(row as object) as T]);
+      return rows;
     };
-    const timeless = ({ toldAt: _t, lastSeenAt, ...rest }: { toldAt?: string; lastSeenAt?: string }) => ({
+    const withoutTimes = ({ toldAt: _t, lastSeenAt, ...rest }: { toldAt?: string; lastSeenAt?: string }) => ({
       ...rest,
+      // Kept although its resource could not be read since.
       held: lastSeenAt !== undefined,
     });
     return {
-      edges: (await rows<object>(EDGES, Edges)).map(([key, edge]) => [key, timeless(edge)]),
-      resources: (await rows<ResourceRecord>("r|", Resources)).map(([key, row]) => {
+      edges: (await readRows<object>(EDGES, Edges)).map(([key, edge]) => [key, withoutTimes(edge)]),
+      resources: (await readRows<ResourceRecord>("r|", Resources)).map(([key, row]) => {
         const { edges: _, ...rest } = row;
-        return [key, timeless(rest), [...unpackEdges(key, row)].sort()];
+        return [key, withoutTimes(rest), [...unpackEdges(key, row)].sort()];
       }),
-      units: (await rows<{ lastFullAt?: string; lastReadAt?: string; lastFailure?: object }>(UNITS, Units)).map(
+      units: (await readRows<{ lastFullAt?: string; lastReadAt?: string; lastFailure?: object }>(UNITS, Units)).map(
         ([key, { lastFullAt: _f, lastReadAt: _r, lastFailure, ...row }]) => [key, row, lastFailure !== undefined],
       ),
-      notSeen: (await rows<{ since: string }>(NOT_SEEN, NotSeenRows)).map(([key, { since: _, ...row }]) => [key, row]),
+      notSeen: (await readRows<{ since: string }>(NOT_SEEN, NotSeenRows)).map(([key, { since: _, ...row }]) => [
+        key,
+        row,
+      ]),
       unresolved: [
-        ...new Set((await rows<{ id: string; edge: string }>(UNRESOLVED, UnresolvedRows)).map(([, { id }]) => id)),
+        ...new Set((await readRows<{ id: string; edge: string }>(UNRESOLVED, UnresolvedRows)).map(([, { id }]) => id)),
       ].length,
-      outdated: (await rows("q|", Edges as never)).length,
+      // Keys with the prefix `q|` mark assets that compliance must still evaluate again.
+      outdated: (await readRows("q|", Edges as never)).length,
     };
   }
 }

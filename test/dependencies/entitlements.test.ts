@@ -1,15 +1,25 @@
 import { expect, test } from "vitest";
 import { readEntitlements } from "../../shared/dependencies/azure/entitlements.ts";
 
-const UNIT = "5f0c3f5e-0000-4000-8000-000000000001";
+// An entitlement is the permission of a principal to read values of a vault, by role or access policy.
+
+const SUBSCRIPTION = "5f0c3f5e-0000-4000-8000-000000000001";
 const PERSON = "00000000-0000-4000-8000-000000000001";
 const vaultId = (name: string) =>
-  `/subscriptions/${UNIT}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`;
+  `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`;
 
-async function entitled(dataActions: string[], { scope = `/subscriptions/${UNIT}`, vaults = ["kv-1"] } = {}) {
-  let asked = 0;
+/**
+ * Returns the assets that a role assignment at `scope` lets a person read, and how often the role's permissions were read.
+ *
+ * @param dataActions - Data actions of the assigned role. They can contain `*`.
+ */
+async function readAssetsOf(
+  dataActions: string[],
+  { scope = `/subscriptions/${SUBSCRIPTION}`, vaults = ["kv-1"] } = {},
+) {
+  let definitionReads = 0;
   const { principals } = await readEntitlements(
-    UNIT,
+    SUBSCRIPTION,
     vaults.map((name) => ({ id: vaultId(name), properties: { enableRbacAuthorization: true } })),
     {
       roles: {
@@ -17,12 +27,12 @@ async function entitled(dataActions: string[], { scope = `/subscriptions/${UNIT}
         definition: async () => Promise.reject(new Error("not asked here")),
       },
       definitions: async () => {
-        asked++;
+        definitionReads++;
         return { name: "Role", permissions: [{ actions: [], notActions: [], dataActions, notDataActions: [] }] };
       },
     },
   );
-  return { assets: principals.get(PERSON)?.assets.map(({ asset }) => asset) ?? [], asked };
+  return { assets: principals.get(PERSON)?.assets.map(({ asset }) => asset) ?? [], definitionReads };
 }
 
 test.each([
@@ -38,25 +48,25 @@ test.each([
   ["microsoftxkeyvault/*", false],
   [`${"*".repeat(40)}z`, false],
   [`${"*e*t".repeat(20)}*`, false],
-])("a role with the data action %s reads secrets: %s", async (pattern, reads) => {
-  const { assets } = await entitled([pattern]);
+])("whether a role with the data action %s may read secrets: %s", async (pattern, reads) => {
+  const { assets } = await readAssetsOf([pattern]);
   expect(assets.some(({ type }) => type === undefined || type === "secret")).toBe(reads);
 });
 
 test("the permissions of a role are read once for all vaults of an assignment", async () => {
   const vaults = Array.from({ length: 50 }, (_, at) => `kv-${at}`);
-  const everywhere = await entitled(["*"], { vaults });
+  const everywhere = await readAssetsOf(["*"], { vaults });
   expect(everywhere.assets).toHaveLength(50);
-  expect(everywhere.asked).toBe(1);
+  expect(everywhere.definitionReads).toBe(1);
 });
 
-test("at a secret's own scope it is that secret alone; elsewhere none, and the role is not read", async () => {
+test("an assignment at a secret's scope covers only that secret, and one at another resource group covers none", async () => {
   const vaults = ["kv-1", "kv-11"];
-  const one = await entitled(["*"], { scope: `${vaultId("kv-1")}/secrets/db`, vaults });
+  const one = await readAssetsOf(["*"], { scope: `${vaultId("kv-1")}/secrets/db`, vaults });
   expect(one.assets).toEqual([{ vaultName: "kv-1", type: "secret", name: "db" }]);
-  expect(await entitled(["*"], { scope: `/subscriptions/${UNIT}/resourceGroups/r`, vaults })).toEqual({
+  expect(await readAssetsOf(["*"], { scope: `/subscriptions/${SUBSCRIPTION}/resourceGroups/r`, vaults })).toEqual({
     assets: [],
-    asked: 0,
+    definitionReads: 0,
   });
-  expect((await entitled(["*"], { scope: "/", vaults })).assets).toHaveLength(2);
+  expect((await readAssetsOf(["*"], { scope: "/", vaults })).assets).toHaveLength(2);
 });

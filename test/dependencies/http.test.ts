@@ -5,7 +5,10 @@ import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { createUsers, makeToken } from "../support/users.ts";
 
-const named = (secret: string): string => `@Microsoft.KeyVault(VaultName=kv-shop;SecretName=${secret})`;
+// The endpoints of dependencies, with a running service and the simulated cloud.
+
+/** Returns a Key Vault reference to a secret of kv-shop. */
+const referenceTo = (secret: string): string => `@Microsoft.KeyVault(VaultName=kv-shop;SecretName=${secret})`;
 const app = (name: string, settings: Record<string, string>, more: Partial<CompanyResource> = {}): CompanyResource => ({
   type: "Microsoft.Web/sites",
   name,
@@ -17,10 +20,11 @@ const app = (name: string, settings: Record<string, string>, more: Partial<Compa
 });
 const WORKSPACE = guidFrom("workspace law-former");
 const READER = "33333333-3333-4333-8333-333333333333";
+/** The value of a setting, which no response may contain. */
 const PLANTED = "a-setting-that-nobody-may-see";
 
-/** A host that has a licence, and one that has none. */
 let service: Service;
+/** URL of a second host of the same service, without a license. */
 let unlicensed: string;
 beforeAll(async () => {
   service = await Service.start({
@@ -40,20 +44,20 @@ beforeAll(async () => {
             },
           ],
           resources: [
-            app("app-orders", { DB: named("db"), SECRET: PLANTED }, { tags: { env: "prod" } }),
+            app("app-orders", { DB: referenceTo("db"), SECRET: PLANTED }, { tags: { env: "prod" } }),
             app("app-batch", {
               DB: "@Microsoft.KeyVault(SecretUri={uri:kv-shop}/secrets/db/{version:kv-shop/secrets/db})",
             }),
-            app("app-broken", { SMTP: named("smtp"), LOST: named("lost") }),
+            app("app-broken", { SMTP: referenceTo("smtp"), LOST: referenceTo("lost") }),
             app("app-brochure", { HELP: "https://docs.acme.example/vault/secrets/how-to" }),
-            app("app-sealed", { DB: named("db") }, { denied: true }),
+            app("app-sealed", { DB: referenceTo("db") }, { denied: true }),
           ],
         },
       ],
     },
     env: { LICENSE_KEY: await licence(), LOG_ANALYTICS_WORKSPACE_IDS: WORKSPACE, DEPENDENCY_LITERAL_SCAN: "true" },
   });
-  service.cloud.control.logs.plant("law-former", {
+  service.cloud.control.logs.addEvent("law-former", {
     table: "AzureDiagnostics",
     at: Date.now() - 60_000,
     operation: "SecretGet",
@@ -73,25 +77,25 @@ afterAll(() => service?.stop());
 const BASE = "/api/assets/dependencies";
 const get = async (path: string) => await service.admin("GET", `${BASE}${path}`);
 
-test("before the first reading the coverage says that nothing was read", async () => {
+test("before the first run, the coverage lists that nothing was read", async () => {
   const { status, body } = await get("");
   expect([status, body.total, body.coverage.items[0].code]).toEqual([200, 0, "neverRead"]);
   expect((await get("/blast-radius/kv-shop.secret.db")).body).toMatchObject({ score: 0, coverage: { total: 1 } });
 });
 
-/** Returns a run after its end. The request that starts it waits for at most 20 seconds. */
-async function ended(runId: string) {
-  const find = async () => (await service.admin("GET", `${BASE}/runs/${runId}`)).body;
-  await vi.waitUntil(async () => (await find()).finishedAt !== null, { timeout: 150_000, interval: 200 });
-  return await find();
+/** Waits for the end of a run and returns the run. The request that starts a run waits for at most 20 seconds. */
+async function waitForEnd(runId: string) {
+  const readRun = async () => (await service.admin("GET", `${BASE}/runs/${runId}`)).body;
+  await vi.waitUntil(async () => (await readRun()).finishedAt !== null, { timeout: 150_000, interval: 200 });
+  return await readRun();
 }
 
-test("a reading is asked for, followed, and found in lists, coverage, violations and the audit log", async () => {
+test("the results of a discovery run appear in lists, coverage, violations and the audit log", async () => {
   const started = await service.admin("POST", `${BASE}/discover`);
   expect([started.status, started.body]).toMatchObject([201, { mode: "full", failures: [] }]);
   const location = started.headers.get("location")!;
   expect(location).toBe(`${BASE}/runs/${started.body.runId}`);
-  const run = await ended(started.body.runId);
+  const run = await waitForEnd(started.body.runId);
   expect(run).toMatchObject({ status: "completed", unitsFailed: 0, failures: [] });
   // If the run ends within 20 seconds the response has its end.
   if (started.body.finishedAt !== null) expect(run).toEqual(started.body);
@@ -113,9 +117,10 @@ test("a reading is asked for, followed, and found in lists, coverage, violations
   expect((await get("?environment=PROD&kind=webApp&secret=db")).body.items).toMatchObject([
     { resource: { name: "app-orders" } },
   ]);
-  const walked = await service.all(`${BASE}?vault=kv-shop`);
-  expect(walked.length).toBe((await get("?vault=KV-Shop")).body.total);
+  const allPages = await service.listAll(`${BASE}?vault=kv-shop`);
+  expect(allPages.length).toBe((await get("?vault=KV-Shop")).body.total);
   const { body: coverage } = await get("/coverage");
+  // Two sources can't read the app: the one for references, and the one that compares settings with secret values.
   expect(coverage.items.map(({ scope }: { scope: string }) => scope.split("/").at(-1))).toEqual([
     "app-sealed",
     "app-sealed",
@@ -139,14 +144,14 @@ test("a reading is asked for, followed, and found in lists, coverage, violations
     ]);
 });
 
-test("the blast radius says what a rotation would touch", async () => {
+test("the blast radius lists the consumers of a secret and the effect of a rotation on each", async () => {
   const { body } = await get("/blast-radius/KV-Shop.Secret.DB");
   expect(body).toMatchObject({ secret: "kv-shop.secret.db", more: false, leftOut: 0, coverage: { total: 2 } });
   expect(body.score).toBeGreaterThan(0);
   const uses = body.consumers.filter((one: { strength: string }) => one.strength === "references");
   expect(uses.map((one: { resource: { name: string }; effect: string }) => [one.resource.name, one.effect])).toEqual([
-    ["app-batch", expect.stringContaining("Pinned to version")],
-    ["app-orders", expect.stringContaining("after a trigger")],
+    ["app-batch", expect.stringContaining("pinned to version")],
+    ["app-orders", expect.stringContaining("after an update or restart")],
   ]);
   expect(body.nodes.map(({ id }: { id: string }) => id)).toContain(uses[0].resource.id);
   expect(body.edges).toContainEqual({
@@ -163,7 +168,7 @@ test("the blast radius says what a rotation would touch", async () => {
   expect((await get("/blast-radius/no-id")).status).toBe(404);
 });
 
-test("who was seen to read an asset shows with the versions, and among the dependencies", async () => {
+test("readers found in vault logs are listed with the versions that they read", async () => {
   const { status, body } = await get("/usage/KV-Shop.secret.SMTP");
   expect(status).toBe(200);
   const reader = { id: READER, name: "ada@acme.example", kind: "person", operations: ["SecretGet"], reads: 1 };
@@ -182,38 +187,38 @@ test("who was seen to read an asset shows with the versions, and among the depen
   expect((await get("/usage/no-id")).status).toBe(404);
 });
 
-test("a rotation stops at a copy in a setting, before it writes anything", async () => {
+test("a rotation is rejected before it writes anything if a setting contains a copy of the secret", async () => {
   const path = `${BASE}/rotate/kv-shop.secret.copied`;
   const body = { newValue: "another-value-that-nobody-may-see" };
-  const refused = await service.admin("POST", path, body);
-  expect([refused.status, refused.body.code]).toEqual([409, "willBreak"]);
-  expect(refused.body.detail).toContain("webApp app-orders (appsettings/SECRET)");
-  expect(refused.text).not.toContain(PLANTED);
+  const rejected = await service.admin("POST", path, body);
+  expect([rejected.status, rejected.body.code]).toEqual([409, "willBreak"]);
+  expect(rejected.body.detail).toContain("webApp app-orders (appsettings/SECRET)");
+  expect(rejected.text).not.toContain(PLANTED);
   expect(service.cloud.control.secretValue("kv-shop", "copied")).toBe(PLANTED);
 });
 
 test.each(["kind=x", "resolved=1", "assetId=x", "vault=", "limit=0", "cursor=x", "unknown=1", "offset=1&cursor=e30"])(
-  "a list with %s is refused",
+  "a list with the invalid query %s returns 400",
   async (query) => {
     expect((await get(`?${query}`)).status).toBe(400);
   },
 );
 
-test("operators begin readings, users look; without a licence only runs are shown", async () => {
+test("operators can start runs, users can only read, and without a license only runs can be read", async () => {
   const password = "a long enough passphrase";
   await createUsers(service, [
     { username: "reader", password, role: "user" },
-    { username: "keeper", password, role: "operator" },
+    { username: "operator", password, role: "operator" },
   ]);
   const reader = await makeToken(service, "reader");
-  const keeper = await makeToken(service, "keeper");
+  const operator = await makeToken(service, "operator");
   expect((await service.call("POST", `${BASE}/discover`, { token: reader })).status).toBe(403);
   expect((await service.call("GET", BASE, { token: reader })).status).toBe(200);
-  const again = await service.call("POST", `${BASE}/discover`, { token: keeper });
-  expect(again.status).toBe(201);
-  const run = await ended(again.body.runId);
+  const started = await service.call("POST", `${BASE}/discover`, { token: operator });
+  expect(started.status).toBe(201);
+  const run = await waitForEnd(started.body.runId);
   expect(run).toMatchObject({ status: "completed", changed: 0 });
-  const call = (method: string, path: string) => service.call(method, unlicensed + path, { token: keeper });
+  const call = (method: string, path: string) => service.call(method, unlicensed + path, { token: operator });
   for (const [method, path] of [
     ["POST", `${BASE}/discover`],
     ["GET", BASE],

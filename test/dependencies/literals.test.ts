@@ -16,23 +16,28 @@ import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts
 import type { Config } from "../../shared/platform/config/config.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { liveIn } from "../azure/live-cloud.ts";
-import { IMPATIENT, recordingLog } from "../azure/services.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
+import { recordingLog, SHORT_WAITS } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { Deployment, everything } from "./discovery-fixture.ts";
+import { Deployment, FIRST_1000 } from "./discovery-fixture.ts";
 
-/** Copies of secrets in settings, over the wires of the stand-in cloud. */
+/**
+ * Tests of the optional comparison of settings with secret values, against the simulated cloud. It finds copies: settings that
+ * contain the value of a vault's secret instead of a reference.
+ */
 
+/** Subscription with the resources, and another one whose vault has a secret that is copied into the first. */
 const SHOP = "aaaaaaaa-3333-4333-8333-333333333333";
 const FAR = "bbbbbbbb-3333-4333-8333-333333333333";
+/** Values of the secrets. Each contains a unique `Lq…`, so that the tests can search all outputs for it. */
 const planted = {
   db: "planted-db-password-Lq1",
   hook: "https://hooks.acme.example/planted/Lq2",
   off: "planted-switched-off-Lq3",
   sealed: "planted-in-a-sealed-vault-Lq4",
   far: "planted-far-away-Lq5",
-  /** Too short, and too regular: equal by chance. */
+  /** Values that are not compared, because they are too short or too regular and could be equal by chance. */
   short: "planted-Lq6",
   regular: "Lq7Lq7Lq7Lq7Lq7Lq7",
 };
@@ -122,14 +127,15 @@ const log = recordingLog();
 
 beforeAll(async () => {
   storage = await openStorage(Array.from({ length: 12 }, (_, index) => `literals${index}`));
-  ({ cloud, config } = await liveIn({ company }));
+  ({ cloud, config } = await startTestCloud({ company }));
 });
 afterAll(async () => {
   await cloud?.stop();
   await storage?.stop();
 });
+/** Starts a process with the comparison turned on. */
 function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
-  const services = { config, identity: createIdentity(config), log, limits: IMPATIENT };
+  const services = { config, identity: createIdentity(config), log, limits: SHORT_WAITS };
   const source = createLiteralSource({
     config: { ...config, DEPENDENCY_LITERAL_SCAN: true, ...change },
     tables: createTables({ connectionString: deployment.connectionString }),
@@ -144,11 +150,13 @@ function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
   return deployment.start({ sources: [source] });
 }
 const run = (mode: "full" | "changes" = "full", process = start()) => deployment.run(mode, process);
-const edges = async () => (await start().fixture.list({}, everything)).page.items;
-const lines = async () =>
-  (await edges()).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`).sort();
-const notSeen = async () =>
-  (await start().fixture.coverage(everything)).items
+const readEdges = async () => (await start().fixture.list({}, FIRST_1000)).page.items;
+/** Returns the found copies as `vault/secret resource setting`. */
+const readCopies = async () =>
+  (await readEdges()).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`).sort();
+/** Returns the scopes that could not be read, with their codes. */
+const readNotSeen = async () =>
+  (await start().fixture.coverage(FIRST_1000)).items
     .map(({ scope, code }) => `${scope.split("/").at(-1)} ${code}`)
     .sort();
 
@@ -163,7 +171,7 @@ const COPIES = [
   "kv-shop/hook ca-copies env/web/HOOK",
 ];
 
-describe("a reading", () => {
+describe("a discovery run", () => {
   beforeEach(async () => {
     const connectionString = storage.connectionString(`literals${account++}`);
     deployment = new Deployment(connectionString);
@@ -186,37 +194,39 @@ describe("a reading", () => {
     cloud.control.allowOnly(undefined);
   });
 
-  test("copies are found in each kind of setting, other values are not, and missing permissions are reported", async () => {
+  test("finds the copies in each kind of setting", async () => {
     expect(await run()).toMatchObject({ status: "completed", units: 2, unitsFailed: 0 });
-    expect(await lines()).toEqual(COPIES);
-    for (const { edge } of await edges())
+    expect(await readCopies()).toEqual(COPIES);
+    for (const { edge } of await readEdges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
     const [first] = await start()
-      .fixture.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, everything)
+      .fixture.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)
       .then(({ page }) => page.items);
     expect(dependencyView(first!)).toMatchObject({
       secret: "kv-far.secret.far",
       copy: true,
       resource: { kind: "webApp", environment: "prod", subscriptionId: SHOP },
     });
-    expect(await notSeen()).toEqual(["app-denied accessDenied", `${FAR} nothingListed`, "kv-sealed accessDenied"]);
+    expect(await readNotSeen()).toEqual(["app-denied accessDenied", `${FAR} nothingListed`, "kv-sealed accessDenied"]);
   });
 
-  test("the values are read once in a run, which the audit log says, and come out nowhere", async () => {
+  test("reads each value once, and does not store or log it", async () => {
     await run();
-    const read = cloud.control.requests({ operation: "keyvault.getSecret" }).map(({ path }) => path.split("/")[2]);
-    expect(read.sort()).toEqual(["db", "far", "hook", "regular", "sealed", "short"]);
-    const reported = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
-    expect(reported.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
-    expect(reported[1]!.details).toEqual({ vaults: 3, values: 5, leftOut: 2, vaultsNotRead: 1 });
+    const readSecrets = cloud.control
+      .requests({ operation: "keyvault.getSecret" })
+      .map(({ path }) => path.split("/")[2]);
+    expect(readSecrets.sort()).toEqual(["db", "far", "hook", "regular", "sealed", "short"]);
+    const auditEvents = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
+    expect(auditEvents.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
+    expect(auditEvents[1]!.details).toEqual({ vaults: 3, values: 5, leftOut: 2, vaultsNotRead: 1 });
     const texts = [
       ...log.lines,
-      ...(await rows()),
+      ...(await readAllRows()),
       JSON.stringify([
         deployment.messages,
         deployment.events,
-        await edges(),
-        (await start().fixture.coverage(everything)).items,
+        await readEdges(),
+        (await start().fixture.coverage(FIRST_1000)).items,
       ]),
     ];
     expect(texts.some((text) => text.includes("app-copies"))).toBe(true);
@@ -225,74 +235,81 @@ describe("a reading", () => {
         expect(texts.filter((text) => text.includes(form))).toEqual([]);
   });
 
-  test("no value is read of a subscription that is not watched any more", async () => {
+  test("reads no values of a subscription that is no longer watched", async () => {
     await run("full", start({}, [SHOP]));
-    expect(await lines()).toEqual(COPIES.filter((one) => !one.startsWith("kv-far")));
+    expect(await readCopies()).toEqual(COPIES.filter((one) => !one.startsWith("kv-far")));
     const read = cloud.control.requests({ operation: "keyvault.getSecret" }).map(({ vault }) => vault);
     expect([...new Set(read)].sort()).toEqual(["kv-sealed", "kv-shop"]);
   });
 
-  test("a copy that became a reference is deleted, and known copies stay while values can't be read", async () => {
+  test("keeps known copies while values can't be read, and deletes a copy that became a reference", async () => {
     await run();
     cloud.control.addFault({
       match: { operation: "keyvault.getSecret", vault: "kv-shop" },
       action: { kind: "fail", status: 500 },
     });
     expect(await run()).toMatchObject({ status: "completed" });
-    expect(await lines()).toEqual(COPIES);
-    expect(await notSeen()).toContain("kv-shop unreachable");
+    expect(await readCopies()).toEqual(COPIES);
+    expect(await readNotSeen()).toContain("kv-shop unreachable");
     cloud.control.clearFaults();
     const id = cloud.control.consumers.idOf("app-copies");
     cloud.control.consumers.changeSettings(id, { DB_PASSWORD: "@Microsoft.KeyVault(VaultName=kv-shop;SecretName=db)" });
     await run();
-    expect(await lines()).toEqual(COPIES.filter((one) => !one.endsWith("DB_PASSWORD")));
+    expect(await readCopies()).toEqual(COPIES.filter((one) => !one.endsWith("DB_PASSWORD")));
     cloud.control.consumers.changeSettings(id, { DB_PASSWORD: planted.db });
   });
 
-  test("a reading of changes reads no value and no setting", async () => {
+  test("that reads only changes makes no request", async () => {
     await run();
     cloud.control.resetCounts();
     expect(await run("changes")).toMatchObject({ status: "completed", changed: 0 });
     expect(cloud.control.counts()).toEqual({ total: 0 });
-    expect(await lines()).toEqual(COPIES);
+    expect(await readCopies()).toEqual(COPIES);
   });
 
-  test("when turned off it makes no request, reports that, and deletes known copies", async () => {
+  test("with the comparison turned off makes no request and deletes known copies", async () => {
     await run();
     cloud.control.resetCounts();
+    // Two runs, because the second one finds the coverage item of the first.
     for (const _ of ["twice", "is the same"]) {
       expect(await run("full", start({ DEPENDENCY_LITERAL_SCAN: false }))).toMatchObject({
         status: "completed",
         edges: 0,
       });
-      expect(await notSeen()).toEqual(["literals switchedOff"]);
+      expect(await readNotSeen()).toEqual(["literals switchedOff"]);
     }
     expect(cloud.control.counts()).toEqual({ total: 0 });
     await run();
-    expect(await notSeen()).not.toContain("literals switchedOff");
+    expect(await readNotSeen()).not.toContain("literals switchedOff");
   });
 
-  test("the optional roles of the templates are sufficient, have no other permissions, and are assigned only if subscriptions are named", async () => {
+  test("needs exactly the permissions of the optional roles in the templates", async () => {
     const { bicep } = await parseTemplates(readInfraFiles());
     const grants = grantsOf(bicep);
-    const given = grants.filter(({ scope }) => scope === "compared");
-    expect(given.map(({ role }) => role).sort()).toEqual(["Key Vault Secrets User", "literalScannerDefinition"]);
-    const custom = given.find(({ role }) => role === "literalScannerDefinition")!;
-    const on = (of: typeof grants) =>
-      [SHOP, FAR].flatMap((id) => of.map((grant) => ({ ...grant, scope: `/subscriptions/${id}` })));
+    const optionalGrants = grants.filter(({ scope }) => scope === "compared");
+    expect(optionalGrants.map(({ role }) => role).sort()).toEqual([
+      "Key Vault Secrets User",
+      "literalScannerDefinition",
+    ]);
+    const custom = optionalGrants.find(({ role }) => role === "literalScannerDefinition")!;
+    const onBothSubscriptions = (some: typeof grants) =>
+      [SHOP, FAR].flatMap((id) => some.map((grant) => ({ ...grant, scope: `/subscriptions/${id}` })));
     const watched = grants.filter(({ scope }) => scope === "watched");
-    cloud.control.allowOnly(on([...watched, ...given]));
+    cloud.control.allowOnly(onBothSubscriptions([...watched, ...optionalGrants]));
     expect(await run()).toMatchObject({ status: "completed" });
-    expect(await lines()).toEqual(COPIES);
+    expect(await readCopies()).toEqual(COPIES);
     for (const action of custom.actions) {
       const actions = custom.actions.filter((one) => one !== action);
-      cloud.control.allowOnly(on([...watched, ...given.filter((one) => one !== custom), { ...custom, actions }]));
+      cloud.control.allowOnly(
+        onBothSubscriptions([...watched, ...optionalGrants.filter((one) => one !== custom), { ...custom, actions }]),
+      );
       await run();
-      expect((await notSeen()).length, action).toBeGreaterThan(3);
+      // Three scopes can't be read even with all permissions: see the first test.
+      expect((await readNotSeen()).length, action).toBeGreaterThan(3);
     }
-    cloud.control.allowOnly(on(watched));
+    cloud.control.allowOnly(onBothSubscriptions(watched));
     await run();
-    expect(await notSeen()).toEqual(expect.arrayContaining(["kv-shop accessDenied", "app-copies accessDenied"]));
+    expect(await readNotSeen()).toEqual(expect.arrayContaining(["kv-shop accessDenied", "app-copies accessDenied"]));
     const parameter = bicep
       .get("infra/azure/main.bicep")!
       .parameters.find(({ name }) => name === "literalScanSubscriptionIds");
@@ -308,8 +325,8 @@ describe("comparable values", () => {
     ["abababababababababababab", false],
     ["0000000000001", false],
     ["8f14e45fceea", true],
-  ])("%s: %s", (value, reports) => {
-    expect(isComparable(value)).toBe(reports);
+  ])("include the value %s: %s", (value, expected) => {
+    expect(isComparable(value)).toBe(expected);
   });
 
   test.each([
@@ -318,13 +335,13 @@ describe("comparable values", () => {
     ["postgres://app:p%40ss-word-1234@db:5432/shop", "p@ss-word-1234"],
     ["amqps://app:100%-planted-word@mq", "100%-planted-word"],
     ["  planted-with-space  ", "planted-with-space"],
-  ])("in %s stands %s", (setting, value) => {
+  ])("of the setting %s include %s", (setting, value) => {
     expect(candidatesIn(setting)).toContain(value);
   });
 });
 
-/** Every row of every table, binary columns as text too. */
-async function rows(): Promise<string[]> {
+/** Returns all rows of all tables as text, including binary columns. */
+async function readAllRows(): Promise<string[]> {
   const options = { allowInsecureConnection: true };
   const all: string[] = [];
   for await (const { name } of TableServiceClient.fromConnectionString(

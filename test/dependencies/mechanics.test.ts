@@ -8,13 +8,16 @@ import {
   caller,
   Deployment,
   denied,
-  everything,
+  FIRST_1000,
   notSeen,
   resolved,
   SERVICE_VAULT,
   timedOut,
   unresolved,
 } from "./discovery-fixture.ts";
+
+// Discovery runs and the stored dependencies, with a simulated source. A run reads each unit of the source (here `s1`, `s2`),
+// which reports web apps with their references to secrets.
 
 let storage: TestStorage;
 let account = 0;
@@ -28,63 +31,68 @@ beforeEach(() => {
   deployment = new Deployment(storage.connectionString(`deps${account++}`));
 });
 
-const list = async (filter = {}) => (await deployment.start().fixture.list(filter, everything)).page.items;
-const names = async (filter = {}) =>
-  (await list(filter)).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`);
+const listEdges = async (filter = {}) => (await deployment.start().fixture.list(filter, FIRST_1000)).page.items;
+/** Returns the dependencies as `vault/secret resource setting`. */
+const listNames = async (filter = {}) =>
+  (await listEdges(filter)).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`);
 
-test("a run reads every unit, and one that found nothing changed writes no edge", async () => {
+test("a run reads every unit, and writes no edge if nothing changed", async () => {
   const { company } = deployment;
-  company.units_ = { s1: [app("one", { A: {}, B: { secret: "key" } })], s2: [app("two", { A: { vault: "kv-two" } })] };
+  company.itemsByUnit = {
+    s1: [app("one", { A: {}, B: { secret: "key" } })],
+    s2: [app("two", { A: { vault: "kv-two" } })],
+  };
   const first = await deployment.run();
   expect(first).toMatchObject({ status: "completed", units: 2, unitsFailed: 0, resources: 2, edges: 3, changed: 2 });
-  expect(await names()).toEqual(["kv-one/db one A", "kv-one/key one B", "kv-two/db two A"]);
-  const before = await list();
+  expect(await listNames()).toEqual(["kv-one/db one A", "kv-one/key one B", "kv-two/db two A"]);
+  const before = await listEdges();
   const again = await deployment.run();
   expect(again).toMatchObject({ status: "completed", changed: 0, edges: 3 });
-  const after = await list();
+  const after = await listEdges();
+  // `toldAt` is the time when an edge was last written.
   expect(after.map(({ edge }) => edge.toldAt)).toEqual(before.map(({ edge }) => edge.toldAt));
-  // The resource is confirmed again nevertheless.
+  // The run still updates the time of the last confirmation.
   expect(after.every(({ seenAt }, index) => seenAt > before[index]!.seenAt)).toBe(true);
 });
 
-test("changed dependencies are written, missing ones are deleted, and a removed unit is deleted completely", async () => {
+test("a run writes changed dependencies and deletes missing ones and those of removed units", async () => {
   const { company } = deployment;
-  company.units_ = {
+  company.itemsByUnit = {
     s1: [app("one", { A: {}, B: {} }), app("two", { A: {} })],
     s2: [app("three", { A: {} }), notSeen("/subscriptions/s2/sites/four")],
   };
   await deployment.run();
-  company.units_ = { s1: [app("one", { A: { pinned: "v1" }, C: {} })] };
+  company.itemsByUnit = { s1: [app("one", { A: { pinned: "v1" }, C: {} })] };
   expect(await deployment.run()).toMatchObject({ status: "completed", units: 2, edges: 2, resources: 1, notSeen: 0 });
-  expect(await names()).toEqual(["kv-one/db one A", "kv-one/db one C"]);
-  expect(await names({ pinned: true })).toEqual(["kv-one/db one A"]);
-  const { page, coverage } = await deployment.start().fixture.list({}, everything);
+  expect(await listNames()).toEqual(["kv-one/db one A", "kv-one/db one C"]);
+  expect(await listNames({ pinned: true })).toEqual(["kv-one/db one A"]);
+  const { page, coverage } = await deployment.start().fixture.list({}, FIRST_1000);
   expect([page.total, coverage.total]).toEqual([2, 0]);
 });
 
-test("changes are asked for since the last reading, and take nothing away that they don't name", async () => {
+test("a run of changes reads changes since the last run, and deletes only resources that are reported as gone", async () => {
   const { company } = deployment;
-  company.units_ = { s1: [app("one", { A: {} }), app("two", { A: {} })] };
+  company.itemsByUnit = { s1: [app("one", { A: {} }), app("two", { A: {} })] };
   await deployment.run("changes");
-  // Never read before: in full.
+  // A unit that was never read is read in full.
   expect(company.readings.at(-1)!.since).toBeUndefined();
-  company.units_ = { s1: [{ gone: "/subscriptions/s1/sites/one" }, app("three", { A: {} })] };
+  company.itemsByUnit = { s1: [{ gone: "/subscriptions/s1/sites/one" }, app("three", { A: {} })] };
   await deployment.run("changes");
   const { since } = company.readings.at(-1)!;
   expect(Date.now() - since!.getTime()).toBeGreaterThan(14 * 60_000);
   expect(Date.now() - since!.getTime()).toBeLessThan(20 * 60_000);
-  expect((await names()).sort()).toEqual(["kv-one/db three A", "kv-one/db two A"]);
+  expect((await listNames()).sort()).toEqual(["kv-one/db three A", "kv-one/db two A"]);
 });
 
-test("resources that can't be read stay unchanged, have the time of their last confirmation, and are listed", async () => {
+test("resources that can't be read stay unchanged and are listed in the coverage", async () => {
   const { company } = deployment;
-  company.units_ = {
+  company.itemsByUnit = {
     s1: [app("one", { A: {} }), app("two", { A: {}, B: {} }), app("three", { A: {} })],
     s2: [app("four", { A: {} })],
   };
   await deployment.run();
-  const before = new Map((await list()).map(({ edge, seenAt }) => [edge.resource.name, seenAt]));
-  company.units_ = {
+  const before = new Map((await listEdges()).map(({ edge, seenAt }) => [edge.resource.name, seenAt]));
+  company.itemsByUnit = {
     s1: [
       app("one", { A: {} }),
       notSeen("/subscriptions/s1/sites/TWO"),
@@ -96,7 +104,7 @@ test("resources that can't be read stay unchanged, have the time of their last c
   const run = await deployment.run();
   expect(run).toMatchObject({ status: "partial", unitsFailed: 1, notSeen: 3 });
   expect(run.failures).toMatchObject([{ source: "azure", unit: "s2", code: "accessDenied" }]);
-  const found = await list();
+  const found = await listEdges();
   const at = (name: string) =>
     found.filter(({ edge }) => edge.resource.name === name).map(({ seenAt }) => seenAt > before.get(name)!);
   expect({ one: at("one"), two: at("two").sort(), three: at("three"), four: at("four") }).toEqual({
@@ -105,39 +113,41 @@ test("resources that can't be read stay unchanged, have the time of their last c
     three: [false],
     four: [false],
   });
-  const coverage = await deployment.start().fixture.coverage(everything);
+  const coverage = await deployment.start().fixture.coverage(FIRST_1000);
   expect(coverage.items.map(({ scope }) => scope).sort()).toEqual([
     "/subscriptions/s1/sites/TWO",
     "/subscriptions/s1/sites/three",
     "s2",
   ]);
-  company.units_ = { s1: [app("one", { A: {} }), app("two", { A: {} })], s2: [app("four", { A: {} })] };
+  company.itemsByUnit = { s1: [app("one", { A: {} }), app("two", { A: {} })], s2: [app("four", { A: {} })] };
   expect(await deployment.run()).toMatchObject({ status: "completed", notSeen: 0, edges: 3 });
-  expect((await names()).sort()).toEqual(["kv-one/db four A", "kv-one/db one A", "kv-one/db two A"]);
+  expect((await listNames()).sort()).toEqual(["kv-one/db four A", "kv-one/db one A", "kv-one/db two A"]);
 });
 
-test("a unit that takes longer than there is time is read in parts, as if it were in one", async () => {
+test("a unit that is read in parts has the same result as one that is read at once", async () => {
   const id = (name: string) => `/subscriptions/s1/sites/${name}`;
+  // A place is a position from which the next message can continue to read.
   const at = (place: string) => ({ place });
-  const before = ["one", "two", "three", "four", "five", "left"].map((name) => app(name, { A: {}, B: {} }));
-  const now = [
+  const appsBefore = ["one", "two", "three", "four", "five", "left"].map((name) => app(name, { A: {}, B: {} }));
+  const newItems = [
     [app("one", { A: {} }), at("1"), notSeen(id("two")), at("2")],
     [app("three", { A: {}, C: {} }), at("3")],
     [app("four", { A: {} }, { partial: true }), notSeen(id("four")), notSeen(id("five"))],
   ];
-  const earlier = (...names: string[]) => names.map((name) => ({ earlier: id(name) }));
+  const earlier = (...apps: string[]) => apps.map((name) => ({ earlier: id(name) }));
+  // What the source reports from each place on. The first two parts end because their time is over.
   const parts: Record<string, (ReadingItem | CloudFailure)[]> = {
-    "": [...now[0]!, timedOut()],
-    2: [...earlier("one", "two"), ...now[1]!, timedOut()],
-    3: [...earlier("one", "two", "three"), ...now[2]!],
+    "": [...newItems[0]!, timedOut()],
+    2: [...earlier("one", "two"), ...newItems[1]!, timedOut()],
+    3: [...earlier("one", "two", "three"), ...newItems[2]!],
   };
   const whole = new Deployment(storage.connectionString(`deps${account++}`));
-  for (const { company } of [deployment, whole]) company.units_ = { s1: [...before, notSeen(id("three"))] };
+  for (const { company } of [deployment, whole]) company.itemsByUnit = { s1: [...appsBefore, notSeen(id("three"))] };
   for (const one of [deployment, whole]) await one.run();
-  whole.company.units_ = { s1: now.flat() };
+  whole.company.itemsByUnit = { s1: newItems.flat() };
   const expected = await whole.run();
   let started: number | undefined;
-  deployment.company.told = (_, after = "") => {
+  deployment.company.itemsOf = (_, after = "") => {
     started ??= Date.now();
     return parts[after]!;
   };
@@ -151,63 +161,63 @@ test("a unit that takes longer than there is time is read in parts, as if it wer
     hidden,
   ];
   expect(counts(run)).toEqual(counts(expected));
-  expect(await deployment.standing()).toEqual(await whole.standing());
+  expect(await deployment.readState()).toEqual(await whole.readState());
   await deployment.run("changes");
   expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(started! - 15 * 60_000);
 
-  // Without a step forward it has failed, and takes nothing away.
+  // A part that makes no progress fails the run, which then deletes nothing.
   parts[3] = [...earlier("one", "two", "three"), timedOut()];
   const failed = { status: "failed", edges: run.edges, failures: [{ code: "timedOut" }] };
   expect(await deployment.run()).toMatchObject(failed);
 });
 
-test("a source whose units can't be listed loses none of them, and says so until they can", async () => {
+test("if the units of a source can't be listed, their dependencies stay and the coverage lists the failure", async () => {
   const { company } = deployment;
-  company.units_ = { s1: [app("one", { A: {} })] };
+  company.itemsByUnit = { s1: [app("one", { A: {} })] };
   await deployment.run();
-  company.unlistable = denied();
+  company.listFailure = denied();
   expect(await deployment.run()).toMatchObject({ status: "failed", units: 0, edges: 1 });
-  const { coverage } = await deployment.start().fixture.list({}, everything);
+  const { coverage } = await deployment.start().fixture.list({}, FIRST_1000);
   expect(coverage).toMatchObject({ total: 1, items: [{ scope: "azure", code: "accessDenied" }] });
-  company.unlistable = undefined;
+  company.listFailure = undefined;
   expect(await deployment.run()).toMatchObject({ status: "completed", edges: 1, notSeen: 0 });
 });
 
-test("before anything was read the coverage says so", async () => {
-  const { coverage, page } = await deployment.start().fixture.list({}, everything);
+test("before the first run, the coverage lists that nothing was read", async () => {
+  const { coverage, page } = await deployment.start().fixture.list({}, FIRST_1000);
   expect(page).toMatchObject({ items: [], total: 0 });
   expect(coverage).toMatchObject({ total: 1, items: [{ code: "neverRead" }] });
 });
 
-test("an unresolved reference is reported once, and again after it was resolved in between", async () => {
+test("an unresolved reference is reported once until it is resolved", async () => {
   const { company } = deployment;
-  const known = async () => {
+  const readUnresolved = async () => {
     const found: { id: string; still: boolean }[] = [];
     for await (const page of deployment.start().fixture.references.unresolved(new Date(0)))
       for (const one of page) found.push({ id: one.unresolved.id, still: (await one.currentEdge()) !== undefined });
     return found;
   };
-  company.units_ = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };
+  company.itemsByUnit = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };
   await deployment.run();
-  expect(await known()).toMatchObject([{ still: true }]);
+  expect(await readUnresolved()).toMatchObject([{ still: true }]);
   expect(deployment.compliance).toEqual([{ vaultName: "kv-one", assets: ["secret.db"] }]);
   await deployment.run();
-  expect(await known()).toHaveLength(1);
+  expect(await readUnresolved()).toHaveLength(1);
   expect(deployment.compliance).toHaveLength(1);
-  company.units_ = { s1: [app("one", { A: resolved, B: resolved })] };
+  company.itemsByUnit = { s1: [app("one", { A: resolved, B: resolved })] };
   await deployment.run();
-  expect(await known()).toMatchObject([{ still: false }]);
-  company.units_ = { s1: [app("one", { A: resolved, B: unresolved })] };
+  expect(await readUnresolved()).toMatchObject([{ still: false }]);
+  company.itemsByUnit = { s1: [app("one", { A: resolved, B: unresolved })] };
   await deployment.run();
-  const again = await known();
+  const again = await readUnresolved();
   expect(again.map(({ still }) => still)).toEqual([true, true]);
   expect(new Set(again.map(({ id }) => id)).size).toBe(2);
   expect(deployment.compliance).toHaveLength(3);
-  const words = [];
+  const notices = [];
   const source = createReferenceNotices(deployment.start().fixture.references);
   for await (const page of source.notices("referenceUnresolved", new Date(0)))
-    for (const one of page) words.push([one.id, one.at !== undefined, await one.notice()]);
-  expect(words).toEqual(
+    for (const one of page) notices.push([one.id, one.at !== undefined, await one.notice()]);
+  expect(notices).toEqual(
     again.map(({ id }) => [
       `reference.${id}`,
       true,
@@ -226,13 +236,13 @@ test("an unresolved reference is reported once, and again after it was resolved 
   ]);
 });
 
-test("a walk by cursor yields everything once, with a filter too, and takes no cursor of other filters", async () => {
+test("reading all pages by cursor returns each dependency once", async () => {
   const { company } = deployment;
   const settings = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`S${at}`, {}]));
-  company.units_ = { s1: [app("one", settings(7)), app("two", settings(4), { environment: "test" })] };
+  company.itemsByUnit = { s1: [app("one", settings(7)), app("two", settings(4), { environment: "test" })] };
   await deployment.run();
   const { fixture } = deployment.start();
-  const walk = async (filter: object, limit: number) => {
+  const readAllPages = async (filter: object, limit: number) => {
     const found: string[] = [];
     const totals = new Set<number | null>();
     let cursor: string | undefined;
@@ -245,9 +255,9 @@ test("a walk by cursor yields everything once, with a filter too, and takes no c
     expect(new Set(found).size).toBe(found.length);
     return { found: found.length, totals: [...totals] };
   };
-  expect(await walk({}, 3)).toEqual({ found: 11, totals: [11] });
-  expect(await walk({ vault: "kv-one" }, 20)).toEqual({ found: 11, totals: [11] });
-  expect(await walk({ environment: "TEST" }, 3)).toEqual({ found: 4, totals: [4, null] });
+  expect(await readAllPages({}, 3)).toEqual({ found: 11, totals: [11] });
+  expect(await readAllPages({ vault: "kv-one" }, 20)).toEqual({ found: 11, totals: [11] });
+  expect(await readAllPages({ environment: "TEST" }, 3)).toEqual({ found: 4, totals: [4, null] });
   const { page } = await fixture.list({}, { limit: 3, offset: 9, cursor: undefined });
   expect([page.items.length, page.nextCursor, page.total]).toEqual([2, null, 11]);
   const other = await fixture.list({}, { limit: 3, offset: 0, cursor: undefined });
@@ -255,29 +265,29 @@ test("a walk by cursor yields everything once, with a filter too, and takes no c
   await expect(wrong).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
-test("the service's own key vault is no subject", async () => {
-  deployment.company.units_ = { s1: [app("one", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} })] };
+test("dependencies on the service's own key vault are not stored", async () => {
+  deployment.company.itemsByUnit = { s1: [app("one", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} })] };
   expect(await deployment.run()).toMatchObject({ edges: 1 });
-  expect(await names()).toEqual(["kv-one/db one B"]);
+  expect(await listNames()).toEqual(["kv-one/db one B"]);
 });
 
-test("a resource of more edges than a transaction takes is written, changed and taken away", async () => {
+test("a resource with more edges than fit into a transaction can be written, changed and deleted", async () => {
   const { company } = deployment;
   const many = (count: number, from = 0) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`S${index + from}`, { secret: `n${index}` }]));
-  company.units_ = { s1: [app("big", many(250)), app("small", { A: {} })] };
+  company.itemsByUnit = { s1: [app("big", many(250)), app("small", { A: {} })] };
   expect(await deployment.run()).toMatchObject({ edges: 251, changed: 2 });
-  company.units_ = { s1: [app("big", many(250, 100)), app("small", { A: {} })] };
+  company.itemsByUnit = { s1: [app("big", many(250, 100)), app("small", { A: {} })] };
   expect(await deployment.run()).toMatchObject({ edges: 251, changed: 1 });
-  expect((await list()).filter(({ edge }) => edge.evidence === "S0")).toEqual([]);
-  company.units_ = { s1: [app("small", { A: {} })] };
+  expect((await listEdges()).filter(({ edge }) => edge.evidence === "S0")).toEqual([]);
+  company.itemsByUnit = { s1: [app("small", { A: {} })] };
   expect(await deployment.run()).toMatchObject({ edges: 1, resources: 1, changed: 1 });
-  expect(await names()).toEqual(["kv-one/db small A"]);
+  expect(await listNames()).toEqual(["kv-one/db small A"]);
 });
 
-test("two workers at once: what the slow one still writes after the other is refused", async () => {
+test("the write of a slow worker fails if another worker has read the unit in the meantime", async () => {
   const { company } = deployment;
-  company.units_ = { s1: [app("one", { A: {} })] };
+  company.itemsByUnit = { s1: [app("one", { A: {} })] };
   await deployment.run();
   const { readUnit } = await import("../../shared/dependencies/read-unit.ts");
   const slow = deployment.start();
@@ -293,29 +303,29 @@ test("two workers at once: what the slow one still writes after the other is ref
     async *read() {
       yield app("one", { A: { pinned: "old" } });
       // Another worker reads the unit meanwhile.
-      company.units_ = { s1: [app("one", { A: { pinned: "new" } })] };
+      company.itemsByUnit = { s1: [app("one", { A: { pinned: "new" } })] };
       await deployment.run();
     },
   };
   const late = readUnit(source, "s1", { mode: "full", runId: "slow", owner: "slow" }, deps);
   await expect(late).rejects.toMatchObject({ name: "RowChanged" });
-  expect((await list()).map(({ edge }) => edge.pinned)).toEqual(["new"]);
+  expect((await listEdges()).map(({ edge }) => edge.pinned)).toEqual(["new"]);
 });
 
-test("one run at a time; without a licence none begins, and one that began is finished", async () => {
+test("only one run is active at a time, and no run starts without a license", async () => {
   const { company } = deployment;
-  company.units_ = { s1: [app("one", { A: {} })] };
+  company.itemsByUnit = { s1: [app("one", { A: {} })] };
   const { fixture } = deployment.start();
   await fixture.handle({ mode: "full" }, caller);
   await fixture.handle({ mode: "changes" }, caller);
   expect(new Set(deployment.messages.map(({ message }) => message.runId)).size).toBe(1);
   deployment.licensed = false;
   await deployment.drain();
-  expect(await names()).toHaveLength(1);
-  company.units_ = { s1: [] };
+  expect(await listNames()).toHaveLength(1);
+  company.itemsByUnit = { s1: [] };
   await fixture.handle({ mode: "full" }, caller);
   expect(deployment.messages).toEqual([]);
-  expect(await names()).toHaveLength(1);
+  expect(await listNames()).toHaveLength(1);
   expect(deployment.events.at(-1)).toMatchObject({
     type: "dependencies.discovered",
     outcome: "refused",
@@ -323,8 +333,8 @@ test("one run at a time; without a licence none begins, and one that began is fi
   });
 });
 
-test("a request returns the run after its end, and its audit entries name the caller and the result", async () => {
-  deployment.company.units_ = { s1: [app("one", { A: {} })], s2: [app("two", { A: {} })] };
+test("a request returns the run after its end, and the audit log has the request and the result", async () => {
+  deployment.company.itemsByUnit = { s1: [app("one", { A: {} })], s2: [app("two", { A: {} })] };
   const { fixture } = deployment.start();
   const { run, isNew } = await fixture.discover(caller);
   expect(isNew).toBe(true);
@@ -337,26 +347,28 @@ test("a request returns the run after its end, and its audit entries name the ca
   expect(deployment.ended).toBe(1);
 });
 
-test("a message that finds all units taken is sent again later", async () => {
+test("a message is requeued if other workers have claimed all units", async () => {
   const { company } = deployment;
-  company.units_ = { s1: [app("one", { A: {} })] };
-  const again: number[] = [];
-  company.before = async () => {
+  company.itemsByUnit = { s1: [app("one", { A: {} })] };
+  const requeueDelays: number[] = [];
+  // While the first worker reads the only unit, a second worker gets a message of the same run.
+  company.beforeItem = async () => {
     await deployment.start().fixture.handle({ runId: runId! }, caller);
-    again.push(...deployment.messages.splice(0).map(({ delaySeconds }) => delaySeconds));
+    requeueDelays.push(...deployment.messages.splice(0).map(({ delaySeconds }) => delaySeconds));
   };
   await deployment.start().fixture.handle({ mode: "full" }, caller);
   const { runId } = deployment.messages.at(-1)!.message;
   await deployment.drain();
-  expect(again).toEqual([60]);
-  expect(await names()).toEqual(["kv-one/db one A"]);
+  expect(requeueDelays).toEqual([60]);
+  expect(await listNames()).toEqual(["kv-one/db one A"]);
 });
 
-test("a run whose message failed for good is over, and is entered as failed", async () => {
+test("a run whose message was moved to the poison queue ends as failed", async () => {
   const { fixture } = deployment.start();
   await fixture.handle({ mode: "full" }, caller);
   const { runId } = deployment.messages.at(-1)!.message;
   deployment.events.length = 0;
+  // The second call finds the run ended, so it adds no audit entry.
   await fixture.failed({ runId });
   await fixture.failed({ runId });
   expect(await fixture.run(runId!)).toMatchObject({

@@ -1,6 +1,6 @@
 import { appIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
-import type { Devops as StandIn } from "simulated-cloud/devops/devops.ts";
+import type { Devops as SimulatedDevops } from "simulated-cloud/devops/devops.ts";
 import { TOKEN_MODES } from "simulated-cloud/devops/errors.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { variableGroupConsumers } from "../../shared/dependencies/consumers/devops.ts";
@@ -20,13 +20,17 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
-import { configIn, enter } from "../azure/live-cloud.ts";
-import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
+import { configFor, useManagedIdentity } from "../azure/live-cloud.ts";
+import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
 import { Service } from "../support/service.ts";
 import { crashable, SimulatedCrash } from "../support/simulated-crash.ts";
 
+// Tests of the Azure DevOps integration with a simulated organization: its settings and connection test, the dependencies that
+// it reports, and the replacement of secrets in variable groups and service connections.
+
 const SETTINGS = "/api/settings/integrations/devops";
-const PLANTED = ["copied-db-password", "https://hooks.acme.example/T0KEN", secretValueOf("Shop API", "current")];
+/** Secret values in the simulated organization. No log line, row or reported item may contain them. */
+const PLANTED_VALUES = ["copied-db-password", "https://hooks.acme.example/T0KEN", secretValueOf("Shop API", "current")];
 
 const company: Company = {
   subscriptions: [{ name: "Shop", vaults: [{ name: "kv-shop", secrets: [{ name: "db-password" }] }] }],
@@ -58,6 +62,7 @@ const company: Company = {
           },
         ],
         connections: [
+          // Connections with `secret` contain that secret of the application, so DevOps can sign in with them.
           { name: "deploy", application: "Shop API", secret: "current" },
           { name: "deploy-camel", application: "Shop API", secret: "current", camelCase: true },
           { name: "deploy-dead", application: "Shop API" },
@@ -77,12 +82,13 @@ const company: Company = {
 };
 
 let service: Service;
-let devops: StandIn;
-/** A user of the organization. */
+let devops: SimulatedDevops;
+/** IDs of the organization's users, among them the service's identity. */
 let members: string[];
+/** A client of the organization, for calls that bypass the service. */
 let client: DevopsClient;
-/** The integration as another instance in this process. */
-let fixture: Devops;
+/** The integration module in the test's process, on the service's storage account. */
+let integration: Devops;
 let tables: Tables;
 const clock = { now: () => new Date() };
 const log = recordingLog();
@@ -91,15 +97,15 @@ beforeAll(async () => {
   service = await Service.start({ company, shortWaits: true });
   ({ devops } = service.cloud.control);
   members = [...devops.members];
-  await enter(service.cloud);
-  const config = configIn(service.cloud);
+  await useManagedIdentity(service.cloud);
+  const config = configFor(service.cloud);
   const randomness = systemRandomness();
-  const parts = { identity: createIdentity(config), log, randomness, limits: IMPATIENT };
+  const parts = { identity: createIdentity(config), log, randomness, limits: SHORT_WAITS };
   client = createDevopsClient({ ...parts, address: `${config.AZURE_DEVOPS_ENDPOINT}/acme` });
   const vault = createServiceKeyVault({ config, ...parts })!;
   const keys = keyVaultRowKeys(vault, randomness);
   tables = createTables({ connectionString: service.azurite.connectionString() }, { keys });
-  fixture = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
+  integration = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
 });
 afterAll(() => service?.stop());
 afterEach(() => {
@@ -108,7 +114,7 @@ afterEach(() => {
 });
 
 /** Returns true if the work ended with the simulated crash of its worker. Any other error fails the test. */
-const crashOf = (work: Promise<unknown>) =>
+const crashed = (work: Promise<unknown>) =>
   work.then(
     () => false,
     (error: unknown) => {
@@ -118,30 +124,31 @@ const crashOf = (work: Promise<unknown>) =>
   );
 
 const projectId = (name: string) => devops.organization.project(name)!.id;
-const configure = (orgUrl: string | null = "https://dev.azure.com/acme") => service.admin("PUT", SETTINGS, { orgUrl });
+const configureUrl = (orgUrl: string | null = "https://dev.azure.com/acme") =>
+  service.admin("PUT", SETTINGS, { orgUrl });
 
 describe("the settings", () => {
-  test("are turned off until the organization is configured", async () => {
+  test("are turned off until an organization is configured", async () => {
     const { body } = await service.admin("GET", SETTINGS);
     expect(body).toMatchObject({ orgUrl: null, enabled: false, projectIds: [], updatedBy: null });
     expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(409);
     expect((await service.admin("GET", `${SETTINGS}/projects`)).status).toBe(409);
   });
 
-  test("are changed with their ETag, recorded in the audit log, and turned off by null", async () => {
-    const first = await configure();
-    expect(first.body).toMatchObject({ orgUrl: "https://dev.azure.com/acme", enabled: true, updatedBy: "admin" });
-    expect(first.headers.get("etag")).toBe(first.body.etag);
-    const chosen = await service.admin("PUT", `${SETTINGS}/projects`, {
+  test("are changed with their ETag and recorded in the audit log", async () => {
+    const configured = await configureUrl();
+    expect(configured.body).toMatchObject({ orgUrl: "https://dev.azure.com/acme", enabled: true, updatedBy: "admin" });
+    expect(configured.headers.get("etag")).toBe(configured.body.etag);
+    const projectsChosen = await service.admin("PUT", `${SETTINGS}/projects`, {
       projectIds: ["Shop", "Shop", projectId("Docs")],
     });
-    expect(chosen.body.projectIds).toEqual(["Shop", projectId("Docs")]);
+    expect(projectsChosen.body.projectIds).toEqual(["Shop", projectId("Docs")]);
     const token = await service.signIn({ username: "admin", password: "correct-horse-battery" });
-    const headers = { "If-Match": first.body.etag };
+    const headers = { "If-Match": configured.body.etag };
     const stale = await service.call("PUT", SETTINGS, { token, headers, body: { orgUrl: null } });
     expect(stale.status).toBe(412);
-    const off = await configure(null);
-    expect(off.body).toMatchObject({ orgUrl: null, enabled: false, projectIds: ["Shop", projectId("Docs")] });
+    const turnedOff = await configureUrl(null);
+    expect(turnedOff.body).toMatchObject({ orgUrl: null, enabled: false, projectIds: ["Shop", projectId("Docs")] });
     const { items } = (await service.admin("GET", "/audit/entries?event_type=devops.configured")).body;
     expect(items[0]).toMatchObject({
       outcome: "success",
@@ -151,23 +158,23 @@ describe("the settings", () => {
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
   });
 
-  test("reject URLs that are not of Azure DevOps", async () => {
+  test("reject URLs that do not belong to Azure DevOps", async () => {
     for (const orgUrl of ["https://dev.azure.com.evil.localhost/acme", "http://dev.azure.com/acme", ""]) {
-      const { status, body } = await configure(orgUrl);
+      const { status, body } = await configureUrl(orgUrl);
       expect([orgUrl, status, body.errors?.[0].path]).toEqual([orgUrl, 400, "body.orgUrl"]);
     }
     expect((await service.admin("PUT", SETTINGS, {})).status).toBe(400);
   });
 
-  test("in a row that someone else wrote are not trusted", async () => {
-    await configure();
+  test("are not used from a row that another program wrote", async () => {
+    await configureUrl();
     const { TableClient } = await import("@azure/data-tables");
     const table = TableClient.fromConnectionString(service.azurite.connectionString(), "Devops", {
       allowInsecureConnection: true,
     });
     const row = await table.getEntity("devops", "settings");
-    const theirs = { ...row, partitionKey: "devops", rowKey: "settings", orgUrl: "https://dev.azure.com/mallory" };
-    await table.updateEntity(theirs, "Replace");
+    const tamperedRow = { ...row, partitionKey: "devops", rowKey: "settings", orgUrl: "https://dev.azure.com/mallory" };
+    await table.updateEntity(tamperedRow, "Replace");
     service.cloud.control.resetCounts();
     expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(500);
     expect(service.cloud.control.counts()["devops.connectionData"]).toBeUndefined();
@@ -176,13 +183,20 @@ describe("the settings", () => {
 });
 
 describe("the connection test", () => {
-  test("returns what the identity can see and change in each project", async () => {
-    await configure();
+  test("returns how many groups and connections the identity can read and change in each project", async () => {
+    await configureUrl();
     const { body } = await service.admin("POST", `${SETTINGS}/test`);
-    const { objectId } = { objectId: [...devops.members][0] };
+    const [objectId] = devops.members;
     expect(body).toMatchObject({ orgUrl: "https://dev.azure.com/acme", ok: false, identity: { id: objectId } });
-    // biome-ignore lint/suspicious/noExplicitAny: as it is answered
-    const rows = body.steps.map((one: any) => [one.step, one.project, one.ok, one.found, one.changeable, one.code]);
+    // biome-ignore lint/suspicious/noExplicitAny: the response has no type
+    const rows = body.steps.map((step: any) => [
+      step.step,
+      step.project,
+      step.ok,
+      step.found,
+      step.changeable,
+      step.code,
+    ]);
     expect(rows).toEqual([
       ["signIn", null, true, null, null, null],
       ["projects", null, true, 5, null, null],
@@ -223,11 +237,15 @@ describe("the connection test", () => {
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
   });
 
-  test("names a missing organization, and one in which the identity is not a user", async () => {
-    await configure("https://mallory.visualstudio.com/");
-    const other = await service.admin("POST", `${SETTINGS}/test`);
-    expect(other.body).toMatchObject({ ok: false, identity: null, steps: [{ step: "signIn", code: "notFound" }] });
-    await configure();
+  test("names a missing organization, or one in which the identity is not a user", async () => {
+    await configureUrl("https://mallory.visualstudio.com/");
+    const missingOrganization = await service.admin("POST", `${SETTINGS}/test`);
+    expect(missingOrganization.body).toMatchObject({
+      ok: false,
+      identity: null,
+      steps: [{ step: "signIn", code: "notFound" }],
+    });
+    await configureUrl();
     devops.set({ members: [] });
     const { body } = await service.admin("POST", `${SETTINGS}/test`);
     expect(body).toMatchObject({ ok: false, steps: [{ step: "signIn", ok: false, code: "unauthorized" }] });
@@ -235,19 +253,19 @@ describe("the connection test", () => {
   });
 
   test.each([...TOKEN_MODES])("shows no text of DevOps' sign-in page (%s)", async (tokenMode) => {
-    await configure();
+    await configureUrl();
     devops.set({ tokenMode });
-    const tried = await service.admin("POST", `${SETTINGS}/test`);
-    expect(tried.body).toMatchObject({ ok: false, identity: null });
-    expect(tried.body.steps).toMatchObject([{ step: "signIn", ok: false, code: "unauthorized" }]);
+    const testResponse = await service.admin("POST", `${SETTINGS}/test`);
+    expect(testResponse.body).toMatchObject({ ok: false, identity: null });
+    expect(testResponse.body.steps).toMatchObject([{ step: "signIn", ok: false, code: "unauthorized" }]);
     const listed = await service.admin("GET", `${SETTINGS}/projects`);
     expect(listed.status).toBe(503);
-    for (const { text } of [tried, listed]) expect(text).not.toMatch(/<html|<form|Anonymous|aaaaaaaa|_signin/i);
+    for (const { text } of [testResponse, listed]) expect(text).not.toMatch(/<html|<form|Anonymous|aaaaaaaa|_signin/i);
     expect(service.cloud.control.foreignRequests()).toEqual([]);
   });
 
-  test("handles an invalid response as no response", async () => {
-    await configure();
+  test("reports an invalid response as a failed sign-in", async () => {
+    await configureUrl();
     for (const as of ["html", "truncated", "otherShape"] as const) {
       service.cloud.control.clearFaults();
       service.cloud.control.addFault({ match: { operation: "devops.*" }, action: { kind: "garbage", as } });
@@ -261,46 +279,46 @@ describe("the connection test", () => {
 });
 
 describe("the rate limit", () => {
-  test("follows the headers of DevOps, even of successful responses", async () => {
+  test("delays the next request as long as the headers of a successful response say", async () => {
     devops.set({ slowed: { seconds: 1, times: 1 } });
     service.cloud.control.resetCounts();
     await client.user();
     await client.user();
-    // Times as DevOps saw them, with tolerance for early timers.
+    // Times at which DevOps received the requests. 10 ms tolerance, because timers can fire early.
     const [first, second] = service.cloud.control.requests({ operation: "devops.connectionData" });
     expect(Date.parse(second!.at) - Date.parse(first!.at)).toBeGreaterThanOrEqual(990);
-    // A separate client, because the wait is too long for a test.
-    const other = createDevopsClient({
-      address: `${configIn(service.cloud).AZURE_DEVOPS_ENDPOINT}/acme`,
-      identity: createIdentity(configIn(service.cloud)),
+    // A separate client with the real time limits: 300 seconds are too long to wait, so the call fails.
+    const unhurriedClient = createDevopsClient({
+      address: `${configFor(service.cloud).AZURE_DEVOPS_ENDPOINT}/acme`,
+      identity: createIdentity(configFor(service.cloud)),
       log,
       randomness: systemRandomness(),
     });
     devops.set({ slowed: { seconds: 300, times: 1 } });
-    await other.user();
-    expect(await failureOf(other.user())).toMatchObject({ code: "throttled", retryAfterSeconds: 300 });
+    await unhurriedClient.user();
+    expect(await expectFailure(unhurriedClient.user())).toMatchObject({ code: "throttled", retryAfterSeconds: 300 });
   });
 
-  test("is respected when requests are blocked", async () => {
+  test("is reported as throttling when DevOps blocks requests", async () => {
     service.cloud.control.addFault({
       match: { operation: "devops.connectionData" },
       action: { kind: "throttle", retryAfterSeconds: 300 },
     });
-    expect(await failureOf(client.user())).toMatchObject({ code: "throttled", cloudCode: "TF400733" });
+    expect(await expectFailure(client.user())).toMatchObject({ code: "throttled", cloudCode: "TF400733" });
   });
 });
 
-describe("as a source of dependencies", () => {
-  const source = () => devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
+describe("the organization as a source of dependencies", () => {
+  const source = () => devopsSource({ devops: integration, tenantId: async () => service.cloud.app.tenantId });
   const read = async (project: string): Promise<ReadingItem[]> => {
     const reported: ReadingItem[] = [];
-    for await (const one of source().read(projectId(project), {})) reported.push(one);
+    for await (const item of source().read(projectId(project), {})) reported.push(item);
     return reported;
   };
 
-  test("returns linked groups and connections with a client secret, and nothing else", async () => {
+  test("returns an edge for each linked secret and for each connection with a client secret", async () => {
     const reported = await read("Shop");
-    const edges = reported.flatMap((one) => ("edges" in one ? one.edges : []));
+    const edges = reported.flatMap((item) => ("edges" in item ? item.edges : []));
     expect(
       edges.map(({ vaultName, name, resource, refresh, state }) => [
         resource.name,
@@ -321,30 +339,33 @@ describe("as a source of dependencies", () => {
       ]),
       ["deploy-made", `entra.${service.cloud.app.tenantId}`, appIdOf("Shop API"), "willBreak", undefined],
     ]);
-    const without = reported.flatMap((one) => ("edges" in one && one.edges.length === 0 ? [one.resource.name] : []));
-    expect(without).toEqual(["shop-copies", "deploy-federated", "deploy-certificate", "agents", "source"]);
+    const withoutEdges = reported.flatMap((item) =>
+      "edges" in item && item.edges.length === 0 ? [item.resource.name] : [],
+    );
+    expect(withoutEdges).toEqual(["shop-copies", "deploy-federated", "deploy-certificate", "agents", "source"]);
     for (const { resource } of edges)
       expect(devopsPlace(resource.id)).toMatchObject({ organization: "acme", projectId: projectId("Shop") });
-    expect(JSON.stringify(reported)).not.toMatch(new RegExp(PLANTED.join("|")));
+    expect(JSON.stringify(reported)).not.toMatch(new RegExp(PLANTED_VALUES.join("|")));
   });
 
-  test("covers the chosen projects, and none while it is turned off", async () => {
+  test("covers the chosen projects, by default all, and none while it is turned off", async () => {
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: ["Docs"] });
     expect(await source().units()).toEqual([projectId("Docs")]);
-    await configure(null);
+    await configureUrl(null);
     expect(await source().units()).toEqual([]);
-    await configure();
+    await configureUrl();
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
     expect(await source().units()).toHaveLength(5);
   });
 
-  test("lists items that it has no permission to read", async () => {
+  test("reports the scopes that it has no permission to read", async () => {
     expect(await read("Vaulted")).toMatchObject([
       { notSeen: { code: "accessDenied", scope: expect.stringMatching(/\/variablegroups$/) } },
       { notSeen: { code: "accessDenied", scope: expect.stringMatching(/\/serviceconnections$/) } },
     ]);
+    // DevOps answers with its sign-in page and the status 203.
     devops.set({ tokenMode: "page203" });
-    expect(await failureOf(read("Shop"))).toMatchObject({ code: "unauthorized" });
+    expect(await expectFailure(read("Shop"))).toMatchObject({ code: "unauthorized" });
   });
 });
 
@@ -352,133 +373,146 @@ describe("a secret variable", () => {
   const place = (variable = "DB_PASSWORD") => {
     return { projectId: projectId("Shop"), groupId: devops.organization.groupNamed("shop-copies").id, variable };
   };
-  const names = () => Object.keys(devops.organization.groupNamed("shop-copies").variables);
+  const variableNames = () => Object.keys(devops.organization.groupNamed("shop-copies").variables);
 
-  test("is replaced without a change of any other member, right after a second read", async () => {
+  test("is replaced without a change of any other member", async () => {
     service.cloud.control.resetCounts();
-    expect(await replaceVariable(client, place("db_password"), "new-value-1")).toEqual({ meanwhile: [] });
+    expect(await replaceVariable(client, place("db_password"), "new-value-1")).toEqual({ changedByOthers: [] });
     const group = devops.organization.groupNamed("shop-copies");
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-1");
     expect(devops.value("shop-copies", "HOOK")).toBe("https://hooks.acme.example/T0KEN");
-    expect(names()).toEqual(["DB_PASSWORD", "HOOK", "REGION", "__proto__"]);
+    expect(variableNames()).toEqual(["DB_PASSWORD", "HOOK", "REGION", "__proto__"]);
     expect(group.projects.map(({ name }) => name)).toEqual(["Shop", "Website"]);
     const calls = service.cloud.control.requests({ host: "devops.localhost" });
-    const made = calls.map(({ operation }) => operation.replace("devops.", ""));
-    // A slow machine reads more often before: see "is read again if the write would come too late".
-    expect(made.slice(0, 2)).toEqual(["getVariableGroup", "getVariableGroup"]);
-    expect(made.slice(-3)).toEqual(["getVariableGroup", "putVariableGroup", "getVariableGroup"]);
-    expect(made.filter((one) => one === "putVariableGroup")).toHaveLength(1);
+    const operations = calls.map(({ operation }) => operation.replace("devops.", ""));
+    // On a slow machine there are more reads in between: see "is read again if the write would come too late".
+    expect(operations.slice(0, 2)).toEqual(["getVariableGroup", "getVariableGroup"]);
+    expect(operations.slice(-3)).toEqual(["getVariableGroup", "putVariableGroup", "getVariableGroup"]);
+    expect(operations.filter((operation) => operation === "putVariableGroup")).toHaveLength(1);
   });
 
-  test("is not written if someone else changes the group before", async () => {
+  test("is not written if the group changes between the two reads", async () => {
     const { groupId } = place();
-    devops.meanwhile("afterRead", groupId, () =>
+    devops.scheduleConcurrentChange("afterRead", groupId, () =>
       devops.organization.changeGroup("shop-copies", ({ variables }) => {
         variables.ADDED = { value: "x" };
       }),
     );
-    const failure = await failureOf(replaceVariable(client, place(), "new-value-2"));
+    const failure = await expectFailure(replaceVariable(client, place(), "new-value-2"));
     expect(failure).toMatchObject({ code: "conflict", message: expect.stringContaining("variables.ADDED") });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-1");
-    // The next attempt is based on the present state.
-    expect(await replaceVariable(client, place(), "new-value-2")).toEqual({ meanwhile: [] });
-    expect(names()).toContain("ADDED");
+    // The next attempt reads the changed group and succeeds.
+    expect(await replaceVariable(client, place(), "new-value-2")).toEqual({ changedByOthers: [] });
+    expect(variableNames()).toContain("ADDED");
   });
 
-  test("names changes of others after the write", async () => {
+  test("is replaced, and the result names what others changed at the same time", async () => {
     const { groupId } = place();
     const change = (edit: Parameters<typeof devops.organization.changeGroup>[1]) =>
-      devops.meanwhile("afterWrite", groupId, () => devops.organization.changeGroup("shop-copies", edit));
+      devops.scheduleConcurrentChange("afterWrite", groupId, () =>
+        devops.organization.changeGroup("shop-copies", edit),
+      );
     change(({ variables }) => {
       delete variables.ADDED;
     });
-    expect(await replaceVariable(client, place(), "new-value-3")).toEqual({ meanwhile: ["variables.ADDED"] });
+    expect(await replaceVariable(client, place(), "new-value-3")).toEqual({ changedByOthers: ["variables.ADDED"] });
     change(({ variables }) => {
       variables.HOOK!.value = "theirs";
     });
     expect(await replaceVariable(client, place(), "new-value-4")).toEqual({
-      meanwhile: ["a value that can't be read"],
+      changedByOthers: ["a value that can't be read"],
     });
     expect(devops.value("shop-copies", "HOOK")).toBe("theirs");
   });
 
-  test("is written once, even if the response is lost, and can be written again", async () => {
+  test("is not written a second time by itself if the response is lost", async () => {
     service.cloud.control.addFault({
       match: { operation: "devops.putVariableGroup" },
       action: { kind: "loseAnswer" },
       times: 1,
     });
     service.cloud.control.resetCounts();
-    expect(await failureOf(replaceVariable(client, place(), "new-value-5"))).toMatchObject({
+    expect(await expectFailure(replaceVariable(client, place(), "new-value-5"))).toMatchObject({
       code: "unreachable",
       unclear: true,
     });
     expect(service.cloud.control.counts()["devops.putVariableGroup"]).toBe(1);
-    expect(await replaceVariable(client, place(), "new-value-5")).toEqual({ meanwhile: [] });
+    expect(await replaceVariable(client, place(), "new-value-5")).toEqual({ changedByOthers: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-5");
   });
 
-  test("is correct after a worker crashed at any of its calls", async () => {
-    const before = names();
-    const tried = { before: 0, after: 0 };
+  test("can be replaced by another worker after a crash at any call", async () => {
+    const namesBefore = variableNames();
+    const crashes = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
       for (let crashAt = 1; ; crashAt++) {
         const value = `new-value-${when}-${crashAt}`;
-        const died = await crashOf(replaceVariable(crashable(client, { taken: 0, crashAt, when }), place(), value));
-        if (!died) break;
-        tried[when]++;
-        expect(await replaceVariable(client, place(), value)).toEqual({ meanwhile: [] });
-        expect([devops.value("shop-copies", "DB_PASSWORD"), names()]).toEqual([value, before]);
+        const hasCrashed = await crashed(
+          replaceVariable(crashable(client, { taken: 0, crashAt, when }), place(), value),
+        );
+        if (!hasCrashed) break;
+        crashes[when]++;
+        expect(await replaceVariable(client, place(), value)).toEqual({ changedByOthers: [] });
+        expect([devops.value("shop-copies", "DB_PASSWORD"), variableNames()]).toEqual([value, namesBefore]);
       }
     }
-    expect(tried).toEqual({ before: 4, after: 4 });
+    // Each replacement makes four calls: two reads, the write, and the final read.
+    expect(crashes).toEqual({ before: 4, after: 4 });
   });
 
   test("is read again if the write would come too late", async () => {
-    const slow = { ...client };
+    const slowClient = { ...client };
     let writes = 0;
-    slow.putVariableGroup = (group, notAfter) =>
+    // The first two writes have a deadline in the past, as on a machine that paused after the read.
+    slowClient.putVariableGroup = (group, notAfter) =>
       client.putVariableGroup(group, ++writes < 3 ? Date.now() - 1 : notAfter);
     service.cloud.control.resetCounts();
-    expect(await replaceVariable(slow, place(), "new-value-6")).toEqual({ meanwhile: [] });
+    expect(await replaceVariable(slowClient, place(), "new-value-6")).toEqual({ changedByOthers: [] });
+    // The first read, one read before each of the three writes, and the final read.
     expect(service.cloud.control.counts()).toMatchObject({
       "devops.getVariableGroup": 5,
       "devops.putVariableGroup": 1,
     });
   });
 
-  test("must be a secret, in a group that the identity can change", async () => {
-    const linked = devops.organization.groupNamed("shop-prod").id;
-    expect(await failureOf(replaceVariable(client, place("REGION"), "x"))).toMatchObject({ code: "refused" });
-    expect(await failureOf(replaceVariable(client, place("NONE"), "x"))).toMatchObject({ code: "refused" });
-    expect(await failureOf(replaceVariable(client, { ...place("db-password"), groupId: linked }, "x"))).toMatchObject({
+  test("can't be replaced if it is not a secret or the identity can't change the group", async () => {
+    const linkedGroupId = devops.organization.groupNamed("shop-prod").id;
+    expect(await expectFailure(replaceVariable(client, place("REGION"), "x"))).toMatchObject({ code: "refused" });
+    expect(await expectFailure(replaceVariable(client, place("NONE"), "x"))).toMatchObject({ code: "refused" });
+    expect(
+      await expectFailure(replaceVariable(client, { ...place("db-password"), groupId: linkedGroupId }, "x")),
+    ).toMatchObject({
       code: "refused",
     });
-    expect(await failureOf(replaceVariable(client, { ...place(), groupId: 999 }, "x"))).toMatchObject({
+    expect(await expectFailure(replaceVariable(client, { ...place(), groupId: 999 }, "x"))).toMatchObject({
       code: "notFound",
     });
-    const secrets = [place(), place("REGION"), place("NONE"), { ...place("db-password"), groupId: linked }];
-    expect(await Promise.all(secrets.map((one) => hasSecretVariable(client, one)))).toEqual([
+    const variables = [place(), place("REGION"), place("NONE"), { ...place("db-password"), groupId: linkedGroupId }];
+    expect(await Promise.all(variables.map((variable) => hasSecretVariable(client, variable)))).toEqual([
       true,
       false,
       false,
       false,
     ]);
-    const old = { projectId: projectId("Archive"), groupId: devops.organization.groupNamed("old").id, variable: "A" };
-    expect(await failureOf(replaceVariable(client, old, "x"))).toMatchObject({ code: "accessDenied" });
+    const readOnlyVariable = {
+      projectId: projectId("Archive"),
+      groupId: devops.organization.groupNamed("old").id,
+      variable: "A",
+    };
+    expect(await expectFailure(replaceVariable(client, readOnlyVariable, "x"))).toMatchObject({ code: "accessDenied" });
   });
 });
 
-/** The consumers of each secret in a variable group of the project Shop. */
-async function edgesOf(group: string): Promise<Edge[]> {
-  const source = devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
+/** Returns the reported edges of one resource of the project Shop: which secret it uses, and how it gets a new version. */
+async function edgesOf(resourceName: string): Promise<Edge[]> {
+  const source = devopsSource({ devops: integration, tenantId: async () => service.cloud.app.tenantId });
   const edges: Edge[] = [];
   for await (const reported of source.read(projectId("Shop"), {}))
     if ("edges" in reported) edges.push(...reported.edges);
-  return edges.filter(({ resource }) => resource.name === group);
+  return edges.filter(({ resource }) => resource.name === resourceName);
 }
 
-test("a variable group that is linked to a vault contains the linked secrets of the vault", async () => {
+test("a variable group that is linked to a vault has the new version of a linked secret at once", async () => {
   const [edge] = await edgesOf("shop-prod");
   const consumer: PlannedConsumer = {
     ...edge!.resource,
@@ -489,13 +523,16 @@ test("a variable group that is linked to a vault contains the linked secrets of 
     slowestSeconds: 0,
     blast: 1,
   };
-  const { check } = variableGroupConsumers({ devops: fixture });
-  const holds = async (change: Partial<PlannedConsumer>) => await check({ ...consumer, ...change }, "1", new Date());
-  expect(await holds({})).toEqual({ holds: "new" });
-  expect(await holds({ secretName: "api-key" })).toEqual({ holds: "gone" });
-  expect(await holds({ vaultName: "kv-other" })).toEqual({ holds: "gone" });
+  const { check } = variableGroupConsumers({ devops: integration });
+  const checkVersion = async (change: Partial<PlannedConsumer>) =>
+    await check({ ...consumer, ...change }, "1", new Date());
+  expect(await checkVersion({})).toEqual({ holds: "new" });
+  expect(await checkVersion({ secretName: "api-key" })).toEqual({ holds: "gone" });
+  expect(await checkVersion({ vaultName: "kv-other" })).toEqual({ holds: "gone" });
 });
 
+// A copy is a secret variable with the value of a vault's secret. DevOps does not show its value, so an administrator names
+// both.
 describe("a copy that an administrator configures", () => {
   const copy = (variable = "DB_PASSWORD") => ({
     projectId: projectId("Shop").toUpperCase(),
@@ -504,22 +541,22 @@ describe("a copy that an administrator configures", () => {
     vaultName: "kv-shop",
     secretName: "db-password",
   });
-  const put = (copies: object[]) => service.admin("PUT", `${SETTINGS}/copies`, { copies });
+  const configureCopies = (copies: object[]) => service.admin("PUT", `${SETTINGS}/copies`, { copies });
 
-  test("must be of another vault than the service's own, and unique", async () => {
-    expect((await put([{ ...copy(), vaultName: "KV-Lifecycle-Service" }])).body.code).toBe("serviceVault");
-    expect((await put([copy(), copy("db_password")])).body.errors[0].path).toBe("body.copies.1");
-    expect((await put([{ ...copy(), groupId: 0 }])).status).toBe(400);
+  test("is rejected for the service's own vault, or if it is configured twice", async () => {
+    expect((await configureCopies([{ ...copy(), vaultName: "KV-Lifecycle-Service" }])).body.code).toBe("serviceVault");
+    expect((await configureCopies([copy(), copy("db_password")])).body.errors[0].path).toBe("body.copies.1");
+    expect((await configureCopies([{ ...copy(), groupId: 0 }])).status).toBe(400);
   });
 
-  test("is a consumer with an action, until it is removed", async () => {
-    expect((await put([copy(), copy("REGION"), copy("GONE")])).body.copies).toHaveLength(3);
-    const found = await edgesOf("shop-copies");
-    expect(found).toMatchObject([
+  test("is refreshed with the new value until the configuration no longer contains it", async () => {
+    expect((await configureCopies([copy(), copy("REGION"), copy("GONE")])).body.copies).toHaveLength(3);
+    const edges = await edgesOf("shop-copies");
+    expect(edges).toMatchObject([
       { vaultName: "kv-shop", name: "db-password", evidence: "DB_PASSWORD", copy: true, refresh: { how: "action" } },
     ]);
     const consumer: PlannedConsumer = {
-      ...found[0]!.resource,
+      ...edges[0]!.resource,
       vaultName: "kv-shop",
       secretName: "db-password",
       evidence: "DB_PASSWORD",
@@ -527,19 +564,20 @@ describe("a copy that an administrator configures", () => {
       slowestSeconds: 0,
       blast: 1,
     };
-    const wanted = { version: "1", value: async () => "new-value-7", restart: false };
-    await put([copy()]);
-    const { refresh, check } = variableGroupConsumers({ devops: fixture });
-    expect(await refresh!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
+    const newVersion = { version: "1", value: async () => "new-value-7", restart: false };
+    await configureCopies([copy()]);
+    const { refresh, check } = variableGroupConsumers({ devops: integration });
+    expect(await refresh!(consumer, newVersion)).toEqual({ changedMeanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
     expect(await check(consumer, "1", new Date())).toEqual({ holds: "new" });
-    // The first of two was already replaced, so a rejection of the other does not mean that nothing was written.
-    await put([copy(), copy("REGION")]);
-    const half = await failureOf(refresh!(consumer, { ...wanted, value: async () => "new-value-8" }));
-    expect(half).toMatchObject({ unclear: true });
+    // DB_PASSWORD is replaced, then REGION is rejected because it is not a secret. The failure is "unclear": a value was
+    // written.
+    await configureCopies([copy(), copy("REGION")]);
+    const partialFailure = await expectFailure(refresh!(consumer, { ...newVersion, value: async () => "new-value-8" }));
+    expect(partialFailure).toMatchObject({ unclear: true });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-8");
-    await put([]);
-    const failure = await failureOf(refresh!(consumer, { ...wanted, value: async () => "never-sent" }));
+    await configureCopies([]);
+    const failure = await expectFailure(refresh!(consumer, { ...newVersion, value: async () => "never-sent" }));
     expect(failure).toMatchObject({ code: "refused", unclear: false });
   });
 });
@@ -549,51 +587,53 @@ describe("a service connection's secret", () => {
     projectId: projectId("Shop"),
     connectionId: devops.organization.connectionNamed(name).id,
   });
-  const of = (application = "Shop API") => ({
+  /** The application as which a connection signs in. */
+  const signInAs = (application = "Shop API") => ({
     appId: appIdOf(application),
     tenantId: service.cloud.app.tenantId,
   });
-  const replace = async (name: string, application: ReturnType<typeof of>, secret: string) =>
-    (await fixture.organization())!.replaceConnectionSecret(place(name), application, secret);
-  const newSecret = (name: string) => {
+  const replace = async (name: string, application: ReturnType<typeof signInAs>, secret: string) =>
+    (await integration.organization())!.replaceConnectionSecret(place(name), application, secret);
+  /** Adds a client secret to the application and returns its value. */
+  const addClientSecret = (name: string) => {
     const { directory } = service.cloud.control;
     const { value } = directory.addSecret(appIdOf("Shop API"), { name, expiresInDays: 90 });
     return value;
   };
 
-  test.each(["deploy", "deploy-camel"])("is replaced, and DevOps signs in with it (%s)", async (name) => {
-    const secret = newSecret(name);
-    expect(await replace(name, of(), secret)).toEqual({ meanwhile: [] });
+  test.each(["deploy", "deploy-camel"])("is replaced by a secret with which DevOps can sign in (%s)", async (name) => {
+    const secret = addClientSecret(name);
+    expect(await replace(name, signInAs(), secret)).toEqual({ changedByOthers: [] });
     expect(devops.value(name)).toBe(secret);
     const connection = (await client.connection(place(name).projectId, place(name).connectionId))!;
     expect(await client.testConnection(projectId("Shop"), connection)).toBe(true);
     expect(JSON.stringify(connection)).not.toContain(secret);
   });
 
-  test("is replaced even if the connection has the older address of Resource Manager", async () => {
+  test("is replaced in a connection with the older address of Azure Resource Manager", async () => {
     const { url } = devops.organization.connectionNamed("deploy");
-    devops.organization.changeConnection("deploy", (one) =>
-      Object.assign(one, { url: "https://management.core.windows.net/" }),
+    devops.organization.changeConnection("deploy", (connection) =>
+      Object.assign(connection, { url: "https://management.core.windows.net/" }),
     );
-    const secret = newSecret("older");
-    expect(await replace("deploy", of(), secret)).toEqual({ meanwhile: [] });
+    const secret = addClientSecret("older");
+    expect(await replace("deploy", signInAs(), secret)).toEqual({ changedByOthers: [] });
     expect(devops.value("deploy")).toBe(secret);
-    devops.organization.changeConnection("deploy", (one) => Object.assign(one, { url }));
+    devops.organization.changeConnection("deploy", (connection) => Object.assign(connection, { url }));
   });
 
-  test("is written only to connections that sign in as the application now", async () => {
+  test("is written only to connections that sign in as this application", async () => {
     service.cloud.control.resetCounts();
-    const cases: [string, ReturnType<typeof of>, RegExp][] = [
-      ["deploy-dead", of(), /does not sign in/],
-      ["deploy-made", of(), /Azure DevOps made it/],
-      ["deploy-federated", of(), /no client secret/],
-      ["deploy-certificate", of(), /no client secret/],
-      ["deploy", of("Other API"), /not belong/],
-      ["deploy", { ...of(), tenantId: appIdOf("x") }, /not belong/],
-      ["source", of(), /not belong/],
+    const cases: [string, ReturnType<typeof signInAs>, RegExp][] = [
+      ["deploy-dead", signInAs(), /does not currently sign in/],
+      ["deploy-made", signInAs(), /Azure DevOps created it/],
+      ["deploy-federated", signInAs(), /no client secret/],
+      ["deploy-certificate", signInAs(), /no client secret/],
+      ["deploy", signInAs("Other API"), /not belong/],
+      ["deploy", { ...signInAs(), tenantId: appIdOf("x") }, /not belong/],
+      ["source", signInAs(), /not belong/],
     ];
     for (const [name, application, message] of cases) {
-      const failure = await failureOf(replace(name, application, "never-sent"));
+      const failure = await expectFailure(replace(name, application, "never-sent"));
       expect([name, failure.code, failure.message]).toEqual([name, "refused", expect.stringMatching(message)]);
     }
     for (const change of [
@@ -601,100 +641,113 @@ describe("a service connection's secret", () => {
       { data: { environment: "AzureStack" } },
       { data: { environment: "AzureCloud", environmentAuthorityUrl: "https://login.elsewhere.example/" } },
     ]) {
-      const before = { ...devops.organization.connectionNamed("deploy") };
-      devops.organization.changeConnection("deploy", (one) => Object.assign(one, change));
-      expect(await failureOf(replace("deploy", of(), "never-sent"))).toMatchObject({ code: "refused" });
-      devops.organization.changeConnection("deploy", (one) => Object.assign(one, before));
+      const original = { ...devops.organization.connectionNamed("deploy") };
+      devops.organization.changeConnection("deploy", (connection) => Object.assign(connection, change));
+      expect(await expectFailure(replace("deploy", signInAs(), "never-sent"))).toMatchObject({ code: "refused" });
+      devops.organization.changeConnection("deploy", (connection) => Object.assign(connection, original));
     }
     expect(service.cloud.control.counts()["devops.putConnection"]).toBeUndefined();
   });
 
-  test("is correct after a worker crashed at any of its calls", async () => {
+  test("can be replaced by another worker after a crash at any call", async () => {
     const resourceManagers = ["https://management.azure.com"];
-    const secret = newSecret("deaths");
+    const secret = addClientSecret("crashes");
     const { data, url } = structuredClone(devops.organization.connectionNamed("deploy"));
-    const tried = { before: 0, after: 0 };
+    const crashes = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
       for (let crashAt = 1; ; crashAt++) {
         const steps = { taken: 0, crashAt, when };
-        // Each starts without proofs.
+        // A proof is a stored row: the connection has signed in as this application. A new address has no proofs yet.
         const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${crashAt}.example`);
         const crashing = { client: crashable(client, steps), proofs: crashable(proofs, steps), resourceManagers };
-        const died = await crashOf(replaceConnectionSecret(crashing, place("deploy"), of(), secret));
-        if (!died) break;
-        tried[when]++;
-        const living = { client, proofs, resourceManagers };
-        expect(await replaceConnectionSecret(living, place("deploy"), of(), secret)).toEqual({ meanwhile: [] });
+        const hasCrashed = await crashed(replaceConnectionSecret(crashing, place("deploy"), signInAs(), secret));
+        if (!hasCrashed) break;
+        crashes[when]++;
+        const withoutCrash = { client, proofs, resourceManagers };
+        expect(await replaceConnectionSecret(withoutCrash, place("deploy"), signInAs(), secret)).toEqual({
+          changedByOthers: [],
+        });
         expect(devops.value("deploy")).toBe(secret);
         expect(devops.organization.connectionNamed("deploy")).toMatchObject({ data, url });
       }
     }
-    expect(tried).toEqual({ before: 8, after: 8 });
+    // Eight calls: a read, the search for a proof, the test sign-in, the storage of the proof, two reads, the write, and the
+    // final read.
+    expect(crashes).toEqual({ before: 8, after: 8 });
   });
 
-  test("is restored for 60 days after the connection signed in, as the same application", async () => {
-    let now = Date.now();
-    const moved = { now: () => new Date(now) };
-    const proofs = createConnectionProofs({ tables, clock: moved }).of("https://dated.example");
-    const holds = (application = of()) => proofs.holds(place("deploy"), application);
-    await proofs.keep(place("deploy"), of());
-    now += 60 * DAY_MS - 1;
-    expect([await holds(), await holds(of("Other API"))]).toEqual([true, false]);
-    now += 1;
-    expect(await holds()).toBe(false);
+  test("has a proof for 60 days that its connection signed in as the application", async () => {
+    let nowMs = Date.now();
+    const testClock = { now: () => new Date(nowMs) };
+    const proofs = createConnectionProofs({ tables, clock: testClock }).of("https://dated.example");
+    const hasProof = (application = signInAs()) => proofs.isProven(place("deploy"), application);
+    await proofs.store(place("deploy"), signInAs());
+    nowMs += 60 * DAY_MS - 1;
+    expect([await hasProof(), await hasProof(signInAs("Other API"))]).toEqual([true, false]);
+    nowMs += 1;
+    expect(await hasProof()).toBe(false);
   });
 
-  test("can be restored if the new one does not work", async () => {
-    const before = devops.value("deploy")!;
-    await replace("deploy", of(), "no-secret-of-it");
-    const { signsIn } = (await fixture.organization())!;
-    expect(await signsIn(place("deploy"), of())).toBe(false);
-    await replace("deploy", of(), before);
-    expect(await signsIn(place("deploy"), of())).toBe(true);
-    expect(await signsIn(place("deploy-federated"), of())).toBeUndefined();
+  test("can be restored if the new secret does not work", async () => {
+    const workingSecret = devops.value("deploy")!;
+    await replace("deploy", signInAs(), "wrong-secret");
+    const { signsIn } = (await integration.organization())!;
+    expect(await signsIn(place("deploy"), signInAs())).toBe(false);
+    await replace("deploy", signInAs(), workingSecret);
+    expect(await signsIn(place("deploy"), signInAs())).toBe(true);
+    expect(await signsIn(place("deploy-federated"), signInAs())).toBeUndefined();
     const missing = { ...place("deploy"), connectionId: appIdOf("none") };
-    expect(await failureOf(signsIn(missing, of()))).toMatchObject({ code: "notFound" });
+    expect(await expectFailure(signsIn(missing, signInAs()))).toMatchObject({ code: "notFound" });
   });
 
-  test("is replaced even if DevOps updates the connection's state meanwhile", async () => {
-    let reads = 0;
-    const changing: DevopsClient = {
+  test("is replaced even if DevOps updates the connection's state between two reads", async () => {
+    let readCount = 0;
+    const clientWithChangingState: DevopsClient = {
       ...client,
-      async connection(...which) {
-        const now = { isReady: reads++ % 2 === 0, isOutdated: reads % 2 === 0, operationStatus: { state: `${reads}` } };
-        return { ...(await client.connection(...which))!, ...now };
+      async connection(...args) {
+        const changingState = {
+          isReady: readCount++ % 2 === 0,
+          isOutdated: readCount % 2 === 0,
+          operationStatus: { state: `${readCount}` },
+        };
+        return { ...(await client.connection(...args))!, ...changingState };
       },
     };
     const proofs = createConnectionProofs({ tables, clock }).of("https://changing.example");
     const resourceManagers = ["https://management.azure.com"];
-    const secret = newSecret("changing");
-    const connections = { client: changing, proofs, resourceManagers };
-    expect(await replaceConnectionSecret(connections, place("deploy"), of(), secret)).toEqual({ meanwhile: [] });
+    const secret = addClientSecret("changing");
+    const connections = { client: clientWithChangingState, proofs, resourceManagers };
+    expect(await replaceConnectionSecret(connections, place("deploy"), signInAs(), secret)).toEqual({
+      changedByOthers: [],
+    });
     expect(devops.value("deploy")).toBe(secret);
   });
 
-  test("does not overwrite another change, and names one that comes after", async () => {
+  test("is not written over another change", async () => {
     const { connectionId } = place("deploy");
-    const before = devops.value("deploy");
-    const renamed = (data: string) => () =>
-      devops.organization.changeConnection("deploy", (one) => {
-        one.data = { ...one.data, subscriptionName: data };
+    const secretBefore = devops.value("deploy");
+    const renameSubscription = (subscriptionName: string) => () =>
+      devops.organization.changeConnection("deploy", (connection) => {
+        connection.data = { ...connection.data, subscriptionName };
       });
-    // The first of the three reads before the write is the connection test's.
-    devops.meanwhile("afterRead", connectionId, () => devops.meanwhile("afterRead", connectionId, renamed("Theirs")));
-    expect(await failureOf(replace("deploy", of(), "s"))).toMatchObject({
+    // The first read belongs to the connection test, so the change comes after the second read.
+    devops.scheduleConcurrentChange("afterRead", connectionId, () =>
+      devops.scheduleConcurrentChange("afterRead", connectionId, renameSubscription("Theirs")),
+    );
+    expect(await expectFailure(replace("deploy", signInAs(), "s"))).toMatchObject({
       code: "conflict",
     });
-    expect(devops.value("deploy")).toBe(before);
-    devops.meanwhile("afterWrite", connectionId, renamed("Again"));
-    const secret = newSecret("after");
-    expect(await replace("deploy", of(), secret)).toEqual({
-      meanwhile: ["data.subscriptionName"],
+    expect(devops.value("deploy")).toBe(secretBefore);
+    // A change after the write is named in the result.
+    devops.scheduleConcurrentChange("afterWrite", connectionId, renameSubscription("Again"));
+    const secret = addClientSecret("after");
+    expect(await replace("deploy", signInAs(), secret)).toEqual({
+      changedByOthers: ["data.subscriptionName"],
     });
   });
 });
 
-test("no value that was read or written is in a log line or row", async () => {
+test("no secret value is in a log line or a row", async () => {
   const { TableClient } = await import("@azure/data-tables");
   const rows: unknown[] = [];
   const connection = service.azurite.connectionString();
@@ -702,9 +755,9 @@ test("no value that was read or written is in a log line or row", async () => {
     const table = TableClient.fromConnectionString(connection, name, { allowInsecureConnection: true });
     for await (const row of table.listEntities()) rows.push(row);
   }
-  const values = [...PLANTED, "new-value", "theirs", "never-sent", devops.value("deploy")!];
-  const everything = JSON.stringify([log.lines, service.hosts.map(({ lines }) => lines), rows]);
+  const values = [...PLANTED_VALUES, "new-value", "theirs", "never-sent", devops.value("deploy")!];
+  const linesAndRows = JSON.stringify([log.lines, service.hosts.map(({ lines }) => lines), rows]);
   expect(rows.length).toBeGreaterThan(1);
-  for (const value of values) expect(everything).not.toContain(value);
-  expect(everything).not.toMatch(/Bearer ey|eyJ0eXAiOiJKV1Qi/);
+  for (const value of values) expect(linesAndRows).not.toContain(value);
+  expect(linesAndRows).not.toMatch(/Bearer ey|eyJ0eXAiOiJKV1Qi/);
 });

@@ -1,3 +1,7 @@
+/*
+ * Background writes: a worker hands a vault with many changed assets off, writes it in the background, and reads the next vault
+ * meanwhile. Workers claim the vaults of a scan. A crashed worker's vault is left to a queue message.
+ */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import {
@@ -17,17 +21,19 @@ import { RowExists, remove, type Tables } from "../../shared/platform/storage/ta
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
-import { caller, createScanFixture, HERE, type ScanFixture } from "./scan-fixture.ts";
+import { caller, createScanFixture, FIRST_SUBSCRIPTION, type ScanFixture } from "./scan-fixture.ts";
 
-/** Background writes: a vault with many changes is handed off and written while its worker reads the next vault. */
-
-const ACCOUNTS = Array.from({ length: 20 }, (_, at) => `account${at}`);
-const MANY = Array.from({ length: 60 }, (_, at) => ({ name: `secret-${at}` }));
-/** Longer than the lease of a crashed worker on a vault. */
-const LEASE_OVER_MS = 20 * SECOND_MS;
+/**
+ * Names of storage accounts in the emulator. A test, or each of its rounds, uses one of its own, so that it starts empty.
+ * Several fixtures on one account act like several processes of the service.
+ */
+const ACCOUNTS = Array.from({ length: 20 }, (_, index) => `account${index}`);
+const SIXTY_SECRETS = Array.from({ length: 60 }, (_, index) => ({ name: `secret-${index}` }));
+/** After this time, the lease of a crashed worker on a vault has expired. */
+const LEASE_EXPIRED_MS = 20 * SECOND_MS;
 
 let storage: MovedStorage;
-let used = 0;
+let usedAccounts = 0;
 beforeAll(async () => {
   storage = await startMovedStorage(ACCOUNTS);
 });
@@ -36,28 +42,32 @@ afterAll(() => storage?.stop());
 let connection: string;
 let fixture: ScanFixture;
 beforeEach(() => {
-  connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
+  connection = storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!);
   fixture = createScanFixture(connection);
 });
 
-/** Fixture with one worker and vaults of 60 secrets. Writes of asset rows call `beforeWriting`. */
-function oneWorker(
+/**
+ * Returns a fixture that scans with one worker. Each vault contains 60 secrets. Before each write of asset rows, it calls
+ * `beforeWriting`.
+ */
+function createSingleWorker(
   beforeWriting: (vaultName: string) => Promise<void> = async () => {},
   wrap = (tables: Tables) => tables,
 ) {
-  const worker = createScanFixture(connection, (tables) => wrap(through(tables, beforeWriting)));
+  const worker = createScanFixture(connection, (tables) => wrap(withHookBeforeWriting(tables, beforeWriting)));
   worker.settings.discoveryMaxWorkers = 1;
-  worker.cloud.listed = { secrets: MANY };
+  worker.cloud.listedEntries = { secrets: SIXTY_SECRETS };
   return worker;
 }
 
-const through = (tables: Tables, beforeWriting: (vaultName: string) => Promise<void>): Tables => ({
+/** Wraps the fences through which asset rows are written: rows whose ETag each write requires. */
+const withHookBeforeWriting = (tables: Tables, beforeWriting: (vaultName: string) => Promise<void>): Tables => ({
   ...tables,
-  fence(e, partitionKey, rowKey, hold) {
-    const fence = tables.fence(e, partitionKey, rowKey, hold);
-    const write: typeof fence.write = async (...of) => {
+  fence(e, partitionKey, rowKey, options) {
+    const fence = tables.fence(e, partitionKey, rowKey, options);
+    const write: typeof fence.write = async (...args) => {
       await beforeWriting(vaultOfFence(rowKey));
-      return await fence.write(...of);
+      return await fence.write(...args);
     };
     return Object.create(fence, { write: { value: write } });
   },
@@ -65,150 +75,158 @@ const through = (tables: Tables, beforeWriting: (vaultName: string) => Promise<v
 
 endHangingWorkers();
 
-async function started(): Promise<string> {
+async function startScan(): Promise<string> {
   const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
-  fixture.sent.length = 0;
+  fixture.sentMessages.length = 0;
   return scanId;
 }
 
-const claimedOf = (scanId: string, place: number) =>
-  fixture.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(`00000${place}`));
+/** Returns the row of a claimed vault, by its index in the plan. Undefined if the vault is not claimed, or handed off. */
+const readClaim = (scanId: string, vaultIndex: number) =>
+  fixture.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(`00000${vaultIndex}`));
 
-const handedOnOf = (scanId: string, place: number) =>
-  fixture.tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(`00000${place}`));
+const readHandedOff = (scanId: string, vaultIndex: number) =>
+  fixture.tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(`00000${vaultIndex}`));
 
-const doneOf = async (scanId: string) => (await fixture.discovery.progress(scanId)).vaultsDone;
+const countDoneVaults = async (scanId: string) => (await fixture.discovery.progress(scanId)).vaultsDone;
 
 describe("while a vault is written in the background", () => {
   test("its worker reads the next vault, and no third one", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const worker = oneWorker(() => released);
-    const scanId = await started();
-    const scanned = worker.run.scan(scanId, 1);
+    const worker = createSingleWorker(() => released);
+    const scanId = await startScan();
+    const scanRun = worker.run.scan(scanId, 1);
     await expect.poll(() => worker.cloud.secretListings).toBe(2);
     await delay(200);
     expect(worker.cloud.secretListings).toBe(2);
-    expect([await claimedOf(scanId, 0), await handedOnOf(scanId, 1)]).toEqual([undefined, undefined]);
-    expect(await handedOnOf(scanId, 0)).toMatchObject({ begun: true, worker: "plan" });
-    expect(await claimedOf(scanId, 1)).toMatchObject({ begun: true, worker: "plan" });
+    expect([await readClaim(scanId, 0), await readHandedOff(scanId, 1)]).toEqual([undefined, undefined]);
+    expect(await readHandedOff(scanId, 0)).toMatchObject({ begun: true, worker: "plan" });
+    expect(await readClaim(scanId, 1)).toMatchObject({ begun: true, worker: "plan" });
     release();
-    await scanned;
+    await scanRun;
     expect(worker.cloud.secretListings).toBe(3);
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
-    expect(await worker.ids()).toHaveLength(3 * MANY.length);
+    expect(await worker.assetLines()).toHaveLength(3 * SIXTY_SECRETS.length);
   });
 
-  test("its worker counts once, and a re-scan can use a worker that no vault needs any more", async () => {
-    const worker = oneWorker(untilTestEnds);
+  test("its worker counts once for the limit of workers", async () => {
+    const worker = createSingleWorker(untilTestEnds);
     worker.settings.discoveryMaxWorkers = 3;
-    worker.cloud.vaults.set(HERE, ["kv-one", "kv-two", "kv-three", "kv-four"]);
+    worker.cloud.vaults.set(FIRST_SUBSCRIPTION, ["kv-one", "kv-two", "kv-three", "kv-four"]);
     worker.cloud.whileListingSecrets = async () => {
       // One of the first three workers hands its vault off and claims the fourth.
       if (worker.cloud.secretListings > 3) await untilTestEnds();
     };
-    const scanId = await started();
+    const scanId = await startScan();
     startHanging(worker.run.scan(scanId, 1));
     await expect.poll(() => worker.cloud.secretListings).toBe(4);
-    const claimed = await Promise.all([0, 1, 2, 3].map((place) => claimedOf(scanId, place)));
+    const claimed = await Promise.all([0, 1, 2, 3].map((vaultIndex) => readClaim(scanId, vaultIndex)));
     expect(claimed.filter((one) => one)).toHaveLength(3);
     // Of four claimed vaults one is handed off. The other three occupy all workers.
-    expect(await fixture.active.enterRescan({ worker: "look", subscriptionId: HERE }, 3)).toBe(false);
+    expect(await fixture.active.enterRescan({ worker: "rescan", subscriptionId: FIRST_SUBSCRIPTION }, 3)).toBe(false);
     await fixture.tables.transaction(PlannedVaults.table, scanPartition(scanId), [
       remove(PlannedVaults, claimedKey("000003")),
     ]);
-    expect(await fixture.active.enterRescan({ worker: "look", subscriptionId: HERE }, 3)).toBe(true);
+    expect(await fixture.active.enterRescan({ worker: "rescan", subscriptionId: FIRST_SUBSCRIPTION }, 3)).toBe(true);
   });
 
-  test("the scan is not over, although another worker has the next vault", async () => {
+  test("the scan does not end although its other vaults are left to messages", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const worker = oneWorker(() => released);
+    const worker = createSingleWorker(() => released);
     worker.cloud.whileListingSecrets = async () => {
       if (worker.cloud.secretListings === 2) throw new VaultBusy("kv-two", SECOND_MS);
     };
-    const scanId = await started();
-    let over = false;
-    const scanned = worker.run.scan(scanId, 1).then(() => {
-      over = true;
+    const scanId = await startScan();
+    let hasEnded = false;
+    const scanRun = worker.run.scan(scanId, 1).then(() => {
+      hasEnded = true;
     });
-    await expect.poll(() => worker.sent).toMatchObject([{ message: { index: "000001" }, delaySeconds: 1 }]);
+    await expect.poll(() => worker.sentMessages).toMatchObject([{ message: { index: "000001" }, delaySeconds: 1 }]);
     await delay(200);
-    expect(over).toBe(false);
+    expect(hasEnded).toBe(false);
     release();
-    await scanned;
-    expect(await doneOf(scanId)).toBe(1);
-    await worker.hand(worker.sent[0]!);
+    await scanRun;
+    expect(await countDoneVaults(scanId)).toBe(1);
+    await worker.handleMessage(worker.sentMessages[0]!);
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
 
-  test.each([49, 1_001])("the next vault waits if %d assets are written", async (count) => {
-    const worker = oneWorker(untilTestEnds);
-    worker.cloud.listed = { secrets: Array.from({ length: count }, (_, at) => ({ name: `secret-${at}` })) };
-    const scanId = await started();
-    startHanging(worker.run.scan(scanId, 1));
-    await expect.poll(async () => (await fixture.writer.find("kv-one"))?.pending, { timeout: 10_000 }).toBe(true);
-    expect(worker.cloud.secretListings).toBe(1);
-    expect(await claimedOf(scanId, 0)).toBeDefined();
-  });
+  // Only vaults with 50 to 1,000 changed assets are written in the background.
+  test.each([49, 1_001])(
+    "its worker does not read the next vault if the vault has %d changed assets",
+    async (count) => {
+      const worker = createSingleWorker(untilTestEnds);
+      worker.cloud.listedEntries = {
+        secrets: Array.from({ length: count }, (_, index) => ({ name: `secret-${index}` })),
+      };
+      const scanId = await startScan();
+      startHanging(worker.run.scan(scanId, 1));
+      await expect.poll(async () => (await fixture.writer.find("kv-one"))?.pending, { timeout: 10_000 }).toBe(true);
+      expect(worker.cloud.secretListings).toBe(1);
+      expect(await readClaim(scanId, 0)).toBeDefined();
+    },
+  );
 });
 
 describe("a worker that crashed with two claimed vaults", () => {
-  async function died(begin: (worker: ScanFixture) => Promise<void>) {
-    const worker = oneWorker(untilTestEnds);
-    startHanging(begin(worker));
+  /** Runs a worker that hangs while it writes one vault and reads the next, until its leases have expired. */
+  async function crashWithTwoVaults(run: (worker: ScanFixture) => Promise<void>) {
+    const worker = createSingleWorker(untilTestEnds);
+    startHanging(run(worker));
     await expect.poll(() => worker.cloud.secretListings).toBe(2);
-    await storage.move(LEASE_OVER_MS);
-    fixture.cloud.listed = { secrets: MANY };
-    fixture.sent.length = 0;
+    await storage.move(LEASE_EXPIRED_MS);
+    fixture.cloud.listedEntries = { secrets: SIXTY_SECRETS };
+    fixture.sentMessages.length = 0;
   }
 
-  test("leaves both to messages if it planned the scan, and one of them claims the waiting vaults", async () => {
-    const scanId = await started();
-    await died((worker) => worker.run.scan(scanId, 1));
+  test("leaves both to messages if it planned the scan", async () => {
+    const scanId = await startScan();
+    await crashWithTwoVaults((worker) => worker.run.scan(scanId, 1));
     await fixture.run.scan(scanId, 2);
-    const [next, handedOff, ...others] = fixture.take(QUEUES.vaults);
+    const [next, handedOff, ...others] = fixture.takeMessages(QUEUES.vaults);
     expect([next?.message.index, handedOff?.message.index, others]).toEqual(["000001", "000000", []]);
-    await fixture.hand(handedOff!);
+    await fixture.handleMessage(handedOff!);
     // This vault was handed off, so its worker claims no further vault.
-    expect([await doneOf(scanId), fixture.sent]).toEqual([1, []]);
-    await fixture.hand(next!);
+    expect([await countDoneVaults(scanId), fixture.sentMessages]).toEqual([1, []]);
+    await fixture.handleMessage(next!);
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
 
-  test("is followed by the next delivery of its message, which sends a message for the other vault", async () => {
+  test("leaves the second vault to a message that the redelivery of the first one's message sends", async () => {
     fixture.settings.discoveryMaxWorkers = 1;
-    const scanId = await fixture.planned();
-    const [message] = fixture.take(QUEUES.vaults);
-    await died((worker) => worker.run.scanVaults(message!.message, 1));
+    const scanId = await fixture.startAndPlan();
+    const [message] = fixture.takeMessages(QUEUES.vaults);
+    await crashWithTwoVaults((worker) => worker.run.scanVaults(message!.message, 1));
     await fixture.run.scanVaults(message!.message, 2);
-    expect(await doneOf(scanId)).toBe(1);
-    expect(fixture.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
-    expect(fixture.sent[0]!.message.index).not.toBe(message!.message.index);
-    await fixture.deliver();
+    expect(await countDoneVaults(scanId)).toBe(1);
+    expect(fixture.sentMessages).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
+    expect(fixture.sentMessages[0]!.message.index).not.toBe(message!.message.index);
+    await fixture.deliverMessages();
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
 
-  test("leaves no vault with two workers when the message of the handed-off vault fails five times", async () => {
+  test("leaves one message for the second vault if the message of the first one fails five times", async () => {
     fixture.settings.discoveryMaxWorkers = 1;
-    const scanId = await fixture.planned();
-    const [message] = fixture.take(QUEUES.vaults);
-    await died((worker) => worker.run.scanVaults(message!.message, 1));
+    const scanId = await fixture.startAndPlan();
+    const [message] = fixture.takeMessages(QUEUES.vaults);
+    await crashWithTwoVaults((worker) => worker.run.scanVaults(message!.message, 1));
     await fixture.run.vaultFailed(scanId, message!.message.index);
-    expect(await doneOf(scanId)).toBe(1);
-    expect(fixture.sent).toHaveLength(1);
-    await fixture.deliver();
+    expect(await countDoneVaults(scanId)).toBe(1);
+    expect(fixture.sentMessages).toHaveLength(1);
+    await fixture.deliverMessages();
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "partial", vaultsDone: 3 });
   });
 });
 
-/** Lets another worker write the vault first, once. */
-const takenOnce = (vaultName: string) => {
-  let taken = false;
+/** Returns tables that reject the first write of the vault's row, as if another worker had written it. */
+const rejectFirstWrite = (vaultName: string) => {
+  let isTaken = false;
   return (tables: Tables): Tables => ({
     ...tables,
     async transaction(table, partitionKey, operations) {
       const key = vaultKey(vaultName);
-      if (!taken && table === Vaults.table && operations.some(({ rowKey }) => rowKey === key)) {
-        taken = true;
+      if (!isTaken && table === Vaults.table && operations.some(({ rowKey }) => rowKey === key)) {
+        isTaken = true;
         throw new RowExists(table, partitionKey, key, 0);
       }
       return await tables.transaction(table, partitionKey, operations);
@@ -216,44 +234,46 @@ const takenOnce = (vaultName: string) => {
   });
 };
 
-test("a vault that another worker wrote first is requeued, and its worker continues", async () => {
-  const worker = oneWorker(undefined, takenOnce("kv-one"));
-  const scanId = await started();
+test("a vault that another worker writes meanwhile is requeued, and its worker continues with the next one", async () => {
+  const worker = createSingleWorker(undefined, rejectFirstWrite("kv-one"));
+  const scanId = await startScan();
   await worker.run.scan(scanId, 1);
-  expect(await doneOf(scanId)).toBe(2);
-  expect(worker.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 2 }]);
-  await worker.hand(worker.sent[0]!);
+  expect(await countDoneVaults(scanId)).toBe(2);
+  expect(worker.sentMessages).toEqual([
+    { queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 2 },
+  ]);
+  await worker.handleMessage(worker.sentMessages[0]!);
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
 });
 
-test("a vault that can't be written fails its worker, and the next delivery writes it", async () => {
-  let broken = true;
-  const worker = oneWorker(async () => {
-    if (broken) throw new Error("The store is away.");
+test("a failed background write fails the worker, and the next delivery writes the vault", async () => {
+  let isBroken = true;
+  const worker = createSingleWorker(async () => {
+    if (isBroken) throw new Error("Storage is unavailable.");
   });
-  const scanId = await started();
-  await expect(worker.run.scan(scanId, 1)).rejects.toThrow("The store is away.");
+  const scanId = await startScan();
+  await expect(worker.run.scan(scanId, 1)).rejects.toThrow("Storage is unavailable.");
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 0 });
-  broken = false;
-  await storage.move(LEASE_OVER_MS);
+  isBroken = false;
+  await storage.move(LEASE_EXPIRED_MS);
   await worker.run.scan(scanId, 2);
-  await worker.deliver();
+  await worker.deliverMessages();
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
 });
 
-describe("two workers of one vault", () => {
-  /** Eight vaults, and the message of the claimed one. */
-  async function withEight() {
+describe("if two workers scan the same vault,", () => {
+  /** Plans a scan of eight vaults for one worker. Returns the message of the claimed vault. */
+  async function planEightVaults() {
     fixture.settings.discoveryMaxWorkers = 1;
-    const names = Array.from({ length: 8 }, (_, at) => `kv-${at}`);
-    fixture.cloud.vaults.set(HERE, names);
-    const scanId = await fixture.planned();
-    const [message] = fixture.take(QUEUES.vaults);
+    const names = Array.from({ length: 8 }, (_, index) => `kv-${index}`);
+    fixture.cloud.vaults.set(FIRST_SUBSCRIPTION, names);
+    const scanId = await fixture.startAndPlan();
+    const [message] = fixture.takeMessages(QUEUES.vaults);
     return { scanId, message: message!.message };
   }
 
-  /** Number of vaults that are read or claimed, which is the number of active workers. */
-  async function places(scanId: string): Promise<number> {
+  /** Returns the number of claimed vaults without handed-off ones, which is the number of active workers. */
+  async function countActiveWorkers(scanId: string): Promise<number> {
     let count = 0;
     const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
     for await (const rows of fixture.tables.pages(PlannedVaults, range))
@@ -261,131 +281,133 @@ describe("two workers of one vault", () => {
     return count;
   }
 
-  /** The worker waits for `first` in its first vault, and forever in the second one. */
-  function hangsInSecond(first: Promise<unknown>): ScanFixture {
-    const worker = oneWorker();
+  /** Returns a worker that waits for the promise in its first vault, and until the test ends in its second one. */
+  function createWorkerHangingInSecondVault(untilFirstIsRead: Promise<unknown>): ScanFixture {
+    const worker = createSingleWorker();
     worker.cloud.whileListingSecrets = async () => {
-      await (worker.cloud.secretListings === 1 ? first : untilTestEnds());
+      await (worker.cloud.secretListings === 1 ? untilFirstIsRead : untilTestEnds());
     };
     return worker;
   }
 
-  test("only one hands it off if the other was merely slow", async () => {
-    const { scanId, message } = await withEight();
+  test("only one of them hands the vault off if the other one was slow, not crashed", async () => {
+    const { scanId, message } = await planEightVaults();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const slow = hangsInSecond(released);
+    const slow = createWorkerHangingInSecondVault(released);
     startHanging(slow.run.scanVaults(message, 1));
     await expect.poll(() => slow.cloud.secretListings).toBe(1);
-    // The worker can't renew its lease: its requests to storage fail, those to the cloud do not.
+    // The slow worker's lease expires.
     await storage.move(65 * SECOND_MS);
     await fixture.watch();
-    const [again] = fixture.take(QUEUES.vaults);
-    const other = hangsInSecond(released);
-    startHanging(other.run.scanVaults(again!.message, 1));
+    const [redelivered] = fixture.takeMessages(QUEUES.vaults);
+    const other = createWorkerHangingInSecondVault(released);
+    startHanging(other.run.scanVaults(redelivered!.message, 1));
     await expect.poll(() => other.cloud.secretListings).toBe(1);
     release();
     await expect.poll(() => slow.cloud.secretListings + other.cloud.secretListings).toBe(3);
     await delay(500);
-    expect([slow.cloud.secretListings + other.cloud.secretListings, await places(scanId)]).toEqual([3, 1]);
+    expect([slow.cloud.secretListings + other.cloud.secretListings, await countActiveWorkers(scanId)]).toEqual([3, 1]);
   });
 
-  test("a late handoff by a worker that counted as crashed starts no second chain", async () => {
-    const { scanId, message } = await withEight();
-    let late: () => Promise<unknown> = async () => {};
-    const dead = oneWorker(undefined, (tables) => ({
+  test("a late handoff of a worker that counts as crashed leaves no second active worker", async () => {
+    const { scanId, message } = await planEightVaults();
+    let lateHandoff: () => Promise<unknown> = async () => {};
+    const crashed = createSingleWorker(undefined, (tables) => ({
       ...tables,
       async transaction(table, partitionKey, operations) {
         if (operations.some(({ rowKey }) => isHandedOff(rowKey))) {
-          late = () => tables.transaction(table, partitionKey, operations);
-          throw new Error("No answer came.");
+          lateHandoff = () => tables.transaction(table, partitionKey, operations);
+          throw new Error("The response was lost.");
         }
         return await tables.transaction(table, partitionKey, operations);
       },
     }));
-    await expect(dead.run.scanVaults(message, 1)).rejects.toThrow("No answer came.");
-    const next = oneWorker();
+    await expect(crashed.run.scanVaults(message, 1)).rejects.toThrow("The response was lost.");
+    // The next delivery's worker reads the vault. Meanwhile the crashed worker's handoff arrives at storage.
+    const next = createSingleWorker();
     next.cloud.whileListingSecrets = async () => {
       if (next.cloud.secretListings > 1) return await untilTestEnds();
-      await late();
+      await lateHandoff();
     };
     await next.run.scanVaults(message, 2);
-    expect([next.cloud.secretListings, await places(scanId)]).toEqual([1, 1]);
+    expect([next.cloud.secretListings, await countActiveWorkers(scanId)]).toEqual([1, 1]);
   });
 
-  test("a worker continues the chain when the busy vault's message failed once", async () => {
-    const { scanId, message } = await withEight();
+  test("the number of active workers stays one after the message of a busy vault failed once", async () => {
+    const { scanId, message } = await planEightVaults();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const worker = oneWorker(undefined, takenOnce("kv-0"));
+    const worker = createSingleWorker(undefined, rejectFirstWrite("kv-0"));
     worker.cloud.whileListingSecrets = async () => {
       if (worker.cloud.secretListings === 2) await released;
       if (worker.cloud.secretListings > 2) await untilTestEnds();
     };
     startHanging(worker.run.scanVaults(message, 1));
-    await expect.poll(() => worker.sent.length).toBe(1);
-    const [busy] = worker.sent;
-    const failing = oneWorker();
+    await expect.poll(() => worker.sentMessages.length).toBe(1);
+    const [busy] = worker.sentMessages;
+    const failing = createSingleWorker();
     failing.cloud.whileListingSecrets = async () => {
       throw new Error("once");
     };
     await expect(failing.run.scanVaults(busy!.message, 1)).rejects.toThrow("once");
-    const second = oneWorker();
+    const second = createSingleWorker();
     await second.run.scanVaults(busy!.message, 2);
-    const third = hangsInSecond(released);
-    for (const { message: again } of second.sent) startHanging(third.run.scanVaults(again, 1));
+    const third = createWorkerHangingInSecondVault(released);
+    for (const { message: redelivered } of second.sentMessages) startHanging(third.run.scanVaults(redelivered, 1));
     release();
     await delay(1_500);
-    expect(await places(scanId)).toBe(1);
+    expect(await countActiveWorkers(scanId)).toBe(1);
   });
 });
 
-test("a scan ends with its background write when the worker continued in a message", async () => {
+test("a scan ends only after its background write, also if its last vault was read through a message", async () => {
   fixture.settings.discoveryMaxWorkers = 1;
-  fixture.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
-  const scanId = await fixture.planned();
-  const [message] = fixture.take(QUEUES.vaults);
+  fixture.cloud.vaults.set(FIRST_SUBSCRIPTION, ["kv-one", "kv-two"]);
+  const scanId = await fixture.startAndPlan();
+  const [message] = fixture.takeMessages(QUEUES.vaults);
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
-  const worker = oneWorker(() => released);
+  const worker = createSingleWorker(() => released);
   worker.cloud.whileListingSecrets = async () => {
     if (worker.cloud.secretListings === 2) throw new VaultBusy("kv-two", SECOND_MS);
   };
-  const scanned = worker.run.scanVaults(message!.message, 1);
-  await expect.poll(() => worker.sent.length).toBe(1);
-  await fixture.hand(worker.sent[0]!);
+  const scanRun = worker.run.scanVaults(message!.message, 1);
+  await expect.poll(() => worker.sentMessages.length).toBe(1);
+  await fixture.handleMessage(worker.sentMessages[0]!);
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 1 });
   release();
-  await scanned;
+  await scanRun;
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 2 });
 });
 
 test.each(["read", "written"])(
-  "a vault that is busy when it is %s is not renewed once its message is sent",
+  "a claim of a vault that is busy when it is %s is not renewed after its message is sent",
   async (when) => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     try {
       fixture.settings.discoveryMaxWorkers = 1;
-      const scanId = await fixture.planned();
-      const [message] = fixture.take(QUEUES.vaults);
-      const worker = oneWorker(undefined, (tables) => ({
-        ...(when === "written" ? takenOnce("kv-one")(tables) : tables),
+      const scanId = await fixture.startAndPlan();
+      const [message] = fixture.takeMessages(QUEUES.vaults);
+      const worker = createSingleWorker(undefined, (tables) => ({
+        ...(when === "written" ? rejectFirstWrite("kv-one")(tables) : tables),
       }));
       if (when === "read")
         worker.cloud.whileListingSecrets = async () => {
           throw new VaultBusy("kv-one", SECOND_MS);
         };
       const { index } = message!.message;
-      const row = async () =>
+      const readClaimRow = async () =>
         when === "read"
           ? await fixture.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index))
           : await fixture.tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(index));
-      const push = worker.sent.push.bind(worker.sent);
-      worker.sent.push = (one) => {
+      // While the message is being sent, the time of a renewal passes.
+      const push = worker.sentMessages.push.bind(worker.sentMessages);
+      worker.sentMessages.push = (one) => {
         vi.advanceTimersByTime(20 * SECOND_MS);
         return push(one);
       };
       await worker.run.scanVaults(message!.message, 1);
       await delay(200);
-      expect(worker.sent).toHaveLength(1);
-      expect(await row()).toMatchObject({ begun: false });
+      expect(worker.sentMessages).toHaveLength(1);
+      expect(await readClaimRow()).toMatchObject({ begun: false });
     } finally {
       vi.useRealTimers();
     }

@@ -1,132 +1,138 @@
+// Limits of what scans and queries cost: calls to the cloud, and requests to the tables. Each vault contains 140 assets.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { TOGETHER_MS, VAULTS_AT_ONCE } from "../../shared/discovery/scan-worker.ts";
+import { CONCURRENT_PHASE_MS, MAX_CONCURRENT_VAULTS } from "../../shared/discovery/scan-worker.ts";
 import { RENEWAL_MS } from "../../shared/discovery/vault-claims.ts";
-import { leastCalls, measuredCompany, PER_VAULT } from "../support/measured-company.ts";
+import { measuredCompany, minimumCalls, PER_VAULT } from "../support/measured-company.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
-/** More vaults than one invocation reads at once. `npm run bench -- calls` counts all 36. */
-const VAULTS = 18;
+/** More vaults than one invocation reads at once. The benchmark `npm run bench -- calls` measures 36. */
+const VAULT_COUNT = 18;
 
-/** Limits of a scan's calls to the cloud and requests to the tables, for vaults of 140 assets. */
 let service: Service;
 beforeAll(async () => {
-  // Messages stay hidden as long as on the platform, so that on a slow machine none is delivered and counted twice.
-  service = await Service.start({ tableProxy: true, company: measuredCompany(VAULTS) });
+  // Messages stay hidden as long as on the platform. With a shorter time, a slow machine would deliver some twice.
+  service = await Service.start({ tableProxy: true, company: measuredCompany(VAULT_COUNT) });
   await service.signIn(ADMIN);
   await service.admin("GET", "/auth/me");
 });
 afterAll(() => service?.stop());
 
-/** Counts the requests of a scan and all that it starts. */
-async function counted(mode: string) {
+/** Returns the numbers of cloud calls and table requests of a scan and of the messages that it sends. */
+async function countRequestsOfScan(mode: string) {
   service.cloud.control.resetCounts();
-  service.forgetTables();
+  service.clearTableRequests();
   const scan = await service.scan({ mode }, 200_000);
-  await service.settled();
+  await service.waitForEmptyQueues();
   const counts = service.cloud.control.counts();
   const tables = service.queueRequests();
-  expect(tables.length).toBeGreaterThan(VAULTS);
+  expect(tables.length).toBeGreaterThan(VAULT_COUNT);
   return { scan, counts, total: counts.total ?? 0, tables };
 }
 
 /**
- * Additional requests on a slow machine: lease renewals, and after 15 seconds the requests for vaults that continue in
- * messages.
+ * Returns the additional requests of a slow machine: lease renewals and, after 15 seconds, requests for vaults that are handed
+ * to messages.
  */
-const whenSlow = ({ startedAt, finishedAt }: { startedAt: string; finishedAt: string }): number => {
-  const took = Date.parse(finishedAt) - Date.parse(startedAt);
-  return VAULTS_AT_ONCE * (Math.floor(took / RENEWAL_MS) + (took > TOGETHER_MS ? 6 : 0));
+const requestsOfSlowMachine = ({ startedAt, finishedAt }: { startedAt: string; finishedAt: string }): number => {
+  const durationMs = Date.parse(finishedAt) - Date.parse(startedAt);
+  return MAX_CONCURRENT_VAULTS * (Math.floor(durationMs / RENEWAL_MS) + (durationMs > CONCURRENT_PHASE_MS ? 6 : 0));
 };
 
 /**
- * Additional requests of a first scan in a new account: each request that finds no table creates the table and is repeated.
- * Their number depends on timing.
+ * Returns the additional requests of a first scan in a new account: a request to a missing table creates the table and is
+ * repeated. The number depends on timing.
  */
-const whenNew = (requests: { path: string }[]): number => 2 * requests.filter(({ path }) => path === "Tables").length;
+const requestsForNewTables = (requests: { path: string }[]): number =>
+  2 * requests.filter(({ path }) => path === "Tables").length;
 
-const least = leastCalls(VAULTS);
+const minimum = minimumCalls(VAULT_COUNT);
 
 describe("the cost of a scan", () => {
-  test("first full scan: few more calls than the minimum, few table requests per asset", async () => {
-    const { scan, counts, total, tables } = await counted("full");
+  test("a first full scan sends at most 5% more cloud calls than the minimum, and 0.15 table requests per asset", async () => {
+    const { scan, counts, total, tables } = await countRequestsOfScan("full");
     expect(scan).toMatchObject({
       status: "completed",
-      // Only a first attempt can be measured: at a second one there is nothing left to add.
-      progress: { assetsFound: VAULTS * PER_VAULT, assetsAdded: VAULTS * PER_VAULT, vaultsDone: VAULTS },
+      progress: { assetsFound: VAULT_COUNT * PER_VAULT, assetsAdded: VAULT_COUNT * PER_VAULT, vaultsDone: VAULT_COUNT },
     });
-    expect(total, JSON.stringify(counts)).toBeLessThanOrEqual(1.05 * least.full);
-    expect(total).toBeGreaterThanOrEqual(least.full);
+    expect(total, JSON.stringify(counts)).toBeLessThanOrEqual(1.05 * minimum.full);
+    expect(total).toBeGreaterThanOrEqual(minimum.full);
     expect(counts["keyvault.challenge"] ?? 0).toBe(0);
     console.log(
-      `first scan: ${tables.length / (VAULTS * PER_VAULT)} table requests an asset, ${total} calls of ${least.full}`,
+      `first scan: ${tables.length / (VAULT_COUNT * PER_VAULT)} table requests an asset, ${total} calls of ${minimum.full}`,
     );
-    expect(whenNew(tables)).toBeGreaterThan(0);
-    expect(tables.length - whenSlow(scan) - whenNew(tables)).toBeLessThanOrEqual(0.15 * VAULTS * PER_VAULT);
+    expect(requestsForNewTables(tables)).toBeGreaterThan(0);
+    expect(tables.length - requestsOfSlowMachine(scan) - requestsForNewTables(tables)).toBeLessThanOrEqual(
+      0.15 * VAULT_COUNT * PER_VAULT,
+    );
   });
 
-  test("unchanged delta scan: only the lists, no asset written, at most six table requests per vault", async () => {
-    const { scan, counts, total, tables } = await counted("delta");
+  test("an unchanged delta scan reads only lists and sends at most six table requests per vault", async () => {
+    const { scan, counts, total, tables } = await countRequestsOfScan("delta");
     expect(scan).toMatchObject({
       status: "completed",
       progress: { assetsAdded: 0, assetsUpdated: 0, assetsRemoved: 0 },
     });
-    expect(total, JSON.stringify(counts)).toBeLessThanOrEqual(1.05 * least.lists);
+    expect(total, JSON.stringify(counts)).toBeLessThanOrEqual(1.05 * minimum.lists);
     expect(tables.filter((request) => request.path.startsWith("Assets"))).toEqual([]);
-    console.log(`unchanged delta: ${tables.length / VAULTS} table requests a vault, ${total} calls of ${least.lists}`);
-    expect(tables.length - whenSlow(scan)).toBeLessThanOrEqual(6 * VAULTS);
+    console.log(
+      `unchanged delta: ${tables.length / VAULT_COUNT} table requests a vault, ${total} calls of ${minimum.lists}`,
+    );
+    expect(tables.length - requestsOfSlowMachine(scan)).toBeLessThanOrEqual(6 * VAULT_COUNT);
   });
 
-  test("delta scan with one changed secret: only the details of the changed secret are read, and one vault is written", async () => {
+  test("a delta scan with one new secret sends at most one more call", async () => {
     service.cloud.control.putSecret("kv-0003", { name: "new-one", expiresInDays: 9 });
-    const { scan, total } = await counted("delta");
+    const { scan, total } = await countRequestsOfScan("delta");
     expect(scan.progress).toMatchObject({ assetsAdded: 1, assetsUpdated: 0, assetsRemoved: 0 });
-    expect(total).toBeLessThanOrEqual(1.05 * least.lists + 1);
+    expect(total).toBeLessThanOrEqual(1.05 * minimum.lists + 1);
   });
 
-  test("unchanged full scan: all details are read, no assets are read or written", async () => {
-    const { scan, total, tables } = await counted("full");
+  test("an unchanged full scan reads all details in the cloud, but no assets in the tables", async () => {
+    const { scan, total, tables } = await countRequestsOfScan("full");
     expect(scan.progress).toMatchObject({ assetsAdded: 0, assetsUpdated: 0, assetsRemoved: 0 });
-    // The diagnostic settings did not change either, so nothing is evaluated. The end only recomputes the totals.
+    // Nothing changed, so no compliance check is evaluated. Only the end of the scan recomputes the totals.
     const ofTotals = ({ path, filter }: { path: string; filter: string | undefined }) =>
       `${path} ${filter}`.includes("RowKey='4!totals'") || `${filter}`.includes("RowKey ge '4!totals!'");
     expect(tables.filter((one) => one.path.startsWith("Compliance") && !ofTotals(one))).toEqual([]);
-    expect(total).toBeLessThanOrEqual(1.05 * (least.full + 1));
+    expect(total).toBeLessThanOrEqual(1.05 * (minimum.full + 1));
     expect(tables.filter((request) => request.path.startsWith("Assets"))).toEqual([]);
   });
 });
 
 describe("the cost of an asset query", () => {
-  const all = "type=secret&status=healthy&vault=kv-0003&subscription=";
+  /** The test adds the ID of a subscription at the end. */
+  const allFilters = "type=secret&status=healthy&vault=kv-0003&subscription=";
   test.each([
     ["no filter", ""],
     ["a type", "type=key"],
     ["a status", "status=healthy"],
     ["a vault", "vault=kv-0001"],
     ["sorted by expiry", "sort=expiresOn"],
-    ["everything at once", all],
-  ])("%s: at most 6 table requests besides the 3 of authentication", async (_, query) => {
+    ["everything at once", allFilters],
+  ])("%s costs at most 6 table requests besides authentication", async (_, query) => {
     const subscription = (await service.admin("GET", "/api/assets/discovery/vaults?limit=1")).body.items[0]
       .subscriptionId;
     await service.admin("GET", "/api/assets/discovery/assets");
-    service.forgetTables();
+    service.clearTableRequests();
     const { status, tableRequests } = await service.admin(
       "GET",
       `/api/assets/discovery/assets?limit=100&${query.endsWith("=") && query !== "" ? query + subscription : query}`,
     );
     expect(status).toBe(200);
-    const own = tableRequests();
-    expect(own.length).toBeGreaterThan(1);
-    expect(own.length, JSON.stringify(own, null, 1)).toBeLessThanOrEqual(6 + 1);
+    const requests = tableRequests();
+    expect(requests.length).toBeGreaterThan(1);
+    // One request is that of authentication.
+    expect(requests.length, JSON.stringify(requests, null, 1)).toBeLessThanOrEqual(6 + 1);
   });
 
-  test("an offset costs one more request per 1,000 skipped", async () => {
+  test("an offset costs one more request per 1,000 skipped assets", async () => {
     const { body, tableRequests } = await service.admin("GET", "/api/assets/discovery/assets?limit=100&offset=2000");
     expect(body.items).toHaveLength(100);
     expect(tableRequests().length).toBeGreaterThan(1);
     expect(tableRequests().length).toBeLessThanOrEqual(6 + 1 + 2);
   });
 
-  test("no query of the whole run read more than one partition or more than one range of row keys", async () => {
+  test("every table query reads one partition and at most one range of row keys", async () => {
     const filters = service
       .tableRequests()
       .map((request) => request.filter)
@@ -136,4 +142,5 @@ describe("the cost of an asset query", () => {
   });
 });
 
+/** Matches filters such as `PartitionKey eq 'vaults' and RowKey ge 'n!' and RowKey lt 'n~'`. */
 const ONE_RANGE = /^PartitionKey eq '[^']*'( and RowKey (ge|gt) '[^']*')?( and RowKey lt '[^']*')?$/;

@@ -1,3 +1,7 @@
+/*
+ * Recovery of crashed workers and lost messages. A worker claims a vault of a scan with a row, and renews the claim while it
+ * works. The watch, a timer, finds crashed workers and lost messages by the age of these rows, measured with the storage clock.
+ */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import {
@@ -17,14 +21,16 @@ import { StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
-import { caller, createScanFixture, HERE, type ScanFixture } from "./scan-fixture.ts";
+import { caller, createScanFixture, FIRST_SUBSCRIPTION, type ScanFixture } from "./scan-fixture.ts";
 
-/** Recovery of crashed workers and lost messages, which the watch detects by the age of rows in storage. */
-
-const ACCOUNTS = Array.from({ length: 24 }, (_, at) => `account${at}`);
+/**
+ * Names of storage accounts in the emulator. A test, or each of its rounds, uses one of its own, so that it starts empty.
+ * Several fixtures on one account act like several processes of the service.
+ */
+const ACCOUNTS = Array.from({ length: 24 }, (_, index) => `account${index}`);
 
 let storage: MovedStorage;
-let used = 0;
+let usedAccounts = 0;
 beforeAll(async () => {
   storage = await startMovedStorage(ACCOUNTS);
 });
@@ -33,60 +39,62 @@ afterAll(() => storage?.stop());
 let connection: string;
 let fixture: ScanFixture;
 beforeEach(() => {
-  connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
+  connection = storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!);
   fixture = createScanFixture(connection);
 });
 
 endHangingWorkers();
 
-/** Starts a worker that takes the message and then hangs in its first vault, like a crashed one. */
-async function hangsIn(message: { scanId: string; index: string }): Promise<void> {
+/** Starts a worker that claims the message's vault and then hangs, like a crashed one. */
+async function startHangingIn(message: { scanId: string; index: string }): Promise<void> {
   const worker = createScanFixture(connection);
   const reached = new Promise<void>((resolve) => {
     worker.cloud.keyVaults.open = () => {
       resolve();
-      return { secrets: hang, keys: hang, certificates: hang } as never;
+      return { secrets: hangUntilTestEnds, keys: hangUntilTestEnds, certificates: hangUntilTestEnds } as never;
     };
   });
   startHanging(worker.run.scanVaults(message, 1));
   await reached;
 }
-async function* hang(): AsyncGenerator<never> {
+async function* hangUntilTestEnds(): AsyncGenerator<never> {
   yield await untilTestEnds();
 }
 
 describe("a crashed worker", () => {
-  test("is detected after a minute, and its vault and the other vaults of the scan continue", async () => {
+  test("is detected after a minute, and its vault gets a new message", async () => {
     fixture.settings.discoveryMaxWorkers = 1;
-    const scanId = await fixture.planned();
-    const [message] = fixture.take(QUEUES.vaults);
-    await hangsIn(message!.message);
+    const scanId = await fixture.startAndPlan();
+    const [message] = fixture.takeMessages(QUEUES.vaults);
+    await startHangingIn(message!.message);
     await storage.move(40 * SECOND_MS);
     await fixture.watch();
-    expect(fixture.sent).toEqual([]);
+    expect(fixture.sentMessages).toEqual([]);
     await storage.move(25 * SECOND_MS);
     await fixture.watch();
     await fixture.watch();
-    expect(fixture.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 0 }]);
-    await fixture.deliver();
+    expect(fixture.sentMessages).toEqual([
+      { queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 0 },
+    ]);
+    await fixture.deliverMessages();
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
 
-  test("does not delay any other worker of the scan", async () => {
+  test("does not delay other workers of the scan", async () => {
     fixture.settings.discoveryMaxWorkers = 2;
-    const scanId = await fixture.planned();
-    const [dead, alive] = fixture.take(QUEUES.vaults);
-    await hangsIn(dead!.message);
-    await fixture.hand(alive!);
+    const scanId = await fixture.startAndPlan();
+    const [ofCrashedWorker, ofOtherWorker] = fixture.takeMessages(QUEUES.vaults);
+    await startHangingIn(ofCrashedWorker!.message);
+    await fixture.handleMessage(ofOtherWorker!);
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 2 });
   });
 
-  test("is not assumed while a worker renews its lease, however long its vault takes", async () => {
+  test("is not detected while the worker renews its lease", async () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     try {
-      const scanId = await fixture.planned();
-      const [message] = fixture.take(QUEUES.vaults);
-      await hangsIn(message!.message);
+      const scanId = await fixture.startAndPlan();
+      const [message] = fixture.takeMessages(QUEUES.vaults);
+      await startHangingIn(message!.message);
       const etag = async () =>
         (await fixture.tables.get(PlannedVaults, scanPartition(scanId), claimedKey("000000")))?.etag;
       for (let renewal = 0; renewal < 4; renewal++) {
@@ -96,128 +104,129 @@ describe("a crashed worker", () => {
         await expect.poll(etag).not.toBe(before);
         await fixture.watch();
       }
-      expect(fixture.sent).toEqual([]);
+      expect(fixture.sentMessages).toEqual([]);
     } finally {
       vi.useRealTimers();
     }
   });
 });
 
-test("a poison handler that crashes before it sends the next vault is recovered like any worker", async () => {
+test("a handler of a failed message that crashes is recovered like a crashed worker", async () => {
   fixture.settings.discoveryMaxWorkers = 1;
-  const scanId = await fixture.planned();
-  const [message] = fixture.take(QUEUES.vaults);
-  let ended = false;
+  const scanId = await fixture.startAndPlan();
+  const [message] = fixture.takeMessages(QUEUES.vaults);
+  // The handler crashes after its first transaction, which ends the vault, and before it claims the next vault.
+  let hasEndedVault = false;
   const crashing = createScanFixture(connection, (tables) => ({
     ...tables,
     transaction: async (...of) => {
-      if (ended) throw new Error("died");
-      ended = true;
+      if (hasEndedVault) throw new Error("died");
+      hasEndedVault = true;
       return await tables.transaction(...of);
     },
   }));
   await expect(crashing.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
   await storage.move(65 * SECOND_MS);
   await fixture.watch();
-  expect(fixture.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
-  await fixture.deliver();
+  expect(fixture.sentMessages).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
+  await fixture.deliverMessages();
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "partial", vaultsDone: 3 });
 });
 
-test("a scan with an invalid row fails the watch, which still checks the other scans", async () => {
+test("the watch fails at a scan with a damaged row, and still checks the other scans", async () => {
   const [broken, other] = [
     await fixture.discovery.start({ mode: "force" }, caller),
     await fixture.discovery.start({ mode: "force" }, caller),
   ];
-  fixture.sent.length = 0;
-  const Broken = entity(Scans.table, z.object({ status: z.string() }));
-  await fixture.tables.put(Broken, scanPartition(broken.scanId), SCAN_ROW, { status: "nonsense" });
+  fixture.sentMessages.length = 0;
+  const DamagedRows = entity(Scans.table, z.object({ status: z.string() }));
+  await fixture.tables.put(DamagedRows, scanPartition(broken.scanId), SCAN_ROW, { status: "nonsense" });
   expect((await fixture.active.all()).map(({ scanId }) => scanId)).toEqual([broken.scanId, other.scanId]);
   await storage.move(11 * MINUTE_MS);
   await expect(fixture.watch()).rejects.toThrow(StorageCorrupt);
-  expect(fixture.sent).toMatchObject([{ queue: QUEUES.plan, message: { scanId: other.scanId } }]);
+  expect(fixture.sentMessages).toMatchObject([{ queue: QUEUES.plan, message: { scanId: other.scanId } }]);
 });
 
 describe("a vault's message", () => {
-  test("that no worker has started counts as lost only after the platform would have redelivered it", async () => {
-    const scanId = await fixture.planned();
-    const [, ...others] = fixture.take(QUEUES.vaults);
-    for (const message of others) await fixture.hand(message);
+  test("counts as lost only after the platform would have redelivered it", async () => {
+    const scanId = await fixture.startAndPlan();
+    const [, ...others] = fixture.takeMessages(QUEUES.vaults);
+    for (const message of others) await fixture.handleMessage(message);
     await storage.move(10 * MINUTE_MS + 30 * SECOND_MS);
     await fixture.watch();
-    expect(fixture.sent).toEqual([]);
+    expect(fixture.sentMessages).toEqual([]);
     await storage.move(MINUTE_MS);
     await fixture.watch();
-    expect(fixture.take(QUEUES.vaults)).toMatchObject([{ message: { scanId, index: "000000" } }]);
+    expect(fixture.takeMessages(QUEUES.vaults)).toMatchObject([{ message: { scanId, index: "000000" } }]);
   });
 
-  test("that was considered lost and arrives late is processed once: the duplicate ends at once", async () => {
-    const scanId = await fixture.planned();
-    const [message] = fixture.take(QUEUES.vaults);
+  test("that arrives although it counted as lost is processed once", async () => {
+    const scanId = await fixture.startAndPlan();
+    const [message] = fixture.takeMessages(QUEUES.vaults);
     await storage.move(12 * MINUTE_MS);
     await fixture.watch();
     // The watch sends lost messages concurrently, so in any order.
-    const again = fixture.take(QUEUES.vaults).find((one) => one.message.index === message!.message.index);
-    await hangsIn(message!.message);
+    const again = fixture.takeMessages(QUEUES.vaults).find((one) => one.message.index === message!.message.index);
+    await startHangingIn(message!.message);
     let opened = 0;
     fixture.cloud.keyVaults.open = () => {
       opened++;
       throw new Error("No other worker may read a vault with an active worker.");
     };
-    await fixture.hand(again!);
+    await fixture.handleMessage(again!);
     expect(opened).toBe(0);
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ vaultsDone: 0 });
   });
 
-  test("waits at most half a minute for another worker of the vault, and does not count as lost meanwhile", async () => {
-    const scanId = await fixture.planned();
-    const [message] = fixture.take(QUEUES.vaults);
+  test("is delayed by at most 30 seconds while another worker writes the vault", async () => {
+    const scanId = await fixture.startAndPlan();
+    const [message] = fixture.takeMessages(QUEUES.vaults);
     fixture.writer.readForUpdate = async (name) => {
       throw new VaultBusy(name, 3 * HOUR_MS);
     };
-    await fixture.hand(message!);
-    expect(fixture.take(QUEUES.vaults)).toEqual([
+    await fixture.handleMessage(message!);
+    expect(fixture.takeMessages(QUEUES.vaults)).toEqual([
       { queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 30 },
     ]);
     await storage.move(2 * MINUTE_MS);
     await fixture.watch();
-    expect(fixture.sent).toEqual([]);
+    expect(fixture.sentMessages).toEqual([]);
   });
 });
 
-test("after an outage each worker sends messages only for its own vaults, however many are redelivered at once", async () => {
-  const names = Array.from({ length: 24 }, (_, at) => `kv-${String(at).padStart(2, "0")}`);
-  fixture.cloud.vaults.set(HERE, names);
+test("after an outage, redelivered messages send one message for each claimed vault", async () => {
+  const names = Array.from({ length: 24 }, (_, index) => `kv-${String(index).padStart(2, "0")}`);
+  fixture.cloud.vaults.set(FIRST_SUBSCRIPTION, names);
   fixture.settings.discoveryMaxWorkers = 12;
-  const scanId = await fixture.planned();
-  const messages = fixture.take(QUEUES.vaults);
+  const scanId = await fixture.startAndPlan();
+  const messages = fixture.takeMessages(QUEUES.vaults);
   expect(messages).toHaveLength(12);
   // Ten workers have finished their first vault and claimed a second one when storage fails.
-  const working = messages.slice(0, 10);
-  for (const { message } of working) {
+  const workingMessages = messages.slice(0, 10);
+  for (const { message } of workingMessages) {
     const worker = createScanFixture(connection);
-    await worker.clockCatchesUp();
-    const { readForUpdate: known } = worker.writer;
+    await worker.syncClock();
+    const { readForUpdate: readStored } = worker.writer;
     const started = new Set<string>();
     worker.writer.readForUpdate = async (name) => {
-      if (started.add(name).size > 1) throw new Error("storage is away");
-      return await known(name);
+      if (started.add(name).size > 1) throw new Error("storage is unavailable");
+      return await readStored(name);
     };
-    await expect(worker.run.scanVaults(message, 1)).rejects.toThrow("storage is away");
+    await expect(worker.run.scanVaults(message, 1)).rejects.toThrow("storage is unavailable");
   }
-  expect(fixture.sent).toEqual([]);
-  for (const { message } of working) await fixture.run.scanVaults(message, 2);
-  expect(new Set(fixture.sent.map(({ message }) => message.index)).size).toBe(10);
-  expect(fixture.sent).toHaveLength(10);
-  await fixture.deliver();
-  for (const one of messages.slice(10)) await fixture.hand(one);
-  await fixture.deliver();
+  expect(fixture.sentMessages).toEqual([]);
+  for (const { message } of workingMessages) await fixture.run.scanVaults(message, 2);
+  expect(new Set(fixture.sentMessages.map(({ message }) => message.index)).size).toBe(10);
+  expect(fixture.sentMessages).toHaveLength(10);
+  await fixture.deliverMessages();
+  for (const one of messages.slice(10)) await fixture.handleMessage(one);
+  await fixture.deliverMessages();
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 24 });
 });
 
-test("messages and claims of the previous version still work", async () => {
-  const scanId = await fixture.planned();
-  const messages = fixture.take(QUEUES.vaults).map(({ message }) => message);
+test("messages and claims that the previous version wrote are processed", async () => {
+  const scanId = await fixture.startAndPlan();
+  const messages = fixture.takeMessages(QUEUES.vaults).map(({ message }) => message);
   for (const { index } of messages) {
     const {
       worker: _,
@@ -231,33 +240,33 @@ test("messages and claims of the previous version still work", async () => {
   expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
 });
 
-describe("regardless of the clocks of the hosts that wrote the rows", () => {
+describe("the watch and the storage clock:", () => {
   const hoursAhead = () => new Date(Date.now() + 10 * HOUR_MS).toISOString();
 
-  test("the watch continues when a vault that seemed lost finishes at that moment", async () => {
-    const scanId = await fixture.planned();
+  test("the watch continues if a worker writes a vault at the moment at which the watch does", async () => {
+    const scanId = await fixture.startAndPlan();
     await storage.move(12 * MINUTE_MS);
-    let raced = 0;
+    let writesOfFirstRow = 0;
     const racing = createScanFixture(connection, (tables) => ({
       ...tables,
       replace: async (entity, row) => {
         // The worker changes the first row before the watch does.
-        if (row.rowKey === claimedKey("000000") && raced++ === 0) await tables.replace(entity, { ...row });
+        if (row.rowKey === claimedKey("000000") && writesOfFirstRow++ === 0) await tables.replace(entity, { ...row });
         return await tables.replace(entity, row);
       },
     }));
     await racing.watch();
-    expect(raced).toBe(1);
+    expect(writesOfFirstRow).toBe(1);
     expect(
       racing
-        .take(QUEUES.vaults)
+        .takeMessages(QUEUES.vaults)
         .map(({ message }) => message.index)
         .sort(),
     ).toEqual(["000001", "000002"]);
     expect((await racing.active.all()).map((one) => one.scanId)).toEqual([scanId]);
   });
 
-  test("a scan whose process crashed while creating it delays the next scan by at most a minute", async () => {
+  test("a scan whose creation crashed blocks the next one for at most a minute, even with a wrong clock", async () => {
     const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
     await fixture.tables.remove(Scans, scanPartition(scanId), SCAN_ROW);
     await fixture.tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => ({
@@ -271,13 +280,13 @@ describe("regardless of the clocks of the hosts that wrote the rows", () => {
     await fixture.discovery.start({ mode: "full" }, caller);
   });
 
-  test("the times of a scan are those of the store", async () => {
+  test("the times of a scan are those of the storage clock", async () => {
     await storage.move(HOUR_MS);
-    await fixture.clockCatchesUp();
+    await fixture.syncClock();
     const started = Date.now();
     const scan = await fixture.scan("full");
     const reported = [scan.createdAt, scan.startedAt, scan.finishedAt].map((at) => Date.parse(at!) - started);
-    // The store's times have whole seconds.
+    // Storage times have whole seconds.
     for (const ahead of reported) expect(ahead).toBeGreaterThan(HOUR_MS - 5 * SECOND_MS);
     expect(Date.parse(scan.deadline!) - Date.parse(scan.startedAt!)).toBe(HOUR_MS);
   });

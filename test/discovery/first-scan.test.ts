@@ -1,3 +1,8 @@
+/*
+ * The first scan of a new installation starts automatically. Every minute, the timer `watchScans` of each instance (host
+ * process) tries to insert the same row, the claim, with the scan's ID. The instance that inserted the claim starts the scan.
+ * If that instance crashes, another one starts the scan under the claim's ID, so that only one first scan exists.
+ */
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SCAN_LIST, Scans } from "../../shared/discovery/scan.ts";
@@ -7,34 +12,34 @@ import { newestFirst } from "../../shared/platform/ulid.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { Service } from "../support/service.ts";
 import { crashable, type Steps } from "../support/simulated-crash.ts";
-import { createScanFixture, everything, type ScanFixture } from "./scan-fixture.ts";
+import { createScanFixture, firstThousand, type ScanFixture } from "./scan-fixture.ts";
 
 const company: Company = {
   subscriptions: [{ name: "Only", vaults: [{ name: "kv-one", secrets: [{ name: "one" }] }] }],
 };
 
-/** Runs the timer, as the platform does every minute. Returns when its function has run. */
-async function watch(url: string): Promise<void> {
+/** Runs the timer `watchScans` of a host, which also starts the first scan, and waits for it. */
+async function runWatchTimer(url: string): Promise<void> {
   const answer = await fetch(`${url}/__host/timers/watchScans`, { method: "POST" });
   expect(await answer.json()).toEqual({ succeeded: true });
 }
 
-describe("the service with an empty store", () => {
+describe("the service with empty storage", () => {
   let service: Service;
   afterAll(() => service?.stop());
-  const scans = () => service.all("/api/assets/discovery/scans");
+  const scans = () => service.listAll("/api/assets/discovery/scans");
 
-  test("two hosts start one full scan automatically, and none after it", { timeout: 150_000 }, async () => {
+  test("starts one full scan on two hosts", { timeout: 150_000 }, async () => {
     service = await Service.start({ company, hosts: 2, env: { FIRST_SCAN: "on" } });
-    await Promise.all(service.hosts.flatMap(({ url }) => [watch(url), watch(url)]));
+    await Promise.all(service.hosts.flatMap(({ url }) => [runWatchTimer(url), runWatchTimer(url)]));
     await expect.poll(scans, { timeout: 150_000 }).toHaveLength(1);
     const [{ scanId }] = await scans();
-    expect(await service.scanEnds(scanId)).toMatchObject({ status: "completed", mode: "full", trigger: "schedule" });
+    expect(await service.waitForScan(scanId)).toMatchObject({ status: "completed", mode: "full", trigger: "schedule" });
     await service.addHost();
-    for (const { url } of service.hosts) await watch(url);
-    await service.settled();
+    for (const { url } of service.hosts) await runWatchTimer(url);
+    await service.waitForEmptyQueues();
     expect(await scans()).toMatchObject([{ scanId, requestedBy: "system" }]);
-    expect(await service.all("/audit/entries?event_type=scan.started")).toMatchObject([
+    expect(await service.listAll("/audit/entries?event_type=scan.started")).toMatchObject([
       { outcome: "intent", target: { id: scanId } },
     ]);
   });
@@ -43,51 +48,58 @@ describe("the service with an empty store", () => {
 describe("the service with FIRST_SCAN=off", () => {
   let service: Service;
   afterAll(() => service?.stop());
-  const scans = () => service.all("/api/assets/discovery/scans");
+  const scans = () => service.listAll("/api/assets/discovery/scans");
 
-  test("starts no scan, and after FIRST_SCAN is turned on none if there was a scan", { timeout: 150_000 }, async () => {
+  test("starts no scan, even if another instance has FIRST_SCAN=on after a requested scan", {
+    timeout: 150_000,
+  }, async () => {
     service = await Service.start({ company, env: { FIRST_SCAN: "off" } });
-    await watch(service.url);
-    await service.settled();
+    await runWatchTimer(service.url);
+    await service.waitForEmptyQueues();
     expect(await scans()).toEqual([]);
     const { scanId } = await service.scan();
     const { url } = await service.addHost({ FIRST_SCAN: "on" });
-    for (let minute = 0; minute < 3; minute++) await watch(url);
-    await service.settled();
+    for (let minute = 0; minute < 3; minute++) await runWatchTimer(url);
+    await service.waitForEmptyQueues();
     expect(await scans()).toMatchObject([{ scanId }]);
   });
 });
 
-describe("an instance that crashes", () => {
-  const ACCOUNTS = Array.from({ length: 20 }, (_, at) => `account${at}`);
+describe("instances on one storage account", () => {
+  /**
+   * Names of storage accounts in the emulator. A test, or each of its rounds, uses one of its own, so that it starts empty.
+   * Several fixtures on one account act like several processes of the service.
+   */
+  const ACCOUNTS = Array.from({ length: 20 }, (_, index) => `account${index}`);
+  /** Methods of `Tables` that write. */
   const WRITES = new Set(["insert", "put", "replace", "modify", "transaction"]);
   let storage: MovedStorage;
   beforeAll(async () => {
     storage = await startMovedStorage(ACCOUNTS);
   });
   afterAll(() => storage?.stop());
-  let used = 0;
+  let usedAccounts = 0;
 
-  const list = async (fixture: ScanFixture) => (await fixture.discovery.list(everything)).items;
+  const listScans = async (fixture: ScanFixture) => (await fixture.discovery.list(firstThousand)).items;
 
-  /** Runs the timer of another instance after a minute, after two, and once lost messages are sent again. */
-  async function laterOn(fixture: ScanFixture): Promise<void> {
+  /** Runs the timers of another instance after one minute, after two, and after lost messages are detected. */
+  async function runLaterTimers(fixture: ScanFixture): Promise<void> {
     for (const passed of [61 * SECOND_MS, 61 * SECOND_MS, 11 * MINUTE_MS]) {
       await storage.move(passed);
-      await fixture.clockCatchesUp();
+      await fixture.syncClock();
       await fixture.startFirstScan("later");
       await fixture.watch();
-      await fixture.deliver();
+      await fixture.deliverMessages();
     }
   }
 
   test.each(["before", "after"] as const)(
-    "%s any write leaves one scan to another instance",
+    "another instance starts the scan if the first one crashes %s any write",
     async (when) => {
       let crashes = 0;
       let claims = 0;
       for (let crashAt = 1; ; crashAt++) {
-        const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
+        const connection = storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!);
         const steps: Steps = { taken: 0, crashAt, when };
         const first = createScanFixture(connection, (tables) =>
           crashable(tables, steps, (method) => WRITES.has(method)),
@@ -97,11 +109,14 @@ describe("an instance that crashes", () => {
         crashes++;
         const other = createScanFixture(connection);
         if ((await other.tables.partitions("Scans").next()).value !== undefined) claims++;
-        await laterOn(other);
-        expect([crashAt, await list(other)]).toMatchObject([crashAt, [{ status: "completed", trigger: "schedule" }]]);
-        expect(new Set((await other.entries("scan.started")).map(({ target }) => target?.id)).size).toBe(1);
+        await runLaterTimers(other);
+        expect([crashAt, await listScans(other)]).toMatchObject([
+          crashAt,
+          [{ status: "completed", trigger: "schedule" }],
+        ]);
+        expect(new Set((await other.auditEntriesOf("scan.started")).map(({ target }) => target?.id)).size).toBe(1);
       }
-      // The claim, the active scans, the scan, its copy in the list, the claim again.
+      // Five writes: the claim, the active scans, the scan, its copy in the list, the claim again.
       expect(crashes).toBe(5);
       expect(claims).toBeGreaterThanOrEqual(4);
     },
@@ -109,8 +124,15 @@ describe("an instance that crashes", () => {
   );
 
   test("two instances that find no claim at the same time start one scan", async () => {
-    const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-    const [claimed, started, ended] = [
+    const connection = storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!);
+    // The order of steps:
+    // 1. Both instances look for the claim, and find none.
+    // 2. The faster one inserts the claim, and then waits.
+    // 3. The slower one tries to insert the claim too, which fails. So it starts no scan and ends.
+    // 4. The faster one starts the scan.
+    // If the slower one did start a scan, its first write (`modify` of the active scans) would be the third step, and would
+    // wait until the faster one's scan has ended. Then no scan of the same subscriptions would prevent the second one.
+    const [claimWritten, scanStarting, fasterEnded] = [
       Promise.withResolvers<void>(),
       Promise.withResolvers<void>(),
       Promise.withResolvers<void>(),
@@ -119,91 +141,94 @@ describe("an instance that crashes", () => {
       ...tables,
       async insert(...args) {
         const row = await tables.insert(...args);
-        claimed.resolve();
-        await started.promise;
+        claimWritten.resolve();
+        await scanStarting.promise;
         return row;
       },
     }));
     const slower = createScanFixture(connection, (tables) => ({
       ...tables,
       async insert(...args) {
-        await claimed.promise;
+        await claimWritten.promise;
         return await tables.insert(...args);
       },
       async modify(...args) {
-        started.resolve();
-        await ended.promise;
+        scanStarting.resolve();
+        await fasterEnded.promise;
         return await tables.modify(...args);
       },
     }));
-    const late = slower.startFirstScan("slower").finally(() => started.resolve());
+    const late = slower.startFirstScan("slower").finally(() => scanStarting.resolve());
     await faster.startFirstScan("faster");
-    await faster.deliver();
-    ended.resolve();
+    await faster.deliverMessages();
+    fasterEnded.resolve();
     await late;
-    expect(await list(faster)).toMatchObject([{ status: "completed" }]);
+    expect(await listScans(faster)).toMatchObject([{ status: "completed" }]);
   });
 
-  test("an instance that is delayed by minutes while it starts the scan starts no second one", async () => {
-    const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-    const [held, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  test("an instance that is delayed for minutes starts no second scan", async () => {
+    const connection = storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!);
+    const [isWaiting, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     let inserts = 0;
     const slow = createScanFixture(connection, (tables) => ({
       ...tables,
       async insert(...args) {
+        // The first insert writes the claim, the second one the scan's own row.
         if (++inserts === 2) {
-          held.resolve();
+          isWaiting.resolve();
           await released.promise;
         }
         return await tables.insert(...args);
       },
     }));
     const starting = slow.startFirstScan("slow");
-    await held.promise;
+    await isWaiting.promise;
     const other = createScanFixture(connection);
-    await laterOn(other);
-    expect(await list(other)).toMatchObject([{ status: "completed" }]);
+    await runLaterTimers(other);
+    expect(await listScans(other)).toMatchObject([{ status: "completed" }]);
     released.resolve();
+    // The other instance has taken the claim over and written the scan under the same ID.
     await expect(starting).rejects.toThrow(RowExists);
-    await slow.deliver();
-    await laterOn(slow);
-    expect(await list(other)).toHaveLength(1);
+    await slow.deliverMessages();
+    await runLaterTimers(slow);
+    expect(await listScans(other)).toHaveLength(1);
   });
 
-  test("the first scan starts where a requested scan was lost before it was stored", async () => {
-    const fixture = createScanFixture(storage.azurite.connectionString(ACCOUNTS[used++]!));
-    await fixture.clockCatchesUp();
+  test("the first scan starts although a requested scan was lost before it was stored", async () => {
+    const fixture = createScanFixture(storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!));
+    await fixture.syncClock();
     const createdAt = fixture.clock.now().toISOString();
-    await fixture.active.enter({ scanId: "01KB9Z6Q4V3N8S7T5W2X1Y0Z9A", mode: "full", workers: 0, createdAt });
+    await fixture.active.add({ scanId: "01KB9Z6Q4V3N8S7T5W2X1Y0Z9A", mode: "full", workers: 0, createdAt });
     await fixture.startFirstScan("first");
-    expect(await list(fixture)).toEqual([]);
-    await laterOn(fixture);
-    expect(await list(fixture)).toMatchObject([{ status: "completed", trigger: "schedule" }]);
+    expect(await listScans(fixture)).toEqual([]);
+    await runLaterTimers(fixture);
+    expect(await listScans(fixture)).toMatchObject([{ status: "completed", trigger: "schedule" }]);
   });
 
-  test("no scan starts automatically after all scans were purged", async () => {
-    const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
+  test("no first scan starts after all scans were purged", async () => {
+    const connection = storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!);
     const fixture = createScanFixture(connection);
     await fixture.startFirstScan("first");
-    await fixture.deliver();
-    const [scan] = await list(fixture);
+    await fixture.deliverMessages();
+    const [scan] = await listScans(fixture);
     expect(await fixture.tables.remove(Scans, SCAN_LIST, newestFirst(scan!.scanId))).toBe(true);
     const other = createScanFixture(connection);
-    await laterOn(other);
-    expect(await list(other)).toEqual([]);
+    await runLaterTimers(other);
+    expect(await listScans(other)).toEqual([]);
   });
 
-  test("an instance does not start a scan that another one has just claimed", async () => {
-    const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
+  test("an instance starts a scan that another one has claimed only after the claim has expired", async () => {
+    const connection = storage.azurite.connectionString(ACCOUNTS[usedAccounts++]!);
+    // The first instance crashes after its first write, which is the claim.
     const steps: Steps = { taken: 0, crashAt: 1, when: "after" };
     await createScanFixture(connection, (tables) => crashable(tables, steps, (method) => WRITES.has(method)))
       .startFirstScan("slow")
       .catch(() => undefined);
     const other = createScanFixture(connection);
     await other.startFirstScan("quick");
-    expect(await list(other)).toEqual([]);
+    expect(await listScans(other)).toEqual([]);
     await storage.move(61 * SECOND_MS);
     await other.startFirstScan("quick");
-    expect(await list(other)).toHaveLength(1);
+    expect(await listScans(other)).toHaveLength(1);
   });
 });

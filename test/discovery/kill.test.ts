@@ -1,3 +1,4 @@
+// Kills the host process at chosen table writes of a scan, and while a re-scan waits. Another host must complete the work.
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
@@ -7,12 +8,12 @@ import { movedClock } from "../support/moved-clock.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { Service } from "../support/service.ts";
 
-const VAULTS = 8;
+const VAULT_COUNT = 8;
 const company: Company = {
   subscriptions: [
     {
       name: "Only",
-      vaults: Array.from({ length: VAULTS }, (_, index) => ({
+      vaults: Array.from({ length: VAULT_COUNT }, (_, index) => ({
         name: `kv-${index}`,
         generate: { secrets: 20, keys: 4, certificates: 4 },
       })),
@@ -20,8 +21,8 @@ const company: Company = {
   ],
 };
 
-/** Longer than a crashed worker's lease on a vault. */
-const LEASES_ENDED_MS = 20_000;
+/** After this time, a killed worker's lease on a vault has expired. */
+const LEASES_EXPIRED_MS = 20_000;
 
 const storageClock = movedClock();
 let service: Service;
@@ -29,6 +30,7 @@ beforeAll(async () => {
   service = await Service.start({
     tableProxy: true,
     company,
+    // Seconds for which a message of a killed host stays hidden.
     lease: 1,
     // The watch, which runs every minute, is needed to recover scans.
     schedules: true,
@@ -40,20 +42,21 @@ afterAll(async () => {
   await service?.stop();
   storageClock.remove();
 });
-// A failed first attempt may have left its host killed and its scan running.
+// If a failed test is repeated, its first attempt may have left a killed host and a running scan.
 beforeEach(async () => {
-  service.tables.heal();
+  service.tables.removeFaults();
   service.cloud.control.clearFaults();
   if (service.hosts.length === 0) await service.addHost();
-  const scans = await service.all("/api/assets/discovery/scans");
+  const scans = await service.listAll("/api/assets/discovery/scans");
   for (const { scanId, status } of scans)
-    if (status === "queued" || status === "running") await service.scanEnds(scanId);
+    if (status === "queued" || status === "running") await service.waitForScan(scanId);
 });
 
-const ROUNDS = IS_CAMPAIGN ? 40 : 2;
+/** Number of kills. Each interrupts a scan of its own. */
+const KILLS = IS_CAMPAIGN ? 40 : 2;
 
 test(
-  `killed at ${ROUNDS} writes drawn by the seed ${SEED}, every scan still ends, and the inventory equals the cloud`,
+  `every scan completes although its host is killed at a random write (${KILLS} kills, seed ${SEED})`,
   async () => {
     const dice = new Dice(SEED);
     const scans = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
@@ -61,78 +64,86 @@ test(
     });
     service.cloud.control.addFault({ action: { kind: "latency", milliseconds: 20 } });
     const kills: string[] = [];
-    let amongVaults = 0;
-    for (let round = 0; round < ROUNDS; round++) {
+    let killsBetweenVaults = 0;
+    for (let round = 0; round < KILLS; round++) {
       changeEveryVault(round);
-      // One kill in each equal part of the writes of such a scan. The first scan makes many more writes.
-      const write = 1 + Math.floor(((round + dice.next()) / ROUNDS) * WRITES);
+      // The writes of a scan are divided into equal parts, one for each kill. A random write of the part is chosen.
+      const write = 1 + Math.floor(((round + dice.next()) / KILLS) * MAX_KILLED_WRITE);
       const isApplied = dice.oneIn(2);
       const started = await service.admin("POST", "/api/assets/discovery/scan", {
         mode: round % 3 === 0 ? "full" : "delta",
       });
       expect(started.status).toBe(201);
       const { scanId } = started.body as { scanId: string };
-      const isOver = async () => {
+      // The scan's own row has the key `0` in the scan's partition. Rows of finished vaults have keys that start with `3!`.
+      const hasEnded = async () => {
         const { status } = await scans.getEntity<{ status: string }>(`scan:${scanId}`, "0");
         return status !== "queued" && status !== "running";
       };
-      await killedAtWrite(write, isApplied, isOver);
+      await killHostAtWrite(write, isApplied, hasEnded);
 
-      // The killed process left a scan that is not over.
+      // The killed process left a scan that has not ended.
       const { status } = await scans.getEntity<{ status: string }>(`scan:${scanId}`, "0");
-      const vaultsDone = await rowsOf(scans, `PartitionKey eq 'scan:${scanId}' and RowKey ge '3!' and RowKey lt '4'`);
-      kills.push(`write ${write}${isApplied ? "" : ", not made"}: ${status}, ${vaultsDone} of ${VAULTS} vaults done`);
+      const vaultsDone = await countRows(
+        scans,
+        `PartitionKey eq 'scan:${scanId}' and RowKey ge '3!' and RowKey lt '4'`,
+      );
+      kills.push(
+        `write ${write}${isApplied ? "" : ", not applied"}: ${status}, ${vaultsDone} of ${VAULT_COUNT} vaults done`,
+      );
       expect(["queued", "running"], kills.at(-1)).toContain(status);
-      if (vaultsDone > 0 && vaultsDone < VAULTS) amongVaults++;
+      if (vaultsDone > 0 && vaultsDone < VAULT_COUNT) killsBetweenVaults++;
 
-      await storageClock.add(LEASES_ENDED_MS);
+      await storageClock.add(LEASES_EXPIRED_MS);
       await service.addHost();
-      const scan = await service.scanEnds(scanId);
+      const scan = await service.waitForScan(scanId);
       expect(scan.status, JSON.stringify(scan)).toBe("completed");
-      expect(scan.progress).toMatchObject({ vaultsTotal: VAULTS, vaultsDone: VAULTS, vaultsFailed: 0 });
-      await expectInventoryOfTheCloud();
+      expect(scan.progress).toMatchObject({ vaultsTotal: VAULT_COUNT, vaultsDone: VAULT_COUNT, vaultsFailed: 0 });
+      await expectInventoryEqualsCloud();
     }
     console.log(kills.join("\n"));
-    expect(amongVaults, "kills with some vaults done and others not").toBeGreaterThanOrEqual(1);
+    expect(killsBetweenVaults, "kills after which some but not all vaults were done").toBeGreaterThanOrEqual(1);
   },
-  60_000 + ROUNDS * 200_000,
+  60_000 + KILLS * 200_000,
 );
 
-test("a re-scan that waits when its host is killed is run by another host: a new secret appears after its event, without a scan", async () => {
+test("another host runs a re-scan that waited when its host was killed", async () => {
   const storage = service.azurite.connectionString();
   await service.cloud.control.deliverEvents({ connectionString: storage, queue: "vault-events" });
   await service.scan({ mode: "delta" });
-  const scans = await service.all("/api/assets/discovery/scans");
+  const scans = await service.listAll("/api/assets/discovery/scans");
   service.cloud.control.putSecret("kv-0", { name: "from-an-event", expiresInDays: 9 });
   const client = TableClient.fromConnectionString(storage, "Scans", { allowInsecureConnection: true });
-  const wanted = () => rowsOf(client, "PartitionKey eq 'looks'");
-  await expect.poll(wanted, { timeout: 150_000 }).toBe(1);
+  // The partition of re-scans has one row for each vault that waits for a re-scan or is being re-scanned.
+  const countWaitingRescans = () => countRows(client, "PartitionKey eq 'looks'");
+  await expect.poll(countWaitingRescans, { timeout: 150_000 }).toBe(1);
   await service.hosts.splice(0)[0]!.stop("SIGKILL");
   await service.addHost();
-  // The earlier scans have just read the vault, so that the re-scan waits for half a minute.
+  // The earlier scans have just read the vault, so the re-scan waits for 30 seconds.
   await storageClock.add(31_000);
-  await expect.poll(wanted, { timeout: 150_000 }).toBe(0);
+  await expect.poll(countWaitingRescans, { timeout: 150_000 }).toBe(0);
   const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-0.secret.from-an-event");
+  // The secret expires nine days after it was written, so eight whole days are left.
   expect(body).toMatchObject({ vaultName: "kv-0", daysUntilExpiry: 8 });
   const { body: vaults } = await service.admin("GET", "/api/assets/discovery/vaults");
   expect(vaults.items[0]).toMatchObject({ name: "kv-0", lastEventAt: expect.any(String) });
-  const [subscription] = await service.all("/subscriptions");
-  expect(subscription.counts).toMatchObject({ vaults: VAULTS, vaultsWithEvents: 1 });
-  expect(await service.all("/api/assets/discovery/scans")).toEqual(scans);
-  expect(await service.all("/audit/entries?event_type=vault.changed")).toMatchObject([
+  const [subscription] = await service.listAll("/subscriptions");
+  expect(subscription.counts).toMatchObject({ vaults: VAULT_COUNT, vaultsWithEvents: 1 });
+  expect(await service.listAll("/api/assets/discovery/scans")).toEqual(scans);
+  expect(await service.listAll("/audit/entries?event_type=vault.changed")).toMatchObject([
     { details: { added: ["kv-0.secret.from-an-event"] } },
   ]);
   await service.cloud.control.deliverEvents(undefined);
 });
 
 /**
- * Fewer writes than a scan makes that finds a few changes in each of the eight vaults, so that each kill interrupts the scan.
+ * Kills happen up to this write. A scan with a few changes in each of the eight vaults makes more, so each kill interrupts it.
  */
-const WRITES = 48;
+const MAX_KILLED_WRITE = 48;
 
-/** Adds, changes and removes something in every vault. */
+/** Adds, changes and removes a secret in every vault. */
 function changeEveryVault(round: number): void {
-  for (let index = 0; index < VAULTS; index++) {
+  for (let index = 0; index < VAULT_COUNT; index++) {
     const vault = `kv-${index}`;
     service.cloud.control.putSecret(vault, { name: `round-${round}`, expiresInDays: 3 + round });
     service.cloud.control.putSecret(vault, { name: "moving", expiresInDays: 100 - round });
@@ -141,35 +152,35 @@ function changeEveryVault(round: number): void {
 }
 
 /**
- * Kills the only host at its n-th write to the tables from now on, before or after storage applies it. Resolves when the host
- * has ended.
+ * Kills the only host at its n-th write to the tables from now on, after or without storage applying that write. Resolves when
+ * the process has ended.
  */
-async function killedAtWrite(write: number, isApplied: boolean, isOver: () => Promise<boolean>): Promise<void> {
+async function killHostAtWrite(write: number, isApplied: boolean, hasEnded: () => Promise<boolean>): Promise<void> {
   const [host] = service.hosts.splice(0);
   let writes = 0;
-  let dead: Promise<unknown> | undefined;
+  let killed: Promise<unknown> | undefined;
   service.tables.fail([isApplied ? "LostAnswer" : "ServerBusy"], ({ method, path }) => {
     if (method === "GET" || path.startsWith("LocalHostLeases") || ++writes !== write) return false;
-    dead = host!.stop("SIGKILL");
+    killed = host!.stop("SIGKILL");
     return true;
   });
-  while (!dead) {
-    if (await isOver()) throw new Error(`The scan was over after ${writes} writes, before it was killed at ${write}`);
+  while (!killed) {
+    if (await hasEnded()) throw new Error(`The scan ended after ${writes} writes, before the kill at write ${write}.`);
     await delay(50);
   }
-  await dead;
+  await killed;
 }
 
-async function rowsOf(client: TableClient, filter: string): Promise<number> {
+async function countRows(client: TableClient, filter: string): Promise<number> {
   let count = 0;
   for await (const _ of client.listEntities({ queryOptions: { filter, select: ["RowKey"] } })) count++;
   return count;
 }
 
 /** Compares every list and total of the inventory with the cloud. */
-async function expectInventoryOfTheCloud(): Promise<void> {
+async function expectInventoryEqualsCloud(): Promise<void> {
   const expected = new Map<string, string>();
-  for (let index = 0; index < VAULTS; index++) {
+  for (let index = 0; index < VAULT_COUNT; index++) {
     for (const kind of ["secrets", "keys", "certificates"] as const) {
       for (const item of service.cloud.control.items(`kv-${index}`, kind)) {
         expected.set(`kv-${index}.${kind.slice(0, -1)}.${item.name.toLowerCase()}`, item.expires ?? "never");
@@ -177,19 +188,19 @@ async function expectInventoryOfTheCloud(): Promise<void> {
     }
   }
   const ids = [...expected.keys()].sort();
-  const byName = await service.all("/api/assets/discovery/assets");
+  const byName = await service.listAll("/api/assets/discovery/assets");
   expect(byName.map((asset) => asset.id).sort()).toEqual(ids);
   const seconds = (instant: string | null) =>
     instant === null || instant === "never" ? "never" : Date.parse(instant) / 1000;
   for (const asset of byName)
     expect([asset.id, seconds(asset.expiresOn)]).toEqual([asset.id, seconds(expected.get(asset.id)!)]);
-  const byExpiry = await service.all("/api/assets/discovery/assets?sort=expiresOn");
+  const byExpiry = await service.listAll("/api/assets/discovery/assets?sort=expiresOn");
   expect(byExpiry.map((asset) => asset.id).sort()).toEqual(ids);
   const { body } = await service.admin("GET", "/api/assets/discovery/assets?limit=1");
   expect(body.total).toBe(ids.length);
-  for (let index = 0; index < VAULTS; index++) {
-    const mine = ids.filter((id) => id.startsWith(`kv-${index}.`));
-    const listed = await service.all(`/api/assets/discovery/assets?vault=kv-${index}&sort=expiresOn`);
-    expect(listed.map((asset) => asset.id).sort()).toEqual(mine);
+  for (let index = 0; index < VAULT_COUNT; index++) {
+    const idsOfVault = ids.filter((id) => id.startsWith(`kv-${index}.`));
+    const listed = await service.listAll(`/api/assets/discovery/assets?vault=kv-${index}&sort=expiresOn`);
+    expect(listed.map((asset) => asset.id).sort()).toEqual(idsOfVault);
   }
 }

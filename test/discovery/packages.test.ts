@@ -1,3 +1,4 @@
+// A scan uses the clients of all five Azure SDK packages, so that an incompatible update of one of them is noticed.
 import { afterAll, expect, test } from "vitest";
 import { Service } from "../support/service.ts";
 
@@ -5,7 +6,7 @@ const vault = { name: "kv-one", generate: { secrets: 1, keys: 1, certificates: 1
 const service = await Service.start({ company: { subscriptions: [{ name: "One", vaults: [vault] }] } });
 afterAll(() => service.stop());
 
-test("a scan calls the clients of all five packages", async () => {
+test("a scan sends requests with all five Azure SDK packages", async () => {
   service.cloud.control.resetCounts();
   expect(await service.scan({ mode: "full" })).toMatchObject({ status: "completed" });
   const packages = new Map<string, Set<string>>();

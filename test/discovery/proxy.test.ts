@@ -1,9 +1,10 @@
+// A scan through the HTTP proxy that HTTPS_PROXY names.
 import { createServer } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Service } from "../support/service.ts";
 
-/** Hosts that the proxy was asked to connect to. */
+/** Addresses (host and port) to which clients opened a tunnel through the proxy. */
 const tunnels: string[] = [];
 const proxy = createServer().on("connect", ({ url }, socket, head) => {
   tunnels.push(url!);
@@ -36,9 +37,10 @@ afterAll(async () => {
   proxy.close();
 });
 
-test("with a proxy in the environment, a scan uses it over persistent connections, except for hosts in NO_PROXY", async () => {
+test("a scan connects through the proxy, except to hosts in NO_PROXY", async () => {
   const { status, progress } = await service.scan({ mode: "full" });
   expect({ status, progress }).toMatchObject({ status: "completed", progress: { assetsAdded: 80 } });
+  // Tunnels are reused for many of the requests.
   const to = (host: string) => tunnels.filter((address) => address.startsWith(`${host}.`));
   expect(to("kv-behind").length).toBeGreaterThan(0);
   expect(to("kv-behind").length).toBeLessThanOrEqual(8);

@@ -1,3 +1,4 @@
+// The purge removes scans that are older than the retention, with all their rows.
 import { encodeTime } from "ulid";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
@@ -29,10 +30,15 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-/** Writes a scan of three vaults that started the given number of days ago. */
-async function plantScan(daysAgo: number, status: ScanRecord["status"], mark: string): Promise<string> {
-  const at = NOW - daysAgo * DAY_MS;
-  const scanId = encodeTime(at) + mark.repeat(16);
+/**
+ * Writes the rows of a scan that was created this number of days ago: the scan, its copy in the list, two finished vaults and
+ * one claim.
+ *
+ * @param idCharacter - Makes the scan's ID unique: its random part repeats this character.
+ */
+async function writeScan(daysAgo: number, status: ScanRecord["status"], idCharacter: string): Promise<string> {
+  const createdMs = NOW - daysAgo * DAY_MS;
+  const scanId = encodeTime(createdMs) + idCharacter.repeat(16);
   const scan: ScanRecord = {
     scanId,
     mode: "delta",
@@ -40,7 +46,7 @@ async function plantScan(daysAgo: number, status: ScanRecord["status"], mark: st
     trigger: "schedule",
     requestedBy: "system",
     requestId: "request",
-    createdAt: new Date(at).toISOString(),
+    createdAt: new Date(createdMs).toISOString(),
     vaultsTotal: 3,
     subscriptionOutcomes: [],
   };
@@ -64,38 +70,40 @@ async function plantScan(daysAgo: number, status: ScanRecord["status"], mark: st
   return scanId;
 }
 
-const cut = (retentionDays: number) => ({ retentionDays, before: new Date(NOW - retentionDays * DAY_MS) });
+const cutoffOf = (retentionDays: number) => ({ retentionDays, before: new Date(NOW - retentionDays * DAY_MS) });
 
-async function rowsOf(partitionKey: string): Promise<number> {
+async function countRows(partitionKey: string): Promise<number> {
   let rows = 0;
   for await (const page of tables.pages(Scans, { partitionKey, select: [] })) rows += page.length;
   return rows;
 }
 
-test("a purge removes scans older than the retention with all their rows, and keeps newer and active ones", async () => {
+test("a purge removes ended scans that are older than the retention", async () => {
   const history = scanHistory(tables);
-  const old = [];
-  for (let day = 0; day < 22; day++) old.push(await plantScan(91 + day, "completed", "A"));
-  const running = await plantScan(120, "running", "B");
-  const atTheLimit = await plantScan(90, "partial", "C");
-  const young = await plantScan(1, "failed", "D");
+  const oldScans = [];
+  for (let day = 0; day < 22; day++) oldScans.push(await writeScan(91 + day, "completed", "A"));
+  const running = await writeScan(120, "running", "B");
+  const atTheLimit = await writeScan(90, "partial", "C");
+  const recentScan = await writeScan(1, "failed", "D");
   expect(await history.stats()).toEqual({ total: 25, oldest: new Date(NOW - 120 * DAY_MS).toISOString() });
 
-  expect(await history.purge(cut(90), caller)).toEqual({ removed: 20, retentionDays: 90, more: true });
-  expect(await history.purge(cut(90), caller)).toEqual({ removed: 2, retentionDays: 90, more: false });
-  expect(await history.purge(cut(90), caller)).toMatchObject({ removed: 0, more: false });
+  // One call removes at most 20 scans.
+  expect(await history.purge(cutoffOf(90), caller)).toEqual({ removed: 20, retentionDays: 90, more: true });
+  expect(await history.purge(cutoffOf(90), caller)).toEqual({ removed: 2, retentionDays: 90, more: false });
+  expect(await history.purge(cutoffOf(90), caller)).toMatchObject({ removed: 0, more: false });
 
-  for (const scanId of old) expect(await rowsOf(scanPartition(scanId))).toBe(0);
-  for (const scanId of [running, atTheLimit, young]) expect(await rowsOf(scanPartition(scanId))).toBe(4);
-  expect(await rowsOf(SCAN_LIST)).toBe(3);
+  for (const scanId of oldScans) expect(await countRows(scanPartition(scanId))).toBe(0);
+  // Each scan has four rows in its partition; see `writeScan`.
+  for (const scanId of [running, atTheLimit, recentScan]) expect(await countRows(scanPartition(scanId))).toBe(4);
+  expect(await countRows(SCAN_LIST)).toBe(3);
   expect((await history.stats()).total).toBe(3);
 });
 
-test("an interrupted purge is completed by the next one", async () => {
+test("a purge completes the work of an interrupted one", async () => {
   const history = scanHistory(tables);
-  const scanId = await plantScan(200, "completed", "E");
+  const scanId = await writeScan(200, "completed", "E");
   await tables.remove(Scans, scanPartition(scanId), SCAN_ROW);
   await tables.remove(VaultOutcomes, scanPartition(scanId), doneKey("000000"));
-  expect(await history.purge(cut(90), caller)).toMatchObject({ removed: 1, more: false });
-  expect(await rowsOf(scanPartition(scanId))).toBe(0);
+  expect(await history.purge(cutoffOf(90), caller)).toMatchObject({ removed: 1, more: false });
+  expect(await countRows(scanPartition(scanId))).toBe(0);
 });

@@ -1,3 +1,7 @@
+/**
+ * The discovery module (scans and re-scans) on emulated tables, with a fake cloud. Sent messages are not delivered: tests read
+ * them from `sentMessages` and pass them to their handlers. A "re-scan" reads a single vault after an event.
+ */
 import { createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { createActiveScans } from "../../shared/discovery/active-scans.ts";
@@ -22,19 +26,21 @@ import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 
-/** The discovery module on real tables, with a simulated cloud and queues that the test controls. */
-
-export const [HERE, THERE] = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
+export const [FIRST_SUBSCRIPTION, SECOND_SUBSCRIPTION] = [
+  "11111111-1111-4111-8111-111111111111",
+  "22222222-2222-4222-8222-222222222222",
+] as const;
 export const caller = { actor: "admin", requestId: "request-1" };
-export const everything = { limit: 1000, offset: 0, cursor: undefined };
+export const firstThousand = { limit: 1000, offset: 0, cursor: undefined };
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 
-export interface Message {
+export interface SentMessage {
   queue: string;
   message: { scanId: string; index: string; vaultName: string };
   delaySeconds: number;
 }
 
+/** Returns a vault as the resource manager describes it. */
 export const resource = (subscriptionId: string, name: string): VaultResource => ({
   id: `/subscriptions/${subscriptionId}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`,
   name,
@@ -53,37 +59,38 @@ export const resource = (subscriptionId: string, name: string): VaultResource =>
   privateEndpoints: 0,
 });
 
-/** Returns an event of the vault, as the queue's function passes it on. */
+/** Returns an event of the vault, as the queue's function passes it to the module. */
 export const event = (
   name: string,
   about: VaultHint["about"] = "assets",
-  subscriptionId: string = HERE,
+  subscriptionId: string = FIRST_SUBSCRIPTION,
 ): VaultEvent => ({
   hint: { vaultId: resource(subscriptionId, name).id, vaultName: name, subscriptionId, about },
 });
 
-type Listed = Partial<Record<"secrets" | "keys" | "certificates", Partial<ListedAsset>[]>>;
+/** The list entries of every vault. */
+type ListedEntries = Partial<Record<"secrets" | "keys" | "certificates", Partial<ListedAsset>[]>>;
 
-/** A cloud whose responses a test can change. Initially every vault has one secret and one certificate. */
+/** A fake cloud whose responses a test can change. Initially every vault contains one secret and one certificate. */
 export class FakeCloud {
   vaults = new Map<string, string[]>([
-    [HERE, ["kv-one", "kv-two", "kv-three"]],
-    [THERE, []],
+    [FIRST_SUBSCRIPTION, ["kv-one", "kv-two", "kv-three"]],
+    [SECOND_SUBSCRIPTION, []],
   ]);
   unreadable: VaultPage["unreadable"] = [];
-  /** Differences of a vault's description from the default, by name. */
-  described: Record<string, Partial<VaultResource>> = {};
-  listed: Listed = { secrets: [{ name: "password" }], certificates: [{ name: "www" }] };
+  /** Differences of a vault's description from `resource()`, by the vault's name. */
+  descriptionChanges: Record<string, Partial<VaultResource>> = {};
+  listedEntries: ListedEntries = { secrets: [{ name: "password" }], certificates: [{ name: "www" }] };
   /** Thrown by the list of certificates. */
   certificatesFailure: CloudFailure | undefined;
   /** Awaited while a vault's secrets are listed. */
   whileListingSecrets = async (): Promise<void> => {};
   /** Number of times that secrets of a vault were listed. */
   secretListings = 0;
-  /** Number of detail responses that were parsed. */
-  read = 0;
-  /** How often a vault's connections were closed. */
-  closed = 0;
+  /** Number of responses with details that were parsed. */
+  parsedDetails = 0;
+  /** Number of times that the connections to a vault were closed. */
+  closedConnections = 0;
   /** Awaited while a subscription's vaults are listed. */
   whileListingVaults = async (): Promise<void> => {};
   key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
@@ -100,7 +107,7 @@ export class FakeCloud {
           return this.entries("certificates");
         },
         close: async () => {
-          this.closed++;
+          this.closedConnections++;
         },
         key: async (name: string) => this.answer(this.key(name)),
         rotationPolicy: async (name: string) => {
@@ -113,25 +120,25 @@ export class FakeCloud {
     },
   };
 
-  private answer<T>(said: T): Answer<T> {
+  private answer<T>(content: T): Answer<T> {
     const read = () => {
-      this.read++;
-      return said;
+      this.parsedDetails++;
+      return content;
     };
-    return { text: JSON.stringify(said), read };
+    return { text: JSON.stringify(content), read };
   }
 
-  /** Lists the secrets that exist when the list is requested. */
+  /** Lists the secrets that exist at the time of the request, also if they change while `whileListingSecrets` waits. */
   private async *secrets() {
     this.secretListings++;
-    const listed = this.listed.secrets;
+    const listed = this.listedEntries.secrets;
     await this.whileListingSecrets();
     yield* this.entries("secrets", listed);
   }
 
-  private async *entries(kind: keyof Listed, listed = this.listed[kind]) {
-    const plain = { enabled: true, tags: {}, managed: false, createdOn: 1, kind };
-    yield (listed ?? []).map((one) => ({ ...plain, ...one }));
+  private async *entries(kind: keyof ListedEntries, listed = this.listedEntries[kind]) {
+    const properties = { enabled: true, tags: {}, managed: false, createdOn: 1, kind };
+    yield (listed ?? []).map((one) => ({ ...properties, ...one }));
   }
 
   readonly resourceManager: ResourceManager = {
@@ -156,7 +163,7 @@ export class FakeCloud {
   };
 
   private resource(subscriptionId: string, name: string): VaultResource {
-    return { ...resource(subscriptionId, name), ...this.described[name] };
+    return { ...resource(subscriptionId, name), ...this.descriptionChanges[name] };
   }
 
   private async *page(subscriptionId: string): AsyncGenerator<VaultPage> {
@@ -164,32 +171,37 @@ export class FakeCloud {
     await this.whileListingVaults();
     yield {
       vaults: names.map((name) => this.resource(subscriptionId, name)),
-      unreadable: subscriptionId === HERE ? this.unreadable : [],
+      unreadable: subscriptionId === FIRST_SUBSCRIPTION ? this.unreadable : [],
     };
   }
 }
 
 export type ScanFixture = ReturnType<typeof createScanFixture>;
 
-/** @param wrap - Wraps the tables of the module under test. The audit log uses the unwrapped tables. */
+/**
+ * Creates the module with its fake cloud. Several fixtures on one storage account act like several processes.
+ *
+ * @param wrap - Wraps the tables of the module under test, to make requests fail or wait. The audit log uses the original
+ * tables.
+ */
 export function createScanFixture(connectionString: string, wrap: (tables: Tables) => Tables = (tables) => tables) {
   const clock = createStoreClock();
   const cloud = new FakeCloud();
-  const sent: Message[] = [];
+  const sentMessages: SentMessage[] = [];
   const settings = Object.fromEntries(
     SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
   ) as unknown as SettingValues;
   const queues: Queues = {
     checkReachable: async () => {},
     send: async (queue, message, { delaySeconds = 0 } = {}) => {
-      sent.push({ queue, message: message as Message["message"], delaySeconds });
+      sentMessages.push({ queue, message: message as SentMessage["message"], delaySeconds });
     },
   };
-  const plain = createTables({ connectionString }, { clock });
-  const tables = wrap(plain);
+  const plainTables = createTables({ connectionString }, { clock });
+  const tables = wrap(plainTables);
   const randomness = systemRandomness();
   const audit = createAudit({
-    tables: plain,
+    tables: plainTables,
     clock,
     randomness,
     config: {
@@ -201,7 +213,7 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
   const active = createActiveScans({ tables, clock });
   const writer = createInventoryWriter({ tables, clock });
   const scope = { watched: async (_subscriptionId: string): Promise<boolean> => true };
-  const changed = { times: 0 };
+  const inventoryChanges = { times: 0 };
   const totals = { renew: async (): Promise<void> => {} };
   const vaultDeps = {
     writer,
@@ -221,8 +233,8 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     audit,
     config: { SERVICE_KEY_VAULT_URL: "https://kv-service.vault.azure.net" },
     watched: (subscriptionId) => scope.watched(subscriptionId),
-    changed: async () => {
-      changed.times++;
+    onInventoryChanged: async () => {
+      inventoryChanges.times++;
     },
     randomness,
     log,
@@ -238,11 +250,12 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     },
     active,
     audit,
-    ended: async () => {},
+    onEnded: async () => {},
     renewTotals: () => totals.renew(),
-    between: rescans.between,
-    workerFreed: rescans.workerFreed,
-    scanLeft: rescans.wakeNextRescan,
+    // Called by workers between two vaults, and by a worker without a further vault.
+    between: rescans.runWaitingRescan,
+    workerFreed: rescans.onWorkerFreed,
+    onScanRemoved: rescans.wakeNextRescan,
     readVault: (planned, options) => readVault(planned, options, vaultDeps),
     clock,
     randomness,
@@ -263,7 +276,7 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
   const assets = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
 
   /** Passes one message to its handler, as its first delivery. */
-  async function hand({ queue, message }: Message): Promise<void> {
+  async function handleMessage({ queue, message }: SentMessage): Promise<void> {
     if (queue === QUEUES.plan) await run.scan(message.scanId, 1);
     else if (queue === RESCAN_QUEUE) await rescans.rescan(message.vaultName, "request-2");
     else if (queue === QUEUES.vaults) await run.scanVaults(message, 1);
@@ -271,23 +284,25 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
   }
 
   /** Delivers messages, the oldest or the latest first, until only delayed ones are left. */
-  async function deliver(order: "first" | "last" = "first"): Promise<void> {
+  async function deliverMessages(order: "first" | "last" = "first"): Promise<void> {
     for (;;) {
-      const due = sent.filter((one) => one.delaySeconds === 0);
-      const next = order === "first" ? due[0] : due.at(-1);
+      const dueMessages = sentMessages.filter((one) => one.delaySeconds === 0);
+      const next = order === "first" ? dueMessages[0] : dueMessages.at(-1);
       if (!next) return;
-      sent.splice(sent.indexOf(next), 1);
-      await hand(next);
+      sentMessages.splice(sentMessages.indexOf(next), 1);
+      await handleMessage(next);
     }
   }
 
   async function scan(mode: ScanMode, order: "first" | "last" = "first") {
     const { scanId } = await discovery.start({ mode }, caller);
-    await deliver(order);
+    await deliverMessages(order);
     return await discovery.progress(scanId);
   }
 
-  /** Plans a scan and leaves each claimed vault to a message, as the plan's invocation does with vaults it can't scan soon. */
+  /**
+   * Plans a scan and sends a message for each claimed vault, as the planning process does with vaults that it can't scan soon.
+   */
   async function plan(scanId: string): Promise<void> {
     const claims = createClaims({ tables, queues, randomness });
     for (const { index, rowKey } of (await run.plan(scanId, 1))?.claims ?? []) {
@@ -296,19 +311,19 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     }
   }
 
-  /** Starts a scan and plans it. The messages of its vaults are in `sent`. */
-  async function planned(mode: ScanMode = "full"): Promise<string> {
+  /** Starts a scan and plans it, without scanning. The messages of its vaults are then in `sentMessages`. */
+  async function startAndPlan(mode: ScanMode = "full"): Promise<string> {
     const { scanId } = await discovery.start({ mode }, caller);
-    sent.length = 0;
+    sentMessages.length = 0;
     await plan(scanId);
     return scanId;
   }
 
   return {
-    tables: plain,
+    tables: plainTables,
     clock,
     cloud,
-    sent,
+    sentMessages,
     settings,
     audit,
     active,
@@ -316,35 +331,35 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     run,
     rescans,
     scope,
-    changed,
+    inventoryChanges,
     totals,
     discovery,
     startFirstScan,
     watch,
     assets,
-    hand,
-    deliver,
+    handleMessage,
+    deliverMessages,
     scan,
     plan,
-    planned,
-    /** Lets the fixture's clock learn the store's moved time, as any request does. */
-    async clockCatchesUp(): Promise<void> {
+    startAndPlan,
+    /** Sends a request to storage. Its response sets the fixture's clock to the storage time, which a test may have moved. */
+    async syncClock(): Promise<void> {
       await active.all();
     },
     /** Removes and returns the messages of a queue. */
-    take(queue: string): Message[] {
-      const taken = sent.filter((one) => one.queue === queue);
-      for (const one of taken) sent.splice(sent.indexOf(one), 1);
-      return taken;
+    takeMessages(queue: string): SentMessage[] {
+      const messages = sentMessages.filter((one) => one.queue === queue);
+      for (const one of messages) sentMessages.splice(sentMessages.indexOf(one), 1);
+      return messages;
     },
-    async entries(type: string): Promise<AuditEntry[]> {
-      return (await audit.list({}, everything)).items.filter((entry) => entry.eventType === type);
+    async auditEntriesOf(type: string): Promise<AuditEntry[]> {
+      return (await audit.list({}, firstThousand)).items.filter((entry) => entry.eventType === type);
     },
-    /** Returns the filtered assets as `subscription vault type`, and checks that their number equals the total. */
-    async ids(filter = {}): Promise<string[]> {
+    /** Returns the matching assets as lines `<first digit of the subscription> <vault> <type>`, and checks the list's total. */
+    async assetLines(filter = {}): Promise<string[]> {
       const moment = { now: clock.now().getTime(), criticalDays: 7, warningDays: 30 };
-      const { items, total } = await assets.list(filter, everything, moment);
-      if (total !== items.length) throw new Error(`${items.length} assets, but the total says ${total}.`);
+      const { items, total } = await assets.list(filter, firstThousand, moment);
+      if (total !== items.length) throw new Error(`The list has ${items.length} assets, but its total is ${total}.`);
       return items.map(({ asset }) => `${asset.subscriptionId.slice(0, 1)} ${asset.vaultName} ${asset.type}`).sort();
     },
   };

@@ -1,10 +1,11 @@
+// A scan of a small simulated company over HTTP, and the lists, filters and exports of the resulting inventory.
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, Service } from "../support/service.ts";
 
-const DAY = 86_400_000;
+const DAY_MS = 86_400_000;
 
-/** Scans a simulated company that is small enough to check by eye, with at least one object of every kind. */
+/** The company: small enough to check by eye, with at least one object of every kind. */
 const company: Company = {
   subscriptions: [
     {
@@ -59,20 +60,20 @@ const company: Company = {
 
 let service: Service;
 // biome-ignore lint/suspicious/noExplicitAny: the status as the API answers it
-let first: any;
+let firstScan: any;
 beforeAll(async () => {
   service = await Service.start({ company });
-  first = await service.scan({ mode: "full" });
+  firstScan = await service.scan({ mode: "full" });
 });
 afterAll(() => service?.stop());
 
-const assets = (query = "") => service.all(`/api/assets/discovery/assets${query}`);
+const assets = (query = "") => service.listAll(`/api/assets/discovery/assets${query}`);
 const ids = async (query: string) => (await assets(query)).map((asset) => asset.id);
 
 describe("a full scan", () => {
-  test("ends as partial if some vaults could not be read, and counts the assets it found", () => {
-    expect(first.status).toBe("partial");
-    expect(first.progress).toMatchObject({
+  test("ends as partial if some vaults could not be read", () => {
+    expect(firstScan.status).toBe("partial");
+    expect(firstScan.progress).toMatchObject({
       vaultsTotal: 6,
       vaultsDone: 6,
       vaultsFailed: 2,
@@ -82,7 +83,7 @@ describe("a full scan", () => {
   });
 
   test("returns each vault's outcome and remedy", async () => {
-    const { body } = await service.admin("GET", `/api/assets/discovery/scan/${first.scanId}/results`);
+    const { body } = await service.admin("GET", `/api/assets/discovery/scan/${firstScan.scanId}/results`);
     const byName = new Map(body.items.map((item: { vaultName: string }) => [item.vaultName, item]));
     expect(byName.get("kv-payments")).toMatchObject({ outcome: "succeeded", tally: { added: 7 } });
     expect(byName.get("kv-denied")).toMatchObject({ outcome: "failed", failures: [{ code: "accessDenied" }, {}, {}] });
@@ -95,10 +96,10 @@ describe("a full scan", () => {
       for (const failure of item.failures) expect(failure.remedy.length).toBeGreaterThan(20);
   });
 
-  test("returns its vaults page by page, each once", async () => {
-    const path = `/api/assets/discovery/scan/${first.scanId}/results`;
-    const whole = (await service.all(path)).map(({ vaultName }) => vaultName);
-    expect(whole).toHaveLength(6);
+  test("returns each vault's result once, page by page", async () => {
+    const path = `/api/assets/discovery/scan/${firstScan.scanId}/results`;
+    const allIds = (await service.listAll(path)).map(({ vaultName }) => vaultName);
+    expect(allIds).toHaveLength(6);
     const names: string[] = [];
     let cursor = "";
     for (let page = 0; page < 3; page++) {
@@ -108,12 +109,13 @@ describe("a full scan", () => {
       cursor = `&cursor=${body.nextCursor}`;
       if (page === 2) expect(body.nextCursor).toBeNull();
     }
-    expect(names).toEqual(whole);
-    const other = Buffer.from(JSON.stringify({ after: "!" })).toString("base64url");
-    expect((await service.admin("GET", `${path}?cursor=${other}`)).body.code).toBe("invalidCursor");
+    expect(names).toEqual(allIds);
+    // A cursor contains the index of a vault, so `!` is invalid.
+    const invalid = Buffer.from(JSON.stringify({ after: "!" })).toString("base64url");
+    expect((await service.admin("GET", `${path}?cursor=${invalid}`)).body.code).toBe("invalidCursor");
   });
 
-  test("stores an asset with everything the vault returned", async () => {
+  test("stores all properties that the vault returned", async () => {
     const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-payments.secret.db-password");
     expect(body).toMatchObject({
       id: "kv-payments.secret.db-password",
@@ -172,31 +174,31 @@ describe("the inventory", () => {
     ["?tag=env%3Dtest", []],
     ["?owner=team-pay", ["kv-payments.secret.db-password"]],
     [
-      `?expiresBefore=${new Date(Date.now() + 5 * DAY).toISOString()}`,
+      `?expiresBefore=${new Date(Date.now() + 5 * DAY_MS).toISOString()}`,
       ["kv-payments.secret.api-key", "kv-payments.secret.db-password"],
     ],
     [
-      `?expiresAfter=${new Date(Date.now() + 4 * DAY).toISOString()}&expiresBefore=${new Date(Date.now() + 30 * DAY).toISOString()}`,
+      `?expiresAfter=${new Date(Date.now() + 4 * DAY_MS).toISOString()}&expiresBefore=${new Date(Date.now() + 30 * DAY_MS).toISOString()}`,
       ["kv-web.secret.token", "kv-payments.secret.switched-off", "kv-payments.key.signing"],
     ],
     ["?vault=no-such-vault", []],
-  ])("%s", async (query, expected) => {
+  ])("filtered by %s contains the matching assets", async (query, expected) => {
     expect(await ids(query)).toEqual(expected);
   });
 
   test("returns the same rows for all page sizes", async () => {
-    const whole = await ids("");
-    const bySteps: string[] = [];
+    const allIds = await ids("");
+    const idsOfPages: string[] = [];
     let cursor = "";
     do {
       const { body } = await service.admin("GET", `/api/assets/discovery/assets?limit=3${cursor}`);
       expect(body.total).toBe(10);
-      bySteps.push(...body.items.map((item: { id: string }) => item.id));
+      idsOfPages.push(...body.items.map((item: { id: string }) => item.id));
       cursor = body.nextCursor === null ? "" : `&cursor=${body.nextCursor}`;
     } while (cursor !== "");
-    expect(bySteps).toEqual(whole);
+    expect(idsOfPages).toEqual(allIds);
     const { body } = await service.admin("GET", "/api/assets/discovery/assets?limit=4&offset=5");
-    expect(body.items.map((item: { id: string }) => item.id)).toEqual(whole.slice(5, 9));
+    expect(body.items.map((item: { id: string }) => item.id)).toEqual(allIds.slice(5, 9));
   });
 
   test("has totals that add up over the statuses", async () => {
@@ -215,11 +217,14 @@ describe("the inventory", () => {
     const [header, ...lines] = answer.text.trimEnd().split("\r\n");
     expect(header).toContain('"id","type","name"');
     expect(lines).toHaveLength(2);
-    const same = await service.admin("GET", "/api/assets/discovery/export/csv?vault=kv-web");
-    expect([same.headers.get("content-type"), same.text]).toEqual([answer.headers.get("content-type"), answer.text]);
+    const exported = await service.admin("GET", "/api/assets/discovery/export/csv?vault=kv-web");
+    expect([exported.headers.get("content-type"), exported.text]).toEqual([
+      answer.headers.get("content-type"),
+      answer.text,
+    ]);
   });
 
-  test("exports CSV in parts, each with a link to the next", async () => {
+  test("exports CSV in parts, each with a link to the next part", async () => {
     const lines: string[] = [];
     let path: string | undefined = "/api/assets/discovery/assets?format=csv&limit=3&offset=2";
     while (path) {
@@ -244,13 +249,13 @@ describe("the inventory", () => {
     ["?colour=red", "query.colour"],
     ["?type=key&type=secret", "query.type"],
     ["?expiresBefore=yesterday", "query.expiresBefore"],
-  ])("responds to %s with a clear 400", async (query, path) => {
+  ])("rejects %s with 400 and the parameter's name", async (query, path) => {
     const { status, body } = await service.admin("GET", `/api/assets/discovery/assets${query}`);
     expect(status).toBe(400);
     expect(body.errors.map((error: { path: string }) => error.path)).toContain(path);
   });
 
-  test("responds to an unknown id with 404", async () => {
+  test("responds to an unknown ID with 404", async () => {
     for (const id of ["kv-web.secret.nothing", "nonsense", "a.b.c", "%2F..%2F"]) {
       expect((await service.admin("GET", `/api/assets/discovery/assets/${id}`)).status).toBe(404);
     }
@@ -260,7 +265,7 @@ describe("the inventory", () => {
   });
 
   test("lists its vaults with the health of their assets", async () => {
-    const vaults = await service.all("/api/assets/discovery/vaults");
+    const vaults = await service.listAll("/api/assets/discovery/vaults");
     expect(vaults.map((vault) => vault.name)).toEqual([
       "kv-denied",
       "kv-empty",
@@ -278,7 +283,7 @@ describe("the inventory", () => {
       "accessDenied",
       "accessDenied",
     ]);
-    const failing = await service.all("/api/assets/discovery/vaults?failing=true");
+    const failing = await service.listAll("/api/assets/discovery/vaults?failing=true");
     expect(failing.map((vault) => vault.name)).toEqual(["kv-denied", "kv-half", "kv-walled"]);
     const { body } = await service.admin("GET", "/api/assets/discovery/vaults?failing=false&limit=2");
     expect([body.total, body.items[0].failures]).toEqual([3, []]);

@@ -1,3 +1,4 @@
+// Two hosts that share one queue scan 40 vaults, within the limit of workers.
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
@@ -6,15 +7,16 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { CLAIMED, DONE } from "../../shared/discovery/scan.ts";
 import { Service } from "../support/service.ts";
 
-const VAULTS = 40;
-/** Vaults that the scan's first message scans at once. The other vaults up to the limit have messages. */
-const IN_ONE_INVOCATION = 10;
-const MESSAGES = 4;
+const VAULT_COUNT = 40;
+/** Number of vaults that the scan's first message scans at once. Further vaults, up to the limit of workers, get messages. */
+const VAULTS_PER_INVOCATION = 10;
+/** Number of these messages. */
+const VAULT_MESSAGES = 4;
 const company: Company = {
   subscriptions: [
     {
       name: "Only",
-      vaults: Array.from({ length: VAULTS }, (_, index) => ({ name: `kv-${index}`, generate: { secrets: 30 } })),
+      vaults: Array.from({ length: VAULT_COUNT }, (_, index) => ({ name: `kv-${index}`, generate: { secrets: 30 } })),
     },
   ],
 };
@@ -25,50 +27,53 @@ beforeAll(async () => {
     company,
     hosts: 2,
     env: {
-      DISCOVERY_MAX_WORKERS: String(IN_ONE_INVOCATION + MESSAGES),
+      DISCOVERY_MAX_WORKERS: String(VAULTS_PER_INVOCATION + VAULT_MESSAGES),
       AzureFunctionsJobHost__extensions__queues__maxPollingInterval: "00:00:00.3000000",
-      // Each host takes three messages at a time: neither can take all, and both together could exceed the limit.
-      AzureFunctionsJobHost__extensions__queues__batchSize: String(MESSAGES - 1),
+      // Each host takes three messages at a time. So one host can't take all four, and both together could exceed the limit.
+      AzureFunctionsJobHost__extensions__queues__batchSize: String(VAULT_MESSAGES - 1),
       AzureFunctionsJobHost__extensions__queues__newBatchThreshold: "0",
     },
   });
 });
 afterAll(() => service?.stop());
 
-test("two hosts on one queue scan every vault exactly once, and never more at once than allowed", async () => {
+test("two hosts scan each vault once, within the limit of workers", async () => {
   service.cloud.control.resetCounts();
   service.cloud.control.addFault({ action: { kind: "latency", milliseconds: 300 } });
-  let over = false;
+  let hasEnded = false;
   const scanning = service.scan({ mode: "full" }).finally(() => {
-    over = true;
+    hasEnded = true;
   });
-  let claimed = 0;
-  while (!over) {
-    claimed = Math.max(claimed, await claimedNow());
+  let maxClaimed = 0;
+  while (!hasEnded) {
+    maxClaimed = Math.max(maxClaimed, await countClaimedVaults());
     await delay(100);
   }
   const scan = await scanning;
   expect(scan).toMatchObject({
     status: "completed",
-    progress: { vaultsDone: VAULTS, assetsFound: VAULTS * 30, assetsAdded: VAULTS * 30 },
+    progress: { vaultsDone: VAULT_COUNT, assetsFound: VAULT_COUNT * 30, assetsAdded: VAULT_COUNT * 30 },
   });
-  const results = await service.all(`/api/assets/discovery/scan/${scan.scanId}/results`);
+  const results = await service.listAll(`/api/assets/discovery/scan/${scan.scanId}/results`);
   expect(results.map((item) => item.vaultName).sort()).toEqual(
-    Array.from({ length: VAULTS }, (_, index) => `kv-${index}`).sort(),
+    Array.from({ length: VAULT_COUNT }, (_, index) => `kv-${index}`).sort(),
   );
   const counts = service.cloud.control.counts();
-  expect(counts["keyvault.listSecrets"]).toBe(VAULTS * 2);
-  const worked = service.hosts.map(
+  // The 30 secrets of a vault are two pages.
+  expect(counts["keyvault.listSecrets"]).toBe(VAULT_COUNT * 2);
+  const invocationsPerHost = service.hosts.map(
     (host) => host.lines.filter((line) => line.includes("Executed 'Functions.scanVault' (Succeeded)")).length,
   );
-  expect(worked.every((chains) => chains > 0)).toBe(true);
-  // The number of claimed vaults equals the limit while any vault waits. They rarely all call the cloud at the same time.
-  expect(claimed).toBe(IN_ONE_INVOCATION + MESSAGES);
-  expect(mostAtOnce(service.cloud.control.requests())).toBeLessThanOrEqual(IN_ONE_INVOCATION + MESSAGES);
+  expect(invocationsPerHost.every((invocations) => invocations > 0)).toBe(true);
+  // While vaults wait, the number of claimed vaults equals the limit. Their calls to the cloud rarely all overlap.
+  expect(maxClaimed).toBe(VAULTS_PER_INVOCATION + VAULT_MESSAGES);
+  expect(maxConcurrentVaults(service.cloud.control.requests())).toBeLessThanOrEqual(
+    VAULTS_PER_INVOCATION + VAULT_MESSAGES,
+  );
 });
 
-/** Number of claimed vaults, read without the proxy. */
-async function claimedNow(): Promise<number> {
+/** Returns the number of vaults that are claimed by a worker now. The row keys of a scan's vaults start with their state. */
+async function countClaimedVaults(): Promise<number> {
   const scans = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
     allowInsecureConnection: true,
   });
@@ -83,20 +88,22 @@ async function claimedNow(): Promise<number> {
   return count;
 }
 
-/** Returns the largest number of vaults in progress at once, each from its first request to its last. */
-function mostAtOnce(requests: LoggedRequest[]): number {
+/**
+ * Returns the largest number of vaults in progress at the same time. A vault is in progress from its first to its last request.
+ */
+function maxConcurrentVaults(requests: LoggedRequest[]): number {
   const read = requests.filter(({ operation }) => operation.startsWith("keyvault."));
   const events = [...Map.groupBy(read, ({ vault }) => vault).values()]
-    .flatMap((of) => [
-      { at: Date.parse(of[0]!.at), by: 1 },
-      { at: Date.parse(of.at(-1)!.at), by: -1 },
+    .flatMap((vaultRequests) => [
+      { at: Date.parse(vaultRequests[0]!.at), by: 1 },
+      { at: Date.parse(vaultRequests.at(-1)!.at), by: -1 },
     ])
     .sort((a, b) => a.at - b.at || a.by - b.by);
-  let now = 0;
-  let most = 0;
+  let active = 0;
+  let maximum = 0;
   for (const event of events) {
-    now += event.by;
-    most = Math.max(most, now);
+    active += event.by;
+    maximum = Math.max(maximum, active);
   }
-  return most;
+  return maximum;
 }

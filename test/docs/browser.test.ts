@@ -1,6 +1,6 @@
 /**
- * Tests the documentation pages in a browser, and sends the examples of /openapi.json to the simulated company of `npm start --
- * --pro`.
+ * Tests the pages of the API documentation (`/docs` is Swagger UI, `/redoc` is Redoc) in a browser. Also sends every example
+ * request of the OpenAPI document to a service that monitors the part of the simulated company that the examples name.
  */
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
@@ -41,53 +41,55 @@ afterAll(async () => {
   await service?.stop();
 });
 
-/** Opens a page and records its requests and errors. */
-async function open(address: string): Promise<{ page: Page; requested: string[]; complaints: string[] }> {
+/** Opens a page and records the URLs of its requests, and errors and warnings of the browser. */
+async function openPage(address: string): Promise<{ page: Page; requestedUrls: string[]; browserErrors: string[] }> {
   const page = await context!.newPage();
   page.setDefaultTimeout(120_000);
-  const [requested, complaints]: [string[], string[]] = [[], []];
-  page.on("request", (request) => requested.push(request.url()));
+  const [requestedUrls, browserErrors]: [string[], string[]] = [[], []];
+  page.on("request", (request) => requestedUrls.push(request.url()));
   page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+    if (["error", "warning"].includes(message.type())) browserErrors.push(message.text());
   });
-  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("pageerror", (error) => browserErrors.push(String(error)));
   await page.goto(service.url + address);
-  return { page, requested, complaints };
+  return { page, requestedUrls, browserErrors };
 }
 
-/** Checks that the page sent no request outside of the service and followed its own content security policy. */
-function staysHere({ requested, complaints }: { requested: string[]; complaints: string[] }): void {
-  expect(requested.filter((url) => !url.startsWith(`${service.url}/`) && !/^(data|blob):/.test(url))).toEqual([]);
-  expect(complaints).toEqual([]);
+/** Expects that the page sent requests only to the service, and that the browser reported no error. */
+function expectOnlyOwnRequests(opened: { requestedUrls: string[]; browserErrors: string[] }): void {
+  const isElsewhere = (url: string) => !url.startsWith(`${service.url}/`) && !/^(data|blob):/.test(url);
+  expect(opened.requestedUrls.filter(isElsewhere)).toEqual([]);
+  // The browser also reports violations of the content security policy.
+  expect(opened.browserErrors).toEqual([]);
 }
 
-/** Swagger UI renders only the visible part of a long list. */
-async function scrollTo(page: Page, wanted: Locator): Promise<void> {
-  const isThere = async () => {
-    if (await wanted.isVisible()) return true;
+/** Scrolls until the element is visible. Swagger UI renders only the visible part of a long list. */
+async function scrollTo(page: Page, element: Locator): Promise<void> {
+  const isVisible = async () => {
+    if (await element.isVisible()) return true;
     await page.mouse.wheel(0, 400);
     return false;
   };
-  await vi.waitUntil(isThere, { timeout: 150_000, interval: 100 });
+  await vi.waitUntil(isVisible, { timeout: 150_000, interval: 100 });
 }
 
 withBrowser(
-  "in /docs one authorizes with the token, or Bearer and it, tries a call out and sees its answer",
+  "/docs sends a request with a token that was entered with or without the word Bearer, and shows the answer",
   async () => {
-    const opened = await open("/docs");
+    const opened = await openPage("/docs");
     const { page } = opened;
     const dialog = page.locator(".auth-container", { hasText: "bearerAuth" });
     const me = page.locator("#operations-Authentication-getMe");
     const answer = me.locator(".live-responses-table .response");
     const press = (within: Locator, name: string) => within.getByRole("button", { name }).click();
-    const authorize = async (typed: string) => {
+    const authorize = async (input: string) => {
       await page.getByRole("button", { name: "Authorize" }).first().click();
       if ((await dialog.getByRole("textbox").count()) === 0) await press(dialog, "Remove authorization");
-      await dialog.getByRole("textbox").fill(typed);
+      await dialog.getByRole("textbox").fill(input);
       await press(dialog, "Apply credentials");
       await press(dialog, "Close");
     };
-    const answers = async () => {
+    const executeAndCheck = async () => {
       await press(me, "Execute");
       await answer.waitFor();
       expect(await answer.locator(".response-col_status").textContent()).toBe("200");
@@ -96,51 +98,51 @@ withBrowser(
       await answer.waitFor({ state: "detached" });
     };
     await scrollTo(page, me);
-    // From here on with this operation only, because Swagger UI renders all operations again after each action, which takes
-    // seconds.
+    // Removes all other operations, because Swagger UI renders all operations again after each action, which takes seconds.
     await page.evaluate(
-      (alone) => (window as unknown as { ui: SwaggerUi }).ui.specActions.updateSpec(alone),
-      JSON.stringify(onlyOf("/auth/me", "get")),
+      (spec) => (window as unknown as { ui: SwaggerUi }).ui.specActions.updateSpec(spec),
+      JSON.stringify(documentOfOperation("/auth/me", "get")),
     );
     await expect.poll(() => page.locator(".opblock").count()).toBe(1);
     await authorize(`Bearer ${token}`);
     await me.locator(".opblock-summary-control").click();
     await press(me, "Try it out");
-    await answers();
+    await executeAndCheck();
     await authorize(token);
-    await answers();
+    await executeAndCheck();
 
-    staysHere(opened);
+    expectOnlyOwnRequests(opened);
     await page.close();
   },
 );
 
-withBrowser("/redoc shows the description, without the internet", async () => {
-  const opened = await open("/redoc");
+withBrowser("/redoc shows the API description without requests to other hosts", async () => {
+  const opened = await openPage("/redoc");
   const { page } = opened;
   await page.getByRole("heading", { name: /Credential and Secret Lifecycle Service/ }).waitFor();
   await page.getByRole("heading", { name: "Discovery" }).first().waitFor();
   await page.getByRole("heading", { name: "Start a discovery scan" }).first().waitFor();
-  staysHere(opened);
+  expectOnlyOwnRequests(opened);
   await page.close();
 });
 
-interface Sent {
+/** The result of an example request. */
+interface ExampleResult {
   operationId: string;
   status: number;
   location: string | null;
 }
 
-/** Operations that succeed only after an action of a person, a redirected browser or another system. */
-const NEED_MORE: Record<string, { status: number; needs: string }> = {
+/** Operations whose example can't succeed without another action, with the status that they return instead. */
+const EXPECTED_FAILURES: Record<string, { status: number; needs: string }> = {
   signIn: { status: 401, needs: "the person's password" },
   changePassword: { status: 400, needs: "the person's password" },
   discoverSso: { status: 400, needs: "an identity provider at a public address" },
-  ssoCallback: { status: 400, needs: "what a provider gives a browser" },
-  ssoSamlCallback: { status: 400, needs: "what a provider gives a browser" },
+  ssoCallback: { status: 400, needs: "a response of the identity provider" },
+  ssoSamlCallback: { status: 400, needs: "a response of the identity provider" },
 };
 
-/** Every operation. The one that ends the session of the others is last. */
+/** Returns every operation. Signing out is last, because it ends the session of the other requests. */
 const operations = () =>
   Object.entries(document.paths)
     .flatMap(([path, methods]) =>
@@ -148,6 +150,7 @@ const operations = () =>
     )
     .sort((a, b) => Number(a.operation.operationId === "signOut") - Number(b.operation.operationId === "signOut"));
 
+/** Returns the example request of an operation. */
 function exampleOf(path: string, { parameters = [], requestBody }: Operation) {
   const query = new URLSearchParams();
   let address = path;
@@ -160,15 +163,15 @@ function exampleOf(path: string, { parameters = [], requestBody }: Operation) {
   return { address: query.size > 0 ? `${address}?${query}` : address, body: media?.example, headers };
 }
 
-/** Answers that are neither a success, nor a 404 for an unknown id, nor an exception listed above. */
-const badIn = (sent: readonly Sent[]): Sent[] =>
-  sent.filter(({ operationId, status }) => {
-    const { status: expected = undefined } = NEED_MORE[operationId] ?? {};
+/** Returns the results that are neither a success, nor a 404 for an unknown id, nor an expected failure. */
+const unexpectedFailures = (results: readonly ExampleResult[]): ExampleResult[] =>
+  results.filter(({ operationId, status }) => {
+    const { status: expected = undefined } = EXPECTED_FAILURES[operationId] ?? {};
     return status >= 400 && status !== 404 && status !== expected;
   });
 
-/** State that trying out the examples must not change. */
-async function state() {
+/** Returns the state of the service that the examples must not change: settings, users, number of rules, and so on. */
+async function readState() {
   const [settings, users, rules, sso, owners, subscriptions] = await Promise.all(
     ["/api/settings/all", "/auth/users", "/alerts/rules", "/auth/sso/status", "/alerts/owners", "/subscriptions"].map(
       async (path) => (await service.admin("GET", path)).body,
@@ -182,32 +185,32 @@ async function state() {
   return { settings, accounts, rules: rules.total, sso, owners: owners.items, watched };
 }
 
-/** Created resources are addressed by Location. Runs remain. */
-async function removeMade(sent: Sent[]): Promise<number> {
-  const made = sent.filter(({ status, location }) => status === 201 && location !== null);
-  const removed = await Promise.all(
-    made.map(({ location }) => service.admin("DELETE", location!).catch(() => undefined)),
+/** Deletes the resources that the examples created, and returns their number. Runs, such as scans, can't be deleted. */
+async function deleteCreated(results: ExampleResult[]): Promise<number> {
+  const created = results.filter(({ status, location }) => status === 201 && location !== null);
+  const answers = await Promise.all(
+    created.map(({ location }) => service.admin("DELETE", location!).catch(() => undefined)),
   );
-  return removed.filter((answer) => answer?.status === 200).length;
+  return answers.filter((answer) => answer?.status === 200).length;
 }
 
-test("every example request is answered as described and changes nothing else", async () => {
-  const before = await state();
-  const own = await service.signIn(ADMIN);
-  const sent: Sent[] = [];
+test("every example request is answered as documented, and leaves settings, users and rules unchanged", async () => {
+  const stateBefore = await readState();
+  const token = await service.signIn(ADMIN);
+  const results: ExampleResult[] = [];
   for (const { path, method, operation } of operations()) {
     const { address, body, headers } = exampleOf(path, operation);
     const form = headers["Content-Type"]?.includes("form") ? String(new URLSearchParams(body as never)) : body;
-    const { status, headers: answered } = await service.call(method, address, { token: own, body: form, headers });
-    sent.push({ operationId: operation.operationId, status, location: answered.get("location") });
+    const { status, headers: answered } = await service.call(method, address, { token, body: form, headers });
+    results.push({ operationId: operation.operationId, status, location: answered.get("location") });
   }
-  expect(await removeMade(sent)).toBeGreaterThan(5);
-  expect(badIn(sent)).toEqual([]);
-  expect(sent.filter(({ status }) => status < 400).length).toBeGreaterThan(sent.length / 2);
-  expect(await state()).toEqual(before);
+  expect(await deleteCreated(results)).toBeGreaterThan(5);
+  expect(unexpectedFailures(results)).toEqual([]);
+  expect(results.filter(({ status }) => status < 400).length).toBeGreaterThan(results.length / 2);
+  expect(await readState()).toEqual(stateBefore);
 });
 
-/** The Swagger UI object of the page. */
+/** The object `ui` of the page, by which tests control Swagger UI. */
 interface SwaggerUi {
   getConfigs(): { tryItOutEnabled: boolean };
   preauthorizeApiKey(scheme: string, token: string): void;
@@ -218,83 +221,93 @@ interface SwaggerUi {
   };
 }
 
-/** Addresses for browser navigation. A script can't follow them to another site. */
-const BY_ADDRESS = new Set(["ssoLogin", "ssoCallback", "ssoSamlCallback"]);
+/** Operations that browsers navigate to. Swagger UI can't follow their redirects to another site. */
+const NAVIGATIONS = new Set(["ssoLogin", "ssoCallback", "ssoSamlCallback"]);
 
-/** Tests every operation if a campaign runs, otherwise a sample. */
-function someOperations() {
-  const all = operations().filter(({ operation }) => !BY_ADDRESS.has(operation.operationId));
-  if (IS_CAMPAIGN) return all;
-  // Every 24th operation. Signing out stays last.
-  return all.filter((_, at) => at % 24 === SEED % 24);
+/** Returns a sample of the operations, or in a campaign all of them. */
+function sampledOperations() {
+  const allOperations = operations().filter(({ operation }) => !NAVIGATIONS.has(operation.operationId));
+  if (IS_CAMPAIGN) return allOperations;
+  const EVERY = 24;
+  return allOperations.filter((_, index) => index % EVERY === SEED % EVERY);
 }
 
-withBrowser("a request that /docs prefills, sent unchanged, succeeds and changes nothing else", async () => {
-  const before = await state();
-  const own = await service.signIn(ADMIN);
-  const all = someOperations();
-  // Rendering all operations would take seconds.
-  const { path, method } = all[0]!;
-  await context!.route("**/openapi.json", (route) => route.fulfill({ json: onlyOf(path, method.toLowerCase()) }));
-  const { page } = await open("/docs");
-  await page.locator(".opblock-tag").first().waitFor();
-  await context!.unroute("**/openapi.json");
-  const sent: Sent[] = [];
-  for (const { path, operation, ...of } of all) {
-    const { operationId } = operation;
-    const method = of.method.toLowerCase();
-    const alone = JSON.stringify(onlyOf(path, method));
-    const answer = await page.evaluate(tryOut, { own, alone, path, method, operationId });
-    sent.push({ operationId, ...answer });
-  }
-  expect(sent.length).toBeGreaterThan(5);
-  await removeMade(sent);
-  expect(badIn(sent)).toEqual([]);
-  expect(await state()).toEqual(before);
-  await page.close();
-});
+withBrowser(
+  "a request that /docs prefills succeeds unchanged, and leaves settings, users and rules unchanged",
+  async () => {
+    const stateBefore = await readState();
+    const token = await service.signIn(ADMIN);
+    const tested = sampledOperations();
+    // The page loads with one operation, because rendering all of them would take seconds.
+    const { path, method } = tested[0]!;
+    await context!.route("**/openapi.json", (route) =>
+      route.fulfill({ json: documentOfOperation(path, method.toLowerCase()) }),
+    );
+    const { page } = await openPage("/docs");
+    await page.locator(".opblock-tag").first().waitFor();
+    await context!.unroute("**/openapi.json");
+    const results: ExampleResult[] = [];
+    for (const { path, operation, ...rest } of tested) {
+      const { operationId } = operation;
+      const method = rest.method.toLowerCase();
+      const spec = JSON.stringify(documentOfOperation(path, method));
+      const answer = await page.evaluate(tryOut, { token, spec, path, method, operationId });
+      results.push({ operationId, ...answer });
+    }
+    expect(results.length).toBeGreaterThan(5);
+    await deleteCreated(results);
+    expect(unexpectedFailures(results)).toEqual([]);
+    expect(await readState()).toEqual(stateBefore);
+    await page.close();
+  },
+);
 
-/** The description of one operation with the schemas it references. With all operations, each page takes seconds. */
-function onlyOf(path: string, method: string): object {
-  const whole = document as unknown as { components: Record<string, Record<string, unknown>> };
+/** Returns the OpenAPI document with one operation and the schemas that it references. */
+function documentOfOperation(path: string, method: string): object {
+  const { components: allComponents } = document as unknown as { components: Record<string, Record<string, unknown>> };
   const operation = document.paths[path]![method];
-  const components: Record<string, Record<string, unknown>> = { securitySchemes: whole.components.securitySchemes! };
-  const take = (part: unknown): void => {
+  const components: Record<string, Record<string, unknown>> = { securitySchemes: allComponents.securitySchemes! };
+  const addReferenced = (part: unknown): void => {
     for (const [, kind, name] of JSON.stringify(part).matchAll(/"#\/components\/(\w+)\/([^"]+)"/g)) {
       if (components[kind!]?.[name!] !== undefined) continue;
-      components[kind!] = { ...components[kind!], [name!]: whole.components[kind!]![name!] };
-      take(whole.components[kind!]![name!]);
+      components[kind!] = { ...components[kind!], [name!]: allComponents[kind!]![name!] };
+      addReferenced(allComponents[kind!]![name!]);
     }
   };
-  take(operation);
+  addReferenced(operation);
   return { ...document, components, paths: { [path]: { [method]: operation } } };
 }
 
-/** Presses "Execute" of the only operation in the page and returns the shown result. */
-async function tryOut(of: { own: string; alone: string; path: string; method: string; operationId: string }) {
+/**
+ * Makes Swagger UI show one operation, presses its "Execute" with the prefilled values, and returns the result. Runs in the
+ * page.
+ *
+ * @param call.spec - The OpenAPI document with only this operation.
+ */
+async function tryOut(call: { token: string; spec: string; path: string; method: string; operationId: string }) {
   const { ui } = window as unknown as { ui: SwaggerUi };
-  const until = async <T>(look: () => T | undefined | null): Promise<T> => {
-    for (const end = Date.now() + 150_000; Date.now() < end; ) {
-      const found = look();
-      if (found !== undefined && found !== null) return found;
+  const waitFor = async <T>(read: () => T | undefined | null): Promise<T> => {
+    for (const deadline = Date.now() + 150_000; Date.now() < deadline; ) {
+      const value = read();
+      if (value !== undefined && value !== null) return value;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
-    throw new Error(`Swagger UI did not do ${of.method} ${of.path}`);
+    throw new Error(`Swagger UI did not send ${call.method} ${call.path}`);
   };
   ui.getConfigs().tryItOutEnabled = true;
-  // Removes the rendering of the previous operation.
-  ui.specActions.updateSpec(JSON.stringify({ ...JSON.parse(of.alone), paths: {} }));
-  await until(() => (globalThis.document.querySelector(".opblock") === null ? true : undefined));
-  ui.specActions.updateSpec(of.alone);
-  ui.preauthorizeApiKey("bearerAuth", of.own);
-  const block = await until(() => globalThis.document.querySelector(`.opblock[id$="-${of.operationId}"]`));
+  // Removes the previous operation.
+  ui.specActions.updateSpec(JSON.stringify({ ...JSON.parse(call.spec), paths: {} }));
+  await waitFor(() => (globalThis.document.querySelector(".opblock") === null ? true : undefined));
+  ui.specActions.updateSpec(call.spec);
+  ui.preauthorizeApiKey("bearerAuth", call.token);
+  const block = await waitFor(() => globalThis.document.querySelector(`.opblock[id$="-${call.operationId}"]`));
   const execute = () => block.querySelector<HTMLElement>("button.execute");
   if (!execute()) block.querySelector<HTMLElement>(".opblock-summary-control")!.click();
-  await until(execute);
-  const { status, headers = {} } = await until(() => {
+  await waitFor(execute);
+  const { status, headers = {} } = await waitFor(() => {
     // Swagger UI fills in values shortly after rendering, and sends nothing before.
-    if (!ui.specSelectors.requestFor(of.path, of.method)) execute()?.click();
-    const answer = ui.specSelectors.responseFor(of.path, of.method)?.toJS();
+    if (!ui.specSelectors.requestFor(call.path, call.method)) execute()?.click();
+    const answer = ui.specSelectors.responseFor(call.path, call.method)?.toJS();
     return answer?.status === undefined ? undefined : answer;
   });
   return { status: status!, location: (headers as { location?: string }).location ?? null };

@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 const membersOf = (schemas: Schema[]) => schemas.flatMap(({ properties = {} }) => Object.entries(properties));
 
-test("every member and every parameter is described, each named schema once", () => {
+test("every member and every parameter has a description", () => {
   const members = membersOf(schemasOf(document));
   const parameters = operationsOf(document).flatMap(({ operationId, parameters = [] }) =>
     parameters.map((parameter) => [operationId, parameter] as const),
@@ -44,27 +44,28 @@ test("names with default descriptions and examples exist in the API", () => {
 });
 
 test("the example of a name is shown for members with this name", () => {
-  const shown = new Map<string, Set<string>>();
-  const look = (value: unknown, isExample: boolean): void => {
+  const exampleValues = new Map<string, Set<string>>();
+  /** Collects the values in examples by the name of their member. */
+  const collect = (value: unknown, isExample: boolean): void => {
     if (typeof value !== "object" || value === null) return;
     for (const [name, member] of Object.entries(value)) {
       // For a list of texts, the item has the description.
-      for (const one of [member, ...(Array.isArray(member) ? member : [])])
-        if (isExample) shown.set(name, (shown.get(name) ?? new Set()).add(JSON.stringify(one)));
-      look(member, isExample || name === "example");
+      for (const example of [member, ...(Array.isArray(member) ? member : [])])
+        if (isExample) exampleValues.set(name, (exampleValues.get(name) ?? new Set()).add(JSON.stringify(example)));
+      collect(member, isExample || name === "example");
     }
   };
-  look(document, false);
+  collect(document, false);
   const ofMembers = Object.entries(MEMBER_DESCRIPTIONS).map(([name, { example }]) => [name, example] as const);
-  const unseen = [...ofMembers, ...Object.entries(MEMBER_EXAMPLES)].filter(
-    ([name, example]) => example !== undefined && !shown.get(name)?.has(JSON.stringify(example)),
+  const unusedExamples = [...ofMembers, ...Object.entries(MEMBER_EXAMPLES)].filter(
+    ([name, example]) => example !== undefined && !exampleValues.get(name)?.has(JSON.stringify(example)),
   );
-  expect(unseen).toEqual([]);
+  expect(unusedExamples).toEqual([]);
 });
 
-test("no two schemas have the same generated name", () => {
-  const inClients = (name: string) => name.replace(/[^a-z0-9]/gi, "").toLowerCase();
-  const names = Object.keys(document.components.schemas).map(inClients);
+test("no two schemas get the same name in generated clients", () => {
+  const clientName = (name: string) => name.replace(/[^a-z0-9]/gi, "").toLowerCase();
+  const names = Object.keys(document.components.schemas).map(clientName);
   expect(names.length).toBeGreaterThan(150);
   expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
 });
@@ -73,13 +74,14 @@ test("every request has an example that its endpoint accepts", () => {
   let examples = 0;
   for (const { operationId, parameters = [], requestBody } of operationsOf(document)) {
     const { params, query, body } = endpoints.find(({ name }) => name === operationId)!;
-    const given = (where: string) =>
+    const examplesIn = (where: string) =>
       parameters.filter((one) => one.in === where && one.example !== undefined).map((one) => [one.name, one.example]);
     const path = parameters.filter((one) => one.in === "path").map(({ name }) => name);
-    expect([operationId, given("path").map(([name]) => name)]).toEqual([operationId, path]);
-    if (params) parse(params, Object.fromEntries(given("path")), "path");
-    if (query) parse(query, Object.fromEntries(given("query").map(([name, value]) => [name, String(value)])), "query");
-    examples += given("path").length + given("query").length;
+    expect([operationId, examplesIn("path").map(([name]) => name)]).toEqual([operationId, path]);
+    if (params) parse(params, Object.fromEntries(examplesIn("path")), "path");
+    if (query)
+      parse(query, Object.fromEntries(examplesIn("query").map(([name, value]) => [name, String(value)])), "query");
+    examples += examplesIn("path").length + examplesIn("query").length;
     for (const { example } of Object.values(requestBody?.content ?? {})) {
       expect([operationId, example]).toEqual([operationId, expect.anything()]);
       parse(body!, structuredClone(example), "body");
@@ -89,7 +91,7 @@ test("every request has an example that its endpoint accepts", () => {
   expect(examples).toBeGreaterThan(130);
 });
 
-test("every response has an example that matches its schema and refers to named resources", () => {
+test("every response has an example that matches its schema and contains no placeholder", () => {
   const wrong: string[] = [];
   let answers = 0;
   for (const { operationId, responses } of operationsOf(document)) {
@@ -115,19 +117,21 @@ test("every response has an example that matches its schema and refers to named 
 });
 
 test("no description is empty", () => {
-  const found: string[] = [];
-  const look = (value: unknown, path: string): void => {
-    if (value === "") found.push(path);
+  const emptyTexts: string[] = [];
+  const findEmpty = (value: unknown, path: string): void => {
+    if (value === "") emptyTexts.push(path);
     else if (typeof value === "object" && value !== null)
-      for (const [name, member] of Object.entries(value)) look(member, `${path}/${name}`);
+      for (const [name, member] of Object.entries(value)) findEmpty(member, `${path}/${name}`);
   };
-  look(document, "");
-  expect(found).toEqual([]);
+  findEmpty(document, "");
+  expect(emptyTexts).toEqual([]);
 });
 
-test("prefilled requests filter no list and start no change that has a preview", () => {
+// Swagger UI fills in the examples, and a click on "Execute" sends them.
+test("prefilled requests filter no list by date, and only preview changes that can be previewed", () => {
   for (const { operationId, parameters = [], requestBody } of operationsOf(document)) {
     const named = Object.fromEntries(parameters.map((one) => [one.name, one.example]));
+    // Three times undefined: these parameters have no example, so Swagger UI leaves them empty.
     expect([operationId, named.expiresBefore, named.expiresAfter, named.cursor]).toEqual([operationId, ...Array(3)]);
     if ("preview" in named) expect([operationId, named.preview]).toEqual([operationId, "true"]);
     for (const { schema, example } of Object.values(requestBody?.content ?? {})) {
@@ -138,21 +142,21 @@ test("prefilled requests filter no list and start no change that has a preview",
   }
 });
 
-test("dates in examples are in the future, whenever the description is requested", async () => {
+test("dates in examples are in the future when the document is requested", async () => {
   const dated = endpoints.filter(({ example }) => JSON.stringify(example)?.includes('"until"'));
   expect(dated.length).toBeGreaterThan(1);
   const described = documentation(async () => dated).endpoints.find(({ name }) => name === "openApi")!;
-  const daysOn = async (now: string) => {
-    vi.setSystemTime(now);
+  const exampleDaysOn = async (requestedAt: string) => {
+    vi.setSystemTime(requestedAt);
     const { content } = await described.handle({ headers: new Headers() } as never);
     return [...String(content!.data).matchAll(/"until":"([\d-]+)"/g)].map(([, day]) => day!);
   };
   vi.useFakeTimers({ toFake: ["Date"] });
   try {
-    for (const now of ["2030-01-01T23:59:59Z", "2030-01-02T00:00:00Z", "2030-03-01T00:00:00Z"]) {
-      const days = await daysOn(now);
+    for (const requestedAt of ["2030-01-01T23:59:59Z", "2030-01-02T00:00:00Z", "2030-03-01T00:00:00Z"]) {
+      const days = await exampleDaysOn(requestedAt);
       expect(days).toHaveLength(dated.length);
-      expect(days.filter((day) => Date.parse(day) <= Date.parse(now))).toEqual([]);
+      expect(days.filter((day) => Date.parse(day) <= Date.parse(requestedAt))).toEqual([]);
     }
   } finally {
     vi.useRealTimers();

@@ -4,6 +4,8 @@ import { declarations } from "../../functions/functions.ts";
 import { PROBLEMS } from "../../shared/platform/http/problem.ts";
 import { Service } from "../support/service.ts";
 
+// Checks `/openapi.json` as a running service returns it. descriptions.test.ts checks its texts and examples.
+
 const { endpoints } = await declarations();
 
 interface Operation {
@@ -32,7 +34,7 @@ afterAll(() => service.stop());
 const SIGNED_IN = [{ bearerAuth: [] }, { sessionCookie: [] }];
 const operations = () => Object.values(document.paths).flatMap((path) => Object.values(path));
 
-test("the description is valid OpenAPI 3.1, according to an external validator", async () => {
+test("the document is valid OpenAPI 3.1, according to an external validator", async () => {
   expect(document.openapi).toMatch(/^3\.1\.\d$/);
   const result = await new Validator().validate(structuredClone(document));
   expect(result).toEqual({ valid: true });
@@ -48,10 +50,12 @@ test("the document contains every declared endpoint and no others", () => {
   expect(described.sort()).toEqual(declared.sort());
 });
 
-test("an endpoint is public in the document exactly if it is declared open", () => {
-  const open = operations().filter(({ security }) => security.length === 0);
+test("the document requires no credential for endpoints that are declared open, and a session for the others", () => {
+  const publicOperations = operations().filter(({ security }) => security.length === 0);
   const declared = endpoints.filter(({ access, undocumented }) => access === "open" && !undocumented);
-  expect(open.map(({ operationId }) => operationId).sort()).toEqual(declared.map(({ name }) => name).sort());
+  expect(publicOperations.map(({ operationId }) => operationId).sort()).toEqual(
+    declared.map(({ name }) => name).sort(),
+  );
   for (const { security } of operations()) expect([[], SIGNED_IN]).toContainEqual(security);
 });
 
@@ -67,51 +71,57 @@ test("every response is described with its schema, and every problem as a proble
   }
 });
 
-test("an operation lists its possible problems: the codes of each status", () => {
-  const refusals = (method: string, path: string) =>
+test("an operation lists the problem codes of each status that it can return", () => {
+  /** Returns the codes of an operation by status, for example `{ 401: "unauthorized" }`. */
+  const problemCodes = (method: string, path: string) =>
     Object.fromEntries(
       Object.entries(document.paths[path]![method]!.responses).flatMap(([status, { content }]) => {
         const { examples } = content?.["application/problem+json"] ?? {};
         return examples ? [[status, Object.keys(examples).join()]] : [];
       }),
     );
-  const always = { 500: "internal", 503: "unavailable" };
-  const read = { ...always, 401: "unauthorized", 403: "forbidden,passwordChangeRequired", 429: "rateLimited" };
+  const ofEveryEndpoint = { 500: "internal", 503: "unavailable" };
+  const ofEveryRead = {
+    ...ofEveryEndpoint,
+    401: "unauthorized",
+    403: "forbidden,passwordChangeRequired",
+    429: "rateLimited",
+  };
   const conflicts = Object.entries(PROBLEMS).flatMap(([code, { status }]) => (status === 409 ? [code] : []));
-  const written = {
-    ...read,
-    403: `${read[403]},crossSite`,
+  const ofEveryChange = {
+    ...ofEveryRead,
+    403: `${ofEveryRead[403]},crossSite`,
     409: conflicts.filter((code) => code !== "scanRunning").join(),
     413: "bodyTooLarge",
     415: "unsupportedMediaType",
   };
-  expect(refusals("get", "/health")).toMatchObject(always);
-  expect(refusals("get", "/api/assets/discovery/assets")).toEqual({
-    ...read,
+  expect(problemCodes("get", "/health")).toMatchObject(ofEveryEndpoint);
+  expect(problemCodes("get", "/api/assets/discovery/assets")).toEqual({
+    ...ofEveryRead,
     400: "invalidRequest,valueRequired,invalidCursor",
   });
-  expect(refusals("post", "/api/settings/retention/purge")).toEqual({
-    ...written,
+  expect(problemCodes("post", "/api/settings/retention/purge")).toEqual({
+    ...ofEveryChange,
     400: "malformedRequest,invalidRequest,valueRequired",
   });
-  expect(refusals("put", "/api/automation/rotation/apps/{app_id}/policy")).toEqual({
-    ...written,
+  expect(problemCodes("put", "/api/automation/rotation/apps/{app_id}/policy")).toEqual({
+    ...ofEveryChange,
     400: "malformedRequest,invalidRequest,missingBody,valueRequired",
-    403: `${written[403]},licenseRequired`,
+    403: `${ofEveryChange[403]},licenseRequired`,
     404: "notFound",
     412: "preconditionFailed",
   });
-  expect(refusals("post", "/auth/login")).toEqual({
-    ...always,
+  expect(problemCodes("post", "/auth/login")).toEqual({
+    ...ofEveryEndpoint,
     400: "malformedRequest,invalidRequest,missingBody,valueRequired",
     401: "invalidCredentials",
     403: "ssoOnly,crossSite",
-    409: written[409],
-    413: written[413],
-    415: written[415],
+    409: ofEveryChange[409],
+    413: ofEveryChange[413],
+    415: ofEveryChange[415],
     429: "rateLimited,tooManyAttempts",
   });
-  expect(refusals("post", "/api/assets/discovery/scan")[409]).toBe(conflicts.join());
+  expect(problemCodes("post", "/api/assets/discovery/scan")[409]).toBe(conflicts.join());
 });
 
 test("the document names servers, credentials, cookies and headers", () => {
@@ -191,20 +201,21 @@ test("the path of a setting lists every category and key", async () => {
 });
 
 test("no documented response has a member for a secret", () => {
-  const secrets = /^(password|newPassword|currentPassword|clientSecret|secretAccessKey|webhookUrl|oidcClientSecret)$/;
-  const found = operations().flatMap(({ operationId, responses }) =>
+  const secretNames =
+    /^(password|newPassword|currentPassword|clientSecret|secretAccessKey|webhookUrl|oidcClientSecret)$/;
+  const secretMembers = operations().flatMap(({ operationId, responses }) =>
     Object.values(responses).flatMap(({ content = {} }) =>
       Object.values(content).flatMap(({ schema }) =>
         membersOf(schema)
-          .filter((name) => secrets.test(name))
+          .filter((name) => secretNames.test(name))
           .map((name) => `${operationId}: ${name}`),
       ),
     ),
   );
-  expect(found).toEqual([]);
+  expect(secretMembers).toEqual([]);
 });
 
-/** Returns the names of all members of a schema, through every reference. */
+/** Returns the names of all members of a schema at any depth, including referenced schemas. */
 function membersOf(schema: unknown, seen = new Set<unknown>()): string[] {
   if (typeof schema !== "object" || schema === null || seen.has(schema)) return [];
   seen.add(schema);

@@ -2,18 +2,20 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 
+// Checks all Markdown pages: lengths, and that the files, commands and views that they name exist.
+
 const root = path.resolve(import.meta.dirname, "../..");
 const { scripts } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
 const pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", ...globSync("docs/**/*.md", { cwd: root })];
 
-/** Returns the code spans that are paths of the project, without placeholders. */
+/** Returns the paths of the project that a page names: code spans such as `docs/README.md`, and the targets of links. */
 function pathsIn(text: string): string[] {
   const spans = [...text.matchAll(/`([^`\s]+)`/g)].map(([, span]) => span!);
   const links = [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, link]) => link!);
   return [...spans.filter((span) => /^(?:functions|shared|infra|test|docs)\/[\w./-]*$/.test(span)), ...links];
 }
 
-/** The commands of a page, each with the comment behind it. Lines that end with a backslash continue. */
+/** Returns the commands in a page's `sh` blocks, with their trailing comments. Lines joined by a backslash are one command. */
 function commandsIn(text: string): string[] {
   const blocks = [...text.matchAll(/^ *```sh\n(.*?)^ *```/gms)].map(([, block]) => block!);
   return blocks.flatMap((block) => block.replace(/\\\n\s*/g, "").split("\n")).filter((line) => line.trim() !== "");
@@ -22,14 +24,13 @@ function commandsIn(text: string): string[] {
 /** Counts words like `wc -w`. */
 const wordsIn = (text: string): number => text.split(/\s+/).filter((word) => word !== "").length;
 
-test("the commands of the deployment pages are run here, or the page says that they need Azure", () => {
+test("each command of the deployment pages is part of .ci/run, or is marked ☁ because it needs Azure", () => {
   const commands = ["docs/deploy.md", "docs/deploy-options.md"].flatMap((page) =>
     commandsIn(readFileSync(path.join(root, page), "utf8")),
   );
   expect(commands.length).toBeGreaterThan(20);
-  // The folders are checked above. The two commands are the first commands of .ci/run.
-  const runHere = /^(?:npm ci|npm run check:infra|cd [\w./-]+)(?:\s+#.*)?$/;
-  expect(commands.filter((command) => !command.includes("☁") && !runHere.test(command))).toEqual([]);
+  const runInCi = /^(?:npm ci|npm run check:infra|cd [\w./-]+)(?:\s+#.*)?$/;
+  expect(commands.filter((command) => !command.includes("☁") && !runInCi.test(command))).toEqual([]);
   const folders = commands.flatMap((command) => /^cd ([\w/-]+)/.exec(command)?.[1] ?? []);
   expect(folders.filter((folder) => !existsSync(path.join(root, folder)))).toEqual([]);
 });
@@ -50,9 +51,10 @@ test("only the README names Node versions, and they match package.json", () => {
     const text = readFileSync(path.join(root, page), "utf8");
     return [...text.matchAll(/\bNode(?:\.js)? (v?\d.*?)(?=[,;:]|\. |\n)/g)].map(([, version]) => ({ page, version }));
   });
+  // Matches `^22.18.0 || >=24.2.0`.
   const [, oldest, next] = /^\^(22\.\d+)\.0 \|\| >=(24\.\d+)\.0$/.exec(engines.node)!;
-  const named = versions.map(({ page, version }) => `${page}: ${version}`);
-  expect(named).toEqual([`README.md: ${oldest} or later (not 23`]);
+  const mentions = versions.map(({ page, version }) => `${page}: ${version}`);
+  expect(mentions).toEqual([`README.md: ${oldest} or later (not 23`]);
   expect(readFileSync(path.join(root, "README.md"), "utf8")).toContain(`and 24 from ${next})`);
   const lock = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8"));
   expect(lock.packages[""].engines).toEqual(engines);
@@ -62,17 +64,17 @@ test("only the README names Node versions, and they match package.json", () => {
 const GENERATED = ["settings.md", "roles-matrix.md", "compliance.md", "compliance-controls.md"].map(
   (name) => `docs/${name}`,
 );
-/** Maximum words of a page. */
-const MOST_WORDS = 1_500;
+/** Maximum number of words of a page, so that a reader finds what a page says. */
+const MAX_WORDS = 1_500;
 
-test("the README has at most 1,000 words and two commands: one starts the service, one runs its tests", () => {
+test("the README has at most 1,000 words, and only the commands that start the service and run its tests", () => {
   const text = readFileSync(path.join(root, "README.md"), "utf8");
   expect(wordsIn(text)).toBeLessThanOrEqual(1_000);
   expect(commandsIn(text)).toEqual(["npm ci && npm start", "npm ci && npm test"]);
 });
 
-test.each(pages.filter((page) => !GENERATED.includes(page)))(`%s has at most ${MOST_WORDS} words`, (page) => {
-  expect(wordsIn(readFileSync(path.join(root, page), "utf8"))).toBeLessThanOrEqual(MOST_WORDS);
+test.each(pages.filter((page) => !GENERATED.includes(page)))(`%s has at most ${MAX_WORDS} words`, (page) => {
+  expect(wordsIn(readFileSync(path.join(root, page), "utf8"))).toBeLessThanOrEqual(MAX_WORDS);
 });
 
 test.each(pages)("%s names only views that exist in the page", (page) => {
@@ -88,7 +90,7 @@ test("every page of docs/ is listed in docs/README.md", () => {
   expect(files.filter((name) => name !== "README.md" && !list.includes(`](${name})`))).toEqual([]);
 });
 
-test("every decision is listed and has context, decision, consequence and source on one page", () => {
+test("every decision is listed in docs/decisions/README.md and has the four parts of a decision", () => {
   const list = readFileSync(path.join(root, "docs/decisions/README.md"), "utf8");
   const decisions = globSync("docs/decisions/0*.md", { cwd: root });
   expect(decisions.length).toBeGreaterThanOrEqual(12);

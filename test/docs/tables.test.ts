@@ -17,42 +17,45 @@ const { queues } = await declarations();
 
 const root = path.resolve(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(path.join(root, file), "utf8");
-const first = (page: string, heading: string) => tableUnder(page, heading).map((row) => Object.values(row)[0]!);
+/** Returns the first column of the table under a heading. */
+const firstColumn = (page: string, heading: string) => tableUnder(page, heading).map((row) => Object.values(row)[0]!);
 
-test("every alert of the templates has a row with its name", () => {
+test("docs/operate.md has a row for every alert of the Bicep templates", () => {
   const names = [...read("infra/azure/modules/alerts.bicep").matchAll(/displayName: '([^']+)'/g)].map(
     ([, name]) => name,
   );
   expect(names.length).toBeGreaterThan(3);
-  expect(first("docs/operate.md", "## Alerts about the service itself")).toEqual(names);
+  expect(firstColumn("docs/operate.md", "## Alerts about the service itself")).toEqual(names);
 });
 
-test("every type of alert rule has a row", () => {
-  expect(first("docs/operate.md", "## Alert rules")).toEqual([...ALERT_TYPES]);
+test("docs/operate.md has a row for every type of alert rule", () => {
+  expect(firstColumn("docs/operate.md", "## Alert rules")).toEqual([...ALERT_TYPES]);
 });
 
-test("every queue has a row that says how to handle its messages", () => {
+test("docs/troubleshooting.md has a row for every queue, for its failed messages", () => {
   const names = queues.map(({ queue }) => queue).filter((name) => !name.endsWith("-poison"));
-  expect(first("docs/troubleshooting.md", "## Failed messages").sort()).toEqual([...new Set(names)].sort());
+  expect(firstColumn("docs/troubleshooting.md", "## Failed messages").sort()).toEqual([...new Set(names)].sort());
 });
 
-test("every table of the storage account has a row", () => {
+test("docs/backup.md has a row for every table of the storage account", () => {
   const source = globSync("shared/**/*.ts", { cwd: root }).map(read).join("\n");
+  // Tables are named where code declares an entity, as in `entity<User>("Users", …)`, or in a constant such as
+  // `TABLE = "Users"`.
   const literals = [
     ...source.matchAll(/\bentity(?:<[^(]*>)?\(\s*"(\w+)"/g),
     ...source.matchAll(/\b(?:TABLE|table)\b[^"\n]* "([A-Z]\w+)"/g),
   ];
-  const named = first("docs/backup.md", "## Tables").flatMap((cell) => cell.split(", "));
+  const documentedTables = firstColumn("docs/backup.md", "## Tables").flatMap((cell) => cell.split(", "));
   expect(literals.length).toBeGreaterThan(30);
-  expect(named.sort()).toEqual([...new Set(literals.map(([, name]) => name!))].sort());
+  expect(documentedTables.sort()).toEqual([...new Set(literals.map(([, name]) => name!))].sort());
 });
 
-test("the documented health check names every dependency", () => {
-  const [, deep] = tableUnder("docs/operate.md", "## Where to look");
-  for (const name of DEPENDENCIES) expect(deep!.shows).toContain(name);
+test("docs/operate.md names every dependency that the deep health check reports", () => {
+  const [, deepHealthRow] = tableUnder("docs/operate.md", "## Where to look");
+  for (const name of DEPENDENCIES) expect(deepHealthRow!.shows).toContain(name);
 });
 
-test("the architecture page lists the modules in the layers of the import check", () => {
+test("docs/architecture.md lists the modules in the layers that the import check enforces", () => {
   const levels = tableUnder("docs/architecture.md", "## Inside").map(({ level, modules }) => ({
     level: Number(level),
     modules: modules!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
@@ -60,17 +63,21 @@ test("the architecture page lists the modules in the layers of the import check"
   expect(levels).toEqual(LAYERS.map((modules, at) => ({ level: at + 1, modules })).reverse());
 });
 
-test("the costs follow from the measurements that npm run bench writes", () => {
+test("docs/cost.md contains the measurements of BENCHMARKS.md", () => {
   const cost = read("docs/cost.md");
   expect(costPage(cost, read("BENCHMARKS.md"))).toBe(cost);
 });
 
-test("the costs are computed correctly", () => {
-  const sums = [...read("docs/cost.md").matchAll(/((?:[\d.,]+ [·+] )+[\d.,]+) = ([\d,]+)/g)];
-  expect(sums.length).toBeGreaterThan(4);
-  for (const [, terms, sum] of sums) {
+test("the calculations in docs/cost.md are correct", () => {
+  // Matches calculations such as `2 · 3.5 + 1 = 8`.
+  const calculations = [...read("docs/cost.md").matchAll(/((?:[\d.,]+ [·+] )+[\d.,]+) = ([\d,]+)/g)];
+  expect(calculations.length).toBeGreaterThan(4);
+  for (const [, terms, sum] of calculations) {
     const products = terms!.replaceAll(",", "").split(" + ");
-    const value = products.reduce((total, one) => total + one.split(" · ").reduce((a, b) => a * Number(b), 1), 0);
+    const value = products.reduce(
+      (total, product) => total + product.split(" · ").reduce((a, b) => a * Number(b), 1),
+      0,
+    );
     expect(Math.round(value), terms).toBe(Number(sum!.replaceAll(",", "")));
   }
 });
@@ -94,14 +101,15 @@ test("docs/roles.md mentions every view of the page", () => {
 });
 
 test("docs/telemetry.md has a row for every metric and documents all OTEL_ settings", () => {
-  const figures = Object.entries(METRICS).map(([metric, { kind, unit, description }]) => ({
+  const expectedRows = Object.entries(METRICS).map(([metric, { kind, unit, description }]) => ({
     metric,
     "kind, unit": `${kind}, ${unit}`,
     meaning: description,
   }));
-  expect(tableUnder("docs/telemetry.md", "## Metrics")).toEqual(figures);
+  expect(tableUnder("docs/telemetry.md", "## Metrics")).toEqual(expectedRows);
   const settings = tableUnder("docs/telemetry.md", "## Switch it on").flatMap(({ setting }) => setting!.split(", "));
-  // The library and the platform read the other two settings.
+  // The service does not read the other two rows: the OpenTelemetry library reads OTEL_EXPORTER_OTLP_HEADERS, and the Functions
+  // platform reads AzureFunctionsJobHost__telemetryMode.
   expect(settings.filter((name) => SETTING_NAMES.includes(name))).toEqual(
     SETTING_NAMES.filter((name) => name.startsWith("OTEL_")),
   );

@@ -1,3 +1,4 @@
+// Compliance over HTTP, on a running host with a simulated cloud: a large company, and one whose exact score is known.
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { CHECKS, checkOfId, EDITION } from "../../shared/compliance/checks/all.ts";
@@ -5,7 +6,7 @@ import type { Remediation } from "../../shared/compliance/remedies/remediation.t
 import { sourceOf } from "../../shared/inventory/asset.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { registrationOf } from "../b2c/support.ts";
-import { mistakesOfOrder, takingLines } from "../compliance/remedy-order.ts";
+import { destructiveLines, findOrderMistakes } from "../compliance/remedy-order.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
@@ -45,8 +46,8 @@ describe("the simulated company acme", () => {
   let service: Service;
   let violations: Violation[];
   let assets: Asset[];
-  /** Returns how many resources pass each check, for the checks that belong to a framework. */
-  const passed = new Map<string, number>();
+  /** The number of resources that pass each check. Known only for checks that belong to a framework. */
+  const passedByCheck = new Map<string, number>();
 
   beforeAll(async () => {
     service = await Service.start({
@@ -55,28 +56,28 @@ describe("the simulated company acme", () => {
       storageEnv: storageClock.environment,
     });
     await service.scan();
-    await ended("/api/automation/rotation/discover");
+    await runDiscovery("/api/automation/rotation/discover");
     for (const tenant of ["shop", "partners"] as const) {
       const { headers } = await service.admin("POST", "/b2c/tenants", registrationOf(service.cloud, tenant));
-      await ended(`${headers.get("location")}/discover`);
+      await runDiscovery(`${headers.get("location")}/discover`);
     }
-    await ended("/api/assets/dependencies/discover");
-    // Newly discovered references are evaluated in a message of their own.
-    const isJudged = async () =>
-      (await service.all("/compliance/violations")).some(({ checkId }) => checkId === "secret-reference-resolved");
-    await vi.waitUntil(isJudged, { timeout: 150_000, interval: 200 });
+    await runDiscovery("/api/assets/dependencies/discover");
+    // References that discovery found are evaluated later, through the queue.
+    const areReferencesEvaluated = async () =>
+      (await service.listAll("/compliance/violations")).some(({ checkId }) => checkId === "secret-reference-resolved");
+    await vi.waitUntil(areReferencesEvaluated, { timeout: 150_000, interval: 200 });
     // Each run that a call started has a message hidden for half a minute, which would continue the work of a crashed process.
-    await service.idle();
+    await service.waitUntilIdle();
     await storageClock.add(MINUTE_MS);
-    await service.settled();
+    await service.waitForEmptyQueues();
     [violations, assets] = await Promise.all([
-      service.all("/compliance/violations"),
-      service.all("/api/assets/discovery/assets"),
+      service.listAll("/compliance/violations"),
+      service.listAll("/api/assets/discovery/assets"),
     ]);
-    for (const { id } of await service.all("/compliance/frameworks")) {
+    for (const { id } of await service.listAll("/compliance/frameworks")) {
       const { body } = await service.admin("GET", `/compliance/frameworks/${id}`);
       for (const control of body.controls as Control[]) {
-        for (const check of control.checks) passed.set(check.id, check.passed);
+        for (const check of control.checks) passedByCheck.set(check.id, check.passed);
       }
     }
   });
@@ -86,15 +87,16 @@ describe("the simulated company acme", () => {
   });
 
   /** Starts a discovery and waits for its end. */
-  async function ended(path: string): Promise<void> {
+  async function runDiscovery(path: string): Promise<void> {
     const started = await service.admin("POST", path);
     expect(started.status, path).toBe(201);
-    const isOver = async () => (await service.admin("GET", started.headers.get("location")!)).body.status !== "running";
-    await vi.waitUntil(isOver, { timeout: 150_000, interval: 200 });
+    const hasEnded = async () =>
+      (await service.admin("GET", started.headers.get("location")!)).body.status !== "running";
+    await vi.waitUntil(hasEnded, { timeout: 150_000, interval: 200 });
   }
 
-  /** Returns whether the asset in the API has the data that the check needs. */
-  function applies(checkId: string, { status, expiresOn, keyType, source }: Asset): boolean {
+  /** Returns whether the check applies to the asset, judged by the asset's fields in the API. */
+  function isCheckApplicable(checkId: string, { status, expiresOn, keyType, source }: Asset): boolean {
     const check = checkOfId.get(checkId)!;
     if (source !== (check.resourceType === "vault" ? "keyVault" : sourceOf(check))) return false;
     if (/-near-expiry-/.test(checkId)) return expiresOn !== null && status !== "expired";
@@ -105,12 +107,16 @@ describe("the simulated company acme", () => {
   }
 
   /**
-   * In acme, no consumer references a missing certificate, references of no vault are known completely, and no workspace with
-   * usage logs is configured.
+   * Checks that no resource of acme fails: no consumer references a missing certificate, no reference names a whole vault, and
+   * no workspace with usage logs is configured.
    */
-  const elsewhere = new Set(["certificate-reference-resolved", "vault-reference-resolved", "secret-unused"]);
-  const here = CHECKS.filter(({ id }) => !elsewhere.has(id));
-  test.each(here.map((check) => [check.id, check] as const))(
+  const CHECKS_WITHOUT_RESULTS = new Set([
+    "certificate-reference-resolved",
+    "vault-reference-resolved",
+    "secret-unused",
+  ]);
+  const checksWithResults = CHECKS.filter(({ id }) => !CHECKS_WITHOUT_RESULTS.has(id));
+  test.each(checksWithResults.map((check) => [check.id, check] as const))(
     "has failing and passing resources for %s",
     (id, check) => {
       const failing = violations.filter(({ checkId }) => checkId === id);
@@ -125,34 +131,35 @@ describe("the simulated company acme", () => {
       }
       const failingIds = new Set(failing.map(({ resourceId }) => resourceId));
       const passing =
-        passed.get(id) ??
-        assets.filter((asset) => asset.type === check.resourceType && applies(id, asset) && !failingIds.has(asset.id))
-          .length;
+        passedByCheck.get(id) ??
+        assets.filter(
+          (asset) => asset.type === check.resourceType && isCheckApplicable(id, asset) && !failingIds.has(asset.id),
+        ).length;
       expect(passing, "passing").toBeGreaterThan(0);
     },
   );
 
   test("has no remediation that removes something before its replacement works", () => {
     const mistakes = violations.flatMap(({ id, remediation }) =>
-      mistakesOfOrder(remediation).map((mistake) => `${id} ${mistake}`),
+      findOrderMistakes(remediation).map((mistake) => `${id} ${mistake}`),
     );
     expect(mistakes).toEqual([]);
-    const taking = violations.filter(({ remediation }) => takingLines(remediation).length > 0);
-    expect(taking.length).toBeGreaterThan(100);
-    expect(new Set(taking.map(({ checkId }) => checkId)).size).toBeGreaterThan(10);
+    const destructive = violations.filter(({ remediation }) => destructiveLines(remediation).length > 0);
+    expect(destructive.length).toBeGreaterThan(100);
+    expect(new Set(destructive.map(({ checkId }) => checkId)).size).toBeGreaterThan(10);
   });
 
-  test("lists its violations by severity, check and resource, and filters them", async () => {
-    const order = ["critical", "high", "medium", "low"];
+  test("lists its violations in order of severity, check and resource, with any filter", async () => {
+    const severities = ["critical", "high", "medium", "low"];
     const sorted = [...violations].sort(
       (a, b) =>
-        order.indexOf(a.severity) - order.indexOf(b.severity) ||
-        compared(a.checkId, b.checkId) ||
-        compared(a.resourceId.toLowerCase(), b.resourceId.toLowerCase()),
+        severities.indexOf(a.severity) - severities.indexOf(b.severity) ||
+        compareStrings(a.checkId, b.checkId) ||
+        compareStrings(a.resourceId.toLowerCase(), b.resourceId.toLowerCase()),
     );
     expect(violations.map(({ id }) => id)).toEqual(sorted.map(({ id }) => id));
-    const { vaultName, subscriptionId } = violations.find((one) => one.vaultName !== null)!;
-    const owner = violations.find((one) => one.vaultName !== null && one.owner !== null)!.owner!;
+    const { vaultName, subscriptionId } = violations.find((violation) => violation.vaultName !== null)!;
+    const owner = violations.find((violation) => violation.vaultName !== null && violation.owner !== null)!.owner!;
     const queries: Record<string, string>[] = [
       { severity: "high" },
       { framework: "cis-azure-6.0.0" },
@@ -165,24 +172,24 @@ describe("the simulated company acme", () => {
     ];
     for (const query of queries) {
       const { severity, framework, check, vault, subscription } = query;
-      const wanted = violations.filter(
-        (one) =>
-          (severity === undefined || one.severity === severity) &&
-          (framework === undefined || one.frameworks.includes(framework)) &&
-          (check === undefined || one.checkId === check) &&
-          (vault === undefined || one.vaultName === vault) &&
-          (subscription === undefined || one.subscriptionId === subscription) &&
-          (query.owner === undefined || one.owner === owner),
+      const matching = violations.filter(
+        (violation) =>
+          (severity === undefined || violation.severity === severity) &&
+          (framework === undefined || violation.frameworks.includes(framework)) &&
+          (check === undefined || violation.checkId === check) &&
+          (vault === undefined || violation.vaultName === vault) &&
+          (subscription === undefined || violation.subscriptionId === subscription) &&
+          (query.owner === undefined || violation.owner === owner),
       );
-      expect(wanted.length, JSON.stringify(query)).toBeGreaterThan(0);
+      expect(matching.length, JSON.stringify(query)).toBeGreaterThan(0);
       const { body } = await service.admin("GET", `/compliance/violations?${new URLSearchParams(query)}&limit=1000`);
-      // The violations of an owner are counted if the call could read all of them.
-      expect(body.total).toBe(wanted.length);
-      expect(body.items.map(({ id }: Violation) => id)).toEqual(wanted.slice(0, 1000).map(({ id }) => id));
+      // The API returns a total for the owner filter only if one request could read all matching violations.
+      expect(body.total).toBe(matching.length);
+      expect(body.items.map(({ id }: Violation) => id)).toEqual(matching.slice(0, 1000).map(({ id }) => id));
     }
   });
 
-  test("every critical violation belongs to a framework, and PCI DSS contains the expired secrets", async () => {
+  test("has a framework for each critical violation", async () => {
     const critical = violations.filter(({ severity }) => severity === "critical");
     expect(critical.length).toBeGreaterThan(50);
     expect(critical.filter(({ frameworks }) => frameworks.length === 0)).toEqual([]);
@@ -190,17 +197,17 @@ describe("the simulated company acme", () => {
     expect(body.total).toBe(violations.filter(({ checkId }) => checkId === "secret-expired").length);
   });
 
-  test("commands for a vault state the Azure CLI version they need, those for its objects do not", () => {
-    const ofVaults = violations.filter(({ remediation }) => /az keyvault (update|show) /.test(remediation.cli));
-    expect(ofVaults.length).toBeGreaterThan(0);
-    const saying = violations.filter(({ remediation }) =>
+  test("states the required Azure CLI version only in commands for a vault itself", () => {
+    const vaultViolations = violations.filter(({ remediation }) => /az keyvault (update|show) /.test(remediation.cli));
+    expect(vaultViolations.length).toBeGreaterThan(0);
+    const withVersion = violations.filter(({ remediation }) =>
       remediation.cli.startsWith("# Needs Azure CLI 2.90 or later.\n"),
     );
-    expect(saying.map(({ id }) => id)).toEqual(ofVaults.map(({ id }) => id));
-    expect(saying.length).toBeLessThan(violations.length);
+    expect(withVersion.map(({ id }) => id)).toEqual(vaultViolations.map(({ id }) => id));
+    expect(withVersion.length).toBeLessThan(violations.length);
   });
 
-  test("exports all violations as CSV, and a framework as a report for assessors", async () => {
+  test("exports violations as CSV, and a framework as PDF", async () => {
     const csv = await service.admin("GET", "/compliance/violations/csv");
     expect(csv.text.trimEnd().split("\r\n").length).toBeGreaterThan(violations.length);
     const pdf = await service.admin("GET", "/compliance/frameworks/pci-dss-4.0.1/pdf?days=30");
@@ -210,12 +217,17 @@ describe("the simulated company acme", () => {
 
   test("has a score that agrees with its violations", async () => {
     const { body } = await service.admin("GET", "/compliance/score?history=30");
-    const of = (severity: string) => violations.filter((one) => one.severity === severity).length;
-    const bySeverity = { critical: of("critical"), high: of("high"), medium: of("medium"), low: of("low") };
+    const count = (severity: string) => violations.filter((violation) => violation.severity === severity).length;
+    const bySeverity = {
+      critical: count("critical"),
+      high: count("high"),
+      medium: count("medium"),
+      low: count("low"),
+    };
     expect(body).toMatchObject({ failed: violations.length, bySeverity, exempted: 0, evaluation: null });
     expect(body.total).toBe(body.passed + body.failed);
     expect(body.history.at(-1)).toEqual({
-      // By the store's clock, which was moved.
+      // The service uses the storage clock, which `beforeAll` moved by a minute.
       date: new Date(Date.now() + MINUTE_MS).toISOString().slice(0, 10),
       score: body.score,
       passed: body.passed,
@@ -226,7 +238,7 @@ describe("the simulated company acme", () => {
   });
 });
 
-/** Two secrets, one without an expiry, in a vault whose settings can't be read. */
+/** A company with one vault and two secrets, one of them without an expiry. */
 const TWO_SECRETS: Company = {
   subscriptions: [
     {
@@ -237,15 +249,15 @@ const TWO_SECRETS: Company = {
           publicNetworkAccess: "Disabled",
           privateEndpoints: 1,
           secrets: [
-            { name: "ends", expiresInDays: 300, contentType: "text/plain" },
-            { name: "endless", contentType: "text/plain" },
+            { name: "expiring", expiresInDays: 300, contentType: "text/plain" },
+            { name: "without-expiry", contentType: "text/plain" },
           ],
         },
       ],
     },
   ],
 };
-/** CIS 6.0.0 requires an expiry of secrets in vaults with role-based access control. */
+/** CIS 6.0.0 requires an expiry for secrets in vaults with role-based access control. */
 const [FRAMEWORK, CONTROL, CHECK] = ["cis-azure-6.0.0", "8.3.3", "secret-expiry-set-rbac"];
 
 describe("a company with two secrets", () => {
@@ -260,21 +272,23 @@ describe("a company with two secrets", () => {
     storageClock.remove();
   });
 
-  const statuses = async (): Promise<Record<string, string>> => {
+  const readControlStatuses = async (): Promise<Record<string, string>> => {
     const { body } = await service.admin("GET", `/compliance/frameworks/${FRAMEWORK}`);
     return Object.fromEntries(body.controls.map(({ id, status }: Control) => [id, status]));
   };
-  const score = async () => {
+  const readScore = async () => {
     const { body } = await service.admin("GET", "/compliance/score");
     const { score, passed, failed, total, bySeverity, exempted } = body;
     return { score, passed, failed, total, bySeverity, exempted };
   };
-  const violation = async (): Promise<Violation> =>
+  const readViolation = async (): Promise<Violation> =>
     (await service.admin("GET", `/compliance/violations?severity=high&framework=${FRAMEWORK}`)).body.items[0];
 
-  // Passing weights: 23 of the vault's seven checks, 27 of the expiring secret's seven, 3 of the other secret's two. Failing:
-  // 5.
-  const FAILING = {
+  /**
+   * The score while the secret without an expiry fails. The weights of passed checks are 23 for the vault's seven, 27 for the
+   * expiring secret's seven and 3 for the other secret's two. The failed check weighs 5. So the score is 53 of 58.
+   */
+  const SCORE_WITH_FAILURE = {
     score: 91.4,
     passed: 16,
     failed: 1,
@@ -282,7 +296,7 @@ describe("a company with two secrets", () => {
     exempted: 0,
     bySeverity: { critical: 0, high: 1, medium: 0, low: 0 },
   };
-  const EXEMPTED = {
+  const SCORE_WITH_EXEMPTION = {
     score: 100,
     passed: 16,
     failed: 0,
@@ -292,7 +306,7 @@ describe("a company with two secrets", () => {
   };
 
   test("a framework lists each control as passed, failed, not applicable or manual", async () => {
-    expect(await statuses()).toEqual({
+    expect(await readControlStatuses()).toEqual({
       "8.3.3": "fail",
       "8.3.5": "pass",
       "8.3.6": "pass",
@@ -312,13 +326,13 @@ describe("a company with two secrets", () => {
     expect((await service.admin("GET", "/compliance/frameworks/cis-azure-9")).status).toBe(404);
   });
 
-  test("the score weights pairs of check and resource by severity", async () => {
-    expect(await score()).toEqual(FAILING);
+  test("the score weights each result of a check by the check's severity", async () => {
+    expect(await readScore()).toEqual(SCORE_WITH_FAILURE);
     const { body } = await service.admin("POST", "/compliance/evaluate");
-    expect(body).toMatchObject({ status: "completed", vaultsLeft: 0, failedVaults: [], score: FAILING });
+    expect(body).toMatchObject({ status: "completed", vaultsLeft: 0, failedVaults: [], score: SCORE_WITH_FAILURE });
   });
 
-  const exempt = (until: Date, scope: object = { type: "asset", id: "kv-one.secret.endless" }) =>
+  const createExemption = (until: Date, scope: object = { type: "asset", id: "kv-one.secret.without-expiry" }) =>
     service.admin("POST", "/compliance/exemptions", {
       checkId: CHECK,
       scope,
@@ -329,64 +343,68 @@ describe("a company with two secrets", () => {
     });
   const inAnHour = () => new Date(Date.now() + 3_600_000);
 
-  test("an exemption excludes its violation from score and control, visibly, until it is removed", async () => {
-    const made = await exempt(inAnHour());
-    expect(made.status).toBe(201);
-    const { id } = made.body;
-    expect(made.headers.get("location")).toBe(`/compliance/exemptions/${id}`);
-    expect((await exempt(inAnHour())).status).toBe(409);
-    expect(await violation()).toMatchObject({ id: `${CHECK}.kv-one.secret.endless`, exempted: true, exemptionId: id });
-    expect(await score()).toEqual(EXEMPTED);
-    expect((await statuses())[CONTROL]).toBe("pass");
-    const got = await service.admin("GET", `/compliance/exemptions/${id}`);
-    expect(got.body).toMatchObject({ checkId: CHECK, category: "waiver", ticket: "SEC-1", active: true });
-    expect(await service.all("/compliance/exemptions")).toEqual([got.body]);
+  test("an exempted violation stays listed, but does not count for the score or its control", async () => {
+    const created = await createExemption(inAnHour());
+    expect(created.status).toBe(201);
+    const { id } = created.body;
+    expect(created.headers.get("location")).toBe(`/compliance/exemptions/${id}`);
+    expect((await createExemption(inAnHour())).status).toBe(409);
+    expect(await readViolation()).toMatchObject({
+      id: `${CHECK}.kv-one.secret.without-expiry`,
+      exempted: true,
+      exemptionId: id,
+    });
+    expect(await readScore()).toEqual(SCORE_WITH_EXEMPTION);
+    expect((await readControlStatuses())[CONTROL]).toBe("pass");
+    const read = await service.admin("GET", `/compliance/exemptions/${id}`);
+    expect(read.body).toMatchObject({ checkId: CHECK, category: "waiver", ticket: "SEC-1", active: true });
+    expect(await service.listAll("/compliance/exemptions")).toEqual([read.body]);
 
     expect((await service.admin("DELETE", `/compliance/exemptions/${id}`)).status).toBe(200);
     expect((await service.admin("GET", `/compliance/exemptions/${id}`)).status).toBe(404);
-    expect(await violation()).toMatchObject({ exempted: false, exemptionId: null });
-    expect(await score()).toEqual(FAILING);
+    expect(await readViolation()).toMatchObject({ exempted: false, exemptionId: null });
+    expect(await readScore()).toEqual(SCORE_WITH_FAILURE);
     const entries = await service.admin("GET", "/audit/entries?limit=100");
     const types = entries.body.items.map(({ type, eventType }: Record<string, string>) => type ?? eventType);
     expect(types).toEqual(expect.arrayContaining(["compliance.exemptionCreated", "compliance.exemptionRemoved"]));
   });
 
-  /** How far storage is ahead of this process. */
-  let ahead = 0;
+  /** The difference between the storage clock and the clock of this process. */
+  let clockOffsetMs = 0;
 
-  test.each([{ type: "all" }, { type: "vault", id: "kv-one" }, { type: "asset", id: "kv-one.secret.endless" }])(
+  test.each([{ type: "all" }, { type: "vault", id: "kv-one" }, { type: "asset", id: "kv-one.secret.without-expiry" }])(
     "an exemption of scope $type expires automatically",
     async (scope) => {
-      const made = await exempt(new Date(Date.now() + ahead + 5 * MINUTE_MS), scope);
-      expect(made.status).toBe(201);
-      expect(await score()).toEqual(EXEMPTED);
+      const created = await createExemption(new Date(Date.now() + clockOffsetMs + 5 * MINUTE_MS), scope);
+      expect(created.status).toBe(201);
+      expect(await readScore()).toEqual(SCORE_WITH_EXEMPTION);
       await storageClock.add(5 * MINUTE_MS);
-      ahead += 5 * MINUTE_MS;
-      await expect.poll(async () => (await score()).exempted, { timeout: 150_000 }).toBe(0);
-      expect(await score()).toEqual(FAILING);
-      expect((await statuses())[CONTROL]).toBe("fail");
-      expect((await service.admin("GET", `/compliance/exemptions/${made.body.id}`)).body.active).toBe(false);
+      clockOffsetMs += 5 * MINUTE_MS;
+      await expect.poll(async () => (await readScore()).exempted, { timeout: 150_000 }).toBe(0);
+      expect(await readScore()).toEqual(SCORE_WITH_FAILURE);
+      expect((await readControlStatuses())[CONTROL]).toBe("fail");
+      expect((await service.admin("GET", `/compliance/exemptions/${created.body.id}`)).body.active).toBe(false);
     },
   );
 
   test.each([
-    ["a check there is not", { checkId: "no-check" }],
+    ["an unknown check", { checkId: "no-check" }],
     ["a scope without its id", { scope: { type: "vault" } }],
-    ["a vault there is not", { scope: { type: "vault", id: "kv-two" } }],
-    ["an asset of another type", { scope: { type: "asset", id: "kv-one.key.endless" } }],
+    ["an unknown vault", { scope: { type: "vault", id: "kv-two" } }],
+    ["an asset of another type", { scope: { type: "asset", id: "kv-one.key.without-expiry" } }],
     ["an end in the past", { until: "2020-01-01" }],
     ["no reason", { reason: " " }],
-  ])("an exemption with %s is rejected", async (_, wrong) => {
+  ])("an exemption with %s is rejected", async (_, invalidFields) => {
     const { status } = await service.admin("POST", "/compliance/exemptions", {
       checkId: CHECK,
       scope: { type: "all" },
       category: "waiver",
-      reason: "It is",
+      reason: "Accepted",
       until: inAnHour(),
-      ...wrong,
+      ...invalidFields,
     });
     expect(status).toBe(400);
   });
 });
 
-const compared = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+const compareStrings = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

@@ -1,3 +1,4 @@
+// Settings over HTTP on running hosts: their sources, and how fast a change takes effect.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import {
@@ -22,20 +23,24 @@ afterAll(async () => {
   storageClock.remove();
 });
 
-/** A value that is valid for every setting, and differs from its default and from the other levels. */
-const LEVELS: Record<"environment" | "appConfiguration" | "override", Record<SettingKey, SettingValue>> = {
-  environment: values(11, false, "WARNING"),
-  appConfiguration: values(13, true, "DEBUG"),
-  override: values(15, false, "ERROR"),
+/** For each source of settings a valid value of each setting. Numbers differ from the default and between the sources. */
+const VALUES_BY_SOURCE: Record<"environment" | "appConfiguration" | "override", Record<SettingKey, SettingValue>> = {
+  environment: createValues(11, false, "WARNING"),
+  appConfiguration: createValues(13, true, "DEBUG"),
+  override: createValues(15, false, "ERROR"),
 };
 
-function values(days: number, on: boolean, logLevel: SettingValues["logLevel"]): Record<SettingKey, SettingValue> {
+function createValues(
+  days: number,
+  enabled: boolean,
+  logLevel: SettingValues["logLevel"],
+): Record<SettingKey, SettingValue> {
   return {
     discoveryMaxWorkers: days,
     discoveryScanTimeout: 100 + days,
-    enableNotifications: on,
-    enableComplianceScanning: on,
-    watchAll: on,
+    enableNotifications: enabled,
+    enableComplianceScanning: enabled,
+    watchAll: enabled,
     logLevel,
     defaultThresholdDays: 100 + days,
     criticalExpiryDays: days,
@@ -50,8 +55,8 @@ function values(days: number, on: boolean, logLevel: SettingValues["logLevel"]):
   };
 }
 
-/** Returns the value in force and its source. */
-async function inForce(url: string): Promise<Record<string, { value: SettingValue; source: string }>> {
+/** Returns the effective value of each setting, and its source. */
+async function readEffectiveSettings(url: string): Promise<Record<string, { value: SettingValue; source: string }>> {
   const { body } = await service.admin("GET", `${url}/api/settings/all`);
   const settings: { key: string; value: SettingValue; source: string }[] = Object.values(CATEGORIES).flatMap(
     (member) => body[member],
@@ -59,90 +64,108 @@ async function inForce(url: string): Promise<Record<string, { value: SettingValu
   return Object.fromEntries(settings.map(({ key, value, source }) => [key, { value, source }]));
 }
 
-const all = (wanted: Record<SettingKey, SettingValue>, source: string) =>
-  Object.fromEntries(SETTING_KEYS.map((key) => [key, { value: wanted[key], source }]));
+const withSource = (settings: Record<SettingKey, SettingValue>, source: string) =>
+  Object.fromEntries(SETTING_KEYS.map((key) => [key, { value: settings[key], source }]));
 const DEFAULTS = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
-) as typeof LEVELS.override;
+) as typeof VALUES_BY_SOURCE.override;
 
 const statusOf = async (url: string, id: string) =>
   (await service.admin("GET", `${url}/api/assets/discovery/assets/${id}`)).body.status;
 
-test("a changed criticalExpiryDays changes statuses at once, violations soon after, and another instance within 30 seconds", async () => {
-  const [here, there] = [service.url, (await service.addHost()).url];
-  const asset = "kv-shop-prod.key.ledger"; // expires in 12 days
-  expect(await Promise.all([statusOf(here, asset), statusOf(there, asset)])).toEqual(["warning", "warning"]);
-  const violated = async (url: string) => {
+test("a changed criticalExpiryDays takes effect at once, and within 30 seconds on another instance", async () => {
+  const [firstHost, secondHost] = [service.url, (await service.addHost()).url];
+  // Expires in 12 days: `warning` by the default of criticalExpiryDays (7), and `critical` after the change to 14.
+  const asset = "kv-shop-prod.key.ledger";
+  expect(await Promise.all([statusOf(firstHost, asset), statusOf(secondHost, asset)])).toEqual(["warning", "warning"]);
+  const isInViolation = async (url: string) => {
     const { body } = await service.admin("GET", `${url}/compliance/violations?severity=high&limit=1000`);
     return body.items.some(({ id }: { id: string }) => id === `key-near-expiry-critical.${asset}`);
   };
-  expect(await violated(here)).toBe(false);
+  expect(await isInViolation(firstHost)).toBe(false);
 
-  const answer = await service.admin("PUT", `${here}/api/settings/compliance-policy`, { criticalExpiryDays: 14 });
-  expect(answer.status).toBe(200);
-  expect(await statusOf(here, asset)).toBe("critical");
+  const response = await service.admin("PUT", `${firstHost}/api/settings/compliance-policy`, {
+    criticalExpiryDays: 14,
+  });
+  expect(response.status).toBe(200);
+  expect(await statusOf(firstHost, asset)).toBe("critical");
 
   const list = `/api/assets/discovery/assets?status=critical&type=key`;
   await storageClock.add(30 * SECOND_MS);
-  await statusOf(there, asset); // Learns the store's time from a response.
-  expect(await statusOf(there, asset)).toBe("critical");
-  for (const url of [here, there]) {
+  await statusOf(secondHost, asset); // The host learns the moved storage time from the response's Date header.
+  expect(await statusOf(secondHost, asset)).toBe("critical");
+  for (const url of [firstHost, secondHost]) {
     const { body } = await service.admin("GET", url + list);
     expect(body.items.map(({ id }: { id: string }) => id)).toEqual([asset]);
   }
-  await service.settled();
-  expect(await violated(there)).toBe(true);
-  expect(await violated(here)).toBe(true);
+  await service.waitForEmptyQueues();
+  expect(await isInViolation(secondHost)).toBe(true);
+  expect(await isInViolation(firstHost)).toBe(true);
 });
 
 test("logLevel takes effect without a restart", async () => {
-  const evaluated = () => service.hosts[0]!.lines.filter((line) => line.includes("A vault was evaluated")).length;
+  const countEvaluationLines = () =>
+    service.hosts[0]!.lines.filter((line) => line.includes("A vault was evaluated")).length;
   await service.admin("PUT", "/api/settings/logging", { logLevel: "INFO" });
-  const before = evaluated();
+  const linesAtInfo = countEvaluationLines();
   expect((await service.admin("POST", "/compliance/evaluate")).status).toBe(200);
-  expect(evaluated()).toBe(before);
+  expect(countEvaluationLines()).toBe(linesAtInfo);
   await service.admin("PUT", "/api/settings/logging", { logLevel: "DEBUG" });
   expect((await service.admin("POST", "/compliance/evaluate")).status).toBe(200);
-  await service.hosts[0]!.line((line) => line.includes("A vault was evaluated"));
+  await service.hosts[0]!.waitForLine((line) => line.includes("A vault was evaluated"));
 });
 
-test("every setting has the value of its override, else App Configuration, else the environment, else the default", async () => {
+test("a setting's value comes from its override, else App Configuration, else the environment, else the default", async () => {
   await service.admin("DELETE", "/api/settings/all");
-  const plain = service.url;
+  const hostWithoutEnvironment = service.url;
   const environment = Object.fromEntries(
-    SETTING_KEYS.map((key) => [DEFINITIONS[key].environmentVariable, String(LEVELS.environment[key])]),
+    SETTING_KEYS.map((key) => [DEFINITIONS[key].environmentVariable, String(VALUES_BY_SOURCE.environment[key])]),
   );
-  const { url: set } = await service.addHost(environment);
-  expect(await inForce(plain)).toEqual(all(DEFAULTS, "default"));
-  expect(await inForce(set)).toEqual(all(LEVELS.environment, "environment"));
+  const { url: hostWithEnvironment } = await service.addHost(environment);
+  expect(await readEffectiveSettings(hostWithoutEnvironment)).toEqual(withSource(DEFAULTS, "default"));
+  expect(await readEffectiveSettings(hostWithEnvironment)).toEqual(
+    withSource(VALUES_BY_SOURCE.environment, "environment"),
+  );
 
-  const configure = (to: Record<SettingKey, SettingValue> | undefined) => {
+  const setAppConfiguration = (settings: Record<SettingKey, SettingValue> | undefined) => {
     for (const key of SETTING_KEYS) {
-      service.cloud.control.setConfiguration(`credential-lifecycle:${key}`, to && String(to[key]));
+      service.cloud.control.setConfiguration(`credential-lifecycle:${key}`, settings && String(settings[key]));
     }
   };
-  configure(LEVELS.appConfiguration);
-  expect(await inForce(plain)).toEqual(all(LEVELS.appConfiguration, "appConfiguration"));
-  expect(await inForce(set)).toEqual(all(LEVELS.appConfiguration, "appConfiguration"));
+  setAppConfiguration(VALUES_BY_SOURCE.appConfiguration);
+  expect(await readEffectiveSettings(hostWithoutEnvironment)).toEqual(
+    withSource(VALUES_BY_SOURCE.appConfiguration, "appConfiguration"),
+  );
+  expect(await readEffectiveSettings(hostWithEnvironment)).toEqual(
+    withSource(VALUES_BY_SOURCE.appConfiguration, "appConfiguration"),
+  );
 
   for (const category of Object.keys(CATEGORIES)) {
     const keys = SETTING_KEYS.filter((key) => DEFINITIONS[key].category === category);
-    const changes = Object.fromEntries(keys.map((key) => [key, LEVELS.override[key]]));
-    expect((await service.admin("PUT", `${plain}/api/settings/${category}`, changes)).status).toBe(200);
+    const changes = Object.fromEntries(keys.map((key) => [key, VALUES_BY_SOURCE.override[key]]));
+    expect((await service.admin("PUT", `${hostWithoutEnvironment}/api/settings/${category}`, changes)).status).toBe(
+      200,
+    );
   }
-  expect(await inForce(plain)).toEqual(all(LEVELS.override, "override"));
-  expect(await inForce(set)).toEqual(all(LEVELS.override, "override"));
+  expect(await readEffectiveSettings(hostWithoutEnvironment)).toEqual(
+    withSource(VALUES_BY_SOURCE.override, "override"),
+  );
+  expect(await readEffectiveSettings(hostWithEnvironment)).toEqual(withSource(VALUES_BY_SOURCE.override, "override"));
 
-  // Removes the levels again, starting with the override.
+  // Remove the values of each source again, starting with the override.
   const removed = await service.admin("DELETE", "/api/settings/performance/discoveryMaxWorkers");
   expect(removed.body.setting).toMatchObject({
-    value: LEVELS.appConfiguration.discoveryMaxWorkers,
+    value: VALUES_BY_SOURCE.appConfiguration.discoveryMaxWorkers,
     source: "appConfiguration",
   });
-  const rest = await service.admin("DELETE", "/api/settings/all");
-  expect(rest.body.keys).toHaveLength(SETTING_KEYS.length - 1);
-  expect(await inForce(set)).toEqual(all(LEVELS.appConfiguration, "appConfiguration"));
-  configure(undefined);
-  expect(await inForce(set)).toEqual(all(LEVELS.environment, "environment"));
-  expect(await inForce(plain)).toEqual(all(DEFAULTS, "default"));
+  const removedAll = await service.admin("DELETE", "/api/settings/all");
+  expect(removedAll.body.keys).toHaveLength(SETTING_KEYS.length - 1);
+  expect(await readEffectiveSettings(hostWithEnvironment)).toEqual(
+    withSource(VALUES_BY_SOURCE.appConfiguration, "appConfiguration"),
+  );
+  setAppConfiguration(undefined);
+  expect(await readEffectiveSettings(hostWithEnvironment)).toEqual(
+    withSource(VALUES_BY_SOURCE.environment, "environment"),
+  );
+  expect(await readEffectiveSettings(hostWithoutEnvironment)).toEqual(withSource(DEFAULTS, "default"));
 });

@@ -1,6 +1,10 @@
 import { expect, test } from "vitest";
 import { clientAddress } from "../../shared/platform/http/client-address.ts";
 
+/*
+ * The service identifies a client by the entry of X-Forwarded-For that the outermost trusted proxy added: with `hops` trusted
+ * proxies, the entry at this position from the end.
+ */
 const addressOf = (forwarded: string | undefined, hops = 1) =>
   clientAddress(new Headers(forwarded === undefined ? {} : { "x-forwarded-for": forwarded }), hops);
 
@@ -28,7 +32,7 @@ test.each([undefined, "", "unknown", "_hidden", "198.51.100.7.8", "example.com",
   },
 );
 
-test("only the entry of the trusted proxies counts, whatever the caller sent", () => {
+test("with two trusted proxies, the client address is the second entry from the end", () => {
   expect(addressOf("192.0.2.1, 203.0.113.9, 198.51.100.7", 2)).toBe("203.0.113.9");
   expect(addressOf("198.51.100.7", 2)).toBe("unknown");
 });

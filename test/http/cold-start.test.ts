@@ -6,19 +6,24 @@ import { expect, onTestFinished, test } from "vitest";
 import type { BuiltApp } from "../../infra/build/build.ts";
 import { TEST_APP } from "../support/test-app.ts";
 
-/** Files that every first call loads, and the declaration of `/health`. */
-const NEEDED =
+/*
+ * A cold start is the first call to a new process. Its duration depends on the code that the call loads, so the build puts each
+ * area into a file of its own, and these tests check which source files a first call loads.
+ */
+
+/** Source files that `/health` may load: those of every first call, and the declaration of `/health`. */
+const HEALTH_FILES =
   /^(?:functions\/(?:built-index|entry|functions|declare|health|log|main|register|system)\.ts|shared\/platform\/(?:[a-z-]+\.ts|(?:config|http)\/.+|azure\/api\.ts)|shared\/messages\/api\.ts)$/;
 
-/** Files of functions/ that an unknown path loads: the services and the area of the catch-all function. */
-const UNKNOWN_PATH =
+/** Files of functions/ that an unknown path may load: the services, and the area of the catch-all function. */
+const UNKNOWN_PATH_FILES =
   /^functions\/(?:services\/[\w-]+|built-index|catch-all|declare|entry|functions|gate|health|log|main|memory|page|register|services|storage-connection)\.ts$/;
 
-/** Modules of an asset list. */
-const AREA = /^functions\/(?:services|discovery)\.ts$/;
+/** Entry points that a call of the area discovery loads, for example a list of assets. */
+const DISCOVERY_ENTRY_POINTS = /^functions\/(?:services|discovery)\.ts$/;
 
-/** The schemas of an area's requests and responses. */
-const API = /^shared\/(?:platform\/)?[^/]+\/(?:[a-z]+-)*api\.ts$/;
+/** The schemas of an area's requests and responses, for example `shared/inventory/api.ts`. */
+const SCHEMA_FILES = /^shared\/(?:platform\/)?[^/]+\/(?:[a-z]+-)*api\.ts$/;
 
 const ENVIRONMENT = {
   // No request is sent to this address.
@@ -29,36 +34,40 @@ const ENVIRONMENT = {
 };
 
 test("a cold call to /health loads no module that it does not need", async () => {
-  const { status, own } = await firstCall("/health");
+  const { status, sourceFiles } = await callNewProcess("/health");
   expect(status).toBe(200);
-  expect(own).toContain("functions/system.ts");
-  expect(own.filter((file) => !NEEDED.test(file))).toEqual([]);
+  expect(sourceFiles).toContain("functions/system.ts");
+  expect(sourceFiles.filter((file) => !HEALTH_FILES.test(file))).toEqual([]);
 });
 
 test("a cold call to an unknown path loads only the declarations of its own area", async () => {
-  const { status, own } = await firstCall("/nothing/here");
+  const { status, sourceFiles } = await callNewProcess("/nothing/here");
   expect(status).toBe(404);
-  expect(own).toContain("functions/catch-all.ts");
-  expect(own.filter((file) => file.startsWith("functions/") && !UNKNOWN_PATH.test(file))).toEqual([]);
+  expect(sourceFiles).toContain("functions/catch-all.ts");
+  expect(sourceFiles.filter((file) => file.startsWith("functions/") && !UNKNOWN_PATH_FILES.test(file))).toEqual([]);
 });
 
-test("the services and one area are few files, without the schemas of other areas", () => {
+test("the area discovery loads fewer than 45 files, without the schemas of other areas", () => {
   const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
-  const outputs = Object.entries(metafile.outputs);
-  const needed = new Set(outputs.filter(([, { entryPoint }]) => AREA.test(entryPoint ?? "")).map(([file]) => file));
-  expect(needed.size).toBe(2);
-  for (const file of needed)
+  const loadedOutputs = new Set(
+    Object.entries(metafile.outputs)
+      .filter(([, { entryPoint }]) => DISCOVERY_ENTRY_POINTS.test(entryPoint ?? ""))
+      .map(([file]) => file),
+  );
+  expect(loadedOutputs.size).toBe(2);
+  // Adds the files that these files import, also indirectly: the loop visits the files that it adds.
+  for (const file of loadedOutputs)
     for (const { path, kind } of metafile.outputs[file]?.imports ?? [])
-      if (kind === "import-statement" && metafile.outputs[path] !== undefined) needed.add(path);
-  expect(needed.size).toBeLessThan(45);
-  const sources = [...needed].flatMap((file) => Object.keys(metafile.outputs[file]!.inputs));
-  expect(sources).toContain("shared/access/views.ts");
-  const schemas = sources.filter((file) => API.test(file)).map((file) => path.dirname(file));
-  expect([...new Set(schemas)].sort()).toEqual(["shared/discovery", "shared/inventory"]);
+      if (kind === "import-statement" && metafile.outputs[path] !== undefined) loadedOutputs.add(path);
+  expect(loadedOutputs.size).toBeLessThan(45);
+  const sourceFiles = [...loadedOutputs].flatMap((file) => Object.keys(metafile.outputs[file]!.inputs));
+  expect(sourceFiles).toContain("shared/access/views.ts");
+  const areasWithSchemas = sourceFiles.filter((file) => SCHEMA_FILES.test(file)).map((file) => path.dirname(file));
+  expect([...new Set(areasWithSchemas)].sort()).toEqual(["shared/discovery", "shared/inventory"]);
 });
 
-/** Calls a new process once. Returns the answer and the app's files that the process loaded. */
-async function firstCall(address: string): Promise<{ status: number; own: string[] }> {
+/** Starts a process, calls it once, and returns the answer's status and the project's source files that the process loaded. */
+async function callNewProcess(address: string): Promise<{ status: number; sourceFiles: string[] }> {
   const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
   const chunks = new Map(Object.entries(metafile.outputs).map(([file, output]) => [path.basename(file), output]));
   const host = await runHost({
@@ -69,17 +78,18 @@ async function firstCall(address: string): Promise<{ status: number; own: string
   try {
     const { status } = await fetch(host.url + address);
     const { modules } = (await (await fetch(`${host.url}/__host/modules`)).json()) as { modules: string[] };
-    const loaded = modules.flatMap((module) => {
+    // A module is a file of the build (chunk). Its inputs are source files, of which some contribute no code.
+    const loadedFiles = modules.flatMap((module) => {
       const { inputs } = chunks.get(path.basename(module))!;
       return Object.keys(inputs).filter((file) => inputs[file]!.bytesInOutput > 0);
     });
-    return { status, own: loaded.filter((file) => /^(?:functions|shared)\//.test(file)) };
+    return { status, sourceFiles: loadedFiles.filter((file) => /^(?:functions|shared)\//.test(file)) };
   } finally {
     await host.stop("SIGKILL");
   }
 }
 
-test("a file that fails to load is answered with a problem, and loaded by the next call", async () => {
+test("a call whose file fails to load is a 500, and the next call loads the file again", async () => {
   const app = mkdtempSync(path.join(tmpdir(), "app-"));
   onTestFinished(() => rmSync(app, { recursive: true }));
   for (const file of ["dist", "host.json", "package.json"])

@@ -13,18 +13,18 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** Reads the raw body, which `fetch` would decompress. */
+/** Sends a request and returns the body as transferred. `fetch` would decompress it. */
 function get(path: string, headers: Record<string, string> = {}, method = "GET") {
   return new Promise<{ status: number; headers: Record<string, unknown>; bytes: Buffer }>((resolve, reject) => {
-    const all = { Authorization: `Bearer ${token}`, ...headers };
-    const asked = request(service.url + path, { method, headers: all }, (answer) => {
+    const options = { method, headers: { Authorization: `Bearer ${token}`, ...headers } };
+    const outgoing = request(service.url + path, options, (answer) => {
       const chunks: Buffer[] = [];
       answer.on("data", (chunk) => chunks.push(chunk));
       answer.on("end", () =>
         resolve({ status: answer.statusCode!, headers: answer.headers, bytes: Buffer.concat(chunks) }),
       );
     });
-    asked.on("error", reject).end();
+    outgoing.on("error", reject).end();
   });
 }
 
@@ -32,7 +32,7 @@ const ASSETS = "/api/assets/discovery/assets";
 
 describe("an answer", () => {
   test.each([ASSETS, `${ASSETS}?format=csv`, "/openapi.json", "/docs/files/swagger-ui.css"])(
-    "of more than 1 KiB is compressed for callers that accept it, with Vary: %s",
+    "of more than 1 KiB is compressed for callers that accept gzip: %s",
     async (path) => {
       const [plain, zipped] = [await get(path), await get(path, { "Accept-Encoding": "br, gzip;q=0.5" })];
       expect([plain.headers["content-encoding"], zipped.headers["content-encoding"]]).toEqual([undefined, "gzip"]);
@@ -40,6 +40,7 @@ describe("an answer", () => {
       expect(zipped.bytes.length).toBeLessThan(plain.bytes.length / 2);
       expect(gunzipSync(zipped.bytes).equals(plain.bytes)).toBe(true);
       expect(zipped.headers["content-type"]).toBe(plain.headers["content-type"]);
+      // The OpenAPI document names Vary only in the compressed answer.
       if (path !== "/openapi.json") expect(plain.headers.vary).toBe("Accept-Encoding");
     },
   );
@@ -52,7 +53,7 @@ describe("an answer", () => {
     ]);
   });
 
-  test("to HEAD has no body to compress", async () => {
+  test("to HEAD has no body and no Content-Encoding", async () => {
     const head = await get(ASSETS, { "Accept-Encoding": "gzip" }, "HEAD");
     expect([head.status, head.headers["content-encoding"], head.bytes.length]).toEqual([200, undefined, 0]);
   });
@@ -76,8 +77,8 @@ test.each<[string, boolean]>([
   ["gzipped", false],
   ["gzip;q=x", false],
   ["", false],
-])("Accept-Encoding %j accepts gzip: %s", (value, takes) => {
-  expect(acceptsGzip(new Headers({ "accept-encoding": value }))).toBe(takes);
+])("Accept-Encoding %j accepts gzip: %s", (value, expected) => {
+  expect(acceptsGzip(new Headers({ "accept-encoding": value }))).toBe(expected);
 });
 
 test.each<[string, boolean]>([
@@ -85,23 +86,24 @@ test.each<[string, boolean]>([
   ["br;q=0, gzip", false],
   ["gzip", false],
   ["*", true],
-])("Accept-Encoding %j accepts Brotli: %s", (value, wanted) => {
-  expect(accepts(new Headers({ "accept-encoding": value }), "br")).toBe(wanted);
+])("Accept-Encoding %j accepts Brotli: %s", (value, expected) => {
+  expect(accepts(new Headers({ "accept-encoding": value }), "br")).toBe(expected);
 });
 
-test("without Accept-Encoding nothing is compressed", () => {
+test("a request without Accept-Encoding does not accept gzip", () => {
   expect(acceptsGzip(new Headers())).toBe(false);
 });
 
 describe("a file of the documentation", () => {
-  const PAGE = /\/docs\/files\/([\w.-]+)\?v=([\w-]+)/g;
+  /** Matches the address of a file with its version, for example `/docs/files/swagger-ui.css?v=2vZx0b`. */
+  const FILE_ADDRESS = /\/docs\/files\/([\w.-]+)\?v=([\w-]+)/g;
 
   test("is referenced with an address that can be cached forever", async () => {
     for (const path of ["/docs", "/redoc"]) {
       const page = (await get(path)).bytes.toString();
-      const named = [...page.matchAll(PAGE)];
-      expect(named.length).toBeGreaterThan(2);
-      for (const [address] of named) {
+      const addresses = [...page.matchAll(FILE_ADDRESS)];
+      expect(addresses.length).toBeGreaterThan(2);
+      for (const [address] of addresses) {
         const file = await get(address);
         expect([address, file.status]).toEqual([address, 200]);
         expect(file.headers["cache-control"]).toBe("public, max-age=31536000, immutable");
@@ -109,7 +111,7 @@ describe("a file of the documentation", () => {
     }
   });
 
-  test("under its bare name, or with another version, is revalidated with 304", async () => {
+  test("without a version, or with another version, is revalidated by its ETag", async () => {
     const path = "/docs/files/swagger-ui-bundle.js";
     for (const address of [path, `${path}?v=older`]) {
       for (const encoding of ["gzip", "identity"]) {
@@ -117,17 +119,17 @@ describe("a file of the documentation", () => {
         const first = await get(address, accept);
         expect(first.headers["cache-control"]).toBe("public, no-cache");
         const etag = String(first.headers.etag);
-        for (const known of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
-          const again = await get(address, { ...accept, "If-None-Match": known });
-          expect([again.status, again.bytes.length, again.headers.etag]).toEqual([304, 0, etag]);
+        for (const matchingTags of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+          const revalidated = await get(address, { ...accept, "If-None-Match": matchingTags });
+          expect([revalidated.status, revalidated.bytes.length, revalidated.headers.etag]).toEqual([304, 0, etag]);
         }
-        const other = await get(address, { ...accept, "If-None-Match": '"other"' });
-        expect(other.status).toBe(200);
+        const changed = await get(address, { ...accept, "If-None-Match": '"other"' });
+        expect(changed.status).toBe(200);
       }
     }
   });
 
-  test("with an unknown name is not found, including names of object properties", async () => {
+  test("with an unknown name, or the name of an object property, is not found", async () => {
     for (const name of ["hashes.json", "swagger-ui.css.gz", "constructor", "__proto__"]) {
       expect([name, (await get(`/docs/files/${name}`)).status]).toEqual([name, 404]);
     }

@@ -7,9 +7,10 @@ const csv = createCsv<{ text: string | null; count: number | undefined; on: bool
   { label: "count", value: ({ count }) => count },
   { label: "on", value: ({ on }) => on },
 ]);
-/** Returns the first cell of a row as a CSV parser reads it. */
-const cellOf = (text: string) => {
+/** Writes a row with this text, and returns the text's cell as a CSV parser reads it. */
+const writeAndReadCell = (text: string) => {
   const line = csv.rows([{ text, count: 1, on: true }]);
+  // Matches the whole line, for example `"say ""hi""",1,true`.
   return /^\r\n"((?:[^"]|"")*)",1,true$/.exec(line)![1]!.replaceAll('""', '"');
 };
 
@@ -35,18 +36,18 @@ test.each([
   "\tplain",
   "\rplain",
   "\nplain",
-])("a cell that a spreadsheet would run becomes text: %j", (text) => {
-  expect(cellOf(text)).toBe(`'${text}`);
+])("a cell that a spreadsheet could run as a formula gets a leading apostrophe: %j", (text) => {
+  expect(writeAndReadCell(text)).toBe(`'${text}`);
 });
 
 test.each(["plain", "a=1", "1-2", 'say "hi"', "a,b", "two\r\nlines", "user@example.com", "", "'quoted", "日本"])(
-  "other texts are unchanged: %j",
+  "a cell with other text is unchanged: %j",
   (text) => {
-    expect(cellOf(text)).toBe(text);
+    expect(writeAndReadCell(text)).toBe(text);
   },
 );
 
-test("a file starts with the byte order mark and can be written in parts", () => {
+test("a file starts with a byte order mark, and rows written in parts equal rows written at once", () => {
   const rows = [
     { text: "a", count: 1, on: true },
     { text: null, count: undefined, on: false },
@@ -66,9 +67,9 @@ test("the inventory as CSV has a certificate's names and a key's rotation policy
   expect(text.startsWith('\uFEFF"id",')).toBe(true);
   expect(text.endsWith("\r\n")).toBe(true);
   const [header, certificate, key] = text.slice(1).trimEnd().split("\r\n");
-  const at = (name: string) => header!.split(",").indexOf(`"${name}"`);
-  expect(at("subjectAlternativeNames")).toBeGreaterThan(0);
-  expect(at("rotationPolicy")).toBeGreaterThan(0);
-  expect(certificate!.split(",")[at("subjectAlternativeNames")]).toBe('"a.example.com b.example.com"');
+  const columnOf = (name: string) => header!.split(",").indexOf(`"${name}"`);
+  expect(columnOf("subjectAlternativeNames")).toBeGreaterThan(0);
+  expect(columnOf("rotationPolicy")).toBeGreaterThan(0);
+  expect(certificate!.split(",")[columnOf("subjectAlternativeNames")]).toBe('"a.example.com b.example.com"');
   expect(key).toContain(`"${JSON.stringify(rotationPolicy).replaceAll('"', '""')}"`);
 });

@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
 import { filteredPage } from "../../shared/platform/http/filtered-page.ts";
 
+/*
+ * `filteredPage` returns a page of the rows that match a filter which storage can't evaluate. It reads rows page by page, and
+ * stops a call after 10,000 rows with a cursor, so that no call takes too long.
+ */
+
 interface Row {
   rowKey: string;
   number: number;
@@ -10,14 +15,14 @@ const rows: Row[] = Array.from({ length: 25_000 }, (_, number) => ({
   number,
 }));
 
-/** Simulates a range of rows in pages and counts the rows that are read. */
-function range(length: number) {
+/** Simulates a table of the first `length` rows, which is read in pages, and counts the rows that are read. */
+function simulateTable(length: number) {
   const read = { rows: 0 };
   async function* pages({ pageSize, after = "" }: { pageSize: number; after?: string }) {
-    let at = rows.findIndex(({ rowKey }) => rowKey > after);
-    if (at < 0) return;
-    for (; at < length; at += pageSize) {
-      const page = rows.slice(at, Math.min(length, at + pageSize));
+    const firstIndex = rows.findIndex(({ rowKey }) => rowKey > after);
+    if (firstIndex < 0) return;
+    for (let index = firstIndex; index < length; index += pageSize) {
+      const page = rows.slice(index, Math.min(length, index + pageSize));
       read.rows += page.length;
       yield page;
     }
@@ -25,8 +30,13 @@ function range(length: number) {
   return { read, pages };
 }
 
-/** Pages through all rows by cursor. Returns each call's page, the number of rows read, and all returned numbers. */
-async function walk(
+/**
+ * Calls `filteredPage` with each returned cursor until there is none.
+ *
+ * @returns One text per call, for example `3 of 3+, 10000 read`: items of the page, total (`+`: at least), and rows read; and
+ * the numbers of all returned rows.
+ */
+async function readAllPages(
   length: number,
   { limit, offset = 0 }: { limit: number; offset?: number },
   matches?: (row: Row) => boolean,
@@ -35,7 +45,7 @@ async function walk(
   const numbers: number[] = [];
   let cursor: string | undefined;
   do {
-    const { read, pages } = range(length);
+    const { read, pages } = simulateTable(length);
     const request = { limit, offset: cursor === undefined ? offset : 0, cursor };
     const page = await filteredPage(request, { filters: "f", matches, pages });
     const { items, total, totalAtLeast, nextCursor } = page;
@@ -45,35 +55,37 @@ async function walk(
   } while (cursor !== undefined);
   return { calls, numbers };
 }
-const every = (step: number, from = 0, before = rows.length) =>
-  rows.flatMap(({ number }) => (number >= from && number < before && number % step === 0 ? [number] : []));
+/** Returns all multiples of `step` among the numbers of the first `length` rows. */
+const multiplesOf = (step: number, length = rows.length) =>
+  rows.slice(0, length).flatMap(({ number }) => (number % step === 0 ? [number] : []));
 
-test("rare matches are searched in ten thousand rows per call, and paging finds each match once", async () => {
-  const { calls, numbers } = await walk(25_000, { limit: 10 }, ({ number }) => number % 4_000 === 0);
+test("a call searches at most ten thousand rows for rare matches, and the next call continues", async () => {
+  const { calls, numbers } = await readAllPages(25_000, { limit: 10 }, ({ number }) => number % 4_000 === 0);
   expect(calls).toEqual(["3 of 3+, 10000 read", "2 of 2+, 10000 read", "2 of 2+, 5000 read"]);
-  expect(numbers).toEqual(every(4_000));
+  expect(numbers).toEqual(multiplesOf(4_000));
 });
 
+// Matches are the numbers 0, 4000, …, 24000. The offset skips four of them. The first call finds only three in its 10,000 rows.
 test("an offset that exceeds the rows of one call is continued by the next calls", async () => {
-  const { calls, numbers } = await walk(25_000, { limit: 2, offset: 4 }, ({ number }) => number % 4_000 === 0);
+  const { calls, numbers } = await readAllPages(25_000, { limit: 2, offset: 4 }, ({ number }) => number % 4_000 === 0);
   expect(calls).toEqual(["0 of 3+, 10000 read", "1 of 2+, 10000 read", "2 of 2+, 5000 read"]);
-  expect(numbers).toEqual(every(4_000).slice(4));
+  expect(numbers).toEqual(multiplesOf(4_000).slice(4));
 });
 
-test("frequent matches are counted by the first call, and later calls stop at the end of their page", async () => {
-  const { calls, numbers } = await walk(5_000, { limit: 4 }, ({ number }) => number % 500 === 0);
+test("the first call counts all matches, and later calls stop at the end of their page", async () => {
+  const { calls, numbers } = await readAllPages(5_000, { limit: 4 }, ({ number }) => number % 500 === 0);
   expect(calls).toEqual(["4 of 10, 5000 read", "4 of 5+, 3000 read", "2 of 2+, 1000 read"]);
-  expect(numbers).toEqual(every(500, 0, 5_000));
+  expect(numbers).toEqual(multiplesOf(500, 5_000));
 });
 
-test("a range that covers the filter is read one row beyond the page", async () => {
-  const { calls, numbers } = await walk(7, { limit: 3, offset: 1 });
+test("without a filter, a call reads one row beyond its page, to know whether another page follows", async () => {
+  const { calls, numbers } = await readAllPages(7, { limit: 3, offset: 1 });
   expect(calls).toEqual(["3 of 5+, 5 read", "3 of 3+, 3 read"]);
   expect(numbers).toEqual([1, 2, 3, 4, 5, 6]);
 });
 
 test("a cursor of other filters is rejected", async () => {
-  const { pages } = range(7);
+  const { pages } = simulateTable(7);
   const page = { limit: 3, offset: 0, cursor: undefined };
   const { nextCursor } = await filteredPage(page, { filters: "one", matches: undefined, pages });
   await expect(

@@ -7,13 +7,21 @@ import { admit, type Gate, type UnauthenticatedRequest } from "../../shared/plat
 import type { Role, Tier } from "../../shared/platform/http/endpoint.ts";
 import { RowChanged } from "../../shared/platform/storage/tables.ts";
 
-const allowed = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
-const limiter = { take: async () => allowed, cleanUp: async () => {} };
+/*
+ * Tests of `functions/gate.ts`: the checks that run before an endpoint's handler (authentication, role, license, rate limit),
+ * and the conversion of errors into problem documents. The last test is about queue handlers of `functions/declare.ts`. The
+ * tests use no HTTP and no storage.
+ */
 
-function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
-  const refusals: string[] = [];
+const allowed = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
+/** A rate limiter that allows every call. */
+const unlimited = { take: async () => allowed, cleanUp: async () => {} };
+
+/** Creates checks that authenticate every caller as maria with this role, and record rejections as `maria licenseRequired`. */
+function createTestGate(role: Role, tier: Tier): { gate: Gate; auditedRejections: string[] } {
+  const auditedRejections: string[] = [];
   return {
-    refusals,
+    auditedRejections,
     gate: {
       authenticate: async () => ({
         username: "maria",
@@ -21,122 +29,143 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
         credential: { kind: "session", id: "1", since: new Date() },
       }),
       tier: async () => tier,
-      recordRejection: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
-      limiter,
-      signInLimiter: limiter,
+      recordRejection: async (caller, _endpoint, code) => void auditedRejections.push(`${caller.actor} ${code}`),
+      limiter: unlimited,
+      signInLimiter: unlimited,
       pace: { waitForSlot: async () => {} },
       translate: () => undefined,
     },
   };
 }
 
-describe("an endpoint of the tier pro", () => {
-  const endpoint = { method: "GET", route: "rotation", tier: "pro", access: "user" } as const;
-  const arrival: UnauthenticatedRequest = {
+describe("admission to an endpoint of the tier pro", () => {
+  const proEndpoint = { method: "GET", route: "rotation", tier: "pro", access: "user" } as const;
+  const request: UnauthenticatedRequest = {
     headers: new Headers({ authorization: "Bearer x" }),
     address: "x",
     requestId: "1",
     origin: undefined,
   };
 
-  test("is rejected without a license, which is recorded in the audit log", async () => {
-    const { gate: core, refusals } = gate("admin", "core");
-    await expect(admit(endpoint, arrival, core, {})).rejects.toMatchObject({
+  test("fails without a license, and the rejection is recorded in the audit log", async () => {
+    const { gate: unlicensed, auditedRejections } = createTestGate("admin", "core");
+    await expect(admit(proEndpoint, request, unlicensed, {})).rejects.toMatchObject({
       code: "licenseRequired",
       members: { requiredTier: "pro" },
     });
-    expect(refusals).toEqual(["maria licenseRequired"]);
+    expect(auditedRejections).toEqual(["maria licenseRequired"]);
   });
 
-  test("is available with a license, after the check of the role", async () => {
-    expect(await admit(endpoint, arrival, gate("user", "pro").gate, {})).toMatchObject({ username: "maria" });
-    const refused = admit({ ...endpoint, access: "admin" }, arrival, gate("operator", "core").gate, {});
-    await expect(refused).rejects.toMatchObject({ code: "forbidden", members: { requiredRole: "admin" } });
+  test("succeeds with a license", async () => {
+    const { gate } = createTestGate("user", "pro");
+    expect(await admit(proEndpoint, request, gate, {})).toMatchObject({ username: "maria" });
   });
 
-  test("needs no license in the tier core", async () => {
-    expect(await admit({ ...endpoint, tier: "core" }, arrival, gate("user", "core").gate, {})).toBeDefined();
+  test("reports a missing role before a missing license", async () => {
+    const { gate: unlicensed } = createTestGate("operator", "core");
+    const admission = admit({ ...proEndpoint, access: "admin" }, request, unlicensed, {});
+    await expect(admission).rejects.toMatchObject({ code: "forbidden", members: { requiredRole: "admin" } });
   });
 });
 
-describe("an expected error", () => {
+test("admission to an endpoint of the tier core needs no license", async () => {
+  const endpoint = { method: "GET", route: "subscriptions", tier: "core", access: "user" } as const;
+  const headers = new Headers({ authorization: "Bearer x" });
+  const request = { headers, address: "x", requestId: "1", origin: undefined };
+  expect(await admit(endpoint, request, createTestGate("user", "core").gate, {})).toBeDefined();
+});
+
+describe("an error of a handler", () => {
   const { translate } = createGate({} as never);
 
   test.each([
-    ["no answer of storage at all", new RestError("getaddrinfo ENOTFOUND", { code: "REQUEST_SEND_ERROR" })],
-    ["storage that is busy", new RestError("busy", { statusCode: 503 })],
-    ["storage that fails", new RestError("failed", { statusCode: 500 })],
-  ])("is answered as unavailable: %s", (_what, error) => {
-    const problem = translate(error);
-    expect(problem).toMatchObject({ code: "unavailable", status: 503, headers: { "Retry-After": "10" } });
+    ["storage does not respond", new RestError("getaddrinfo ENOTFOUND", { code: "REQUEST_SEND_ERROR" })],
+    ["storage responds with 503", new RestError("busy", { statusCode: 503 })],
+    ["storage responds with 500", new RestError("failed", { statusCode: 500 })],
+  ])("becomes a 503 with Retry-After if %s", (_condition, error) => {
+    expect(translate(error)).toMatchObject({ code: "unavailable", status: 503, headers: { "Retry-After": "10" } });
   });
 
-  test("is answered as a conflict if another writer was faster", () => {
+  test("becomes a 409 if another writer changed the row", () => {
     expect(translate(new RowChanged("Things", "p", "r"))).toMatchObject({ code: "conflict", status: 409 });
   });
 
   test.each([
-    ["a request of ours that storage refuses", new RestError("bad filter", { statusCode: 400 })],
-    ["a mistake in the program", new TypeError("x is not a function")],
-    ["no error at all", "text"],
-  ])("does not convert %s", (_what, error) => {
+    ["a request that storage rejects with 400", new RestError("bad filter", { statusCode: 400 })],
+    ["a bug", new TypeError("x is not a function")],
+    ["a thrown value that is no error", "text"],
+  ])("is not converted if it is %s", (_kind, error) => {
     expect(translate(error)).toBeUndefined();
   });
 });
 
-test("four sign-ins are counted at once, and an address with a recent sign-in does not wait behind the others", async () => {
-  const started: string[] = [];
-  const ends: (() => void)[] = [];
+test("sign-ins from unknown addresses are counted four at a time, and an address with a recent sign-in is not queued", async () => {
+  const RECENT_ADDRESS = "203.0.113.9";
+  const startedCounts: string[] = [];
+  const finishCount: (() => void)[] = [];
+  /** Stands in for the count of a sign-in. Does not finish until the test calls its function in `finishCount`. */
   const take = async (caller: string) => {
-    started.push(caller);
-    await new Promise<void>((resolve) => ends.push(resolve));
+    startedCounts.push(caller);
+    await new Promise<void>((resolve) => finishCount.push(resolve));
     return allowed;
   };
-  const recentAddresses = { has: (address: string) => address === "203.0.113.9", add: () => {} };
-  const { signInLimiter } = createGate({ access: { recentAddresses }, signInLimiter: { ...limiter, take } } as never);
-  const unknownClients = ["a", "b", "c", "d", "e", "f"];
-  const answers = unknownClients.map((one) => signInLimiter.take(`address:${one}`));
-  answers.push(signInLimiter.take("address:203.0.113.9"), signInLimiter.take("user:203.0.113.9"));
+  const recentAddresses = { has: (address: string) => address === RECENT_ADDRESS, add: () => {} };
+  const { signInLimiter } = createGate({ access: { recentAddresses }, signInLimiter: { ...unlimited, take } } as never);
+  const unknownAddresses = ["a", "b", "c", "d", "e", "f"];
+  const decisions = unknownAddresses.map((address) => signInLimiter.take(`address:${address}`));
+  // Only a key with the prefix `address:` identifies an address. A user whose name looks like the address is queued.
+  decisions.push(signInLimiter.take(`address:${RECENT_ADDRESS}`), signInLimiter.take(`user:${RECENT_ADDRESS}`));
   await new Promise(setImmediate);
-  expect(started.toSorted()).toEqual(["address:203.0.113.9", "address:a", "address:b", "address:c", "address:d"]);
-  for (let end = ends.shift(); end !== undefined; end = ends.shift()) {
-    end();
+  expect(startedCounts.toSorted()).toEqual([
+    `address:${RECENT_ADDRESS}`,
+    "address:a",
+    "address:b",
+    "address:c",
+    "address:d",
+  ]);
+  for (let finish = finishCount.shift(); finish !== undefined; finish = finishCount.shift()) {
+    finish();
     await new Promise(setImmediate);
   }
-  expect(await Promise.all(answers)).toEqual(answers.map(() => allowed));
-  expect(started.slice(5)).toEqual(["address:e", "address:f", "user:203.0.113.9"]);
+  expect(await Promise.all(decisions)).toEqual(decisions.map(() => allowed));
+  expect(startedCounts.slice(5)).toEqual(["address:e", "address:f", `user:${RECENT_ADDRESS}`]);
 });
 
-test("at most 100 callers wait for an answer that is cheap to repeat, and a further caller does not wait", async () => {
+/*
+ * The pace delays rejected requests, which a client could otherwise repeat in a tight loop: each request waits for a slot, and
+ * one slot starts every 10 ms. At most 100 requests wait. Further requests are answered at once.
+ */
+test("of 150 concurrent requests, 100 wait for a slot of the pace", async () => {
+  // The clock of the pace stands still, so that no slot starts while the requests arrive.
   vi.useFakeTimers({ toFake: ["performance"] });
   try {
     const { pace } = createGate({} as never);
-    let over = 0;
-    const turns = Array.from({ length: 150 }, () => pace.waitForSlot().then(() => over++));
-    // One caller has its slot, and 49 callers find a hundred slots taken.
-    await turns.at(-1);
-    expect(over).toBe(50);
-    await Promise.all(turns);
+    let answeredRequests = 0;
+    const waits = Array.from({ length: 150 }, () => pace.waitForSlot().then(() => answeredRequests++));
+    await waits.at(-1);
+    // The first request takes the free slot. The last 49 requests don't wait, because 100 requests wait already.
+    expect(answeredRequests).toBe(50);
+    await Promise.all(waits);
   } finally {
     vi.useRealTimers();
   }
 });
 
 describe("a queue's handler", () => {
-  const seen: unknown[] = [];
-  const declared = queue({
+  const handledMessages: unknown[] = [];
+  const declaredQueue = queue({
     name: "test",
     queue: "test",
     message: z.object({ scanId: z.string() }),
-    handle: async (message) => void seen.push(message),
+    handle: async (message) => void handledMessages.push(message),
   });
 
-  test("receives only messages that match its schema", async () => {
-    await declared.handle({ scanId: "1", more: true }, {} as Invocation);
-    expect(seen).toEqual([{ scanId: "1" }]);
-    for (const garbage of [undefined, "text", {}, { scanId: 1 }]) {
-      await expect(declared.handle(garbage, {} as Invocation)).rejects.toThrow();
+  test("receives only messages that match its schema, without unknown members", async () => {
+    await declaredQueue.handle({ scanId: "1", more: true }, {} as Invocation);
+    expect(handledMessages).toEqual([{ scanId: "1" }]);
+    for (const invalidMessage of [undefined, "text", {}, { scanId: 1 }]) {
+      await expect(declaredQueue.handle(invalidMessage, {} as Invocation)).rejects.toThrow();
     }
-    expect(seen).toHaveLength(1);
+    expect(handledMessages).toHaveLength(1);
   });
 });

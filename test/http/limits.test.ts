@@ -18,26 +18,29 @@ afterAll(async () => {
   await azurite?.stop();
 });
 
-test("without the hourly limit, a caller's row contains a minute of calls and does not grow", async () => {
-  let now = Date.parse("2026-11-21T10:00:00.000Z");
+// Amounts of data that must stay bounded whatever a caller sends: the row of the rate limit, and the errors of a problem.
+
+test("without an hourly limit, a caller's row contains the calls of one minute and does not grow", async () => {
+  let nowMs = Date.parse("2026-11-21T10:00:00.000Z");
   const limiter = createRateLimiter({
     tables: createTables({ connectionString: proxy.connectionString }),
-    clock: { now: () => new Date(now) },
+    clock: { now: () => new Date(nowMs) },
     limits: { perMinute: 500, perHour: 0 },
     name: "calls",
   });
-  const sizes: number[] = [];
+  /** For each minute, the size of its largest write. */
+  const largestWritesBytes: number[] = [];
   for (let minute = 0; minute < 5; minute++) {
     const decisions = await Promise.all(Array.from({ length: 501 }, () => limiter.take("user:busy")));
-    expect(decisions.filter((one) => one.allowed)).toHaveLength(500);
-    sizes.push(Math.max(...proxy.requests.splice(0).map((request) => request.bytes)));
-    now += 60_000;
+    expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(500);
+    largestWritesBytes.push(Math.max(...proxy.requests.splice(0).map((request) => request.bytes)));
+    nowMs += 60_000;
   }
-  expect(Math.max(...sizes)).toBe(sizes[0]);
+  expect(Math.max(...largestWritesBytes)).toBe(largestWritesBytes[0]);
 });
 
-test("a problem lists 100 of the 5,000 unknown members of a request", () => {
-  const body = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`member${at}`, 1]));
+test("a problem document lists at most 100 errors", () => {
+  const body = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`member${index}`, 1]));
   try {
     parse(z.strictObject({}), body, "body");
     expect.unreachable();

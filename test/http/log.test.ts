@@ -1,8 +1,8 @@
 import { expect, test, vi } from "vitest";
 import { createLogger, withLogContext } from "../../functions/log.ts";
 
-/** Lines of one invocation's log, with their levels. */
-function target() {
+/** Creates the platform's log of one invocation. `lines` collects the written lines, each after its level. */
+function createInvocationLog() {
   const lines: string[] = [];
   const write = (level: string) => (line: string) => void lines.push(`${level} ${line}`);
   return { lines, debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") } as never as {
@@ -11,7 +11,7 @@ function target() {
 }
 
 test("a line starts with the request id of its invocation, then its fields", async () => {
-  const [one, other] = [target(), target()];
+  const [one, other] = [createInvocationLog(), createInvocationLog()];
   const log = createLogger(() => "DEBUG");
   await Promise.all([
     withLogContext(one, "r-1", async () => {
@@ -33,9 +33,10 @@ test("a line outside of an invocation goes to the output of the process", () => 
   output.mockRestore();
 });
 
+// An event is a line that is written whatever the log level is. The third argument makes a line an event.
 test("an event is written at every level", async () => {
   for (const level of ["DEBUG", "INFO", "WARNING", "ERROR"] as const) {
-    const to = target();
+    const to = createInvocationLog();
     await withLogContext(to, "r", async () =>
       createLogger(() => level).info("A scan is over", { status: "x" }, "event"),
     );
@@ -49,7 +50,7 @@ test.each([
   ["WARNING", ["warn", "error"]],
   ["ERROR", ["error"]],
 ] as const)("at %s only lines of that level and above are written", async (level, written) => {
-  const to = target();
+  const to = createInvocationLog();
   const log = createLogger(() => level);
   await withLogContext(to, "r", async () => {
     log.debug("x");

@@ -2,7 +2,9 @@ import { expect, test } from "vitest";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { acceptsHtml, problemPage } from "../../shared/platform/http/problem-page.ts";
 
-test("a problem page shows the problem and the fix, and escapes all repeated text", () => {
+// Browsers that navigate to a failing address get a problem as an HTML page instead of a problem document.
+
+test("a problem page shows the title and detail of the problem with HTML escaped", () => {
   const { status, headers, content } = problemPage(
     new Problem("signInFailed", `Not <script src="x">alert('1')</script> & so on`, { headers: { "Retry-After": "9" } }),
     "order_4711",
@@ -25,6 +27,6 @@ test.each<[string | undefined, boolean]>([
   ["*/*", false],
   ["text/html5", false],
   [undefined, false],
-])("a caller with Accept: %s gets a page: %s", (accept, page) => {
-  expect(acceptsHtml(new Headers(accept === undefined ? {} : { accept }))).toBe(page);
+])("a caller with Accept: %s gets an HTML page: %s", (accept, getsPage) => {
+  expect(acceptsHtml(new Headers(accept === undefined ? {} : { accept }))).toBe(getsPage);
 });

@@ -3,6 +3,8 @@ import { DAY_MS } from "../../shared/platform/time.ts";
 import { rawRequest } from "../support/raw-request.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
+// How the service reads requests (body, query, path, headers) and rejects invalid ones, and what every answer contains.
+
 let service: Service;
 let token: string;
 beforeAll(async () => {
@@ -16,15 +18,15 @@ const SCAN = "/api/assets/discovery/scan";
 const LOGIN = "/auth/login";
 const ASSETS = "/api/assets/discovery/assets";
 
-/** Signs in from a new address each time, because sign-ins are counted per address. */
-let clients = 0;
-const elsewhere = () => ({ "X-Forwarded-For": `198.51.100.${++clients}` });
+let addressCount = 0;
+/** Returns the header of a client address that no call has used yet, because sign-ins are limited per address. */
+const fromNewAddress = () => ({ "X-Forwarded-For": `198.51.100.${++addressCount}` });
 
 const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
   service.call("POST", path, { token, body, headers });
 
-/** Expects the complete problem document of `code`. */
-function isProblem(answer: Answer, status: number, code: string): void {
+/** Expects the problem document of `code`, with all its members. */
+function expectProblem(answer: Answer, status: number, code: string): void {
   expect({ status: answer.status, code: answer.body?.code, text: answer.text }).toMatchObject({ status, code });
   expect(answer.headers.get("content-type")).toBe("application/problem+json");
   expect(answer.body).toMatchObject({
@@ -37,10 +39,11 @@ function isProblem(answer: Answer, status: number, code: string): void {
   });
 }
 
-const pathsOf = (answer: Answer): string[] => answer.body.errors.map((error: { path: string }) => error.path);
+/** Returns the places of a problem's errors, for example `body.currentPassword`. */
+const errorPaths = (answer: Answer): string[] => answer.body.errors.map((error: { path: string }) => error.path);
 
 describe("a body", () => {
-  const wrong = { ...ADMIN, password: "not the password" };
+  const wrongCredentials = { ...ADMIN, password: "not the password" };
 
   test("is accepted in camelCase and in snake_case", async () => {
     const passwords = { currentPassword: "not the current password", newPassword: "another long password" };
@@ -51,23 +54,24 @@ describe("a body", () => {
         new_password: passwords.newPassword,
       }),
     ];
-    // Both spellings were parsed: only the password is wrong.
+    // The only error is the wrong current password, so the members were read in both spellings.
     for (const answer of [camel, snake]) {
-      isProblem(answer, 400, "invalidRequest");
-      expect(pathsOf(answer)).toEqual(["body.currentPassword"]);
+      expectProblem(answer, 400, "invalidRequest");
+      expect(errorPaths(answer)).toEqual(["body.currentPassword"]);
     }
   });
 
   test("is accepted in both spellings in items of a list", async () => {
-    const spelled = async (copies: object) =>
+    const putCopies = async (copies: object) =>
       await service.admin("PUT", "/api/settings/integrations/devops/copies", { copies });
     const names = { variable: "X", vault_name: "kv-x", secretName: "x" };
-    const answer = await spelled([{ ...names, project_id: "none", group_id: 1 }]);
-    isProblem(answer, 400, "invalidRequest");
-    expect(pathsOf(answer)).toEqual(["body.copies.0.projectId"]);
-    const twice = await spelled([{}, { ...names, secret_name: "y" }]);
-    isProblem(twice, 400, "invalidRequest");
-    expect(pathsOf(twice)).toEqual(["body.copies.1.secret_name"]);
+    const bothSpellings = await putCopies([{ ...names, project_id: "none", group_id: 1 }]);
+    expectProblem(bothSpellings, 400, "invalidRequest");
+    // The only error is the unknown project, so the members were read in both spellings.
+    expect(errorPaths(bothSpellings)).toEqual(["body.copies.0.projectId"]);
+    const sameMemberTwice = await putCopies([{}, { ...names, secret_name: "y" }]);
+    expectProblem(sameMemberTwice, 400, "invalidRequest");
+    expect(errorPaths(sameMemberTwice)).toEqual(["body.copies.1.secret_name"]);
   });
 
   test("with both spellings of one member is rejected", async () => {
@@ -76,33 +80,33 @@ describe("a body", () => {
       current_password: "another of the two",
       newPassword: "another long password",
     });
-    isProblem(answer, 400, "invalidRequest");
-    expect(pathsOf(answer)).toEqual(["body.current_password"]);
+    expectProblem(answer, 400, "invalidRequest");
+    expect(errorPaths(answer)).toEqual(["body.current_password"]);
     expect(answer.body.detail).toContain("currentPassword");
   });
 
   test("with unknown members is rejected, and each is named", async () => {
     const answer = await post(SCAN, { mode: "full", dryRun: true, also: 1 });
-    isProblem(answer, 400, "invalidRequest");
-    expect(pathsOf(answer)).toEqual(["body.dryRun", "body.also"]);
+    expectProblem(answer, 400, "invalidRequest");
+    expect(errorPaths(answer)).toEqual(["body.dryRun", "body.also"]);
   });
 
   test.each([
-    ["nothing that is needed", {}, ["body.mode"]],
-    ["a value that is none", { mode: "everything" }, ["body.mode"]],
+    ["no members", {}, ["body.mode"]],
+    ["an unknown value", { mode: "everything" }, ["body.mode"]],
     ["wrong types", { mode: 7, subscriptions: "all" }, ["body.mode", "body.subscriptions"]],
     [
-      "a wrong item",
+      "an invalid item in a list",
       { mode: "full", subscriptions: ["8eab9bca-7137-4f76-a31c-dcc4acd2ff43", "x"] },
       ["body.subscriptions.1"],
     ],
     ["an array", [], ["body"]],
     ["null", null, ["body"]],
     ["a bare string", '"full"', ["body"]],
-  ])("with %s is rejected with the location", async (_what, body, paths) => {
+  ])("with %s is rejected with the place of the error", async (_what, body, paths) => {
     const answer = await post(SCAN, typeof body === "string" ? body : JSON.stringify(body));
-    isProblem(answer, 400, "invalidRequest");
-    expect(pathsOf(answer)).toEqual(paths);
+    expectProblem(answer, 400, "invalidRequest");
+    expect(errorPaths(answer)).toEqual(paths);
   });
 
   test.each([
@@ -110,23 +114,23 @@ describe("a body", () => {
     [1.5, "must be a whole number from 1 to 3650"],
     [0, "must be at least 1"],
     [3651, "must be at most 3650"],
-  ])("with %j days of history is rejected with the allowed values", async (retentionDays, message) => {
+  ])("with the number of days %j is rejected with the allowed range", async (retentionDays, message) => {
     const answer = await post("/api/settings/retention/purge/alerts", { retentionDays });
-    isProblem(answer, 400, "invalidRequest");
+    expectProblem(answer, 400, "invalidRequest");
     expect(answer.body.errors).toEqual([{ path: "body.retentionDays", message }]);
   });
 
   test.each(["{", '{"mode":"full",}', "{'mode':'full'}", "mode=full", "\u0000"])(
     "that is not JSON is rejected: %j",
     async (text) => {
-      isProblem(await post(SCAN, text), 400, "malformedRequest");
+      expectProblem(await post(SCAN, text), 400, "malformedRequest");
     },
   );
 
   test("that is not UTF-8 is rejected", async () => {
     const answer = await fetch(service.url + LOGIN, {
       method: "POST",
-      headers: { "Content-Type": "application/json", ...elsewhere() },
+      headers: { "Content-Type": "application/json", ...fromNewAddress() },
       body: Buffer.from('{"username":"m\xfcller","password":"x"}', "latin1"),
     });
     expect(answer.status).toBe(400);
@@ -134,26 +138,35 @@ describe("a body", () => {
   });
 
   test("can start with a byte order mark", async () => {
-    isProblem(await post(LOGIN, `\uFEFF${JSON.stringify(wrong)}`, elsewhere()), 401, "invalidCredentials");
+    expectProblem(
+      await post(LOGIN, `\uFEFF${JSON.stringify(wrongCredentials)}`, fromNewAddress()),
+      401,
+      "invalidCredentials",
+    );
   });
 
   test.each(["text/plain", "application/x-www-form-urlencoded", "application/json5", "multipart/form-data", ""])(
     "of the type %j is rejected",
     async (type) => {
-      isProblem(await post(SCAN, { mode: "full" }, { "Content-Type": type }), 415, "unsupportedMediaType");
+      expectProblem(await post(SCAN, { mode: "full" }, { "Content-Type": type }), 415, "unsupportedMediaType");
     },
   );
 
   test.each(["application/json; charset=utf-8", "APPLICATION/JSON", "application/merge-patch+json"])(
     "of the type %j is accepted",
     async (type) => {
-      isProblem(await post(LOGIN, wrong, { "Content-Type": type, ...elsewhere() }), 401, "invalidCredentials");
+      expectProblem(
+        await post(LOGIN, wrongCredentials, { "Content-Type": type, ...fromNewAddress() }),
+        401,
+        "invalidCredentials",
+      );
     },
   );
 
-  test("that is missing, or sent in chunks, which the platform drops, is reported as missing with the reason", async () => {
-    const none = await post(SCAN, undefined, { "Content-Type": "application/json" });
-    isProblem(none, 400, "missingBody");
+  test("that is missing is rejected with the hint to send a Content-Length", async () => {
+    const withoutBody = await post(SCAN, undefined, { "Content-Type": "application/json" });
+    expectProblem(withoutBody, 400, "missingBody");
+    // The platform drops a body that is sent in chunks, so the service sees no body.
     const chunked = await rawRequest(
       service.url,
       [
@@ -167,7 +180,7 @@ describe("a body", () => {
       '10\r\n{"mode": "full"}\r\n0\r\n\r\n',
     );
     expect(chunked.status).toBe(400);
-    for (const text of [none.text, chunked.body]) {
+    for (const text of [withoutBody.text, chunked.body]) {
       expect(JSON.parse(text)).toMatchObject({
         code: "missingBody",
         detail: expect.stringContaining("Content-Length"),
@@ -175,40 +188,43 @@ describe("a body", () => {
     }
   });
 
-  test("over 1 MiB is rejected, and of exactly 1 MiB is read", async () => {
-    const [before, after] = ['{"mode":"', '"}'];
-    const bodyOf = (bytes: number) => before + "x".repeat(bytes - before.length - after.length) + after;
-    isProblem(await post(SCAN, bodyOf(1024 * 1024)), 400, "invalidRequest");
-    isProblem(await post(SCAN, bodyOf(1024 * 1024 + 1)), 413, "bodyTooLarge");
+  test("of more than 1 MiB is rejected", async () => {
+    const [start, end] = ['{"mode":"', '"}'];
+    const bodyOf = (bytes: number) => start + "x".repeat(bytes - start.length - end.length) + end;
+    const MIB = 1024 * 1024;
+    // This body is parsed, and its mode is unknown.
+    expectProblem(await post(SCAN, bodyOf(MIB)), 400, "invalidRequest");
+    expectProblem(await post(SCAN, bodyOf(MIB + 1)), 413, "bodyTooLarge");
   });
 
-  test("nested ten thousand levels deep does no harm", async () => {
-    isProblem(await post(SCAN, "[".repeat(10_000) + "]".repeat(10_000)), 400, "invalidRequest");
-    isProblem(await post(SCAN, `${'{"mode":'.repeat(10_000)}1${"}".repeat(10_000)}`), 400, "invalidRequest");
+  test("with ten thousand nested levels is rejected as invalid", async () => {
+    expectProblem(await post(SCAN, "[".repeat(10_000) + "]".repeat(10_000)), 400, "invalidRequest");
+    expectProblem(await post(SCAN, `${'{"mode":'.repeat(10_000)}1${"}".repeat(10_000)}`), 400, "invalidRequest");
   });
 
   test.each(["__proto__", "constructor", "prototype", "toString", "hasOwnProperty"])(
     "with a member named %s is rejected like any unknown member, without prototype pollution",
     async (name) => {
       const answer = await post(SCAN, `{"mode":"full","${name}":{"mode":"full","polluted":true}}`);
-      isProblem(answer, 400, "invalidRequest");
-      expect(pathsOf(answer)).toEqual([`body.${name}`]);
+      expectProblem(answer, 400, "invalidRequest");
+      expect(errorPaths(answer)).toEqual([`body.${name}`]);
       const others = await service.call("GET", "/auth/me", { token });
       expect(others.status).toBe(200);
       expect(others.body).not.toHaveProperty("polluted");
     },
   );
 
-  test("never reads members from the prototype of objects", async () => {
-    // A lookup by plain property access would find these names on Object.prototype.
-    const answer = await post(LOGIN, { username: "constructor", password: "__proto__" }, elsewhere());
-    isProblem(answer, 401, "invalidCredentials");
+  test("with the name of an object property as username is answered like an unknown username", async () => {
+    // A lookup with a plain property access would find these names on Object.prototype.
+    const answer = await post(LOGIN, { username: "constructor", password: "__proto__" }, fromNewAddress());
+    expectProblem(answer, 401, "invalidCredentials");
   });
 });
 
-const encoded = (text: string): string => Buffer.from(text).toString("base64url");
+/** Encodes a cursor's content as the service does. */
+const encodeCursor = (text: string): string => Buffer.from(text).toString("base64url");
 
-/** Every list with a cursor, from the API description. */
+/** Lists that accept a cursor. */
 const LISTS = [
   "/api/assets/discovery/scans",
   ASSETS,
@@ -226,12 +242,13 @@ const LISTS = [
 describe("a cursor", () => {
   test.each(LISTS)("of %s with a lone surrogate is rejected", async (path) => {
     const { body } = await service.call("GET", `${path}?limit=1`, { token });
-    const real = body.nextCursor === null ? [] : [Buffer.from(body.nextCursor, "base64url").toString()];
-    const states = [...real, '{"after":"x"}', '{"after":"x","at":"x"}', '["x"]', '"x"'];
-    for (const state of states) {
-      const broken = state.replaceAll(/"[^"]*"(?!:)/g, '"a\\ud83d"');
-      const answer = await service.call("GET", `${path}?cursor=${encoded(broken)}`, { token });
-      isProblem(answer, 400, "invalidCursor");
+    const realContents = body.nextCursor === null ? [] : [Buffer.from(body.nextCursor, "base64url").toString()];
+    const contents = [...realContents, '{"after":"x"}', '{"after":"x","at":"x"}', '["x"]', '"x"'];
+    for (const content of contents) {
+      // Replaces every JSON string that is no member name, for example `{"after":"x"}` by `{"after":"a\ud83d"}`.
+      const invalidContent = content.replaceAll(/"[^"]*"(?!:)/g, '"a\\ud83d"');
+      const answer = await service.call("GET", `${path}?cursor=${encodeCursor(invalidContent)}`, { token });
+      expectProblem(answer, 400, "invalidCursor");
     }
   });
 });
@@ -242,7 +259,8 @@ describe("a text", () => {
   const inAMonth = new Date(Date.now() + 30 * DAY_MS).toISOString().slice(0, 10);
   const snooze = { ruleId: "01K00000000000000000000000", assetId: "kv-x.secret.y", until: inAMonth };
   const exemption = { checkId: "secret-content-type", scope: { type: "all" }, category: "waiver", until: inAMonth };
-  const places: [string, string, (text: string) => object, string][] = [
+  /** Members that contain text: title, path, body with the text, and place in a problem's errors. */
+  const textMembers: [string, string, (text: string) => object, string][] = [
     ["a rule's name", "/alerts/rules", (name) => ({ ...rule, name }), "body.name"],
     ["a snooze's reason", "/alerts/snoozes", (reason) => ({ ...snooze, reason }), "body.reason"],
     ["an exemption's reason", "/compliance/exemptions", (reason) => ({ ...exemption, reason }), "body.reason"],
@@ -254,7 +272,8 @@ describe("a text", () => {
     ],
     ["a subscription's name", "/subscriptions", (name) => ({ subscriptionId: SUBSCRIPTION, name }), "body.name"],
   ];
-  const bad = [
+  /** Control characters, line breaks, characters that change the direction of text, and only spaces. */
+  const forbiddenTexts = [
     "a\u0000b",
     "a\r\nBcc: x",
     "a\nb",
@@ -267,65 +286,65 @@ describe("a text", () => {
     "  ",
   ];
 
-  test.each(places)("in %s can't contain control characters", async (_what, path, bodyOf, where) => {
-    for (const text of bad) {
+  test.each(textMembers)("in %s can't contain control characters", async (_what, path, bodyOf, where) => {
+    for (const text of forbiddenTexts) {
       const answer = await post(path, bodyOf(text));
-      isProblem(answer, 400, "invalidRequest");
-      expect(pathsOf(answer)).toEqual([where]);
+      expectProblem(answer, 400, "invalidRequest");
+      expect(errorPaths(answer)).toEqual([where]);
     }
   });
 
-  test("as a name can be in any script, with signs and emoji", async () => {
-    const made = await post("/alerts/rules", { ...rule, name: " Schlüssel 鍵 🔑 (prod): 10 % → on-call " });
-    expect([made.status, made.body.name]).toEqual([201, "Schlüssel 鍵 🔑 (prod): 10 % → on-call"]);
-    await service.call("DELETE", `/alerts/rules/${made.body.id}`, { token });
+  test("in a rule's name can be in any script, with signs and emoji", async () => {
+    const created = await post("/alerts/rules", { ...rule, name: " Schlüssel 鍵 🔑 (prod): 10 % → on-call " });
+    expect([created.status, created.body.name]).toEqual([201, "Schlüssel 鍵 🔑 (prod): 10 % → on-call"]);
+    await service.call("DELETE", `/alerts/rules/${created.body.id}`, { token });
   });
 
-  test("with a lone surrogate is rejected in every place", async () => {
+  test("with a lone surrogate is rejected in values and in member names", async () => {
     for (const body of [
       '{"mode":"full","x":"\\ud800"}',
       '{"mode":"\\uDC00full"}',
       '{"\\ud800":1}',
       '["\\udfff\\ud83d"]',
     ]) {
-      isProblem(await post(SCAN, body), 400, "malformedRequest");
+      expectProblem(await post(SCAN, body), 400, "malformedRequest");
     }
     // A complete surrogate pair is a valid character.
-    isProblem(await post(SCAN, '{"mode":"\\ud83d\\udd11"}'), 400, "invalidRequest");
+    expectProblem(await post(SCAN, '{"mode":"\\ud83d\\udd11"}'), 400, "invalidRequest");
   });
 });
 
 describe("a query", () => {
-  const list = (query: string) => service.call("GET", `${ASSETS}?${query}`, { token });
+  const listAssets = (query: string) => service.call("GET", `${ASSETS}?${query}`, { token });
 
   test.each([
     ["a parameter twice", "limit=1&limit=2", ["query.limit"]],
     ["an unknown parameter", "limit=1&colour=red", ["query.colour"]],
-    ["both spellings of one", "expiresBefore=2026-01-01&expires_before=2026-01-01", ["query.expires_before"]],
+    ["both spellings of a parameter", "expiresBefore=2026-01-01&expires_before=2026-01-01", ["query.expires_before"]],
     ["a limit of 0", "limit=0", ["query.limit"]],
     ["a limit over 1000", "limit=1001", ["query.limit"]],
-    ["a limit that is no whole number", "limit=1.5", ["query.limit"]],
+    ["a fraction as limit", "limit=1.5", ["query.limit"]],
     ["a negative offset", "offset=-1", ["query.offset"]],
     ["an empty value", "limit=", ["query.limit"]],
-    ["a type that is none", "type=password", ["query.type"]],
-    ["a day that is none", "expiresBefore=2026-02-30", ["query.expiresBefore"]],
-    ["an instant without a zone", "expiresBefore=2026-02-01T00:00:00", ["query.expiresBefore"]],
-    ["a cursor that is none", "cursor=abc", ["query.cursor"]],
-    ["a cursor of half a character", `cursor=${encoded('{"after":"\\ud800"}')}`, ["query.cursor"]],
-    ["two wrong values", "limit=x&type=y", ["query.limit", "query.type"]],
+    ["an unknown type", "type=password", ["query.type"]],
+    ["a date that does not exist", "expiresBefore=2026-02-30", ["query.expiresBefore"]],
+    ["a time without a time zone", "expiresBefore=2026-02-01T00:00:00", ["query.expiresBefore"]],
+    ["an invalid cursor", "cursor=abc", ["query.cursor"]],
+    ["a cursor that contains a lone surrogate", `cursor=${encodeCursor('{"after":"\\ud800"}')}`, ["query.cursor"]],
+    ["two invalid values", "limit=x&type=y", ["query.limit", "query.type"]],
     ["__proto__", "__proto__=x", ["query.__proto__"]],
     ["constructor", "constructor=x", ["query.constructor"]],
-  ])("with %s is rejected by name", async (_what, query, paths) => {
-    const answer = await list(query);
-    expect({ status: answer.status, paths: answer.status === 400 && pathsOf(answer).sort() }).toEqual({
+  ])("with %s is rejected with the parameter's name", async (_what, query, paths) => {
+    const answer = await listAssets(query);
+    expect({ status: answer.status, paths: answer.status === 400 && errorPaths(answer).sort() }).toEqual({
       status: 400,
       paths: paths.sort(),
     });
   });
 
-  test("an offset beyond 10,000 is answered with a hint to the cursor", async () => {
-    const answer = await list("offset=10001");
-    isProblem(answer, 400, "invalidRequest");
+  test("with an offset over 10,000 is rejected with a hint to use the cursor", async () => {
+    const answer = await listAssets("offset=10001");
+    expectProblem(answer, 400, "invalidRequest");
     expect(answer.body.detail).toContain("cursor");
   });
 
@@ -333,8 +352,8 @@ describe("a query", () => {
     "expiresBefore=2026-11-21",
     "expires_before=2026-11-21T10:00:00Z",
     "expiresAfter=2026-11-21T12:00:00%2B02:00",
-  ])("accepts dates and times in both spellings: %s", async (query) => {
-    expect((await list(query)).status).toBe(200);
+  ])("can contain a date or a time, in both spellings: %s", async (query) => {
+    expect((await listAssets(query)).status).toBe(200);
   });
 });
 
@@ -353,7 +372,7 @@ describe("a path", () => {
     "/health//",
     "/api//health",
   ])("%s that does not exist is a 404", async (path) => {
-    isProblem(await call("GET", path), 404, "unknownPath");
+    expectProblem(await call("GET", path), 404, "unknownPath");
   });
 
   test.each([
@@ -365,13 +384,13 @@ describe("a path", () => {
     ["OPTIONS", "/auth/me", "GET, HEAD"],
     ["GET", `${SCAN}/01K/`, "DELETE"],
     ["GET", "/AUTH/Login", "POST"],
-  ])("is rejected with the method %s: %s is 405 and allows %s", async (method, path, allow) => {
+  ])("rejects the method %s on %s with 405 and allows %s", async (method, path, allow) => {
     const answer = await call(method, path);
-    isProblem(answer, 405, "methodNotAllowed");
+    expectProblem(answer, 405, "methodNotAllowed");
     expect(answer.headers.get("allow")).toBe(allow);
   });
 
-  test("without GET also rejects HEAD, without a body", async () => {
+  test("that has no GET rejects HEAD with 405 and no body", async () => {
     const answer = await fetch(`${service.url}${LOGIN}`, { method: "HEAD" });
     expect([answer.status, answer.headers.get("allow"), await answer.text()]).toEqual([405, "POST", ""]);
   });
@@ -389,15 +408,15 @@ describe("a path", () => {
     ["/nothing", 404],
     [`${ASSETS}?limit=0`, 400],
   ])("answers HEAD like GET, without the body: %s, %i", async (path, status) => {
-    const ask = async (method: string) => {
+    const send = async (method: string) => {
       const headers = { Authorization: `Bearer ${token}`, "X-Request-Id": "one", "Accept-Encoding": "identity" };
       const answer = await fetch(service.url + path, { method, headers, redirect: "manual" });
-      // The platform sets the connection and length headers, and the date changes.
-      const others = ["content-length", "transfer-encoding", "date", "vary", "connection", "keep-alive"];
-      const own = [...answer.headers].filter(([name]) => !others.includes(name));
-      return { status: answer.status, headers: Object.fromEntries(own), text: await answer.text() };
+      // The platform sets these headers.
+      const platformHeaders = ["content-length", "transfer-encoding", "date", "vary", "connection", "keep-alive"];
+      const comparedHeaders = [...answer.headers].filter(([name]) => !platformHeaders.includes(name));
+      return { status: answer.status, headers: Object.fromEntries(comparedHeaders), text: await answer.text() };
     };
-    const [head, get] = [await ask("HEAD"), await ask("GET")];
+    const [head, get] = [await send("HEAD"), await send("GET")];
     expect([head.status, head.text]).toEqual([status, ""]);
     expect(head.headers).toEqual(get.headers);
   });
@@ -411,7 +430,7 @@ describe("a path", () => {
     expect((await call("GET", "/health/")).status).toBe(200);
   });
 
-  test("/ returns the page, whose files can be cached forever", async () => {
+  test("/ returns the web page, whose files can be cached forever", async () => {
     const answer = await call("GET", "/");
     expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
     const files = [...answer.text.matchAll(/(?:src|href)="(\/page\/[^"]+)"/g)].map((match) => match[1]!);
@@ -424,25 +443,25 @@ describe("a path", () => {
   });
 
   test.each([
-    ["an unknown name", "kv-x.secret.y"],
-    ["a name of one part", "nothing"],
-    ["a slash", "kv-x.secret.a%2Fb"],
-    ["what a key may not hold", "kv-x.secret.%23%3F%5C%09%0A"],
-    ["escapes of escapes", "%2525"],
-    ["a lone percent sign", "100%"],
-    ["bytes that are no UTF-8", "kv%FF%FE"],
-    ["another script", "kv-x.secret.ключ-🔑"],
-    ["a quotation mark, as for a filter", "kv-x.secret.' or PartitionKey ne '"],
+    ["that no asset has", "kv-x.secret.y"],
+    ["without dots", "nothing"],
+    ["with a slash", "kv-x.secret.a%2Fb"],
+    ["with characters that a row key can't contain", "kv-x.secret.%23%3F%5C%09%0A"],
+    ["that is percent-encoded twice", "%2525"],
+    ["with a lone percent sign", "100%"],
+    ["with bytes that are no UTF-8", "kv%FF%FE"],
+    ["in another script", "kv-x.secret.ключ-🔑"],
+    ["with the syntax of a filter", "kv-x.secret.' or PartitionKey ne '"],
     ["__proto__", "__proto__"],
-    ["eight thousand characters", `kv.secret.${"x".repeat(8000)}`],
-  ])("with an id of %s is a 404", async (_what, id) => {
+    ["of eight thousand characters", `kv.secret.${"x".repeat(8000)}`],
+  ])("with an id %s is a 404", async (_what, id) => {
     const asset = await call("GET", `${ASSETS}/${id}`);
-    isProblem(asset, 404, "notFound");
+    expectProblem(asset, 404, "notFound");
     expect(asset.text.length).toBeLessThan(2000);
-    isProblem(await call("GET", `${SCAN}/${id}/status`), 404, "notFound");
+    expectProblem(await call("GET", `${SCAN}/${id}/status`), 404, "notFound");
   });
 
-  test("can't be escaped with dots", async () => {
+  test("with dots does not reach files outside of the documentation", async () => {
     for (const path of ["/docs/files/..%2f..%2fhost.json", "/docs/files/..%5chost.json", "/docs/files/main.mjs"]) {
       expect((await call("GET", path)).status).toBe(404);
     }
@@ -462,7 +481,7 @@ describe("a path", () => {
 });
 
 describe("every answer", () => {
-  const SECURITY = {
+  const SECURITY_HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
@@ -478,10 +497,10 @@ describe("every answer", () => {
     ["PATCH", "/health", 405],
     ["GET", `${ASSETS}?limit=0`, 400],
     ["POST", SCAN, 400],
-  ])("carries the security headers: %s %s, %i", async (method, path, status) => {
+  ])("has the security headers: %s %s, %i", async (method, path, status) => {
     const answer = await service.call(method, path, status === 401 ? {} : { token });
     expect(answer.status).toBe(status);
-    expect(Object.fromEntries(answer.headers)).toMatchObject(SECURITY);
+    expect(Object.fromEntries(answer.headers)).toMatchObject(SECURITY_HEADERS);
     expect(answer.headers.get("x-powered-by") ?? answer.headers.get("server")).toBeNull();
   });
 
@@ -498,24 +517,25 @@ describe("every answer", () => {
     async (id) => {
       const answers = [1, 2].map(() => service.call("GET", "/health", { headers: { "X-Request-Id": id } }));
       const ids = (await Promise.all(answers)).map(({ headers }) => headers.get("x-request-id"));
-      for (const own of ids) expect(own).toMatch(/^[0-9A-HJKMNP-TV-Z]{26}$/);
+      // A ULID, for example 01KBJ2W6Y0Q3ZC5J9D8N7V4T1X.
+      for (const newId of ids) expect(newId).toMatch(/^[0-9A-HJKMNP-TV-Z]{26}$/);
       expect(ids[0]).not.toBe(ids[1]);
     },
   );
 
-  test("that needs a failing cloud service is 503 with Retry-After", async () => {
+  test("that depends on a failing cloud service is 503 with Retry-After", async () => {
     const fault = service.cloud.control.addFault({ match: { operation: "identity.token" }, action: { kind: "deny" } });
     const answer = await service.call("GET", "/identity", { token });
     service.cloud.control.removeFault(fault);
-    isProblem(answer, 503, "unavailable");
+    expectProblem(answer, 503, "unavailable");
     expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
     expect((await service.call("GET", "/identity", { token })).status).toBe(200);
   });
 
-  test("a 401 without a token names the accepted credentials, and with an invalid token the error", async () => {
-    const none = await service.call("GET", "/auth/me");
-    isProblem(none, 401, "unauthorized");
-    expect(none.headers.get("www-authenticate")).toBe("Bearer");
+  test("of 401 says in WWW-Authenticate whether a token is missing or invalid", async () => {
+    const withoutToken = await service.call("GET", "/auth/me");
+    expectProblem(withoutToken, 401, "unauthorized");
+    expect(withoutToken.headers.get("www-authenticate")).toBe("Bearer");
     for (const header of [
       "Bearer nonsense",
       "Bearer",
@@ -525,12 +545,13 @@ describe("every answer", () => {
       "",
     ]) {
       const answer = await service.call("GET", "/auth/me", { headers: { Authorization: header } });
-      isProblem(answer, 401, "unauthorized");
+      expectProblem(answer, 401, "unauthorized");
       expect(answer.headers.get("www-authenticate")).toBe('Bearer error="invalid_token"');
     }
   });
 
-  test("accepts the token only in the header, whatever the case of its scheme", async () => {
+  test("is 401 for a token outside of the Authorization header", async () => {
+    // The scheme's name can be in any case.
     expect((await service.call("GET", "/auth/me", { headers: { Authorization: `bearer ${token}` } })).status).toBe(200);
     for (const path of [`/auth/me?access_token=${token}`, `/auth/me?token=${token}`]) {
       expect((await service.call("GET", path)).status).toBe(401);
@@ -538,7 +559,7 @@ describe("every answer", () => {
     expect((await service.call("GET", "/auth/me", { headers: { Cookie: `access_token=${token}` } })).status).toBe(401);
   });
 
-  test("contains no header that the caller sent", async () => {
+  test("contains no header that the caller tried to inject through the path", async () => {
     const answer = await rawRequest(service.url, [
       "GET /nothing%0d%0aSet-Cookie:%20a=b?x=%0d%0aX-Injected:%20yes HTTP/1.1",
       "Host: localhost",
@@ -550,11 +571,11 @@ describe("every answer", () => {
     expect([...answer.headers.keys()]).not.toEqual(expect.arrayContaining(["x-injected"]));
   });
 
-  test("ignores headers that would override method, path or address", async () => {
+  test("is the same with headers that override the method or path in other servers", async () => {
     const answer = await service.call("GET", "/nothing", {
       token,
       headers: { "X-HTTP-Method-Override": "POST", "X-Original-URL": "/health", "X-Rewrite-URL": "/health" },
     });
-    isProblem(answer, 404, "unknownPath");
+    expectProblem(answer, 404, "unknownPath");
   });
 });

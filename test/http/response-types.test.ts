@@ -3,6 +3,11 @@ import * as z from "zod";
 import { type Endpoint, endpointFor } from "../../shared/platform/http/endpoint.ts";
 import { content, created, deleted, ok, type Reply } from "../../shared/platform/http/reply.ts";
 
+/*
+ * The type check is the test: an endpoint whose handler returns other JSON than its `responds` declares must not compile. Each
+ * `@ts-expect-error` below is a compiler error itself if the line after it compiles.
+ */
+
 const endpoint = endpointFor<object>();
 const base = {
   name: "thing",
@@ -16,7 +21,6 @@ const base = {
 const Thing = z.object({ name: z.string(), state: z.enum(["on", "off"]), parts: z.array(z.string()).optional() });
 const File = { description: "A file.", mediaType: "text/csv" };
 
-/** An unused `@ts-expect-error` is a compiler error, so the type check fails if one of these declarations is accepted. */
 const declarations: Endpoint<object>[] = [
   endpoint({ ...base, responds: { 200: Thing }, handle: async () => ok({ name: "a", state: "on" }) }),
   endpoint({
@@ -36,15 +40,16 @@ const declarations: Endpoint<object>[] = [
   endpoint({ ...base, responds: { 200: Thing }, handle: async () => ok({ name: "a" }) }),
   // @ts-expect-error: `state` has another value.
   endpoint({ ...base, responds: { 200: Thing }, handle: async () => ok({ name: "a", state: "open" }) }),
-  // @ts-expect-error: the reply of a deletion is no Thing.
+  // @ts-expect-error: `deleted` replies `{ deleted: true }`, which is no Thing.
   endpoint({ ...base, responds: { 200: Thing }, handle: async () => deleted() }),
-  // @ts-expect-error: only a file is declared.
+  // @ts-expect-error: the declared response is a file, not JSON.
   endpoint({ ...base, responds: { 200: File }, handle: async () => ok({ name: "a" }) }),
-  // @ts-expect-error: the JSON of the two media types is a Thing.
+  // @ts-expect-error: `state` is missing, also where a CSV file is the alternative.
   endpoint({ ...base, responds: { 200: { json: Thing, or: ["text/csv"] } }, handle: async () => ok({ name: "a" }) }),
 ];
 
-test("an endpoint keeps its handler and its declared responses", async () => {
+// The only check at run time.
+test("a declared endpoint contains its handler and its responses", async () => {
   const [first] = declarations;
   expect(first?.responds[200]).toBe(Thing);
   const reply: Reply = await first!.handle({} as never);

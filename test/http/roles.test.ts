@@ -12,59 +12,74 @@ import {
 import { type Actor, ROLES, type Role, type Tier } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { systemClock } from "../../shared/platform/runtime.ts";
-import { HERE, type Instance, useDeployments } from "../access/instances.ts";
+import { CALLER, type Instance, useDeployments } from "../access/instances.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 
 const { endpoints } = await declarations();
 
-/** Calls every endpoint as every caller, through the checks before the endpoints, and compares with the two pages. */
-const PAGE = "docs/credentials.md";
-const MATRIX = "docs/roles-matrix.md";
-const table = tableUnder(MATRIX, "## Endpoints");
-const callers = tableUnder(PAGE, "## Callers");
+/*
+ * Checks who may call each endpoint. Every caller of docs/credentials.md (a credential with its role) is admitted to every
+ * endpoint, without HTTP and without running the endpoint's handler, and the result is compared with docs/roles-matrix.md.
+ */
+const CREDENTIALS_PAGE = "docs/credentials.md";
+const MATRIX_PAGE = "docs/roles-matrix.md";
+const matrix = tableUnder(MATRIX_PAGE, "## Endpoints");
+const callers = tableUnder(CREDENTIALS_PAGE, "## Callers");
 const idOf = ({ method, route }: { method: string; route: string }) => `${method} /${route}`;
 
 const PASSWORD = "a password of their own";
-const DAYS = { name: "one", expiresInDays: 30 };
 const ORIGIN = "https://service.example";
 
 const nextDeployment = useDeployments(1);
 let cloud: Cloud;
 let instance: Instance;
-/** Callers by their names in the page: the credential they send, and the actor that the service finds. */
-const sent = new Map<string, { headers: Record<string, string>; found: Actor | Problem | undefined }>();
+/**
+ * A credential as sent in headers, and the result of its authentication: the actor, a problem, or undefined for no credential.
+ */
+interface SentCredential {
+  headers: Record<string, string>;
+  authenticated: Actor | Problem | undefined;
+}
+
+/** The credentials of the callers, by the caller's name in docs/credentials.md. `PASSWORD_DUE` is not in the page. */
+const credentials = new Map<string, SentCredential>();
+/** An administrator who must choose a new password. */
+const PASSWORD_DUE = "due";
 
 beforeAll(async () => {
-  const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
-  instance = nextDeployment().start({ config: none });
+  const withoutBootstrapAdmin = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
+  instance = nextDeployment().start({ config: withoutBootstrapAdmin });
   const { access } = instance;
-  const create = (username: string, role: Role) => access.users.create({ username, password: PASSWORD, role }, HERE);
-  const signIn = async (username: string) => (await access.signIn({ username, password: PASSWORD }, HERE)).access_token;
+  const create = (username: string, role: Role) => access.users.create({ username, password: PASSWORD, role }, CALLER);
+  const signIn = async (username: string) =>
+    (await access.signIn({ username, password: PASSWORD }, CALLER)).access_token;
   const apiTokenOf = async (owner: Actor, role: Role) =>
-    (await access.apiTokens.create(owner, { ...DAYS, name: role, role }, HERE)).token;
-  const bearer = async (who: string, token: string) => {
-    const found = await access.authenticate({ kind: "bearer", token });
-    sent.set(who, { headers: { Authorization: `Bearer ${token}` }, found });
-    return found as Actor;
+    (await access.apiTokens.create(owner, { name: role, role, expiresInDays: 30 }, CALLER)).token;
+  /** Adds a caller with a bearer token. */
+  const addBearer = async (caller: string, token: string) => {
+    const authenticated = await access.authenticate({ kind: "bearer", token });
+    credentials.set(caller, { headers: { Authorization: `Bearer ${token}` }, authenticated });
+    return authenticated as Actor;
   };
 
-  sent.set("no credential", { headers: {}, found: undefined });
+  credentials.set("no credential", { headers: {}, authenticated: undefined });
   for (const role of ROLES) {
     const article = /^[ao]/.test(role) ? "an" : "a";
     await create(role, role);
-    const actor = await bearer(`the token of ${article} ${role}`, await signIn(role));
-    const { cookie } = await access.signInToSession({ username: role, password: PASSWORD }, HERE, undefined);
+    const actor = await addBearer(`the token of ${article} ${role}`, await signIn(role));
+    const { cookie } = await access.signInToSession({ username: role, password: PASSWORD }, CALLER, undefined);
     const headers = { Cookie: `${SESSION_COOKIE}=${cookie.value}`, "Sec-Fetch-Site": "same-origin" };
     const credential: Credential = { kind: "session", cookie: cookie.value };
-    sent.set(`the session of ${article} ${role}`, { headers, found: await access.authenticate(credential) });
+    const authenticated = await access.authenticate(credential);
+    credentials.set(`the session of ${article} ${role}`, { headers, authenticated });
     if (role !== "admin") continue;
-    for (const given of ROLES) {
-      await bearer(`an administrator's API token with the role ${given}`, await apiTokenOf(actor, given));
+    for (const tokenRole of ROLES) {
+      await addBearer(`an administrator's API token with the role ${tokenRole}`, await apiTokenOf(actor, tokenRole));
     }
   }
-  for (const [who, from, to] of [
+  for (const [caller, from, to] of [
     ["an auditor's API token, after the auditor became operator", "auditor", "operator"],
     ["an administrator's API token, after the administrator became user", "admin", "user"],
   ] as const) {
@@ -75,116 +90,126 @@ beforeAll(async () => {
       credential: { kind: "session", id: "", since: new Date() },
     };
     const token = await apiTokenOf(owner, from);
-    await access.users.update(owner.username, { role: to }, undefined, HERE);
-    await bearer(who, token);
+    await access.users.update(owner.username, { role: to }, undefined, CALLER);
+    await addBearer(caller, token);
   }
-  await create("ended", "admin");
-  const ended = await signIn("ended");
-  await access.users.remove("ended", undefined, HERE);
-  await bearer("an expired, revoked or invalid credential", ended);
-  await create("due", "admin");
-  await access.users.update("due", { password: `${PASSWORD} now` }, undefined, HERE);
-  const { access_token } = await access.signIn({ username: "due", password: `${PASSWORD} now` }, HERE);
-  await bearer("due", access_token);
+  await create("deleted", "admin");
+  const revokedToken = await signIn("deleted");
+  await access.users.remove("deleted", undefined, CALLER);
+  await addBearer("an expired, revoked or invalid credential", revokedToken);
+  await create(PASSWORD_DUE, "admin");
+  await access.users.update(PASSWORD_DUE, { password: `${PASSWORD} now` }, undefined, CALLER);
+  const { access_token } = await access.signIn({ username: PASSWORD_DUE, password: `${PASSWORD} now` }, CALLER);
+  await addBearer(PASSWORD_DUE, access_token);
   cloud = await startCloud({ company: "small", keys: CLOUD_KEYS });
   const config = testConfig(cloud.environment);
   const entra = createEntraTokens({ config, clock: systemClock, log: recordingLog() });
-  for (const { caller: who } of callers.filter((one) => one.caller!.startsWith("an Entra access token"))) {
-    const roles = who!.match(/Lifecycle\.\w+/g) ?? [];
+  for (const { caller } of callers.filter((row) => row.caller!.startsWith("an Entra access token"))) {
+    // The name of the caller contains its app roles, for example Lifecycle.Operator.
+    const roles = caller!.match(/Lifecycle\.\w+/g) ?? [];
     const token = await cloud.control.apiToken({ claims: { roles } });
-    sent.set(who!, { headers: { Authorization: `Bearer ${token}` }, found: await entra.authenticate(token) });
+    const authenticated = await entra.authenticate(token);
+    credentials.set(caller!, { headers: { Authorization: `Bearer ${token}` }, authenticated });
   }
 });
 afterAll(async () => {
   await cloud?.stop();
 });
 
-const counted = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
-const limiter = { take: async () => counted, cleanUp: async () => {} };
+const allowed = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
+/** A rate limiter that allows every call. */
+const unlimited = { take: async () => allowed, cleanUp: async () => {} };
 
-/** Expected result: a problem's code, or `in` for success. */
-async function answer(
+/** Runs the checks that precede the endpoint's handler. Returns `admitted`, or the code of the problem. */
+async function admissionResult(
   endpoint: (typeof endpoints)[number],
-  { headers, found }: { headers: Record<string, string>; found: Actor | Problem | undefined },
+  { headers, authenticated }: SentCredential,
   tier: Tier,
 ): Promise<string> {
   const gate: Gate = {
-    authenticate: async () => found ?? new Problem("internal", "Nobody sent anything."),
+    authenticate: async () => authenticated ?? new Problem("internal", "No credential was sent."),
     tier: async () => tier,
     recordRejection: async () => {},
-    limiter,
-    signInLimiter: limiter,
+    limiter: unlimited,
+    signInLimiter: unlimited,
     pace: { waitForSlot: async () => {} },
     translate: () => undefined,
   };
-  const arrival: UnauthenticatedRequest = {
+  const request: UnauthenticatedRequest = {
     headers: new Headers(headers),
     address: "192.0.2.1",
     requestId: "1",
     origin: ORIGIN,
   };
-  return await admit(endpoint, arrival, gate, {}).then(
-    () => "in",
+  return await admit(endpoint, request, gate, {}).then(
+    () => "admitted",
     (problem: Problem) => problem.code,
   );
 }
 
-type Line = Record<string, string>;
-
-/** The reasons as docs list them, in this order. */
-function expected(line: Line, role: string, { program = false, due = false, tier = "pro" as Tier }): string {
-  const says = (column: string) => line[column] === "yes";
-  if (role === "nobody" && !says("nobody")) return "unauthorized";
-  if (role === "denied" && !says("nobody")) return "forbidden";
-  if (due && !says("password due")) return "passwordChangeRequired";
-  if (!says(role === "denied" ? "nobody" : role)) return "forbidden";
-  if (program && !says("programs")) return "interactiveOnly";
-  return tier === "core" && !says("without license") ? "licenseRequired" : "in";
+/**
+ * Returns the result that a row of the matrix promises to a caller. If several checks fail, the result is that of the first
+ * one.
+ *
+ * @param role - A column of the matrix: `nobody` or a role. Or `denied`, for a valid credential without any role.
+ */
+function expectedResult(
+  matrixRow: Record<string, string>,
+  role: string,
+  { program = false, passwordDue = false, tier = "pro" as Tier },
+): string {
+  const allows = (column: string) => matrixRow[column] === "yes";
+  if (role === "nobody" && !allows("nobody")) return "unauthorized";
+  if (role === "denied" && !allows("nobody")) return "forbidden";
+  if (passwordDue && !allows("password due")) return "passwordChangeRequired";
+  if (!allows(role === "denied" ? "nobody" : role)) return "forbidden";
+  if (program && !allows("programs")) return "interactiveOnly";
+  return tier === "core" && !allows("without license") ? "licenseRequired" : "admitted";
 }
 
-const declared = endpoints.map((endpoint) => ({ ...endpoint, id: idOf(endpoint) }));
+const declaredEndpoints = endpoints.map((endpoint) => ({ ...endpoint, id: idOf(endpoint) }));
 
-test(`every endpoint has a row in ${MATRIX}: npm run roles-page writes it`, () => {
-  expect(table.map((line) => line.endpoint).sort()).toEqual(declared.map(({ id }) => id).sort());
-  for (const { endpoint: _, ...cells } of table)
+test(`every endpoint has a row in ${MATRIX_PAGE}: npm run roles-page writes it`, () => {
+  expect(matrix.map(({ endpoint }) => endpoint).sort()).toEqual(declaredEndpoints.map(({ id }) => id).sort());
+  for (const { endpoint: _, ...cells } of matrix)
     for (const cell of Object.values(cells)) expect(cell).toMatch(/^(yes|–)$/);
 });
 
-test(`every role in ${PAGE} was tested and matches`, () => {
-  expect(callers.map((line) => line.caller!).filter((who) => !sent.has(who))).toEqual([]);
-  for (const { caller: who, role, program } of callers) {
-    const { found } = sent.get(who!)!;
-    const actor = found === undefined || found instanceof Problem ? undefined : found;
-    const counts = found instanceof Problem && found.code === "forbidden" ? "denied" : (actor?.role ?? "nobody");
-    expect([who, counts]).toEqual([who, role]);
-    const isProgram =
-      counts === "denied" || actor?.credential.kind === "apiToken" || actor?.credential.kind === "entra";
-    expect([who, isProgram ? "yes" : "–"]).toEqual([who, program]);
+test(`every caller in ${CREDENTIALS_PAGE} is tested, and has the role that the page states`, () => {
+  expect(callers.map(({ caller }) => caller!).filter((caller) => !credentials.has(caller))).toEqual([]);
+  for (const { caller, role, program } of callers) {
+    const { authenticated } = credentials.get(caller!)!;
+    const actor = authenticated === undefined || authenticated instanceof Problem ? undefined : authenticated;
+    const isDenied = authenticated instanceof Problem && authenticated.code === "forbidden";
+    expect([caller, isDenied ? "denied" : (actor?.role ?? "nobody")]).toEqual([caller, role]);
+    const isProgram = isDenied || actor?.credential.kind === "apiToken" || actor?.credential.kind === "entra";
+    expect([caller, isProgram ? "yes" : "–"]).toEqual([caller, program]);
   }
 });
 
-describe("who may call", () => {
-  test.each(declared)("$id", async (endpoint) => {
-    const line = table.find((one) => one.endpoint === endpoint.id);
-    if (!line) throw new Error(`${MATRIX} has no line for ${endpoint.id}. Run npm run roles-page.`);
+describe("an endpoint", () => {
+  test.each(declaredEndpoints)("$id admits the callers that the matrix names", async (endpoint) => {
+    const matrixRow = matrix.find((row) => row.endpoint === endpoint.id);
+    if (!matrixRow) throw new Error(`${MATRIX_PAGE} has no row for ${endpoint.id}. Run npm run roles-page.`);
     for (const tier of ["pro", "core"] as const) {
-      for (const { caller: who, role, program } of callers) {
-        const reported = await answer(endpoint, sent.get(who!)!, tier);
-        const wanted = expected(line, role!, { program: program === "yes", tier });
-        expect([who, tier, reported]).toEqual([who, tier, wanted]);
+      for (const { caller, role, program } of callers) {
+        const result = await admissionResult(endpoint, credentials.get(caller!)!, tier);
+        const expected = expectedResult(matrixRow, role!, { program: program === "yes", tier });
+        expect([caller, tier, result]).toEqual([caller, tier, expected]);
       }
-      const due = await answer(endpoint, sent.get("due")!, tier);
-      expect(["password due", tier, due]).toEqual(["password due", tier, expected(line, "admin", { due: true, tier })]);
+      const result = await admissionResult(endpoint, credentials.get(PASSWORD_DUE)!, tier);
+      const expected = expectedResult(matrixRow, "admin", { passwordDue: true, tier });
+      expect(["password due", tier, result]).toEqual(["password due", tier, expected]);
     }
   });
 
-  const changes = declared.filter(({ method, access }) => method !== "GET" && access !== "open");
-  test.each(changes)("$id accepts a session only from the service's own pages", async (endpoint) => {
-    const { headers, found } = sent.get("the session of an admin")!;
+  const changingEndpoints = declaredEndpoints.filter(({ method, access }) => method !== "GET" && access !== "open");
+  test.each(changingEndpoints)("$id accepts a session only from the service's own pages", async (endpoint) => {
+    const { headers, authenticated } = credentials.get("the session of an admin")!;
     const { "Sec-Fetch-Site": _, ...cookie } = headers;
-    const reported = (more: Record<string, string>) =>
-      answer(endpoint, { headers: { ...cookie, ...more }, found }, "pro");
-    for (const refused of [
+    const resultWith = (siteHeaders: Record<string, string>) =>
+      admissionResult(endpoint, { headers: { ...cookie, ...siteHeaders }, authenticated }, "pro");
+    for (const otherSite of [
       {},
       { "Sec-Fetch-Site": "cross-site" },
       { "Sec-Fetch-Site": "same-site" },
@@ -193,10 +218,10 @@ describe("who may call", () => {
       { Origin: "https://elsewhere.example" },
       { Origin: "null" },
     ] as Record<string, string>[]) {
-      expect([refused, await reported(refused)]).toEqual([refused, "crossSite"]);
+      expect([otherSite, await resultWith(otherSite)]).toEqual([otherSite, "crossSite"]);
     }
-    for (const taken of [{ "Sec-Fetch-Site": "same-origin" }, { Origin: ORIGIN }] as Record<string, string>[]) {
-      expect([taken, await reported(taken)]).toEqual([taken, "in"]);
+    for (const ownPage of [{ "Sec-Fetch-Site": "same-origin" }, { Origin: ORIGIN }] as Record<string, string>[]) {
+      expect([ownPage, await resultWith(ownPage)]).toEqual([ownPage, "admitted"]);
     }
   });
 });

@@ -5,16 +5,20 @@ import { makeToken } from "../support/users.ts";
 
 let service: Service;
 beforeAll(async () => {
-  // The clients of these tests choose their addresses, as if one more proxy stood before the service.
+  // Clients of these tests choose their addresses, as if another trusted proxy preceded the service.
   service = await Service.start({ env: { TRUSTED_PROXY_HOPS: "2" } });
   await service.signIn(ADMIN);
 });
 afterAll(() => service.stop());
 
+/** Returns the header of a client at this address. */
 const from = (address: string) => ({ "X-Forwarded-For": address });
 const HOME = from("192.0.2.1");
 
-/** Does not compare responses with the API description, so that the clients need little processor time. */
+/**
+ * Signs in without comparing the answer with the API description, as `service.call` does, so that many clients need little
+ * processor time.
+ */
 async function signIn(username: string, password: string, headers: Record<string, string>) {
   const answer = await fetch(`${service.url}/auth/login`, {
     method: "POST",
@@ -25,16 +29,17 @@ async function signIn(username: string, password: string, headers: Record<string
   return { status: answer.status, retryAfter: answer.headers.get("retry-after") };
 }
 
-describe("signing in as a form", () => {
+describe("signing in with a form (application/x-www-form-urlencoded)", () => {
   const post = (body: string, headers: Record<string, string> = {}) =>
     service.call("POST", "/auth/login", {
       body,
       headers: { "Content-Type": "application/x-www-form-urlencoded", ...from("198.51.100.1"), ...headers },
     });
 
-  test("is answered like JSON", async () => {
+  test("returns a token, as with JSON", async () => {
     const answer = await post(new URLSearchParams(ADMIN).toString());
     expect([answer.status, answer.body.token_type]).toEqual([200, "bearer"]);
+    // OAuth clients also send the grant type.
     const oauth = await post(new URLSearchParams({ grant_type: "password", ...ADMIN }).toString());
     expect(oauth.status).toBe(200);
   });
@@ -44,33 +49,33 @@ describe("signing in as a form", () => {
     ["a field twice", "username=admin&username=eve&password=x", 400, "invalidRequest"],
     ["no password", "username=admin", 400, "invalidRequest"],
     ["an unknown field", "username=admin&password=x&role=admin", 400, "invalidRequest"],
-    ["another grant", "grant_type=client_credentials&username=admin&password=x", 400, "invalidRequest"],
-    ["JSON in it", JSON.stringify(ADMIN), 400, "invalidRequest"],
+    ["another grant type", "grant_type=client_credentials&username=admin&password=x", 400, "invalidRequest"],
+    ["JSON as its content", JSON.stringify(ADMIN), 400, "invalidRequest"],
   ])("with %s is rejected", async (_what, body, status, code) => {
     const answer = await post(body, from("198.51.100.2"));
     expect([answer.status, answer.body.code]).toEqual([status, code]);
     expect(answer.text).not.toContain(ADMIN.password);
   });
 
-  test("names both accepted types for any other type", async () => {
+  test("is rejected with another Content-Type, with both accepted types in the problem", async () => {
     const answer = await post("username: admin", { "Content-Type": "application/yaml", ...from("198.51.100.3") });
     expect([answer.status, answer.body.code]).toEqual([415, "unsupportedMediaType"]);
     expect(answer.body.detail).toMatch(/application\/json.*application\/x-www-form-urlencoded/);
   });
 
-  test("is documented, and forms are accepted only here and for SAML responses", async () => {
+  test("is documented, as the only form besides SAML responses", async () => {
     const { body } = await service.call("GET", "/openapi.json");
-    const taking = Object.entries<Record<string, { requestBody?: { content: object } }>>(body.paths).flatMap(
+    const pathsWithForms = Object.entries<Record<string, { requestBody?: { content: object } }>>(body.paths).flatMap(
       ([path, methods]) =>
         Object.values(methods)
           .filter(({ requestBody }) => "application/x-www-form-urlencoded" in (requestBody?.content ?? {}))
           .map(() => path),
     );
-    expect(taking).toEqual(["/auth/login", "/auth/sso/callback"]);
+    expect(pathsWithForms).toEqual(["/auth/login", "/auth/sso/callback"]);
   });
 });
 
-describe("a password", () => {
+describe("a new password", () => {
   test.each([
     "password1234",
     "qwertyuiop12",
@@ -103,27 +108,27 @@ test("signing out everywhere revokes every token", async () => {
 
 test("a flood of sign-ins from a hundred addresses does not block addresses with a recent sign-in", async () => {
   expect((await signIn(ADMIN.username, ADMIN.password, HOME)).status).toBe(200);
-  let hammering = true;
+  let attackRunning = true;
   const answers: { status: number; retryAfter: string | null }[] = [];
   const attackers = Array.from({ length: 100 }, async (_, client) => {
     const address = from(`203.0.113.${client}`);
     // Half of them guess the user's password, the other half usernames.
-    for (let round = 0; hammering; round++) {
+    for (let round = 0; attackRunning; round++) {
       const username = client % 2 ? ADMIN.username : `name${client}-${round}`;
       const answer = await signIn(username, "a wrong password", address);
       answers.push(answer);
       if (answer.status === 429) await delay(50);
     }
   });
-  for (let time = 0; time < 3; time++) {
+  for (let attempt = 0; attempt < 3; attempt++) {
     await delay(200);
     expect((await signIn(ADMIN.username, ADMIN.password, HOME)).status).toBe(200);
   }
-  hammering = false;
+  attackRunning = false;
   await Promise.all(attackers);
-  // The flood had an effect: the queue of unknown addresses was full, and a caller with a wrong password was rejected.
-  const refused = answers.filter(({ status }) => status === 429);
-  expect(refused.length).toBeGreaterThan(50);
-  for (const { retryAfter } of refused) expect(Number(retryAfter)).toBeGreaterThan(0);
+  // Control: the flood reached the limits of sign-ins.
+  const rejected = answers.filter(({ status }) => status === 429);
+  expect(rejected.length).toBeGreaterThan(50);
+  for (const { retryAfter } of rejected) expect(Number(retryAfter)).toBeGreaterThan(0);
   expect(answers.filter(({ status }) => status !== 429 && status !== 401)).toEqual([]);
 });

@@ -1,4 +1,7 @@
-/** Every endpoint of the REST API specification, by section, with its parameter names. */
+/**
+ * The endpoints that the project's REST API specification requires, by its sections. declarations.test.ts compares them with
+ * the endpoints of the service, which has further ones.
+ */
 export const SPECIFICATION: Record<string, readonly string[]> = {
   "Authentication and health": [
     "POST /auth/login",
@@ -101,5 +104,5 @@ export const SPECIFICATION: Record<string, readonly string[]> = {
   "Documentation routes": ["GET /docs", "GET /redoc", "GET /openapi.json"],
 };
 
-/** Sections that need the paid tier. */
+/** Sections whose endpoints need the paid tier. */
 export const PRO_SECTIONS = ["Rotation", "Sync", "Dependencies", "Users", "B2C registry"];

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MINUTE_MS } from "../../shared/platform/time.ts";
+import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, type Answer, type CallOptions, Service } from "../support/service.ts";
 import { leaveSessionsUnused, makeToken } from "../support/users.ts";
@@ -14,12 +14,12 @@ beforeAll(async () => {
 afterAll(() => service.stop());
 
 const PASSWORD = "a password of their own";
-let clients = 0;
-/** From an address of its own, on either host. */
+let callCount = 0;
+/** Sends each call from a new address, because sign-ins are limited per address, and alternates between the two hosts. */
 const call = (method: string, path: string, options: CallOptions = {}): Promise<Answer> =>
-  service.call(method, service.hosts[++clients % 2]!.url + path, {
+  service.call(method, service.hosts[++callCount % 2]!.url + path, {
     ...options,
-    headers: { "X-Forwarded-For": `198.51.100.${clients}`, ...options.headers },
+    headers: { "X-Forwarded-For": `198.51.100.${callCount}`, ...options.headers },
   });
 const admin = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
   call(method, path, { token, body, headers });
@@ -27,12 +27,15 @@ const signIn = (username: string, password: string, more: object = {}, headers =
   call("POST", "/auth/login", { body: { username, password, ...more }, headers });
 const codeOf = ({ status, body }: Answer) => [status, body?.code];
 
+/** Returns the session cookie that a sign-in sets, as the value of a `Cookie` header. */
+const cookieOf = (answer: Answer) => answer.headers.getSetCookie()[0]!.split(";")[0]!;
+
 describe("users", () => {
   test("are created, read, listed, changed, unlocked and deleted", async () => {
-    const wanted = { username: "Maria", email: "maria@example.com", password: PASSWORD, role: "auditor" };
-    const made = await admin("POST", "/auth/users", wanted);
-    expect([made.status, made.headers.get("location")]).toEqual([201, "/auth/users/maria"]);
-    expect(made.body).toEqual({
+    const newUser = { username: "Maria", email: "maria@example.com", password: PASSWORD, role: "auditor" };
+    const created = await admin("POST", "/auth/users", newUser);
+    expect([created.status, created.headers.get("location")]).toEqual([201, "/auth/users/maria"]);
+    expect(created.body).toEqual({
       id: "maria",
       username: "Maria",
       email: "maria@example.com",
@@ -44,14 +47,14 @@ describe("users", () => {
       lockedUntil: null,
       createdAt: expect.any(String),
       createdBy: "admin",
-      updatedAt: made.body.createdAt,
+      updatedAt: created.body.createdAt,
       lastSignInAt: null,
-      etag: made.headers.get("etag"),
+      etag: created.headers.get("etag"),
     });
-    expect(codeOf(await admin("POST", "/auth/users", wanted))).toEqual([409, "alreadyExists"]);
-    expect((await admin("GET", made.headers.get("location")!)).body).toEqual(made.body);
+    expect(codeOf(await admin("POST", "/auth/users", newUser))).toEqual([409, "alreadyExists"]);
+    expect((await admin("GET", created.headers.get("location")!)).body).toEqual(created.body);
     const page = (await admin("GET", "/auth/users?limit=1&offset=1")).body;
-    expect(page).toMatchObject({ items: [made.body], total: 2, limit: 1, offset: 1, nextCursor: null });
+    expect(page).toMatchObject({ items: [created.body], total: 2, limit: 1, offset: 1, nextCursor: null });
 
     const stale = { "If-Match": '"other"' };
     expect(codeOf(await admin("PUT", "/auth/users/maria", { role: "user" }, stale))).toEqual([
@@ -63,7 +66,7 @@ describe("users", () => {
       "PUT",
       "/auth/users/MARIA",
       { role: "user", email: null },
-      { "If-Match": made.body.etag },
+      { "If-Match": created.body.etag },
     );
     expect(changed.body).toMatchObject({ role: "user", email: null });
     expect(changed.headers.get("etag")).toBe(changed.body.etag);
@@ -71,8 +74,8 @@ describe("users", () => {
     const headers = { "X-Forwarded-For": "203.0.113.9" };
     for (let failure = 0; failure < 5; failure++) await signIn("maria", "wrong", {}, headers);
     expect(codeOf(await signIn("maria", PASSWORD, {}, headers))).toEqual([429, "tooManyAttempts"]);
-    const locked = (await admin("GET", "/auth/users/maria")).body.lockedUntil;
-    expect(Date.parse(locked) - Date.now()).toBeGreaterThan(14 * 60_000);
+    const lockedUntil = (await admin("GET", "/auth/users/maria")).body.lockedUntil;
+    expect(Date.parse(lockedUntil) - Date.now()).toBeGreaterThan(14 * 60_000);
     expect((await admin("POST", "/auth/users/maria/unlock")).body.lockedUntil).toBeNull();
     expect((await signIn("maria", PASSWORD, {}, headers)).status).toBe(200);
 
@@ -84,22 +87,23 @@ describe("users", () => {
   test.each<[string, object, string]>([
     ["a short password", { password: "short" }, "body.password"],
     ["a common password", { password: "password1234" }, "body.password"],
-    ["its name as the password", { password: "zoe.smith.zoe" }, "body.password"],
-    ["a role that is none", { role: "root" }, "body.role"],
-    ["an address that is none", { email: "zoe" }, "body.email"],
-    ["a reserved name", { username: "System" }, "body.username"],
-    ["the name of single sign-on's", { username: "sso-1" }, "body.username"],
-    ["a name of another fixture", { username: "|directory" }, "body.username"],
-    ["a name with a colon", { username: "entra:1:2" }, "body.username"],
-    ["a member that is none", { state: "disabled" }, "body.state"],
+    ["the username in the password", { password: "zoe.smith.zoe" }, "body.password"],
+    ["an unknown role", { role: "root" }, "body.role"],
+    ["an invalid e-mail address", { email: "zoe" }, "body.email"],
+    ["the reserved name of the service", { username: "System" }, "body.username"],
+    ["a name that is reserved for single sign-on", { username: "sso-1" }, "body.username"],
+    ["the key of an internal row of the users table", { username: "|directory" }, "body.username"],
+    ["the form of an Entra user's name", { username: "entra:1:2" }, "body.username"],
+    ["an unknown member", { state: "disabled" }, "body.state"],
   ])("are not created with %s", async (_what, change, path) => {
     const answer = await admin("POST", "/auth/users", { username: "zoe.smith", password: PASSWORD, ...change });
     expect([...codeOf(answer), answer.body.errors[0].path]).toEqual([400, "invalidRequest", path]);
     expect(answer.text).not.toContain(PASSWORD);
   });
 
+  // `|directory` and `|bootstrap` are keys of internal rows of the users table.
   test.each(["|directory", "|bootstrap", "%7Cdirectory", "a%2Fb", "..", "x".repeat(2000)])(
-    "are not found under %s",
+    "are not found by the id %s",
     async (id) => {
       for (const [method, path] of [
         ["GET", `/auth/users/${id}`],
@@ -111,33 +115,34 @@ describe("users", () => {
     },
   );
 
-  test("with a password set by an administrator must choose another one before anything else", async () => {
+  test("must change a password that an administrator set before any other call", async () => {
     await admin("POST", "/auth/users", { username: "reset", password: PASSWORD });
-    const set = "set by an administrator";
-    const made = await admin("POST", "/auth/tokens", { name: "an admin's", role: "admin" });
-    const byProgram = await call("PUT", "/auth/users/reset", { token: made.body.token, body: { password: set } });
-    expect(codeOf(byProgram)).toEqual([403, "interactiveOnly"]);
-    const other = await call("PUT", "/auth/users/reset", { token: made.body.token, body: { role: "operator" } });
-    expect(other.body.role).toBe("operator");
-    expect((await admin("PUT", "/auth/users/reset", { password: set })).body.mustChangePassword).toBe(true);
-    expect(codeOf(await admin("PUT", "/auth/users/admin", { password: set }))).toEqual([409, "conflict"]);
+    const initialPassword = "set by an administrator";
+    // An administrator sets passwords in person. An API token of an administrator can change only other members.
+    const apiToken = (await admin("POST", "/auth/tokens", { name: "an admin's", role: "admin" })).body.token;
+    const byApiToken = await call("PUT", "/auth/users/reset", { token: apiToken, body: { password: initialPassword } });
+    expect(codeOf(byApiToken)).toEqual([403, "interactiveOnly"]);
+    const roleChange = await call("PUT", "/auth/users/reset", { token: apiToken, body: { role: "operator" } });
+    expect(roleChange.body.role).toBe("operator");
+    expect((await admin("PUT", "/auth/users/reset", { password: initialPassword })).body.mustChangePassword).toBe(true);
+    expect(codeOf(await admin("PUT", "/auth/users/admin", { password: initialPassword }))).toEqual([409, "conflict"]);
 
-    const held = (await signIn("reset", set)).body.access_token;
-    const refused = await call("GET", "/subscriptions", { token: held });
-    expect(codeOf(refused)).toEqual([403, "passwordChangeRequired"]);
-    expect(refused.body.detail).toContain("POST /auth/password");
-    expect(codeOf(await call("POST", "/auth/tokens", { token: held, body: { name: "x" } }))).toEqual([
+    const restrictedToken = (await signIn("reset", initialPassword)).body.access_token;
+    const rejected = await call("GET", "/subscriptions", { token: restrictedToken });
+    expect(codeOf(rejected)).toEqual([403, "passwordChangeRequired"]);
+    expect(rejected.body.detail).toContain("POST /auth/password");
+    expect(codeOf(await call("POST", "/auth/tokens", { token: restrictedToken, body: { name: "x" } }))).toEqual([
       403,
       "passwordChangeRequired",
     ]);
-    expect((await call("GET", "/auth/me", { token: held })).body.mustChangePassword).toBe(true);
-    const change = { currentPassword: set, newPassword: "their own once more" };
-    expect((await call("POST", "/auth/password", { token: held, body: change })).status).toBe(200);
-    const next = (await signIn("reset", change.newPassword)).body.access_token;
-    expect((await call("GET", "/subscriptions", { token: next })).status).toBe(200);
+    expect((await call("GET", "/auth/me", { token: restrictedToken })).body.mustChangePassword).toBe(true);
+    const change = { currentPassword: initialPassword, newPassword: "their own once more" };
+    expect((await call("POST", "/auth/password", { token: restrictedToken, body: change })).status).toBe(200);
+    const fullToken = (await signIn("reset", change.newPassword)).body.access_token;
+    expect((await call("GET", "/subscriptions", { token: fullToken })).status).toBe(200);
   });
 
-  test("the last administrator with a password can't be removed", async () => {
+  test("can't be deleted, disabled or demoted if they are the last administrator with a password", async () => {
     for (const [method, body] of [
       ["DELETE", undefined],
       ["PUT", { state: "disabled" }],
@@ -151,7 +156,7 @@ describe("users", () => {
 });
 
 describe("blocked identities of single sign-on", () => {
-  test("identities of deleted users are blocked until an administrator unblocks them", async () => {
+  test("contain the identity of a deleted user until an administrator unblocks it", async () => {
     await admin("POST", "/auth/users", { username: "linked", password: PASSWORD });
     const sso = { issuer: "https://idp.example", subject: "1234" };
     expect((await admin("PUT", "/auth/users/linked", { sso })).body.sso).toEqual(sso);
@@ -167,105 +172,114 @@ describe("blocked identities of single sign-on", () => {
 });
 
 describe("API tokens", () => {
-  test("are created, shown once, used, listed and revoked", async () => {
-    const made = await admin("POST", "/auth/tokens", { name: "nightly", role: "auditor", expires_in_days: 7 });
-    expect([made.status, made.headers.get("location")]).toEqual([201, "/auth/tokens?user=admin"]);
-    expect(made.body).toMatchObject({
+  test("are created, used, listed without their secret, and revoked", async () => {
+    const created = await admin("POST", "/auth/tokens", { name: "nightly", role: "auditor", expires_in_days: 7 });
+    expect([created.status, created.headers.get("location")]).toEqual([201, "/auth/tokens?user=admin"]);
+    expect(created.body).toMatchObject({
       name: "nightly",
       user: "admin",
       role: "auditor",
       expired: false,
       lastUsedOn: null,
     });
-    expect(made.body.token).toMatch(/^clm_[0-9A-Za-z]{50,221}$/);
-    expect(Date.parse(made.body.expiresAt) - Date.parse(made.body.createdAt)).toBe(7 * 86_400_000);
-    const used = await call("GET", "/audit/entries?event_type=apiToken.created", { token: made.body.token });
-    expect(used.body.items[0]).toMatchObject({ actor: "admin", target: { type: "apiToken", id: made.body.id } });
-    expect((await call("GET", "/auth/me", { token: made.body.token })).body.id).toBe("admin");
-    const listed = (await admin("GET", made.headers.get("location")!)).body.items;
-    expect(listed.find(({ id }: { id: string }) => id === made.body.id)).toMatchObject({
+    const { id: tokenId, token: apiToken } = created.body;
+    expect(apiToken).toMatch(/^clm_[0-9A-Za-z]{50,221}$/);
+    expect(Date.parse(created.body.expiresAt) - Date.parse(created.body.createdAt)).toBe(7 * DAY_MS);
+    const auditLog = await call("GET", "/audit/entries?event_type=apiToken.created", { token: apiToken });
+    expect(auditLog.body.items[0]).toMatchObject({ actor: "admin", target: { type: "apiToken", id: tokenId } });
+    expect((await call("GET", "/auth/me", { token: apiToken })).body.id).toBe("admin");
+    const listedTokens = (await admin("GET", created.headers.get("location")!)).body.items;
+    expect(listedTokens.find(({ id }: { id: string }) => id === tokenId)).toMatchObject({
       lastUsedOn: expect.stringMatching(/^\d{4}-\d\d-\d\d$/),
     });
-    expect(JSON.stringify(listed)).not.toContain(made.body.token);
-    expect((await admin("DELETE", `/auth/tokens/${made.body.id}`)).body).toEqual({ deleted: true });
-    const after = await call("GET", "/auth/me", { token: made.body.token });
-    expect([...codeOf(after), after.headers.get("www-authenticate")]).toEqual([
+    expect(JSON.stringify(listedTokens)).not.toContain(apiToken);
+    expect((await admin("DELETE", `/auth/tokens/${tokenId}`)).body).toEqual({ deleted: true });
+    const afterRevocation = await call("GET", "/auth/me", { token: apiToken });
+    expect([...codeOf(afterRevocation), afterRevocation.headers.get("www-authenticate")]).toEqual([
       401,
       "unauthorized",
       'Bearer error="invalid_token"',
     ]);
-    expect(codeOf(await admin("DELETE", `/auth/tokens/${made.body.id}`))).toEqual([404, "notFound"]);
+    expect(codeOf(await admin("DELETE", `/auth/tokens/${tokenId}`))).toEqual([404, "notFound"]);
   });
 
   test.each<[string, object, string]>([
     ["no name", { name: undefined }, "body.name"],
     ["an empty name", { name: "  " }, "body.name"],
-    ["no day", { expiresInDays: 0 }, "body.expiresInDays"],
-    ["too many days", { expiresInDays: 366 }, "body.expiresInDays"],
-    ["half a day", { expiresInDays: 0.5 }, "body.expiresInDays"],
-    ["a role that is none", { role: "root" }, "body.role"],
-    ["a token of one's own choice", { token: "clm_" }, "body.token"],
+    ["an expiry in 0 days", { expiresInDays: 0 }, "body.expiresInDays"],
+    ["an expiry in 366 days", { expiresInDays: 366 }, "body.expiresInDays"],
+    ["an expiry in half a day", { expiresInDays: 0.5 }, "body.expiresInDays"],
+    ["an unknown role", { role: "root" }, "body.role"],
+    ["a token that the caller chose", { token: "clm_" }, "body.token"],
   ])("are not created with %s", async (_what, change, path) => {
     const answer = await admin("POST", "/auth/tokens", { name: "one", ...change });
     expect([...codeOf(answer), answer.body.errors[0].path]).toEqual([400, "invalidRequest", path]);
   });
 });
 
-test("a call with a session or an API token reads the same rows as one with a token, and writes at most one more", async () => {
+test("a session or an API token costs one read of the user's row per call, and sometimes a write of its last use", async () => {
   await admin("POST", "/auth/users", { username: "counted", password: PASSWORD });
   const { access_token } = (await signIn("counted", PASSWORD)).body;
   const session = await signIn("counted", PASSWORD, { session: true }, { "Sec-Fetch-Site": "same-origin" });
-  const cookie = { Cookie: session.headers.getSetCookie()[0]!.split(";")[0]! };
-  const made = await call("POST", "/auth/tokens", { token: access_token, body: { name: "counted" } });
-  const asked = async (options: CallOptions) => {
+  const cookie = { Cookie: cookieOf(session) };
+  const apiToken = (await call("POST", "/auth/tokens", { token: access_token, body: { name: "counted" } })).body.token;
+  /** Sends a call, and returns its reads of the users table by path, and `write` for each write. */
+  const userRequestsOf = async (options: CallOptions) => {
     const { status, tableRequests } = await call("GET", "/compliance/frameworks", options);
     expect(status).toBe(200);
-    // The handler's result depends on recent reads of its host.
+    // Reads of other tables are left out, because the handler reads them only if its host has no recent copy.
     return tableRequests().flatMap(({ method, path }) => {
       if (method !== "GET") return ["write"];
       return path.startsWith("Users") ? [path] : [];
     });
   };
-  const user = "Users(PartitionKey='user',RowKey='counted')";
-  expect(await asked({ token: access_token })).toEqual([user]);
-  expect(await asked({ headers: cookie })).toEqual([user]);
+  const userRow = "Users(PartitionKey='user',RowKey='counted')";
+  expect(await userRequestsOf({ token: access_token })).toEqual([userRow]);
+  expect(await userRequestsOf({ headers: cookie })).toEqual([userRow]);
+  // A use extends a session, with one write, only if the last extension is at least five minutes old.
   await leaveSessionsUnused(service, "counted", 10 * MINUTE_MS);
-  expect(await asked({ headers: cookie })).toEqual([user, "write"]);
-  expect(await asked({ headers: cookie })).toEqual([user]);
-  expect(await asked({ token: made.body.token })).toEqual([user, "write"]);
+  expect(await userRequestsOf({ headers: cookie })).toEqual([userRow, "write"]);
+  expect(await userRequestsOf({ headers: cookie })).toEqual([userRow]);
+  expect(await userRequestsOf({ token: apiToken })).toEqual([userRow, "write"]);
 });
 
 describe("a browser", () => {
-  const site = { "Sec-Fetch-Site": "same-origin" };
+  /** The header that a browser adds to requests of the service's own pages. */
+  const SAME_ORIGIN = { "Sec-Fetch-Site": "same-origin" };
 
-  test("signs in with a session, which works like a token, and signs out", async () => {
-    const answer = await signIn("admin", ADMIN.password, { session: true }, { ...site, "User-Agent": "Firefox" });
+  test("signs in to a session, which works like a token, and signs out", async () => {
+    const answer = await signIn(
+      "admin",
+      ADMIN.password,
+      { session: true },
+      { ...SAME_ORIGIN, "User-Agent": "Firefox" },
+    );
     expect(answer.body.user.id).toBe("admin");
     expect(answer.text).not.toContain("access_token");
-    const [set] = answer.headers.getSetCookie();
-    expect(set).toMatch(/^__Host-session=[\w.-]+; .*(?=.*HttpOnly)(?=.*Secure)(?=.*SameSite=Lax)(?=.*Path=\/)/i);
-    const Cookie = set!.split(";")[0]!;
-    const asSession = (method: string, path: string, body?: unknown, headers: Record<string, string> = site) =>
+    const [setCookie] = answer.headers.getSetCookie();
+    // All four attributes, in any order.
+    expect(setCookie).toMatch(/^__Host-session=[\w.-]+; .*(?=.*HttpOnly)(?=.*Secure)(?=.*SameSite=Lax)(?=.*Path=\/)/i);
+    const Cookie = cookieOf(answer);
+    const asSession = (method: string, path: string, body?: unknown, headers: Record<string, string> = SAME_ORIGIN) =>
       call(method, path, { body, headers: { Cookie, ...headers } });
     expect((await asSession("GET", "/auth/me", undefined, {})).body.id).toBe("admin");
     expect((await asSession("PUT", "/api/settings/logging", { logLevel: "INFO" })).status).toBe(200);
     for (const headers of [{}, { "Sec-Fetch-Site": "same-site" }, { Origin: "https://elsewhere.example" }]) {
-      const refused = await asSession("PUT", "/api/settings/logging", { logLevel: "INFO" }, headers as never);
-      expect(codeOf(refused)).toEqual([403, "crossSite"]);
+      const crossSite = await asSession("PUT", "/api/settings/logging", { logLevel: "INFO" }, headers as never);
+      expect(codeOf(crossSite)).toEqual([403, "crossSite"]);
     }
     const { items } = (await asSession("GET", "/auth/sessions")).body;
     expect(items).toMatchObject([{ current: true, userAgent: "Firefox", by: "password" }]);
 
-    const second = await signIn("admin", ADMIN.password, { session: true }, site);
-    const other = second.headers.getSetCookie()[0]!.split(";")[0]!;
-    const [newest] = (await asSession("GET", "/auth/sessions")).body.items;
-    expect((await asSession("DELETE", `/auth/sessions/${newest.id}`)).body).toEqual({ deleted: true });
-    expect((await call("GET", "/auth/me", { headers: { Cookie: other } })).status).toBe(401);
+    const secondSession = cookieOf(await signIn("admin", ADMIN.password, { session: true }, SAME_ORIGIN));
+    const [newestSession] = (await asSession("GET", "/auth/sessions")).body.items;
+    expect((await asSession("DELETE", `/auth/sessions/${newestSession.id}`)).body).toEqual({ deleted: true });
+    expect((await call("GET", "/auth/me", { headers: { Cookie: secondSession } })).status).toBe(401);
 
-    const out = await asSession("POST", "/auth/logout", { everywhere: false });
-    expect(out.headers.getSetCookie()[0]).toMatch(/^__Host-session=; .*Max-Age=0/i);
-    const after = await asSession("GET", "/auth/me");
-    expect([after.status, after.body.detail]).toEqual([401, "Your session has ended. Sign in again."]);
+    const signOut = await asSession("POST", "/auth/logout", { everywhere: false });
+    expect(signOut.headers.getSetCookie()[0]).toMatch(/^__Host-session=; .*Max-Age=0/i);
+    const afterSignOut = await asSession("GET", "/auth/me");
+    expect([afterSignOut.status, afterSignOut.body.detail]).toEqual([401, "Your session has ended. Sign in again."]);
   });
 
   test("can't start a session from another site or with a wrong password", async () => {
@@ -273,14 +287,14 @@ describe("a browser", () => {
       const answer = await signIn("admin", ADMIN.password, { session: true }, headers);
       expect([...codeOf(answer), answer.headers.getSetCookie()]).toEqual([403, "crossSite", []]);
     }
-    const wrong = await signIn("admin", "wrong", { session: true }, site);
-    expect([...codeOf(wrong), wrong.headers.getSetCookie()]).toEqual([401, "invalidCredentials", []]);
+    const wrongPassword = await signIn("admin", "wrong", { session: true }, SAME_ORIGIN);
+    expect([...codeOf(wrongPassword), wrongPassword.headers.getSetCookie()]).toEqual([401, "invalidCredentials", []]);
   });
 
-  test("signs out everywhere; API tokens are revoked only on request", async () => {
-    const held = await makeToken(service, "admin");
-    const alone = await call("POST", "/auth/logout", { token: held, body: { apiTokens: true } });
-    expect([...codeOf(alone), alone.body.errors[0].path]).toEqual([400, "invalidRequest", "body.apiTokens"]);
-    expect((await call("GET", "/auth/me", { token: held })).status).toBe(200);
+  test("can't revoke its API tokens without signing out everywhere", async () => {
+    const token = await makeToken(service, "admin");
+    const answer = await call("POST", "/auth/logout", { token, body: { apiTokens: true } });
+    expect([...codeOf(answer), answer.body.errors[0].path]).toEqual([400, "invalidRequest", "body.apiTokens"]);
+    expect((await call("GET", "/auth/me", { token })).status).toBe(200);
   });
 });

@@ -1,3 +1,8 @@
+/*
+ * Lists and summaries of the inventory, compared with naive filters over all assets. The inventory has four vaults, one of them
+ * in a subscription out of scope, and two holders. A holder is an entry of the inventory that contains credentials outside of
+ * key vaults.
+ */
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
@@ -15,51 +20,51 @@ import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 
 const moment: Moment = { now: START, criticalDays: 7, warningDays: 30 };
-const DAY = 86_400;
+const DAY_SECONDS = 86_400;
 const TENANT = "99999999-9999-4999-8999-999999999999";
-const VAULTS = ["kv-a", "kv-a-b", "Kv-B", "kv-c"];
-/** A subscription out of scope. */
-const LEFT = "33333333-3333-4333-8333-333333333333";
-const LEFT_AT = "2026-11-20T10:00:00.000Z";
+const VAULT_NAMES = ["kv-a", "kv-a-b", "Kv-B", "kv-c"];
+/** A subscription that left the scope of scans. */
+const OUT_OF_SCOPE_SUBSCRIPTION = "33333333-3333-4333-8333-333333333333";
+const LEFT_SCOPE_AT = "2026-11-20T10:00:00.000Z";
 
 let azurite: TestStorage;
 let proxy: TableProxy;
 let queries: ReturnType<typeof createAssetQueries>;
-let all: AssetRecord[];
+let allAssets: AssetRecord[];
 
 beforeAll(async () => {
   azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
   const writer = createInventoryWriter({ tables: createTables({ connectionString: proxy.connectionString }) });
-  all = [];
+  allAssets = [];
   const scope = {
     watchAll: false,
     named: [...SUBSCRIPTIONS],
-    namedOnlySince: LEFT_AT,
+    namedOnlySince: LEFT_SCOPE_AT,
     left: {},
     names: { [SUBSCRIPTIONS[0]]: "Payments" },
     discovered: { [SUBSCRIPTIONS[0]]: "sub-payments", [SUBSCRIPTIONS[1]]: "Web" },
     unseenSince: {},
   };
   await createTables({ connectionString: proxy.connectionString }).put(ScopeRows, VAULTS_PARTITION, SCOPE_KEY, scope);
-  for (const [at, name] of VAULTS.entries()) {
-    const vault = vaultRecord(name, name === "kv-c" ? LEFT : SUBSCRIPTIONS[at % 2]);
+  for (const [vaultIndex, name] of VAULT_NAMES.entries()) {
+    const vault = vaultRecord(name, name === "kv-c" ? OUT_OF_SCOPE_SUBSCRIPTION : SUBSCRIPTIONS[vaultIndex % 2]);
     const assets: AssetRecord[] = [];
     for (const type of ASSET_TYPES) {
-      // Names that are prefixes of each other, in both cases, and the same ones in every vault and of every type.
+      // Some names are prefixes of others or differ in case. Every vault has the same names, of every type.
       for (const [index, title] of ["db", "db-1", "DB-2", "api", "api-db", "x"].entries()) {
-        const days = [-3, 3, 12, 400, undefined, 3][(index + at) % 6];
-        const expiresOn = days === undefined ? {} : { expiresOn: START / 1000 + days * DAY };
+        const daysToExpiry = [-3, 3, 12, 400, undefined, 3][(index + vaultIndex) % 6];
+        const expiresOn = daysToExpiry === undefined ? {} : { expiresOn: START / 1000 + daysToExpiry * DAY_SECONDS };
         const tags = index % 2 === 0 ? { tags: { owner: index === 2 ? "pay" : "web", env: "prod" } } : {};
         assets.push(assetRecord(vault, type, title, { ...expiresOn, ...tags, enabled: index !== 3 }));
       }
     }
     await writeVault(writer, vault, assets);
-    all.push(...assets);
+    allAssets.push(...assets);
   }
-  // Credentials of two holders, one of which was not seen for more than a week.
-  for (const [at, bucket] of ["3", "c"].entries()) {
-    const seenAt = new Date(START - at * 8 * DAY * 1000).toISOString();
+  // Two holders. The second was last seen eight days ago, so its credentials are not counted.
+  for (const [holderIndex, bucket] of ["3", "c"].entries()) {
+    const seenAt = new Date(START - holderIndex * 8 * DAY_SECONDS * 1000).toISOString();
     const holder = newHolder({ name: holderName(TENANT, bucket), source: "entra", tenantId: TENANT }, seenAt);
     const vault = { ...holder, listedAt: { secret: seenAt, certificate: seenAt } };
     const assets = [-3, 3, 400, undefined].map((days, index) => {
@@ -74,13 +79,14 @@ beforeAll(async () => {
         owners: index === 1 ? ["web", "pay"] : [],
         secretsUntil: [],
       };
-      const expiresOn = days === undefined ? {} : { expiresOn: START / 1000 + days * DAY };
+      const expiresOn = days === undefined ? {} : { expiresOn: START / 1000 + days * DAY_SECONDS };
       const type = index % 2 === 0 ? "secret" : "certificate";
       return assetRecord(vault, type, `${appId}-${keyId}`, { ...expiresOn, credential, source: "entra" });
     });
     await writeVault(writer, vault, assets);
-    all.push(...assets);
+    allAssets.push(...assets);
   }
+  // Each response has at most four rows.
   proxy.shortPages(4);
   queries = createAssetQueries({
     tables: createTables({ connectionString: proxy.connectionString }),
@@ -93,61 +99,73 @@ afterAll(async () => {
   await azurite?.stop();
 });
 
-const days = (count: number) => count * DAY * 1000;
-/** Returns a filter that matches `asset`, or undefined if it lacks the field. */
-const facts: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K] } = {
+const daysInMs = (count: number) => count * DAY_SECONDS * 1000;
+/** For each filter, returns a value that matches the asset. Undefined if the asset lacks the field. */
+const filterValueOf: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K] } = {
   type: (asset) => asset.type,
   status: (asset) => statusOf(asset.expiresOn, moment),
   vault: (asset) => asset.vaultName.toUpperCase(),
   subscription: (asset) => (asset.credential ? undefined : asset.subscriptionId),
-  expiresBefore: (asset) => (asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 + days(2))),
-  expiresAfter: (asset) => (asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 - days(2))),
+  expiresBefore: (asset) =>
+    asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 + daysInMs(2)),
+  expiresAfter: (asset) => (asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 - daysInMs(2))),
   search: ({ name, credential }) => (credential?.applicationName ?? name).slice(-2).toUpperCase(),
   enabled: (asset) => asset.enabled,
   tag: (asset) => asset.tags && { name: "owner", value: asset.tags.owner! },
   owner: (asset) => asset.tags?.owner ?? asset.credential?.owners?.[0],
   sort: () => "expiresOn",
   source: sourceOf,
-  counted: (asset) => !isUnseen(asset) && !isOut(asset),
-  outOfScope: (asset) => isOut(asset),
+  counted: (asset) => !isUnseen(asset) && !isOutOfScope(asset),
+  outOfScope: (asset) => isOutOfScope(asset),
 };
-const isOut = ({ subscriptionId }: AssetRecord): boolean => subscriptionId === LEFT;
+const isOutOfScope = ({ subscriptionId }: AssetRecord): boolean => subscriptionId === OUT_OF_SCOPE_SUBSCRIPTION;
+/** Returns whether the asset belongs to the second holder, which was last seen eight days ago. */
 const isUnseen = ({ vaultName }: AssetRecord): boolean => vaultName.startsWith("entra-") && vaultName.endsWith("-c");
-const MEMBERS = Object.keys(facts) as (keyof AssetFilter)[];
-/** A filter that matches no asset, or other assets. */
-const strange: AssetFilter[] = [
+const MEMBERS = Object.keys(filterValueOf) as (keyof AssetFilter)[];
+/** Filters that match no asset, or few others. */
+const filtersOfNoAsset: AssetFilter[] = [
   { vault: "kv-none" },
   { search: "none" },
   { tag: { name: "none" } },
-  { expiresBefore: new Date(START - days(5)) },
-  { expiresBefore: new Date(START + days(3)), expiresAfter: new Date(START + days(3)) },
+  { expiresBefore: new Date(START - daysInMs(5)) },
+  { expiresBefore: new Date(START + daysInMs(3)), expiresAfter: new Date(START + daysInMs(3)) },
 ];
-/** Filters of one asset's fields, so that there is a match. One in eight does not match the asset. */
-const filters = fc
+/**
+ * Generates filters from the fields of one asset, so that most of them have a match. One in eight adds a filter that may
+ * exclude it.
+ */
+const anyFilter = fc
   .record({
-    at: fc.nat(),
+    assetIndex: fc.nat(),
     members: fc.uniqueArray(fc.constantFrom(...MEMBERS), { minLength: 1, maxLength: 4, size: "max" }),
-    beside: fc.oneof({ weight: 7, arbitrary: fc.constant({}) }, { weight: 1, arbitrary: fc.constantFrom(...strange) }),
+    addedFilter: fc.oneof(
+      { weight: 7, arbitrary: fc.constant({}) },
+      { weight: 1, arbitrary: fc.constantFrom(...filtersOfNoAsset) },
+    ),
   })
-  .map(({ at, members, beside }): AssetFilter => {
-    const having = all.filter((asset) => members.every((member) => facts[member](asset) !== undefined));
-    const asset = having[at % having.length]!;
-    return { ...Object.fromEntries(members.map((member) => [member, facts[member](asset)])), ...beside };
+  .map(({ assetIndex, members, addedFilter }): AssetFilter => {
+    const candidates = allAssets.filter((asset) =>
+      members.every((member) => filterValueOf[member](asset) !== undefined),
+    );
+    const asset = candidates[assetIndex % candidates.length]!;
+    return { ...Object.fromEntries(members.map((member) => [member, filterValueOf[member](asset)])), ...addedFilter };
   });
 
-/** A naive implementation of every filter over the whole inventory. */
-function expected(filter: AssetFilter): string[] {
+/** Returns the IDs that a list must return, in its order: a naive implementation of all filters over the whole inventory. */
+function expectedIds(filter: AssetFilter): string[] {
   const { expiresBefore, expiresAfter, search, tag } = filter;
-  const found = all.filter((asset) => {
+  const matching = allAssets.filter((asset) => {
     const expires = asset.expiresOn === undefined ? undefined : asset.expiresOn * 1000;
     return (
       (!filter.type || asset.type === filter.type) &&
       (!filter.status || statusOf(asset.expiresOn, moment) === filter.status) &&
-      // A holder of credentials is no vault.
+      // The filter `vault` does not match a holder.
       (!filter.vault || (!asset.credential && asset.vaultName.toLowerCase() === filter.vault.toLowerCase())) &&
       (!filter.source || sourceOf(asset) === filter.source) &&
-      (filter.outOfScope === undefined || isOut(asset) === filter.outOfScope) &&
-      (filter.counted === undefined ? !isUnseen(asset) : !(isUnseen(asset) || isOut(asset)) === filter.counted) &&
+      (filter.outOfScope === undefined || isOutOfScope(asset) === filter.outOfScope) &&
+      (filter.counted === undefined
+        ? !isUnseen(asset)
+        : !(isUnseen(asset) || isOutOfScope(asset)) === filter.counted) &&
       (!filter.subscription || asset.subscriptionId === filter.subscription) &&
       (!expiresBefore || (expires !== undefined && expires < expiresBefore.getTime())) &&
       (!expiresAfter || (expires !== undefined && expires > expiresAfter.getTime())) &&
@@ -161,65 +179,66 @@ function expected(filter: AssetFilter): string[] {
     );
   });
   const byExpiry = filter.status || expiresBefore || expiresAfter || filter.sort === "expiresOn";
-  const place = (asset: AssetRecord) =>
+  const sortKey = (asset: AssetRecord) =>
     [
       ...(byExpiry ? [asset.expiresOn === undefined ? "~" : String(asset.expiresOn).padStart(10, "0")] : []),
       asset.name.toLowerCase(),
       asset.vaultName.toLowerCase(),
       asset.type,
     ].join("!");
-  return found.sort((a, b) => (place(a) < place(b) ? -1 : 1)).map(assetId);
+  return matching.sort((a, b) => (sortKey(a) < sortKey(b) ? -1 : 1)).map(assetId);
 }
 
+/** Number of generated requests. */
 const RUNS = IS_CAMPAIGN ? 1000 : 40;
 
-test("any combination of filters, read in pages of any size, returns exactly the matches, in order, and their total", async () => {
-  const reached = { nothing: 0, something: 0, secondPage: 0, offset: 0, unindexed: 0 };
-  const found = new Map(MEMBERS.map((member) => [member, 0]));
+test("a list with any filters and page size returns exactly the matching assets in order", async () => {
+  const caseCounts = { withoutMatches: 0, withMatches: 0, secondPage: 0, offset: 0, unindexed: 0 };
+  const matchedByMember = new Map(MEMBERS.map((member) => [member, 0]));
   await fc.assert(
     fc.asyncProperty(
-      filters,
+      anyFilter,
       fc.oneof(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 5, max: 30 })),
       fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 12 })),
       async (filter, limit, offset) => {
-        const wanted = expected(filter);
-        const walked: string[] = [];
+        const expectedOrder = expectedIds(filter);
+        const listedIds: string[] = [];
         let pages = 0;
         let cursor: string | undefined;
         do {
           const request = cursor === undefined ? { limit, offset, cursor } : { limit, offset: 0, cursor };
-          const page = await queries.list(filter, request, { ...moment, now: moment.now + walked.length });
-          if (cursor === undefined && page.total !== null) expect(page.total).toBe(wanted.length);
-          expect(page.totalAtLeast ?? 0).toBeLessThanOrEqual(wanted.length);
+          const page = await queries.list(filter, request, { ...moment, now: moment.now + listedIds.length });
+          if (cursor === undefined && page.total !== null) expect(page.total).toBe(expectedOrder.length);
+          expect(page.totalAtLeast ?? 0).toBeLessThanOrEqual(expectedOrder.length);
           expect(page.items.length).toBeLessThanOrEqual(limit);
-          walked.push(...page.items.map(({ asset }) => assetId(asset)));
+          listedIds.push(...page.items.map(({ asset }) => assetId(asset)));
           if (page.items.length > 0) pages++;
-          if (page.total === null) reached.unindexed++;
+          if (page.total === null) caseCounts.unindexed++;
           cursor = page.nextCursor ?? undefined;
         } while (cursor !== undefined);
-        expect(walked).toEqual(wanted.slice(offset));
+        expect(listedIds).toEqual(expectedOrder.slice(offset));
 
-        if (walked.length === 0) reached.nothing++;
-        else reached.something++;
-        if (pages > 1) reached.secondPage++;
-        if (offset > 0 && walked.length > 0) reached.offset++;
+        if (listedIds.length === 0) caseCounts.withoutMatches++;
+        else caseCounts.withMatches++;
+        if (pages > 1) caseCounts.secondPage++;
+        if (offset > 0 && listedIds.length > 0) caseCounts.offset++;
         for (const member of MEMBERS)
-          if (member in filter && walked.length > 0) found.set(member, found.get(member)! + 1);
+          if (member in filter && listedIds.length > 0) matchedByMember.set(member, matchedByMember.get(member)! + 1);
       },
     ),
     { numRuns: RUNS },
   );
-  // Filters without matches prove nothing. This minimum is far below the average of the generators.
-  expect(reached.something, "cases that found something").toBeGreaterThan(RUNS / 2);
-  expect(reached.secondPage, "cases with a second page").toBeGreaterThan(RUNS / 4);
-  expect(reached.offset, "cases that found something behind an offset").toBeGreaterThan(RUNS / 15);
-  expect(reached.nothing, "cases that found nothing").toBeGreaterThan(RUNS / 50);
-  expect(reached.unindexed, "pages of filters without an index").toBeGreaterThan(RUNS / 4);
-  for (const [member, times] of found)
-    expect(times, `cases that found something by ${member}`).toBeGreaterThan(RUNS / 50);
+  // Filters without matches prove nothing. These minimums are far below what the generators produce on average.
+  expect(caseCounts.withMatches, "cases with matches").toBeGreaterThan(RUNS / 2);
+  expect(caseCounts.secondPage, "cases with a second page").toBeGreaterThan(RUNS / 4);
+  expect(caseCounts.offset, "cases with matches after an offset").toBeGreaterThan(RUNS / 15);
+  expect(caseCounts.withoutMatches, "cases without matches").toBeGreaterThan(RUNS / 50);
+  expect(caseCounts.unindexed, "pages of filters without an index").toBeGreaterThan(RUNS / 4);
+  for (const [member, times] of matchedByMember)
+    expect(times, `cases with matches of ${member}`).toBeGreaterThan(RUNS / 50);
 });
 
-test("a filter without an index reads a limited number of pages per call, and all pages together contain every row once", async () => {
+test("a filter without an index reads at most 20 pages of rows per request", async () => {
   proxy.requests.length = 0;
   const first = await queries.list({ search: "x" }, { limit: 100, offset: 0, cursor: undefined }, moment);
   expect(first).toMatchObject({ total: null, totalAtLeast: first.items.length });
@@ -227,53 +246,53 @@ test("a filter without an index reads a limited number of pages per call, and al
   expect(first.nextCursor).not.toBeNull();
 });
 
-test("a list requests at most two pages of rows, however the types are mixed", async () => {
-  const requests = await startTableProxy(azurite.connectionString());
+test("a list of 24 assets requests at most 50 rows for any mix of types", async () => {
+  const proxyOfCall = await startTableProxy(azurite.connectionString());
   try {
-    const tables = createTables({ connectionString: requests.connectionString });
-    const plain = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
+    const tables = createTables({ connectionString: proxyOfCall.connectionString });
+    const queriesWithoutShortPages = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
     for (const filter of [
       { subscription: SUBSCRIPTIONS[0] },
       { type: "key" },
       { type: "key", status: "critical" },
     ] as const) {
-      requests.requests.length = 0;
-      await plain.list(filter, { limit: 24, offset: 0, cursor: undefined }, moment);
-      const asked = requests.requests.filter(({ path }) => path === "Assets()");
-      const rows = asked.reduce((sum, { top }) => sum + top!, 0);
+      proxyOfCall.requests.length = 0;
+      await queriesWithoutShortPages.list(filter, { limit: 24, offset: 0, cursor: undefined }, moment);
+      const rowQueries = proxyOfCall.requests.filter(({ path }) => path === "Assets()");
+      const rows = rowQueries.reduce((sum, { top }) => sum + top!, 0);
       expect(rows, JSON.stringify(filter)).toBeLessThanOrEqual(50);
     }
   } finally {
-    await requests.stop();
+    await proxyOfCall.stop();
   }
 });
 
-test("an offset larger than one call's pages is skipped over several calls", async () => {
+test("an offset that one request can't skip is skipped over several requests", async () => {
   const filter = { owner: "pay" };
   const first = await queries.list(filter, { limit: 100, offset: 10, cursor: undefined }, moment);
   expect(first.items).toEqual([]);
-  const walked: string[] = [];
+  const listedIds: string[] = [];
   for (let cursor = first.nextCursor; cursor !== null; ) {
     const page = await queries.list(filter, { limit: 100, offset: 0, cursor }, moment);
-    walked.push(...page.items.map(({ asset }) => assetId(asset)));
+    listedIds.push(...page.items.map(({ asset }) => assetId(asset)));
     cursor = page.nextCursor;
   }
-  expect(walked).toEqual(expected(filter).slice(10));
+  expect(listedIds).toEqual(expectedIds(filter).slice(10));
 });
 
-test("a list by name contains whether and since when each asset is out of scope, and its subscription's name", async () => {
+test("each listed asset has its subscription's name and the time at which it left the scope", async () => {
   const { items } = await queries.list({ source: "keyVault" }, { limit: 1000, offset: 0, cursor: undefined }, moment);
-  const alertItems = new Set(
+  const vaultLines = new Set(
     items.map((one) => [one.asset.vaultName, one.subscriptionName, one.outOfScopeSince].join(" ")),
   );
-  expect([...alertItems].sort()).toEqual(["Kv-B Payments ", "kv-a Payments ", "kv-a-b Web ", `kv-c  ${LEFT_AT}`]);
-  const [left] = items.filter(({ asset }) => isOut(asset));
-  const { asset: _, ...said } = left!;
-  expect(await queries.get(assetId(left!.asset), moment)).toMatchObject(said);
+  expect([...vaultLines].sort()).toEqual(["Kv-B Payments ", "kv-a Payments ", "kv-a-b Web ", `kv-c  ${LEFT_SCOPE_AT}`]);
+  const [left] = items.filter(({ asset }) => isOutOfScope(asset));
+  const { asset: _, ...expectedFields } = left!;
+  expect(await queries.get(assetId(left!.asset), moment)).toMatchObject(expectedFields);
 });
 
-describe("the summary", () => {
-  const WEEK = new Date(START - days(7));
+describe("a summary", () => {
+  const ONE_WEEK_AGO = new Date(START - daysInMs(7));
   const NO_COUNTS = { healthy: 0, warning: 0, critical: 0, expired: 0 };
   const byStatusOf = (assets: AssetRecord[]) =>
     assets.reduce(
@@ -289,71 +308,73 @@ describe("the summary", () => {
     ["everything", {}],
     ["a type", { type: "secret" }],
     ["a subscription", { subscription: SUBSCRIPTIONS[0].toUpperCase() }],
-    ["a subscription out of scope", { subscription: LEFT }],
+    ["a subscription out of scope", { subscription: OUT_OF_SCOPE_SUBSCRIPTION }],
     ["key vaults", { source: "keyVault" }],
     ["credentials", { source: "entra" }],
     ["a type in a subscription", { type: "certificate", subscription: SUBSCRIPTIONS[1] }],
-  ])("of %s equals a count of every asset, with at most six requests", async (_, filter) => {
-    const asked = all.filter(
+  ])("of %s equals a naive count of all assets", async (_, filter) => {
+    const matching = allAssets.filter(
       (asset) =>
         !isUnseen(asset) &&
         (!filter.type || asset.type === filter.type) &&
         (!filter.source || sourceOf(asset) === filter.source) &&
         (!filter.subscription || asset.subscriptionId.toLowerCase() === filter.subscription.toLowerCase()),
     );
-    const [left, counted] = [asked.filter(isOut), asked.filter((asset) => !isOut(asset))];
+    const [outOfScope, counted] = [matching.filter(isOutOfScope), matching.filter((asset) => !isOutOfScope(asset))];
     const vaults = counted.filter((asset) => sourceOf(asset) === "keyVault");
-    const plain = createAssetQueries({
+    const queriesWithoutShortPages = createAssetQueries({
       tables: createTables({ connectionString: azurite.connectionString() }),
       ownerTag: "owner",
       licensed: async () => true,
     });
-    const summary = await plain.summary({ ...filter, since: WEEK }, moment);
+    const summary = await queriesWithoutShortPages.summary({ ...filter, since: ONE_WEEK_AGO }, moment);
     expect(summary.assets).toBe(counted.length);
     expect(summary.byStatus).toEqual(byStatusOf(counted));
     for (const type of ASSET_TYPES)
       expect(summary.byType[type]).toBe(counted.filter((asset) => asset.type === type).length);
     for (const type of ASSET_TYPES) {
-      const own = counted.filter((asset) => asset.type === type);
-      expect(summary.byTypeAndStatus[type]).toEqual(byStatusOf(own));
-      // From 28 days ago on; today is the 29th.
-      const today = Math.floor(START / 1000 / DAY);
+      const ofType = counted.filter((asset) => asset.type === type);
+      expect(summary.byTypeAndStatus[type]).toEqual(byStatusOf(ofType));
+      // The array starts 28 days ago, so today is at index 28.
+      const today = Math.floor(START / 1000 / DAY_SECONDS);
       expect(summary.endsByDay[type]).toEqual(
-        Array.from({ length: 28 + 91 }, (_, at) => {
-          const day = today - 28 + at;
-          return own.filter(({ expiresOn }) => expiresOn !== undefined && Math.floor(expiresOn / DAY) === day).length;
+        Array.from({ length: 28 + 91 }, (_, index) => {
+          const day = today - 28 + index;
+          return ofType.filter(
+            ({ expiresOn }) => expiresOn !== undefined && Math.floor(expiresOn / DAY_SECONDS) === day,
+          ).length;
         }),
       );
     }
     expect(summary.bySource).toEqual({ keyVault: vaults.length, entra: counted.length - vaults.length, b2c: 0 });
     const bySize = <T extends { assets: number }>(
-      own: [string, AssetRecord[]][],
-      make: (of: [string, AssetRecord[]]) => T,
-    ) => own.map(make).sort((a, b) => b.assets - a.assets);
+      groups: [string, AssetRecord[]][],
+      toEntry: (group: [string, AssetRecord[]]) => T,
+    ) => groups.map(toEntry).sort((a, b) => b.assets - a.assets);
     const grouped = (keyOf: (asset: AssetRecord) => string) => [...Map.groupBy(vaults, keyOf)];
-    const sameInAnyOrder = <T>(found: T[], wanted: T[]) => expect(new Set(found)).toEqual(new Set(wanted));
-    sameInAnyOrder(
+    const expectSameEntries = <T>(actual: T[], expected: T[]) => expect(new Set(actual)).toEqual(new Set(expected));
+    expectSameEntries(
       summary.subscriptions.largest,
       bySize(
         grouped((asset) => asset.subscriptionId),
-        ([subscriptionId, own]) => ({
+        ([subscriptionId, assets]) => ({
           subscriptionId,
           name: subscriptionId === SUBSCRIPTIONS[0] ? "Payments" : "Web",
-          vaults: new Set(own.map(({ vaultName }) => vaultName)).size,
-          assets: own.length,
-          byStatus: byStatusOf(own),
+          vaults: new Set(assets.map(({ vaultName }) => vaultName)).size,
+          assets: assets.length,
+          byStatus: byStatusOf(assets),
         }),
       ),
     );
-    sameInAnyOrder(
+    expectSameEntries(
       summary.vaults.largest,
       bySize(
         grouped((asset) => asset.vaultName),
-        ([name, own]) => ({
+        ([name, assets]) => ({
           name,
-          subscriptionId: own[0]!.subscriptionId,
-          assets: own.length,
-          byStatus: byStatusOf(own),
+          subscriptionId: assets[0]!.subscriptionId,
+          assets: assets.length,
+          byStatus: byStatusOf(assets),
         }),
       ),
     );
@@ -362,43 +383,43 @@ describe("the summary", () => {
       counted.filter((asset) => ownerOf(asset) !== undefined),
       (asset) => ownerOf(asset)!,
     );
-    sameInAnyOrder(
+    expectSameEntries(
       summary.owners.largest,
-      [...owners].map(([owner, own]) => ({ owner, assets: own.length })),
+      [...owners].map(([owner, assets]) => ({ owner, assets: assets.length })),
     );
     expect(summary.owners).toMatchObject({
       others: { owners: 0, assets: 0 },
       none: counted.filter((asset) => ownerOf(asset) === undefined).length,
       notCounted: 0,
     });
-    expect(summary.outOfScope).toEqual({ vaults: left.length > 0 ? 1 : 0, assets: left.length });
-    const next = await plain.list(
+    expect(summary.outOfScope).toEqual({ vaults: outOfScope.length > 0 ? 1 : 0, assets: outOfScope.length });
+    const next = await queriesWithoutShortPages.list(
       { ...filter, counted: true, expiresAfter: new Date(moment.now - 1) },
       { limit: 10, offset: 0, cursor: undefined },
       moment,
     );
     expect(summary.endsNext.map(({ asset }) => assetId(asset))).toEqual(next.items.map(({ asset }) => assetId(asset)));
 
-    const requests = await startTableProxy(azurite.connectionString());
+    const proxyOfCall = await startTableProxy(azurite.connectionString());
     try {
       await createAssetQueries({
-        tables: createTables({ connectionString: requests.connectionString }),
+        tables: createTables({ connectionString: proxyOfCall.connectionString }),
         ownerTag: "owner",
         licensed: async () => true,
-      }).summary({ ...filter, since: WEEK }, moment);
-      // In addition, the settings' row is read every 20 seconds. For one subscription the scope is a separate request. For all,
-      // the totals are a separate request, and this store has none.
-      const most = filter.type === "secret" || filter.source === "keyVault" ? 5 : 6;
-      expect(requests.requests.length, JSON.stringify(requests.requests)).toBeLessThanOrEqual(most);
+      }).summary({ ...filter, since: ONE_WEEK_AGO }, moment);
+      // For one subscription, the scope costs a separate request. For the whole inventory, the totals do; this store has none.
+      // One request more is for the settings' row, which is read every 20 seconds.
+      const maxRequests = filter.type === "secret" || filter.source === "keyVault" ? 5 : 6;
+      expect(proxyOfCall.requests.length, JSON.stringify(proxyOfCall.requests)).toBeLessThanOrEqual(maxRequests);
     } finally {
-      await requests.stop();
+      await proxyOfCall.stop();
     }
   });
 
-  test("the summary contains how many owners still have to be recounted", async () => {
+  test("counts no owners of assets that were last scanned with another owner tag", async () => {
     const tables = createTables({ connectionString: azurite.connectionString() });
-    const other = createAssetQueries({ tables, ownerTag: "team", licensed: async () => false });
-    const { assets, owners } = await other.summary({ since: WEEK }, moment);
+    const queriesOfOtherTag = createAssetQueries({ tables, ownerTag: "team", licensed: async () => false });
+    const { assets, owners } = await queriesOfOtherTag.summary({ since: ONE_WEEK_AGO }, moment);
     expect(owners).toEqual({ largest: [], others: { owners: 0, assets: 0 }, none: 0, notCounted: assets });
   });
 });

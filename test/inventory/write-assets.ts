@@ -1,10 +1,12 @@
+/** Builds vault and asset records for tests, and writes them to the inventory as a scan does. */
 import { randomUUID } from "node:crypto";
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
-import { countOwners, ownerTagOf } from "../../shared/inventory/owners.ts";
+import { countOwners, effectiveOwnerTag } from "../../shared/inventory/owners.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import type { AssetChange, InventoryWriter } from "../../shared/inventory/write.ts";
 
+/** The time of most records, in Unix milliseconds. */
 export const START = Date.parse("2026-11-21T10:00:00.000Z");
 export const SUBSCRIPTIONS = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
 
@@ -36,30 +38,30 @@ export function assetRecord(
   vault: VaultRecord,
   type: AssetType,
   name: string,
-  more: Partial<AssetRecord> = {},
+  changes: Partial<AssetRecord> = {},
 ): AssetRecord {
   const { name: vaultName, id: vaultId, subscriptionId } = vault;
-  const facts = { type, name, vaultName, vaultId, subscriptionId, enabled: true, listing: "", ...more };
-  return { ...facts, firstSeenAt: new Date(START).toISOString(), content: contentOf(facts) };
+  const fields = { type, name, vaultName, vaultId, subscriptionId, enabled: true, listing: "", ...changes };
+  return { ...fields, firstSeenAt: new Date(START).toISOString(), content: contentOf(fields) };
 }
 
 /** Replaces the vault's assets, as a scan that read all its lists does. */
 export async function writeVault(writer: InventoryWriter, vault: VaultRecord, assets: AssetRecord[]): Promise<void> {
-  const known = await writer.readForUpdate(vault.name);
+  const stored = await writer.readForUpdate(vault.name);
   const changes: AssetChange[] = [];
   const record = { ...vault };
   for (const type of ASSET_TYPES) {
-    const wanted = assets.filter((asset) => asset.type === type);
-    const left = await writer.assetsOf(vault.name, type);
-    for (const after of wanted) {
-      const before = left.get(after.name.toLowerCase());
-      left.delete(after.name.toLowerCase());
+    const ofType = assets.filter((asset) => asset.type === type);
+    const storedAssets = await writer.assetsOf(vault.name, type);
+    for (const after of ofType) {
+      const before = storedAssets.get(after.name.toLowerCase());
+      storedAssets.delete(after.name.toLowerCase());
       changes.push({ type, name: after.name, before, after });
     }
-    for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
-    record[expiriesColumn(type)] = packExpiries(wanted.map((asset) => asset.expiresOn));
-    record.owners = { ...record.owners, [type]: countOwners(wanted, ownerTagOf(vault, "owner")) };
-    record.listings = { ...record.listings, [type]: `${wanted.length}` };
+    for (const before of storedAssets.values()) changes.push({ type, name: before.name, before, after: undefined });
+    record[expiriesColumn(type)] = packExpiries(ofType.map((asset) => asset.expiresOn));
+    record.owners = { ...record.owners, [type]: countOwners(ofType, effectiveOwnerTag(vault, "owner")) };
+    record.listings = { ...record.listings, [type]: `${ofType.length}` };
   }
-  await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => async () => {});
+  await writer.apply(stored, record, changes, `test/${randomUUID()}`, async () => async () => {});
 }

@@ -1,3 +1,8 @@
+/*
+ * Writes of vaults and assets: workers crash at any write, other workers interfere, and the log of changes must show each
+ * change once. A worker claims a vault in the vault's row before it writes the assets. Another worker continues after the
+ * claim's lease has expired.
+ */
 import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
@@ -35,23 +40,27 @@ afterAll(async () => {
   clock?.remove();
 });
 
-const nothing = async () => async () => {};
-const writerOn = (on: Tables) => createInventoryWriter({ tables: on });
+const writeNoDerivedData = async () => async () => {};
+const writerOn = (wrappedTables: Tables) => createInventoryWriter({ tables: wrappedTables });
 
-/** A separate vault for each test, with assets of every type and with every field. */
-function example(name: string) {
+/** Builds a vault for one test with 20 assets of each type. */
+function createVaultWithAssets(name: string) {
   const vault = vaultRecord(name);
   const assets = (["certificate", "key", "secret"] as const).flatMap((type) =>
-    Array.from({ length: 20 }, (_, at) =>
-      assetRecord(vault, type, `name-${at}`, { expiresOn: START / 1000 + at * 86_400 }),
+    Array.from({ length: 20 }, (_, index) =>
+      assetRecord(vault, type, `name-${index}`, { expiresOn: START / 1000 + index * 86_400 }),
     ),
   );
   return { vault, assets };
 }
 
-async function standing(name: string): Promise<{ ids: string[]; totals: (number | null)[] }[]> {
+/**
+ * Lists the vault's assets from all six copies of their rows: of the vault, of the subscription and of all assets, each by name
+ * and by expiry. `totals` are the counts of the two lists of the vault.
+ */
+async function readAllRows(name: string): Promise<{ ids: string[]; totals: (number | null)[] }[]> {
   const queries = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
-  const everything = { limit: 1000, offset: 0, cursor: undefined };
+  const firstThousand = { limit: 1000, offset: 0, cursor: undefined };
   const filters = [
     { vault: name },
     { vault: name, sort: "expiresOn" as const },
@@ -60,8 +69,7 @@ async function standing(name: string): Promise<{ ids: string[]; totals: (number 
     {},
     { sort: "expiresOn" as const },
   ];
-  const lists = await Promise.all(filters.map((filter) => queries.list(filter, everything, moment)));
-  // The first two tags are unique to this vault.
+  const lists = await Promise.all(filters.map((filter) => queries.list(filter, firstThousand, moment)));
   const totals = lists.slice(0, 2).map(({ total }) => total);
   return lists.map(({ items }) => {
     const ids = items.map(({ asset }) => assetId(asset)).filter((id) => id.startsWith(`${name}.`));
@@ -69,40 +77,41 @@ async function standing(name: string): Promise<{ ids: string[]; totals: (number 
   });
 }
 
-const whole = (assets: AssetRecord[]) =>
+/** Returns what `readAllRows` must return if exactly these assets are stored. */
+const allRowsOf = (assets: AssetRecord[]) =>
   Array.from({ length: 6 }, () => ({ ids: assets.map(assetId).sort(), totals: [assets.length, assets.length] }));
 
-/** The same tables for a process that crashes before its write number `last`. */
-function dyingAfter(last: number): Tables {
+/** Returns tables for a process that crashes after this number of writes. */
+function tablesThatCrashAfter(allowedWrites: number): Tables {
   let writes = 0;
-  const live = () => {
-    if (writes++ >= last) throw new Error("killed");
+  const countWrite = () => {
+    if (writes++ >= allowedWrites) throw new Error("killed");
   };
   return {
     ...tables,
     async transaction(table, partitionKey, operations) {
-      live();
+      countWrite();
       return await tables.transaction(table, partitionKey, operations);
     },
-    fence(...of) {
-      const fence = tables.fence(...of);
+    fence(...args) {
+      const fence = tables.fence(...args);
       return {
         get etag() {
           return fence.etag;
         },
         async take() {
-          live();
+          countWrite();
           await fence.take();
         },
         async advance() {
-          live();
+          countWrite();
           await fence.advance();
         },
         write: (operations, options) =>
           fence.write(operations, {
             async beforeEach() {
               await options?.beforeEach?.();
-              live();
+              countWrite();
             },
           }),
       };
@@ -111,18 +120,23 @@ function dyingAfter(last: number): Tables {
 }
 
 /**
- * Processes crash at every third write: one after the claim, one among the rows and the last one. In a campaign at each write.
+ * Processes crash at every third write: among them are one after the claim, one among the rows and the last one. A campaign
+ * uses each write.
  */
 const STRIDE = IS_CAMPAIGN ? 1 : 3;
 
 /**
- * Runs the work in processes that crash some writes later each time, until one succeeds. Calls `next` after each crash.
+ * Runs the work in processes that crash `STRIDE` writes later each time, until one succeeds. Calls `afterCrash` after each
+ * crash.
  *
  * @returns the number of crashes.
  */
-async function dieEverywhere(work: (on: Tables) => Promise<unknown>, next: () => Promise<void>): Promise<number> {
-  for (let deaths = 0; ; deaths++) {
-    const died = await work(dyingAfter(((SEED + 2) % STRIDE) + deaths * STRIDE)).then(
+async function crashAtEachWrite(
+  work: (on: Tables) => Promise<unknown>,
+  afterCrash: () => Promise<void>,
+): Promise<number> {
+  for (let crashes = 0; ; crashes++) {
+    const hasCrashed = await work(tablesThatCrashAfter(((SEED + 2) % STRIDE) + crashes * STRIDE)).then(
       () => false,
       (error: Error) => {
         expect(error.message).toBe("killed");
@@ -131,41 +145,41 @@ async function dieEverywhere(work: (on: Tables) => Promise<unknown>, next: () =>
     );
     // The crashed worker's lease expires.
     await clock.add(20_000);
-    if (!died) return deaths;
-    await next();
+    if (!hasCrashed) return crashes;
+    await afterCrash();
   }
 }
 
-test("a removal that crashes at any write, after which the vault is found again: all of it is stored again, in every list", async () => {
-  const { vault, assets } = example("kv-again");
+test("all assets are stored again if a removal crashes at any write and the vault is found again", async () => {
+  const { vault, assets } = createVaultWithAssets("kv-again");
   await writeVault(writerOn(tables), vault, assets);
-  const deaths = await dieEverywhere(
+  const crashes = await crashAtEachWrite(
     async (on) => {
       const writer = writerOn(on);
-      await writer.forget(await writer.readForUpdate(vault.name), randomUUID(), nothing);
+      await writer.forget(await writer.readForUpdate(vault.name), randomUUID(), writeNoDerivedData);
     },
     async () => {
       const row = await writerOn(tables).find(vault.name);
-      // The fields that a scan compares: a vault with missing rows must not look unchanged.
-      if ((await standing(vault.name)).some(({ ids }) => ids.length < assets.length)) {
+      // If rows are missing, the fingerprints that a scan compares must be empty, so that the vault does not look unchanged.
+      if ((await readAllRows(vault.name)).some(({ ids }) => ids.length < assets.length)) {
         expect(row).toMatchObject({ pending: true, listings: {}, contents: {} });
       }
       await writeVault(writerOn(tables), vault, assets);
-      expect(await standing(vault.name)).toEqual(whole(assets));
+      expect(await readAllRows(vault.name)).toEqual(allRowsOf(assets));
     },
   );
-  expect(deaths).toBeGreaterThan(IS_CAMPAIGN ? 6 : 1);
-  expect((await standing(vault.name)).every(({ ids }) => ids.length === 0)).toBe(true);
+  expect(crashes).toBeGreaterThan(IS_CAMPAIGN ? 6 : 1);
+  expect((await readAllRows(vault.name)).every(({ ids }) => ids.length === 0)).toBe(true);
 });
 
-test("a removal waits for the worker of the vault, and does not remove what was written since its read", async () => {
-  const { vault, assets } = example("kv-both");
+test("a removal is rejected if the vault was written since its read, and blocks other writers", async () => {
+  const { vault, assets } = createVaultWithAssets("kv-both");
   await writeVault(writerOn(tables), vault, assets);
   const writer = writerOn(tables);
-  const seen = await writer.readForUpdate(vault.name);
+  const staleRead = await writer.readForUpdate(vault.name);
   await writeVault(writerOn(tables), vault, assets);
-  await expect(writer.forget(seen, randomUUID(), nothing)).rejects.toThrow(VaultBusy);
-  expect(await standing(vault.name)).toEqual(whole(assets));
+  await expect(writer.forget(staleRead, randomUUID(), writeNoDerivedData)).rejects.toThrow(VaultBusy);
+  expect(await readAllRows(vault.name)).toEqual(allRowsOf(assets));
 
   await expect(
     writer.forget(await writer.readForUpdate(vault.name), randomUUID(), async () => async () => {
@@ -175,127 +189,135 @@ test("a removal waits for the worker of the vault, and does not remove what was 
   expect((await writer.readForUpdate(vault.name)).row).toBeUndefined();
 });
 
-test("the next worker completes or reverts the writes of a crashed one, wherever it crashed", async () => {
-  const { vault, assets } = example("kv-killed");
-  const other = assets
+test("the next worker replaces the partial writes of a worker that crashed at any write", async () => {
+  const { vault, assets } = createVaultWithAssets("kv-killed");
+  const otherAssets = assets
     .slice(2)
     .map((asset) => assetRecord(vault, asset.type, asset.name, { expiresOn: START / 1000 + 5 }));
   await writeVault(writerOn(tables), vault, assets);
-  const deaths = await dieEverywhere(
-    (on) => writeVault(writerOn(on), vault, other),
+  const crashes = await crashAtEachWrite(
+    (on) => writeVault(writerOn(on), vault, otherAssets),
     async () => {
-      // The cloud changed meanwhile: the crashed worker's data is outdated.
+      // The next worker finds the original assets, so it must revert the crashed worker's writes.
       await writeVault(writerOn(tables), vault, assets);
-      expect(await standing(vault.name)).toEqual(whole(assets));
+      expect(await readAllRows(vault.name)).toEqual(allRowsOf(assets));
     },
   );
-  expect(deaths).toBeGreaterThan(IS_CAMPAIGN ? 6 : 1);
-  expect(await standing(vault.name)).toEqual(whole(other));
+  expect(crashes).toBeGreaterThan(IS_CAMPAIGN ? 6 : 1);
+  expect(await readAllRows(vault.name)).toEqual(allRowsOf(otherAssets));
 });
 
-/** Returns every matching change as kind, asset and changed members. */
-async function changes(filter: ChangeFilter, limit = 1000): Promise<string[]> {
-  const found: string[] = [];
+/** Returns every matching change as a line of kind, asset and changed members, and checks the total. */
+async function listAllChanges(filter: ChangeFilter, limit = 1000): Promise<string[]> {
+  const lines: string[] = [];
   for (let cursor: string | undefined, total: number | null | undefined; ; ) {
     const page = await listChanges(tables, filter, { limit, offset: 0, cursor });
     total ??= page.total;
-    found.push(...page.items.map((one) => `${one.kind} ${assetId(one)} ${one.members}`.trim()));
+    lines.push(...page.items.map((one) => `${one.kind} ${assetId(one)} ${one.members}`.trim()));
     if (page.nextCursor === null) {
-      expect(found).toHaveLength(total!);
-      return found;
+      expect(lines).toHaveLength(total!);
+      return lines;
     }
     cursor = page.nextCursor;
   }
 }
 
-test("each change is logged once, wherever its worker crashed and whatever the next one found", async () => {
-  const { vault, assets } = example("kv-logged");
-  const other = assets.slice(2).map((asset) => assetRecord(vault, asset.type, asset.name, { contentType: "text" }));
-  const logged = async () => {
-    const all = await changes({ vault: "KV-logged" });
+test("each change is logged once if a worker crashes at any write", async () => {
+  const { vault, assets } = createVaultWithAssets("kv-logged");
+  const otherAssets = assets
+    .slice(2)
+    .map((asset) => assetRecord(vault, asset.type, asset.name, { contentType: "text" }));
+  /** Returns the numbers of logged changes and empties the log. */
+  const takeLoggedCounts = async () => {
+    const allLines = await listAllChanges({ vault: "KV-logged" });
     await removeOldChanges(tables, new Date(Date.now() + 60_000));
-    const count = (kind: string) => all.filter((one) => one.startsWith(kind)).length;
+    const count = (kind: string) => allLines.filter((one) => one.startsWith(kind)).length;
     return { added: count("added"), updated: count("updated"), removed: count("removed") };
   };
   await writeVault(writerOn(tables), vault, assets);
-  expect(await logged()).toEqual({ added: 60, updated: 0, removed: 0 });
-  const there = { added: 0, updated: 58, removed: 2 };
+  expect(await takeLoggedCounts()).toEqual({ added: 60, updated: 0, removed: 0 });
+  /** The logged changes from `assets` to `otherAssets`. */
+  const changeToOther = { added: 0, updated: 58, removed: 2 };
   let reverts = 0;
-  const deaths = await dieEverywhere(
-    (on) => writeVault(writerOn(on), vault, other),
+  const crashes = await crashAtEachWrite(
+    (on) => writeVault(writerOn(on), vault, otherAssets),
     async () => {
-      // Every second time the cloud reverts the crashed worker's change: then nothing changed.
-      const reverted = reverts++ % 2 === 1;
-      await writeVault(writerOn(tables), vault, reverted ? assets : other);
-      expect(await logged()).toEqual(reverted ? { added: 0, updated: 0, removed: 0 } : there);
+      // Every second time, the next worker finds the original assets again. Then nothing has changed.
+      const isReverted = reverts++ % 2 === 1;
+      await writeVault(writerOn(tables), vault, isReverted ? assets : otherAssets);
+      expect(await takeLoggedCounts()).toEqual(isReverted ? { added: 0, updated: 0, removed: 0 } : changeToOther);
       await writeVault(writerOn(tables), vault, assets);
-      expect(await logged()).toEqual(
-        reverted ? { added: 0, updated: 0, removed: 0 } : { ...there, added: 2, removed: 0 },
+      expect(await takeLoggedCounts()).toEqual(
+        isReverted ? { added: 0, updated: 0, removed: 0 } : { ...changeToOther, added: 2, removed: 0 },
       );
     },
   );
-  expect(deaths).toBeGreaterThan(IS_CAMPAIGN ? 6 : 1);
-  expect(await logged()).toEqual(there);
+  expect(crashes).toBeGreaterThan(IS_CAMPAIGN ? 6 : 1);
+  expect(await takeLoggedCounts()).toEqual(changeToOther);
 });
 
-test("if one write adds 100,000 assets, no transaction exceeds the store's limit, and each asset is logged once despite a crash", async () => {
+test("100,000 assets added by one write, which crashes once, are logged once each", async () => {
   const vault = vaultRecord("kv-many");
   const names = Array.from({ length: 100_000 }, () => randomBytes(30).toString("base64url"));
-  /** Writes of the vault's own rows. */
-  const work = async (on: Tables, added: string[], now: Date) => {
-    const known = await readStoredVault(on, vault.name);
-    const standing = known.row ? withoutKeys(known.row) : vault;
+  /**
+   * Writes the vault's own rows as a write of these assets does, without the assets. Returns how many announced entries it
+   * found.
+   */
+  const writeAdditions = async (on: Tables, added: string[], now: Date) => {
+    const stored = await readStoredVault(on, vault.name);
+    const current = stored.row ? withoutKeys(stored.row) : vault;
+    // The entries that a worker announces before it writes: type, name, expiry, and the state before (null: did not exist).
     const entries = added.map((name): PendingEntry => ["secret", name.toLowerCase(), null, null]);
-    const claim = await claimVault(on, known, standing, [...known.pending, ...entries], "test");
-    const changes = added.map((name) => ({ kind: "added" as const, type: "secret" as const, name }));
-    const net = changes.map((one) => ({ ...one, before: undefined, after: undefined }));
-    await claim.end(vault, { changes: changeOperations(standing, net, now) });
-    return known.pending.length;
+    const claim = await claimVault(on, stored, current, [...stored.pending, ...entries], "test");
+    const additions = added.map((name) => ({ kind: "added" as const, type: "secret" as const, name }));
+    const netChanges = additions.map((one) => ({ ...one, before: undefined, after: undefined }));
+    await claim.end(vault, { changes: changeOperations(current, netChanges, now) });
+    return stored.pending.length;
   };
-  const alertItems = async (since?: Date) => (await countChanges(tables, { vault: vault.name, since })).added;
-  // Earlier than the changes of the other tests.
+  const countAdded = async (since?: Date) => (await countChanges(tables, { vault: vault.name, since })).added;
+  // These times are before those of the other tests.
   const [first, second, third] = [72, 48, 24].map((hours) => new Date(START - hours * 3_600_000)) as [Date, Date, Date];
-  let started = 0;
-  // The end removes all announcements.
-  const crashing = {
+  let transactions = 0;
+  // The last transaction removes the announced entries. The process crashes before it.
+  const crashingTables = {
     ...tables,
-    transaction: async (...of: Parameters<Tables["transaction"]>) => {
-      started++;
-      if (of[2].some(({ kind }) => kind === "remove")) throw new Error("killed");
-      return await tables.transaction(...of);
+    transaction: async (...args: Parameters<Tables["transaction"]>) => {
+      transactions++;
+      if (args[2].some(({ kind }) => kind === "remove")) throw new Error("killed");
+      return await tables.transaction(...args);
     },
   };
-  await expect(work(crashing, names, first)).rejects.toThrow("killed");
-  expect(started).toBeGreaterThan(3);
-  expect(await alertItems()).toBeGreaterThan(0);
+  await expect(writeAdditions(crashingTables, names, first)).rejects.toThrow("killed");
+  expect(transactions).toBeGreaterThan(3);
+  expect(await countAdded()).toBeGreaterThan(0);
   await clock.add(20_000);
-  // Most of the assets are removed again.
-  expect(await work(tables, names.slice(0, 7_000), second)).toBe(100_000);
-  // The time of the completion, not of the crash.
-  expect([await alertItems(), await alertItems(second)]).toEqual([7_000, 7_000]);
+  // The next worker finds only 7,000 of the assets.
+  expect(await writeAdditions(tables, names.slice(0, 7_000), second)).toBe(100_000);
+  // Changes have the time of the completion, not of the crash.
+  expect([await countAdded(), await countAdded(second)]).toEqual([7_000, 7_000]);
   const { row } = await readStoredVault(tables, vault.name);
   expect([row!.pending, row!.changesKey]).toEqual([false, undefined]);
   await clock.add(20_000);
-  await work(tables, names.slice(0, 10), third);
-  expect(await alertItems()).toBe(7_010);
+  await writeAdditions(tables, names.slice(0, 10), third);
+  expect(await countAdded()).toBe(7_010);
 });
 
-test("changes are listed by any filter, newest first, in pages of any size, with the changed members", async () => {
+test("changes are listed newest first, with any filter and page size", async () => {
   const [first, second] = [vaultRecord("kv-one"), vaultRecord("kv-two", SUBSCRIPTIONS[1])];
   const at = (minute: number) => new Date(START + minute * 60_000);
   const write = (minute: number, vault: typeof first, assets: AssetRecord[]) =>
     writeVault(createInventoryWriter({ tables, clock: { now: () => at(minute) } }), vault, assets);
-  const of = (vault: typeof first, more: Partial<AssetRecord>) => [
-    assetRecord(vault, "secret", "Db", more),
+  const assetsOf = (vault: typeof first, secretChanges: Partial<AssetRecord>) => [
+    assetRecord(vault, "secret", "Db", secretChanges),
     assetRecord(vault, "key", "sign", {}),
   ];
-  await write(0, first, of(first, {}));
-  await write(1, second, of(second, {}));
-  await write(2, first, of(first, { enabled: false, tags: { b: "1", a: "2" } }));
+  await write(0, first, assetsOf(first, {}));
+  await write(1, second, assetsOf(second, {}));
+  await write(2, first, assetsOf(first, { enabled: false, tags: { b: "1", a: "2" } }));
   // Tags in another order are the same tags.
-  await write(3, first, of(first, { enabled: false, tags: { a: "2", b: "1" } }));
+  await write(3, first, assetsOf(first, { enabled: false, tags: { a: "2", b: "1" } }));
   await write(4, second, []);
-  const all = [
+  const allLines = [
     "removed kv-two.key.sign",
     "removed kv-two.secret.db",
     "updated kv-one.secret.db enabled,tags",
@@ -304,31 +326,34 @@ test("changes are listed by any filter, newest first, in pages of any size, with
     "added kv-one.key.sign",
     "added kv-one.secret.db",
   ];
-  const between = { since: at(0), until: at(5) };
-  for (const limit of [1, 2, 3, 100]) expect(await changes(between, limit)).toEqual(all);
-  const pick = (...places: number[]) => places.map((place) => all[place]);
-  expect(await changes({ ...between, since: at(2) })).toEqual(pick(0, 1, 2));
-  expect(await changes({ ...between, until: at(2) })).toEqual(pick(3, 4, 5, 6));
-  expect(await changes({ ...between, change: "removed", type: "secret" })).toEqual(pick(1));
-  expect(await changes({ ...between, subscription: SUBSCRIPTIONS[1].toUpperCase() })).toEqual(pick(0, 1, 3, 4));
-  expect(await changes({ ...between, vault: "KV-One", source: "keyVault" })).toEqual(pick(2, 5, 6));
-  expect(await changes({ ...between, source: "entra" })).toEqual([]);
-  const { items } = await listChanges(tables, between, { limit: 2, offset: 4, cursor: undefined });
+  const period = { since: at(0), until: at(5) };
+  for (const limit of [1, 2, 3, 100]) expect(await listAllChanges(period, limit)).toEqual(allLines);
+  const linesAt = (...places: number[]) => places.map((place) => allLines[place]);
+  expect(await listAllChanges({ ...period, since: at(2) })).toEqual(linesAt(0, 1, 2));
+  expect(await listAllChanges({ ...period, until: at(2) })).toEqual(linesAt(3, 4, 5, 6));
+  expect(await listAllChanges({ ...period, change: "removed", type: "secret" })).toEqual(linesAt(1));
+  expect(await listAllChanges({ ...period, subscription: SUBSCRIPTIONS[1].toUpperCase() })).toEqual(
+    linesAt(0, 1, 3, 4),
+  );
+  expect(await listAllChanges({ ...period, vault: "KV-One", source: "keyVault" })).toEqual(linesAt(2, 5, 6));
+  expect(await listAllChanges({ ...period, source: "entra" })).toEqual([]);
+  const { items } = await listChanges(tables, period, { limit: 2, offset: 4, cursor: undefined });
   expect(items.map(({ name }) => name)).toEqual(["Db", "sign"]);
   expect(await removeOldChanges(tables, at(2))).toBe(false);
-  expect(await changes(between)).toEqual(pick(0, 1, 2));
+  expect(await listAllChanges(period)).toEqual(linesAt(0, 1, 2));
 });
 
-test("a vault that is found in another subscription while it is removed from its old one is kept", async () => {
-  const { vault, assets } = example("kv-moving");
-  const there = { ...vault, subscriptionId: SUBSCRIPTIONS[1] };
-  const staying = example("kv-staying");
-  for (const one of [{ vault, assets }, staying]) await writeVault(writerOn(tables), one.vault, one.assets);
+test("removing a subscription keeps a vault that moves to another subscription meanwhile", async () => {
+  const { vault, assets } = createVaultWithAssets("kv-moving");
+  const movedVault = { ...vault, subscriptionId: SUBSCRIPTIONS[1] };
+  const staying = createVaultWithAssets("kv-staying");
+  await writeVault(writerOn(tables), vault, assets);
+  await writeVault(writerOn(tables), staying.vault, staying.assets);
   const writer = writerOn(tables);
-  const moves = async (name: string) => {
+  const moveBeforeRead = async (name: string) => {
     if (name === vault.name) {
-      await writer.forget(await writer.readForUpdate(name), randomUUID(), nothing);
-      await writeVault(writer, there, assets);
+      await writer.forget(await writer.readForUpdate(name), randomUUID(), writeNoDerivedData);
+      await writeVault(writer, movedVault, assets);
     }
     return await writer.readForUpdate(name);
   };
@@ -340,8 +365,8 @@ test("a vault that is found in another subscription while it is removed from its
     ownerTag: "owner",
     licensed: async () => true,
     keyVaults: undefined as never,
-    writer: { ...writer, readForUpdate: moves },
-    vaultLeaves: nothing,
+    writer: { ...writer, readForUpdate: moveBeforeRead },
+    prepareVaultRemoval: writeNoDerivedData,
   });
   await inventory.forgetSubscription(SUBSCRIPTIONS[0].toUpperCase());
   expect(await writer.find(vault.name)).toMatchObject({ subscriptionId: SUBSCRIPTIONS[1], pending: false });

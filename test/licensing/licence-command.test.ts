@@ -7,6 +7,8 @@ import { afterAll, expect, test } from "vitest";
 import { createLicensing } from "../../shared/licensing/licensing.ts";
 import { systemClock } from "../../shared/platform/runtime.ts";
 
+// Tests of the vendor's command line tool that creates license keys and issues licenses.
+
 const COMMAND = fileURLToPath(new URL("../../functions/commands/licence.ts", import.meta.url));
 const TENANT = "0b9f8a7e-1111-4222-8333-944455556666";
 const folder = mkdtempSync(path.join(tmpdir(), "licence-"));
@@ -35,27 +37,28 @@ test("the license command creates a key pair and issues valid licenses with it",
   );
   const config = { LICENSE_KEY: license, AZURE_TENANT_ID: TENANT };
   const status = await createLicensing({ config, clock: systemClock, keys: [publicKey] }).status();
+  // Only whole days count. The first of the 90 days has begun.
   expect(status).toMatchObject({ tier: "pro", valid: true, customer: "Contoso", daysLeft: 89 });
 });
 
-test("the license command never overwrites a key file", () => {
-  const before = readFileSync(file, "utf8");
+test("the license command does not overwrite a key file", () => {
+  const originalContent = readFileSync(file, "utf8");
   const { status, stderr } = spawnSync(process.execPath, [COMMAND, "keys", "--out", file], { encoding: "utf8" });
   expect(status).toBe(1);
   expect(stderr).toContain("EEXIST");
-  expect(readFileSync(file, "utf8")).toBe(before);
+  expect(readFileSync(file, "utf8")).toBe(originalContent);
 });
 
 test.each<[string, (key: object) => string]>([
   ["is cut off", (key) => JSON.stringify(key).slice(0, -20)],
-  ["is none", () => "planted-secret-of-another-file"],
-  ["is of another kind", (key) => JSON.stringify({ ...key, crv: "X25519" })],
-  ["holds no key", (key) => JSON.stringify({ ...key, d: "planted-secret-of-another-file" })],
-])("the license command prints nothing of a key file that %s", (_what, change) => {
+  ["is not JSON", () => "planted-secret-of-another-file"],
+  ["contains a key of another type", (key) => JSON.stringify({ ...key, crv: "X25519" })],
+  ["contains an invalid private key", (key) => JSON.stringify({ ...key, d: "planted-secret-of-another-file" })],
+])("the license command rejects a key file that %s and prints nothing of its content", (_description, change) => {
   const key = JSON.parse(readFileSync(file, "utf8"));
-  const broken = path.join(folder, "broken.json");
-  writeFileSync(broken, change(key));
-  const args = ["issue", "--key", broken, "--tier", "pro", "--customer", "Contoso", "--days", "90"];
+  const brokenFile = path.join(folder, "broken.json");
+  writeFileSync(brokenFile, change(key));
+  const args = ["issue", "--key", brokenFile, "--tier", "pro", "--customer", "Contoso", "--days", "90"];
   const { status, stdout, stderr } = spawnSync(process.execPath, [COMMAND, ...args], { encoding: "utf8" });
   expect([status, stdout]).toEqual([2, ""]);
   expect(stderr).toContain("broken.json is not a private key");

@@ -2,8 +2,10 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { runScan } from "../../infra/local/first-scan.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
+// Tests the output of `npm start` about its first scan. The simulated company has two subscriptions, and one denies access.
+
 const secrets = [{ name: "db", expiresInDays: 20 }];
-const ID = "f1111111-1111-4111-8111-111111111111";
+const FINANCE_ID = "f1111111-1111-4111-8111-111111111111";
 
 let service: Service;
 beforeAll(async () => {
@@ -17,15 +19,15 @@ beforeAll(async () => {
             { name: "kv-sealed", secrets },
           ],
         },
-        { name: "Acme Finance", id: ID, denied: true },
+        { name: "Acme Finance", id: FINANCE_ID, denied: true },
       ],
     },
   });
 });
 afterAll(() => service?.stop());
 
-/** Returns the output of a scan in the terminal. */
-async function shown(): Promise<string> {
+/** Runs a scan and returns its output in the terminal. */
+async function scanOutput(): Promise<string> {
   const log = vi.spyOn(console, "log").mockImplementation(() => {});
   const bar = vi.spyOn(process.stdout, "write").mockImplementation(() => true);
   try {
@@ -37,18 +39,18 @@ async function shown(): Promise<string> {
   }
 }
 
-test("the output names a subscription that could not be read, with the reason and the role, although every vault was read", async () => {
-  const text = await shown();
+test("the output names a subscription that could not be read, with the reason and the missing role", async () => {
+  const text = await scanOutput();
   expect(text).toContain("The scan is partial: 2 assets in 2 vaults of 1 of 2 subscriptions.");
   const [, failures] = text.split("The scan could not read:\n");
   expect(failures!.split("\n")[0]).toBe(
-    `  Subscription Acme Finance (${ID}): accessDenied. Give the service's identity the custom role Credential Lifecycle Inventory Reader on the subscription: deploy infra/azure/watch/subscription.bicep there, or infra/terraform/watch with Terraform (docs/permissions.md).`,
+    `  Subscription Acme Finance (${FINANCE_ID}): accessDenied. Give the service's identity the custom role Credential Lifecycle Inventory Reader on the subscription (infra/azure/watch/subscription.bicep creates and assigns the role, see docs/permissions.md).`,
   );
 });
 
-test("subscriptions are printed before vaults", async () => {
+test("the output lists unread subscriptions before unread vaults", async () => {
   service.cloud.control.addFault({ match: { vault: "kv-sealed" }, action: { kind: "deny" } });
-  const [, failures] = (await shown()).split("The scan could not read:\n");
+  const [, failures] = (await scanOutput()).split("The scan could not read:\n");
   expect(failures!.split("\n").slice(0, 3)).toEqual([
     expect.stringMatching(/^ {2}Subscription Acme Finance /),
     expect.stringMatching(/^ {2}Vault kv-sealed: accessDenied\. /),

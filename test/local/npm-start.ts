@@ -5,8 +5,8 @@ import { createInterface } from "node:readline";
 
 export const root = path.resolve(import.meta.dirname, "../..");
 const children: ChildProcess[] = [];
-/** Ends all processes that were started here. */
-export async function endStarted(): Promise<void> {
+/** Ends all processes that `npmStart` started. */
+export async function endStartedProcesses(): Promise<void> {
   for (const child of children.splice(0)) {
     if (child.exitCode !== null) continue;
     child.kill("SIGTERM");
@@ -14,7 +14,12 @@ export async function endStarted(): Promise<void> {
   }
 }
 
-/** Runs `npm start` with a new data folder. `lines` receives the output. */
+/**
+ * Runs the command behind `npm start`.
+ *
+ * @param data - The folder for its data.
+ * @returns The lines of output so far, a promise of the exit code, and a promise that resolves when the service is ready.
+ */
 export function npmStart(data: string, args: string[], environment: Record<string, string>) {
   const child = spawn(process.execPath, [path.join(root, "infra/local/start.ts"), "--data", data, ...args], {
     cwd: root,
@@ -25,7 +30,7 @@ export function npmStart(data: string, args: string[], environment: Record<strin
   const lines: string[] = [];
   for (const stream of [child.stdout, child.stderr])
     createInterface({ input: stream }).on("line", (line) => lines.push(line));
-  // Waits for the complete output, because a process can end before its last line was read.
+  // `close` follows the last line of output. `exit` can precede it.
   const exited = once(child, "close").then(([code]) => code as number | null);
   const ready = new Promise<void>((resolve, reject) => {
     createInterface({ input: child.stdout }).on("line", (line) => {

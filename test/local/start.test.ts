@@ -17,41 +17,48 @@ import { createInterface } from "node:readline";
 import { freePort } from "functions-host/test/run-host.ts";
 import { afterEach, expect, onTestFinished, test } from "vitest";
 import { openStorage } from "../support/storage.ts";
-import { endStarted, npmStart, root } from "./npm-start.ts";
+import { endStartedProcesses, npmStart, root } from "./npm-start.ts";
 
-afterEach(endStarted);
+// Tests of `npm start`, which runs the service with a simulated cloud, or with `--azure` against Azure.
+
+afterEach(endStartedProcesses);
+
+/** The administrator's password in the data that an earlier version wrote. */
+const EXISTING_PASSWORD = "kept-from-before";
 
 /** Returns every file and folder under a folder that other users can access. */
-function openToOthers(folder: string): string[] {
+function accessibleToOthers(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => {
     const stats = lstatSync(path.join(folder, name));
     return (stats.isFile() || stats.isDirectory()) && (stats.mode & 0o077) !== 0;
   });
 }
 
-/** Runs the timer of the first scan and returns the scans. With --no-scan, the timer must not start a scan either. */
-async function scansAfterWatch(port: number, log: string): Promise<unknown[]> {
+/** Runs the timer that starts the first scan, and returns the list of scans, which is empty with `--no-scan`. */
+async function scansAfterTimer(port: number, log: string): Promise<unknown[]> {
   const base = `http://127.0.0.1:${port}`;
   const json = { "Content-Type": "application/json" };
   await fetch(`${base}/admin/functions/watchScans`, { method: "POST", headers: json, body: "{}" });
   await expect.poll(() => readFileSync(log, "utf8")).toContain("Executed 'Functions.watchScans' (Succeeded");
-  const body = JSON.stringify({ username: "admin", password: "kept-from-before" });
+  const body = JSON.stringify({ username: "admin", password: EXISTING_PASSWORD });
   const signedIn = await fetch(`${base}/auth/login`, { method: "POST", headers: json, body });
   const { access_token: token } = (await signedIn.json()) as { access_token: string };
   const scans = await fetch(`${base}/api/assets/discovery/scans`, { headers: { Authorization: `Bearer ${token}` } });
   return ((await scans.json()) as { items: unknown[] }).items;
 }
 
-const listing = (folder: string): string[] =>
+/** Returns the names and modification times of a folder's files, to notice changes. */
+const listFiles = (folder: string): string[] =>
   existsSync(folder) ? readdirSync(folder).map((name) => `${name} ${statSync(path.join(folder, name)).mtimeMs}`) : [];
 
-test("npm start writes files only for their owner, adopts data of earlier versions, does not change dist/, and ends with npm", async () => {
+test("npm start uses the data of an earlier version, keeps it private to its owner, and ends when npm is killed", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  // The folder layout and file of an earlier version, whose file other users could read.
   mkdirSync(path.join(data, "cloud"));
-  const secrets = { adminPassword: "kept-from-before", jwtSigningKeys: `local:${"A".repeat(44)}`, licenseKeys: [] };
+  const secrets = { adminPassword: EXISTING_PASSWORD, jwtSigningKeys: `local:${"A".repeat(44)}`, licenseKeys: [] };
   const auditSigningKeys = `local:${Buffer.alloc(32, 1).toString("base64")}`;
   writeFileSync(path.join(data, "secrets.json"), JSON.stringify({ ...secrets, auditSigningKeys }), { mode: 0o644 });
-  const before = listing(path.join(root, "dist"));
+  const distBefore = listFiles(path.join(root, "dist"));
   const port = await freePort();
   const npm = spawn("npm", ["start", "--", "--no-scan", "--data", data], {
     cwd: root,
@@ -69,24 +76,27 @@ test("npm start writes files only for their owner, adopts data of earlier versio
     });
     await expect.poll(() => closed || lines.some((line) => line.includes("Press Ctrl-C to stop"))).toBe(true);
     expect(lines.join("\n")).toContain("the simulated company. For yours");
-    expect(lines.join("\n")).toContain("kept-from-before");
+    expect(lines.join("\n")).toContain(EXISTING_PASSWORD);
     expect((await fetch(`http://127.0.0.1:${port}/health`)).status).toBe(200);
-    expect(await scansAfterWatch(port, path.join(data, "stand-in/host.log"))).toEqual([]);
+    // `stand-in` is the folder for runs with the simulated cloud. Runs with `--azure` use the folder `azure`.
+    expect(await scansAfterTimer(port, path.join(data, "stand-in/host.log"))).toEqual([]);
 
     expect(readdirSync(path.join(data, "stand-in"))).toEqual(
       expect.arrayContaining(["app", "azurite", "cloud", "host.log", "secrets.json"]),
     );
     expect(existsSync(path.join(data, "secrets.json"))).toBe(false);
     expect(statSync(data).mode & 0o777).toBe(0o700);
-    expect(openToOthers(data)).toEqual([]);
-    expect(listing(path.join(root, "dist"))).toEqual(before);
+    expect(accessibleToOthers(data)).toEqual([]);
+    expect(listFiles(path.join(root, "dist"))).toEqual(distBefore);
     expect(JSON.parse(readFileSync(path.join(data, "stand-in/app/package.json"), "utf8")).main).toBe("dist/main.mjs");
 
     const second = npmStart(data, ["--no-scan"], { PORT: String(await freePort()) });
     expect(await second.exited).toBe(1);
-    expect(second.lines).toEqual([expect.stringMatching(/^It is already running here \(process \d+\)/)]);
+    expect(second.lines).toEqual([
+      expect.stringMatching(/^The service is already running with the data folder .* \(process \d+\)/),
+    ]);
 
-    // This signal does not reach the other processes.
+    // SIGKILL ends only npm itself. The other processes must notice that npm has ended.
     npm.kill("SIGKILL");
     await expect.poll(() => closed).toBe(true);
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow("fetch failed");
@@ -103,7 +113,7 @@ test("data of Azure and of the simulated cloud is in separate folders", async ()
   await ready;
   expect(lines.join("\n")).toContain("Azure, with your own sign-in");
   expect(lines.join("\n")).toContain("SERVICE_KEY_VAULT_URL");
-  // The data of the simulated cloud is still there.
+  // `npm start --azure` leaves the data of the simulated cloud where it was.
   expect(existsSync(path.join(data, "cloud"))).toBe(true);
   expect(readdirSync(path.join(data, "azure"))).not.toContain("cloud");
 });
@@ -111,10 +121,10 @@ test("data of Azure and of the simulated cloud is in separate folders", async ()
 test.each([
   [
     "a port in use",
-    async () => String(await takenPort()),
+    async () => String(await listenOnFreePort()),
     /^Port \d+ is in use\. Stop the program that uses it, or set another port: PORT=\d+ npm start$/,
   ],
-  ["a port that is none", async () => "http", /^PORT must be a number from 0 to 65535, not "http"\.$/],
+  ["an invalid port", async () => "http", /^PORT must be a number from 0 to 65535, not "http"\.$/],
 ])("%s stops npm start with one line that describes the fix", async (_, port, line) => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   const { exited, lines } = npmStart(data, [], { PORT: await port() });
@@ -147,7 +157,8 @@ function endGroup(leader: number): void {
   }
 }
 
-async function takenPort(): Promise<number> {
+/** Opens a server on a free port and returns the port. */
+async function listenOnFreePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1").unref();
   await once(server, "listening");
   return (server.address() as { port: number }).port;

@@ -1,3 +1,5 @@
+// A parser for the text format of Prometheus, with which tests read and check the service's metrics.
+
 /** A metric as a collector parses it. */
 interface Metric {
   name: string;
@@ -7,14 +9,16 @@ interface Metric {
 }
 
 const NAME = /[a-zA-Z_:][a-zA-Z0-9_:]*/.source;
+/** A label and its value, for example `status="expired"`. In the value, `"`, `\` and line feeds are escaped. */
 const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"/.source;
 const HELP_LINE = new RegExp(`^# HELP (${NAME}) ((?:[^\\\\]|\\\\[\\\\n])*)$`);
 const TYPE_LINE = new RegExp(`^# TYPE (${NAME}) (counter|gauge|histogram|summary|untyped)$`);
+/** For example `lifecycle_assets{type="secret",status="expired"} 2`. */
 const SAMPLE_LINE = new RegExp(`^(${NAME})(?:\\{(${LABEL}(?:,${LABEL})*)\\})? (-?\\d+(?:\\.\\d+)?(?:e[+-]?\\d+)?)$`);
-/** Endings of the names of counters, histograms and summaries. */
-const OF_OTHER_TYPES = /_(total|count|sum|bucket)$/;
+/** Endings of the names of counters, histograms and summaries, which a gauge's name must not have. */
+const NON_GAUGE_ENDING = /_(total|count|sum|bucket)$/;
 
-const unescaped = (text: string): string =>
+const unescapeText = (text: string): string =>
   text.replace(/\\(["\\n])/g, (_, letter: string) => (letter === "n" ? "\n" : letter));
 
 /**
@@ -25,43 +29,47 @@ const unescaped = (text: string): string =>
  * @throws with the line that violates a rule
  */
 export function metricsIn(text: string): Metric[] {
-  if (!text.endsWith("\n")) throw new Error("The last line has no end.");
+  if (!text.endsWith("\n")) throw new Error("The last line does not end with a line feed.");
   const metrics: Metric[] = [];
-  const seen = new Set<string>();
+  const knownSeries = new Set<string>();
   const lines = text.slice(0, -1).split("\n");
-  for (let at = 0; at < lines.length; at++) {
-    const line = lines[at]!;
-    const wrong = (why: string) => new Error(`Line ${at + 1}, ${why}: ${line}`);
+  for (let index = 0; index < lines.length; index++) {
+    const line = lines[index]!;
+    const invalidLine = (reason: string) => new Error(`Line ${index + 1}, ${reason}: ${line}`);
     const help = HELP_LINE.exec(line);
     if (help) {
-      const type = TYPE_LINE.exec(lines[++at] ?? "");
-      if (type?.[1] !== help[1]) throw wrong("no TYPE of the same metric follows");
-      if (seen.has(help[1]!)) throw wrong("a metric twice");
-      if (OF_OTHER_TYPES.test(help[1]!) && type![2] === "gauge") throw wrong("not a gauge's name");
-      seen.add(help[1]!);
-      metrics.push({ name: help[1]!, help: unescaped(help[2]!), type: type![2]!, samples: [] });
+      const type = TYPE_LINE.exec(lines[++index] ?? "");
+      if (type?.[1] !== help[1]) throw invalidLine("no TYPE of the same metric follows");
+      if (knownSeries.has(help[1]!)) throw invalidLine("the metric is a duplicate");
+      if (NON_GAUGE_ENDING.test(help[1]!) && type![2] === "gauge")
+        throw invalidLine("the name has the ending of another type");
+      knownSeries.add(help[1]!);
+      metrics.push({ name: help[1]!, help: unescapeText(help[2]!), type: type![2]!, samples: [] });
       continue;
     }
     const sample = SAMPLE_LINE.exec(line);
     const metric = metrics.at(-1);
     if (!sample || !metric || sample[1] !== metric.name)
-      throw wrong("neither HELP nor a sample of the metric before it");
+      throw invalidLine("neither HELP nor a sample of the metric above");
     const pairs = [...(sample[2] ?? "").matchAll(new RegExp(LABEL, "g"))];
-    const labels = Object.fromEntries(pairs.map(([, name, value]) => [name!, unescaped(value!)]));
-    if (Object.keys(labels).length !== pairs.length) throw wrong("a label twice");
+    const labels = Object.fromEntries(pairs.map(([, name, value]) => [name!, unescapeText(value!)]));
+    if (Object.keys(labels).length !== pairs.length) throw invalidLine("a label is a duplicate");
     const series = `${metric.name} ${JSON.stringify(Object.entries(labels).sort())}`;
-    if (seen.has(series)) throw wrong("a series twice");
-    seen.add(series);
+    if (knownSeries.has(series)) throw invalidLine("the series is a duplicate");
+    knownSeries.add(series);
     metric.samples.push({ labels, value: Number(sample.at(-1)) });
   }
   return metrics;
 }
 
-/** Values by series: `name{label="value"}` with its labels in order, or only the name. */
+/**
+ * Returns the values of all series. The key is `name{label="value"}` with the labels in the order of the text, or only the
+ * name.
+ */
 export function seriesIn(text: string): Record<string, number> {
   const series = metricsIn(text).flatMap(({ name, samples }) =>
     samples.map(({ labels, value }) => {
-      const pairs = Object.entries(labels).map(([label, of]) => `${label}="${of}"`);
+      const pairs = Object.entries(labels).map(([label, labelValue]) => `${label}="${labelValue}"`);
       return [pairs.length === 0 ? name : `${name}{${pairs.join(",")}}`, value] as const;
     }),
   );

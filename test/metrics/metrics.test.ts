@@ -19,7 +19,9 @@ import { Service } from "../support/service.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { metricsIn, seriesIn } from "./exposition.ts";
 
-/** Every name that users choose, and no name from a fixed list. */
+// Tests of GET /metrics: its series have the same values as the API's lists, and no label contains a name that users chose.
+
+/** Names and values that users choose. None of them may appear in the metrics. */
 const NAMES = {
   vault: "kv-planted-vault",
   denied: "kv-planted-denied",
@@ -71,12 +73,13 @@ const company: Company = {
 
 let service: Service;
 let token: string;
-/** Counts the table requests of `process`: a separate process, without a license. */
-let counted: TableProxy;
+/** Records the table requests of `services`. */
+let tableProxy: TableProxy;
+/** The modules of a process without a license. */
 let services: Services;
-const process = () => {
+const createUnlicensedServices = () => {
   const { APP_CONFIGURATION_CONNECTION_STRING: _, ...environment } = service.environment;
-  return createServices(loadConfig({ ...environment, AzureWebJobsStorage: counted.connectionString }));
+  return createServices(loadConfig({ ...environment, AzureWebJobsStorage: tableProxy.connectionString }));
 };
 
 beforeAll(async () => {
@@ -84,23 +87,24 @@ beforeAll(async () => {
   service = await Service.start({ company, hosts: 2, env });
   token = (await service.admin("POST", "/auth/tokens", { name: "prometheus", role: "user", expiresInDays: 90 })).body
     .token;
-  counted = await startTableProxy(service.azurite.connectionString());
-  services = process();
+  tableProxy = await startTableProxy(service.azurite.connectionString());
+  services = createUnlicensedServices();
 });
 afterAll(async () => {
-  await counted?.stop();
+  await tableProxy?.stop();
   await service?.stop();
 });
 
 const scrape = (host = 0) => service.call("GET", `${service.hosts[host]!.url}/metrics`, { token });
-const scraped = async (host = 0) => seriesIn((await scrape(host)).text);
+const scrapeSeries = async (host = 0) => seriesIn((await scrape(host)).text);
 const totalOf = async (path: string): Promise<number> => (await service.admin("GET", path)).body.total;
 
 describe("before the first scan", () => {
-  test("every series exists, in the text format with its media type, and requires a token", async () => {
+  test("all series exist, and reading them requires a token", async () => {
     const { status, headers, text } = await scrape();
     expect([status, headers.get("content-type")]).toEqual([200, "text/plain; version=0.0.4; charset=utf-8"]);
     const { lifecycle_compliance_score_ratio: score, ...rest } = seriesIn(text);
+    // A score without results is 1.
     expect(score).toBe(1);
     for (const [series, value] of Object.entries(rest))
       expect([series, value]).toEqual([series, series.includes("framework_score") ? 1 : 0]);
@@ -108,19 +112,19 @@ describe("before the first scan", () => {
     expect((await service.call("GET", "/metrics")).status).toBe(401);
   });
 
-  test("the example in the description has existing metrics only", async () => {
+  test("the example in the API description contains only existing metrics", async () => {
     const { responses } = (await service.call("GET", "/openapi.json")).body.paths["/metrics"].get;
-    const shown = metricsIn(responses[200].content["text/plain"].example);
+    const exampleMetrics = metricsIn(responses[200].content["text/plain"].example);
     const metrics = metricsIn((await scrape()).text);
-    expect(shown.length).toBeGreaterThan(1);
-    for (const { name, help, samples } of shown) {
-      const found = metrics.find((one) => one.name === name);
-      expect([name, found?.help]).toEqual([name, help]);
-      for (const { labels } of samples) expect(found?.samples.map((one) => one.labels)).toContainEqual(labels);
+    expect(exampleMetrics.length).toBeGreaterThan(1);
+    for (const { name, help, samples } of exampleMetrics) {
+      const metric = metrics.find((candidate) => candidate.name === name);
+      expect([name, metric?.help]).toEqual([name, help]);
+      for (const { labels } of samples) expect(metric?.samples.map((sample) => sample.labels)).toContainEqual(labels);
     }
   });
 
-  test("the docs page lists each metric with its labels", async () => {
+  test("the page docs/metrics.md lists each metric with its labels", async () => {
     const metrics = metricsIn((await scrape()).text).map(({ name, samples }) => ({
       metric: name,
       labels: Object.keys(samples[0]!.labels).join(", "),
@@ -131,24 +135,24 @@ describe("before the first scan", () => {
 });
 
 describe("after a scan and a discovery", () => {
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  // biome-ignore lint/suspicious/noExplicitAny: the response has no type
   let scan: any;
   beforeAll(async () => {
-    // The other process has also loaded everything.
+    // Lets the other host fill its caches before the scan.
     await scrape(1);
     scan = await service.scan({ mode: "full" });
     expect((await service.admin("POST", "/api/automation/rotation/discover")).status).toBe(201);
   });
 
-  test("each process shows the same, whichever did the work", async () => {
-    const [one, other] = [await scrape(0), await scrape(1)];
-    expect(other.text).toBe(one.text);
-    expect(seriesIn(one.text).lifecycle_vaults).toBe(3);
+  test("two hosts return the same metrics, though one of them did the scan", async () => {
+    const [first, second] = [await scrape(0), await scrape(1)];
+    expect(second.text).toBe(first.text);
+    expect(seriesIn(first.text).lifecycle_vaults).toBe(3);
     expect(service.hosts.flatMap(({ lines }) => lines).some((line) => line.includes("A scan is over"))).toBe(true);
   });
 
-  test("assets and vaults equal those of the lists", async () => {
-    const series = await scraped();
+  test("the numbers of assets and vaults equal those of the lists", async () => {
+    const series = await scrapeSeries();
     for (const type of ASSET_TYPES) {
       for (const status of STATUSES) {
         const total = await totalOf(`/api/assets/discovery/assets?type=${type}&status=${status}&limit=1`);
@@ -162,15 +166,15 @@ describe("after a scan and a discovery", () => {
     expect(series[`lifecycle_assets{type="secret",status="expired"}`]).toBe(2);
     // Includes a credential of the application.
     expect(series[`lifecycle_assets{type="secret",status="healthy"}`]).toBe(2);
-    const vaults = await service.all("/api/assets/discovery/vaults");
+    const vaults = await service.listAll("/api/assets/discovery/vaults");
     expect(series.lifecycle_vaults).toBe(vaults.length);
     const unreadable = vaults.filter(({ retryAt }) => retryAt !== null);
     expect(unreadable).toMatchObject([{ name: NAMES.denied }]);
     expect(series.lifecycle_vaults_unreadable).toBe(unreadable.length);
   });
 
-  test("score, violations and frameworks equal those of the API", async () => {
-    const series = await scraped();
+  test("the scores and violations equal those of the API", async () => {
+    const series = await scrapeSeries();
     const { body: score } = await service.admin("GET", "/compliance/score");
     expect(score.failed).toBeGreaterThan(3);
     expect(series.lifecycle_compliance_score_ratio).toBeCloseTo(score.score / 100, 10);
@@ -180,15 +184,18 @@ describe("after a scan and a discovery", () => {
       const open = series[`lifecycle_compliance_violations{severity="${severity}"}`];
       expect(open).toBe(await totalOf(`/compliance/violations?severity=${severity}&limit=1`));
     }
-    const frameworks = await service.all("/compliance/frameworks");
+    const frameworks = await service.listAll("/compliance/frameworks");
     expect(frameworks.map(({ id }) => id).sort()).toEqual([...FRAMEWORK_IDS].sort());
-    for (const { id, score: of } of frameworks)
-      expect(series[`lifecycle_compliance_framework_score_ratio{framework="${id}"}`]).toBeCloseTo(of / 100, 10);
+    for (const { id, score: frameworkScore } of frameworks)
+      expect(series[`lifecycle_compliance_framework_score_ratio{framework="${id}"}`]).toBeCloseTo(
+        frameworkScore / 100,
+        10,
+      );
     expect(series.lifecycle_compliance_evaluated_timestamp_seconds).toBe(Date.parse(score.evaluatedAt) / 1000);
   });
 
-  test("the last scan equals its status", async () => {
-    const series = await scraped();
+  test("the series of the last scan equal the scan's status", async () => {
+    const series = await scrapeSeries();
     const [start, end] = [Date.parse(scan.startedAt) / 1000, Date.parse(scan.finishedAt) / 1000];
     expect(series).toMatchObject({
       'lifecycle_last_scan_status{status="partial"}': 1,
@@ -206,7 +213,7 @@ describe("after a scan and a discovery", () => {
     expect([sum("lifecycle_last_scan_status{"), sum("lifecycle_last_scan_mode{")]).toEqual([1, 1]);
   });
 
-  test("deliveries and failed messages are counted, but not tests and old ones", async () => {
+  test("deliveries of the last two days and failed messages of the last day are counted, without test deliveries", async () => {
     const rule = await service.admin("POST", "/alerts/rules", {
       name: "planted rule",
       alertType: "expired",
@@ -216,14 +223,14 @@ describe("after a scan and a discovery", () => {
     const record = await services.alerts.rules.get(rule.body.id);
     let ids = 0;
     const deliver = async (status: DeliveryStatus, daysAgo = 0, isTest = false) => {
-      const at = new Date(Date.now() - daysAgo * DAY_MS);
-      const made = {
-        deliveryId: deliveryIdOf(`${++ids}`, at, []),
-        createdAt: at.toISOString(),
+      const createdAt = new Date(Date.now() - daysAgo * DAY_MS);
+      const delivery = {
+        deliveryId: deliveryIdOf(`${++ids}`, createdAt, []),
+        createdAt: createdAt.toISOString(),
         items: [],
         test: isTest,
       };
-      await services.alerts.history.record({ ...newDelivery(record, made), status });
+      await services.alerts.history.record({ ...newDelivery(record, delivery), status });
     };
     for (const status of ["failed", "failed", "delivered", "pending"] as const) await deliver(status);
     await deliver("failed", 1.9);
@@ -238,7 +245,7 @@ describe("after a scan and a discovery", () => {
       const message = { queue: "scan-finish", messageId, insertedAt, delivery: 1, body: {}, requestId: "1" };
       await services.failedMessages.receive(message, z.object({}), undefined);
     }
-    expect(await scraped(1)).toMatchObject({
+    expect(await scrapeSeries(1)).toMatchObject({
       'lifecycle_alert_deliveries{status="failed"}': 3,
       'lifecycle_alert_deliveries{status="delivered"}': 1,
       'lifecycle_alert_deliveries{status="pending"}': 1,
@@ -250,13 +257,13 @@ describe("after a scan and a discovery", () => {
     expect(await totalOf("/system/failed-messages?limit=1")).toBe(3);
   });
 
-  test("contains no name, and every label has a value from a fixed list", async () => {
+  test("labels have values from fixed lists, and no name appears", async () => {
     const { text } = await scrape();
     for (const name of [...Object.values(NAMES), appIdOf(NAMES.application), "planted", "kv-", "acme"])
       expect(text.toLowerCase()).not.toContain(name.toLowerCase());
     const allowed: Record<string, readonly string[]> = {
       type: ASSET_TYPES,
-      // Names of assets, scans and deliveries.
+      // Statuses of assets, scans and deliveries.
       status: [...STATUSES, "completed", "partial", "failed", "timedOut", "cancelled", "pending", "delivered"],
       framework: FRAMEWORK_IDS,
       result: ["passed", "failed", "exempted"],
@@ -270,12 +277,12 @@ describe("after a scan and a discovery", () => {
     expect(series.length).toBeLessThan(100);
   });
 
-  test("a new process sends six table requests, each for one range", async () => {
-    const fresh = process();
-    counted.requests.length = 0;
-    const series = seriesIn(await fresh.metrics.text());
-    const asked = counted.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`);
-    expect(asked.sort()).toEqual([
+  test("a new process sends six table requests, each for one row or one range of rows", async () => {
+    const newServices = createUnlicensedServices();
+    tableProxy.requests.length = 0;
+    const series = seriesIn(await newServices.metrics.text());
+    const requests = tableProxy.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`);
+    expect(requests.sort()).toEqual([
       "GET AlertHistory()",
       "GET Compliance()",
       "GET FailedMessages()",
@@ -283,15 +290,15 @@ describe("after a scan and a discovery", () => {
       "GET Settings(row)",
       "GET Vaults()",
     ]);
-    for (const { path, filter } of counted.requests) {
+    for (const { path, filter } of tableProxy.requests) {
       if (path.endsWith("()"))
         expect(filter).toMatch(/^PartitionKey eq '[^']+'( and RowKey g[te] '[^']+')?( and RowKey lt '[^']+')?$/);
     }
-    // Without a license credentials are not counted, which the read of the inventory shows.
+    // Without a license, credentials of applications are not counted, so only the vault secret `lasting` is healthy.
     expect(series[`lifecycle_assets{type="secret",status="healthy"}`]).toBe(1);
-    const { failed } = await fresh.compliance.score();
+    const { failed } = await newServices.compliance.score();
     expect(series[`lifecycle_compliance_results{result="failed"}`]).toBe(failed);
-    expect((await scraped())[`lifecycle_compliance_results{result="failed"}`]).toBeGreaterThan(failed);
+    expect((await scrapeSeries())[`lifecycle_compliance_results{result="failed"}`]).toBeGreaterThan(failed);
   });
 });
 

@@ -1,3 +1,6 @@
+/**
+ * The requests of every endpoint that changes something, with their preparation and how to read whether the change happened.
+ */
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
@@ -22,34 +25,35 @@ import type { Answer, CallOptions, Service } from "../support/service.ts";
 import type { Fault } from "../support/table-proxy.ts";
 import { createUsers, makeToken } from "../support/users.ts";
 
-/** One request that changes something, and how to check whether it did. */
+/** One request that changes something, and how to find out whether it did. */
 export interface Change {
   method: string;
   path: string;
   options?: CallOptions;
   /** Status code of success. */
   status: number;
-  /** Allowed responses to a repeat if the first outcome was unknown. */
-  settles: number[];
-  /** The present state of the change. `begun`: it is in progress, shown as such, and a repeat completes it. */
+  /** Allowed status codes of a repeated request, if the outcome of the first one was unknown. */
+  allowedOnRepeat: number[];
+  /** Reads whether the change happened. `begun`: it is in progress, the API shows that, and a repeated request completes it. */
   state(): Promise<"done" | "undone" | "begun">;
-  /** The type of its audit entries, and their target if they don't have the request's id. */
+  /** Type of the audit entries. `belongsToRequest` selects those of this request if the request's ID is not enough. */
   event: string;
-  ofRequest?: (entry: { details?: Record<string, unknown>; target?: { id: string } }) => boolean;
-  /** Outcomes of the entries of one completed request. Default: `intent` and `success`. */
+  belongsToRequest?: (entry: { details?: Record<string, unknown>; target?: { id: string } }) => boolean;
+  /** Outcomes of the audit entries of one successful request. Default: `intent` and `success`. */
   outcomes?: string[];
   /** Waits until no background work of the request is left. */
-  settled?(): Promise<void>;
+  waitForBackgroundWork?(): Promise<void>;
 }
 
+/** An endpoint and how to prepare a request to it. */
 export interface ChangingEndpoint {
-  /** As in the OpenAPI document. */
+  /** Method and path as in the OpenAPI document. */
   endpoint: string;
   prepare(): Promise<Change>;
-  /** The tested faults. Default: all. Hashing a password takes long. */
+  /** The tested faults. Default: all. Endpoints that hash a password are slow and get fewer. */
   faults?: readonly Fault[];
-  /** Maximum number of tested writes: the rest repeat these for further rows. */
-  writes?: number;
+  /** Maximum number of tested writes. Default: 20. Further writes repeat these for other rows. */
+  maxWrites?: number;
 }
 
 /** The application of this company, and the vault secret that contains its credential. */
@@ -58,8 +62,8 @@ export const SECRET = "outcomes-client-secret";
 
 const PASSWORD = "a long enough passphrase";
 
-/** POST, PUT and DELETE endpoints that change nothing, or share all their code with a tested one. */
-export const LEFT_OUT: Record<string, string> = {
+/** POST, PUT and DELETE endpoints that are not tested here, with the reason. */
+export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /subscriptions/{subscription_id}/test": "reads only",
   "POST /auth/sso/config/test": "reads only",
   "POST /api/settings/integrations/devops/test": "reads only",
@@ -79,10 +83,10 @@ export const LEFT_OUT: Record<string, string> = {
       "POST /api/automation/sync/records/{record_id}/sync",
       "POST /b2c/tenants/{tenant_id}/discover",
       "POST /api/assets/dependencies/discover",
-    ].map((endpoint) => [endpoint, "begins work whose every step is lost or killed in tests of its own fixture"]),
+    ].map((endpoint) => [endpoint, "starts work whose steps have fault tests of their own"]),
   ),
   "POST /auth/sso/callback": "needs a response that was signed for it: test/sso/saml/sign-in.test.ts",
-  "POST /api/automation/rotation/discover": "killed at its writes in test/applications/faults.test.ts",
+  "POST /api/automation/rotation/discover": "has fault tests in test/applications/faults.test.ts",
   ...Object.fromEntries(
     ["features", "logging", "alert-defaults", "retention", "compliance-policy", "automation"].map((category) => [
       `PUT /api/settings/${category}`,
@@ -93,12 +97,12 @@ export const LEFT_OUT: Record<string, string> = {
 
 const DEVOPS = "/api/settings/integrations/devops";
 const PROJECT = "aaaaaaaa-1111-4111-8111-111111111111";
-/** The new values of each category of settings. */
-const devopsChanges: Record<string, (number: number) => object> = {
-  "": (number) => ({ orgUrl: `https://dev.azure.com/acme-${number}` }),
-  "/projects": (number) => ({ projectIds: [`Shop ${number}`] }),
-  "/copies": (number) => ({
-    copies: [{ projectId: PROJECT, groupId: number, variable: "DB", vaultName: "kv-one", secretName: "db" }],
+/** For each endpoint of the Azure DevOps integration, a body that differs with each number. */
+const devopsChanges: Record<string, (sequence: number) => object> = {
+  "": (sequence) => ({ orgUrl: `https://dev.azure.com/acme-${sequence}` }),
+  "/projects": (sequence) => ({ projectIds: [`Shop ${sequence}`] }),
+  "/copies": (sequence) => ({
+    copies: [{ projectId: PROJECT, groupId: sequence, variable: "DB", vaultName: "kv-one", secretName: "db" }],
   }),
 };
 
@@ -107,26 +111,26 @@ const SYNC_RECORDS = "/api/automation/sync/records";
 const SYNC_PROVIDER = "/api/automation/sync/providers/aws";
 
 /**
- * Every endpoint that changes something. The service has scanned a vault `kv-one` with a secret `db`, and `SECRET`, which
+ * Returns the endpoints. The service must have scanned a vault `kv-one` with a secret `db`, and `SECRET`, which
  * contains the credential of the discovered application `APPLICATION`.
  */
 export function changingEndpoints(service: Service, token: () => string): ChangingEndpoint[] {
-  let number = 0;
+  let sequence = 0;
   let fixture: Services | undefined;
   const services = () =>
     (fixture ??= createServices(
       loadConfig({ ...service.environment, AzureWebJobsStorage: service.azurite.connectionString() }),
     ));
-  const ok = (answer: Answer): Answer => {
+  const requireSuccess = (answer: Answer): Answer => {
     if (answer.status >= 300) throw new Error(`${answer.status}: ${answer.text}`);
     return answer;
   };
   const call = async (method: string, path: string, body?: unknown) =>
-    ok(await service.call(method, path, { token: token(), body })).body;
+    requireSuccess(await service.call(method, path, { token: token(), body })).body;
   const statusOf = async (path: string) => (await service.call("GET", path, { token: token() })).status;
-  const exists = (path: string) => async () =>
+  const stateIfExists = (path: string) => async () =>
     (await statusOf(path)) === 200 ? ("done" as const) : ("undone" as const);
-  const isGone = (path: string) => async () =>
+  const stateIfRemoved = (path: string) => async () =>
     (await statusOf(path)) === 404 ? ("done" as const) : ("undone" as const);
 
   const mailRule = (name: string) => ({
@@ -142,15 +146,15 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     webhookUrl: service.cloud.controlUrl.replace("/control", "/sink/outcomes"),
   });
   const newRule = (body: object) => call("POST", "/alerts/rules", body);
-  const named = (what: string) => `${what} ${++number}`;
+  const uniqueName = (what: string) => `${what} ${++sequence}`;
   const storedRule = (id: string) => services().tables.get(Rules, RULES, ruleKey(id));
-  const ruleNamed = async (name: string) =>
+  const stateOfRuleNamed = async (name: string) =>
     (await call("GET", "/alerts/rules?limit=1000")).items.some((rule: { name: string }) => rule.name === name)
       ? ("done" as const)
       : ("undone" as const);
 
-  /** A rule that has notified of a secret. */
-  async function ruleWithAlert(name: string): Promise<string> {
+  /** Creates a rule that has sent an alert for a secret. */
+  async function createRuleWithAlert(name: string): Promise<string> {
     const { id } = await newRule({ ...mailRule(name), enabled: false });
     const item: TrackedItem = {
       kind: "asset",
@@ -163,23 +167,23 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       expiresOn: 1,
       threshold: 30,
     };
-    const now = new Date().toISOString();
-    const alert = { deliveryId: "", since: now, toldAt: now, times: 1, item };
+    const alertedAt = new Date().toISOString();
+    const alert = { deliveryId: "", since: alertedAt, toldAt: alertedAt, times: 1, item };
     await services().tables.put(TrackedRows, id, trackedKey(item), alert);
     return id;
   }
-  const acknowledgedIn = (ruleId: string, wanted: number) => async () =>
-    (await call("GET", `/alerts/acknowledgements?rule_id=${ruleId}`)).total === wanted
+  const stateOfAcknowledgements = (ruleId: string, expectedTotal: number) => async () =>
+    (await call("GET", `/alerts/acknowledgements?rule_id=${ruleId}`)).total === expectedTotal
       ? ("done" as const)
       : ("undone" as const);
 
-  /** A copy of one user under another name, because hashing a password takes time. */
-  async function user(): Promise<{ username: string; token: string }> {
+  /** Creates a user by copying a template user under a new name, because hashing another password takes time. */
+  async function createUser(): Promise<{ username: string; token: string }> {
     const { tables } = services();
     const read = () => tables.get(User, USERS_PARTITION, "template");
     if (!(await read())) await createUsers(service, [{ username: "template", password: PASSWORD, role: "user" }]);
-    const username = `user-${++number}`;
-    // The service's clock follows the store and may be behind this process's clock, so an earlier token is revoked in any case.
+    const username = `user-${++sequence}`;
+    // The token is issued half an hour ago, so that a revocation covers it although the service's clock may be behind this one.
     const tokensValidFrom = new Date(Date.now() - 2 * HOUR_MS).toISOString();
     await tables.insert(User, USERS_PARTITION, username, {
       ...withoutKeys((await read())!),
@@ -189,36 +193,39 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     const iat = (Date.now() - HOUR_MS / 2) / 1000;
     return { username, token: await makeToken(service, username, { claims: { iat } }) };
   }
-  const tokenHolds = async (held: string) =>
-    (await service.call("GET", "/auth/me", { token: held })).status === 200 ? ("undone" as const) : ("done" as const);
+  const stateOfTokenRevocation = async (apiToken: string) =>
+    (await service.call("GET", "/auth/me", { token: apiToken })).status === 200
+      ? ("undone" as const)
+      : ("done" as const);
 
-  const sessionsOf = async (username: string): Promise<{ id: string }[]> =>
+  const listSessions = async (username: string): Promise<{ id: string }[]> =>
     (await call("GET", `/auth/sessions?user=${username}`)).items;
 
-  async function subscription() {
+  async function addSubscription() {
     const subscriptionId = randomUUID();
     await call("POST", "/subscriptions", { subscriptionId, name: "one" });
     return subscriptionId;
   }
 
-  const performance = async () =>
+  const readWorkersSetting = async () =>
     (await call("GET", "/api/settings/performance")).find(
       ({ key }: { key: string }) => key === "discoveryMaxWorkers",
     ) as { value: number; source: string };
   const setWorkers = (value: number) => call("PUT", "/api/settings/performance", { discoveryMaxWorkers: value });
-  const withoutOverride = async () =>
-    (await performance()).source === "override" ? ("undone" as const) : ("done" as const);
+  /** The state of removing an override: done if the setting's value no longer comes from an override. */
+  const stateOfOverrideRemoval = async () =>
+    (await readWorkersSetting()).source === "override" ? ("undone" as const) : ("done" as const);
 
-  /** A scan that stays queued, because no message is sent. */
-  async function queuedScan(): Promise<string> {
+  /** Creates a scan that stays queued, because its message is not sent. */
+  async function createQueuedScan(): Promise<string> {
     const { tables, audit, clock, randomness } = services();
-    const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+    const silentLog = { debug() {}, info() {}, warn() {}, error() {} };
     const discovery = createDiscovery({
       tables,
       audit,
       clock,
       randomness,
-      log: quiet,
+      log: silentLog,
       queues: { send: async () => {}, checkReachable: async () => {} },
       active: { enter: async () => {} } as never,
       requireWatched: async () => {},
@@ -226,8 +233,11 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     return (await discovery.start({ mode: "force" }, { actor: "admin", requestId: randomUUID() })).scanId;
   }
 
-  /** Waits until no scan runs. A scan whose start or message was cut off continues only with the watch timer, minutes later. */
-  async function scansSettled(): Promise<void> {
+  /**
+   * Waits up to two seconds until no scan is active. A scan whose message was lost continues only minutes later, so it is not
+   * awaited.
+   */
+  async function waitForScans(): Promise<void> {
     for (let tries = 0; tries < 10; tries++) {
       const { items } = await call("GET", "/api/assets/discovery/scans?limit=3");
       if (!items.some(({ status }: { status: string }) => status === "queued" || status === "running")) return;
@@ -235,28 +245,28 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     }
   }
 
-  /** A delivery two years old. */
-  async function oldDelivery(): Promise<string> {
+  /** Writes a delivery that is two years old. */
+  async function createOldDelivery(): Promise<string> {
     const { tables, randomness } = services();
-    const { id } = await newRule(mailRule(named("history")));
+    const { id } = await newRule(mailRule(uniqueName("history")));
     const at = new Date(Date.now() - 2 * 365 * DAY_MS);
     const deliveryId = randomness.ulid(at);
-    const made = newDelivery((await storedRule(id))!, { deliveryId, createdAt: at.toISOString(), items: [] });
-    await createHistory(tables).record({ ...made, status: "delivered", finishedAt: at.toISOString() });
+    const created = newDelivery((await storedRule(id))!, { deliveryId, createdAt: at.toISOString(), items: [] });
+    await createHistory(tables).record({ ...created, status: "delivered", finishedAt: at.toISOString() });
     return deliveryId;
   }
-  const purged = (deliveryId: string) => async () =>
+  const stateOfPurge = (deliveryId: string) => async () =>
     (await services().tables.get(Deliveries, deliveryId, DELIVERY_ROW)) ? ("undone" as const) : ("done" as const);
 
   const newTenant = () => ({
     tenantId: randomUUID(),
-    tenantDomain: `outcomes${++number}.onmicrosoft.com`,
-    displayName: named("customers"),
+    tenantDomain: `outcomes${++sequence}.onmicrosoft.com`,
+    displayName: uniqueName("customers"),
     clientId: randomUUID(),
     clientSecret: "of outcomes",
     autoDiscover: false,
   });
-  async function tenant(): Promise<string> {
+  async function registerTenant(): Promise<string> {
     const { tenantId } = await call("POST", "/b2c/tenants", newTenant());
     return `/b2c/tenants/${tenantId}`;
   }
@@ -270,34 +280,34 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   });
   const ASSET = { type: "asset", id: "kv-one.secret.db" };
 
-  /** A paused record, so that no run works in the background of its request. */
+  /** A sync record that is not enabled, so that no sync runs in the background. */
   const newRecord = () => ({
     sourceVault: "kv-one",
     sourceSecret: "db",
     targetProvider: "azure",
     targetService: "keyvault",
     targetRegion: "kv-one",
-    targetName: `copy-${++number}`,
+    targetName: `copy-${++sequence}`,
     enabled: false,
   });
-  async function record(): Promise<string> {
+  async function createSyncRecord(): Promise<string> {
     const { recordId } = await call("POST", SYNC_RECORDS, newRecord());
     return `${SYNC_RECORDS}/${recordId}`;
   }
 
-  const provider = () => ({
+  const providerConfiguration = () => ({
     ...service.cloud.control.providers.configurations().aws,
-    expiresOn: new Date(Date.now() + ++number * DAY_MS).toISOString(),
+    expiresOn: new Date(Date.now() + ++sequence * DAY_MS).toISOString(),
   });
-  const forgetProvider = () => service.call("DELETE", SYNC_PROVIDER, { token: token() });
+  const removeProvider = () => service.call("DELETE", SYNC_PROVIDER, { token: token() });
 
   const POLICY = `${ROTATION}/policy`;
-  const newPolicy = () => ({ automatic: false, overlapDays: 1 + (++number % 90) });
-  const forgetPolicy = () => service.call("DELETE", POLICY, { token: token() });
+  const newPolicy = () => ({ automatic: false, overlapDays: 1 + (++sequence % 90) });
+  const removePolicy = () => service.call("DELETE", POLICY, { token: token() });
 
   const MATCH = { assetId: `kv-one.secret.${SECRET}` };
-  /** Without proofs and confirmations of the match, and with room for as many proofs as allowed. */
-  async function forgetMatch(): Promise<void> {
+  /** Removes the match's proof and confirmation, and the counters that limit proofs. */
+  async function resetMatch(): Promise<void> {
     const { tables } = services();
     await tables.remove(MatchRows, matchPartition(appIdOf(APPLICATION)), matchKey("kv-one", SECRET));
     const storage = service.azurite.connectionString();
@@ -306,16 +316,16 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     for await (const { partitionKey, rowKey } of limits.listEntities())
       await limits.deleteEntity(partitionKey!, rowKey!);
   }
-  const match = async (): Promise<{ evidence: string[]; verified: string }> =>
+  const readMatch = async (): Promise<{ evidence: string[]; verified: string }> =>
     (await call("GET", `${ROTATION}/matches`)).items.find(({ assetId }: typeof MATCH) => assetId === MATCH.assetId);
-  const isConfirmed = async () => (await match()).evidence.includes("confirmed");
+  const isConfirmed = async () => (await readMatch()).evidence.includes("confirmed");
 
   return [
     {
       endpoint: "POST /auth/login",
       faults: ["LostAnswer", "CutAnswer"],
       async prepare() {
-        const { username } = await user();
+        const { username } = await createUser();
         const signedIn = async () =>
           (await services().tables.get(User, USERS_PARTITION, username))?.lastSignInAt
             ? ("done" as const)
@@ -325,10 +335,10 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           path: "/auth/login",
           options: {
             body: { username, password: PASSWORD },
-            headers: { "X-Forwarded-For": `192.0.2.${number % 250}` },
+            headers: { "X-Forwarded-For": `192.0.2.${sequence % 250}` },
           },
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: signedIn,
           event: "user.signedIn",
           outcomes: ["success"],
@@ -338,14 +348,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /auth/logout",
       async prepare() {
-        const one = await user();
+        const testUser = await createUser();
         return {
           method: "POST",
           path: "/auth/logout",
-          options: { token: one.token },
+          options: { token: testUser.token },
           status: 200,
-          settles: [200, 401],
-          state: () => tokenHolds(one.token),
+          allowedOnRepeat: [200, 401],
+          state: () => stateOfTokenRevocation(testUser.token),
           event: "user.signedOut",
         };
       },
@@ -354,14 +364,17 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       endpoint: "POST /auth/password",
       faults: ["LostAnswer", "CutAnswer"],
       async prepare() {
-        const one = await user();
+        const testUser = await createUser();
         return {
           method: "POST",
           path: "/auth/password",
-          options: { token: one.token, body: { currentPassword: PASSWORD, newPassword: "another long passphrase" } },
+          options: {
+            token: testUser.token,
+            body: { currentPassword: PASSWORD, newPassword: "another long passphrase" },
+          },
           status: 200,
-          settles: [200, 401],
-          state: () => tokenHolds(one.token),
+          allowedOnRepeat: [200, 401],
+          state: () => stateOfTokenRevocation(testUser.token),
           event: "user.passwordChanged",
         };
       },
@@ -370,15 +383,15 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       endpoint: "POST /auth/login",
       faults: ["LostAnswer", "CutAnswer"],
       async prepare() {
-        const { username } = await user();
-        const from = { "X-Forwarded-For": `192.0.2.${number % 250}`, "Sec-Fetch-Site": "same-origin" };
+        const { username } = await createUser();
+        const from = { "X-Forwarded-For": `192.0.2.${sequence % 250}`, "Sec-Fetch-Site": "same-origin" };
         return {
           method: "POST",
           path: "/auth/login",
           options: { body: { username, password: PASSWORD, session: true }, headers: from },
           status: 200,
-          settles: [200],
-          state: async () => ((await sessionsOf(username)).length > 0 ? "done" : "undone"),
+          allowedOnRepeat: [200],
+          state: async () => ((await listSessions(username)).length > 0 ? "done" : "undone"),
           event: "user.signedIn",
           outcomes: ["success"],
         };
@@ -387,18 +400,18 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /auth/sessions/{session_id}",
       async prepare() {
-        const one = await user();
-        const body = { username: one.username, password: PASSWORD, session: true };
-        const from = { "X-Forwarded-For": `192.0.2.${number % 250}`, "Sec-Fetch-Site": "same-origin" };
-        ok(await service.call("POST", "/auth/login", { body, headers: from }));
-        const [session] = await sessionsOf(one.username);
+        const testUser = await createUser();
+        const body = { username: testUser.username, password: PASSWORD, session: true };
+        const from = { "X-Forwarded-For": `192.0.2.${sequence % 250}`, "Sec-Fetch-Site": "same-origin" };
+        requireSuccess(await service.call("POST", "/auth/login", { body, headers: from }));
+        const [session] = await listSessions(testUser.username);
         return {
           method: "DELETE",
           path: `/auth/sessions/${session!.id}`,
-          options: { token: one.token },
+          options: { token: testUser.token },
           status: 200,
-          settles: [200, 404],
-          state: async () => ((await sessionsOf(one.username)).length === 0 ? "done" : "undone"),
+          allowedOnRepeat: [200, 404],
+          state: async () => ((await listSessions(testUser.username)).length === 0 ? "done" : "undone"),
           event: "session.ended",
         };
       },
@@ -406,15 +419,16 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /auth/tokens",
       async prepare() {
-        const one = await user();
+        const testUser = await createUser();
         return {
           method: "POST",
           path: "/auth/tokens",
-          options: { token: one.token, body: { name: "nightly" } },
+          options: { token: testUser.token, body: { name: "nightly" } },
           status: 201,
-          // The token was not returned, so its name identifies the one to revoke.
-          settles: [201, 409],
-          state: async () => ((await call("GET", `/auth/tokens?user=${one.username}`)).total === 1 ? "done" : "undone"),
+          // 409: the token of the first request exists under this name, although its value was never returned.
+          allowedOnRepeat: [201, 409],
+          state: async () =>
+            (await call("GET", `/auth/tokens?user=${testUser.username}`)).total === 1 ? "done" : "undone",
           event: "apiToken.created",
         };
       },
@@ -422,16 +436,16 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /auth/tokens/{token_id}",
       async prepare() {
-        const one = await user();
-        const made = ok(
-          await service.call("POST", "/auth/tokens", { token: one.token, body: { name: "nightly" } }),
+        const testUser = await createUser();
+        const created = requireSuccess(
+          await service.call("POST", "/auth/tokens", { token: testUser.token, body: { name: "nightly" } }),
         ).body;
         return {
           method: "DELETE",
-          path: `/auth/tokens/${made.id}`,
+          path: `/auth/tokens/${created.id}`,
           status: 200,
-          settles: [200, 404],
-          state: () => tokenHolds(made.token),
+          allowedOnRepeat: [200, 404],
+          state: () => stateOfTokenRevocation(created.token),
           event: "apiToken.ended",
         };
       },
@@ -440,14 +454,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       endpoint: "POST /auth/users",
       faults: ["LostAnswer", "CutAnswer"],
       async prepare() {
-        const username = `made-${++number}`;
+        const username = `made-${++sequence}`;
         return {
           method: "POST",
           path: "/auth/users",
           options: { body: { username, password: PASSWORD } },
           status: 201,
-          settles: [201, 409],
-          state: exists(`/auth/users/${username}`),
+          allowedOnRepeat: [201, 409],
+          state: stateIfExists(`/auth/users/${username}`),
           event: "user.created",
         };
       },
@@ -455,17 +469,17 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "PUT /auth/users/{user_id}",
       async prepare() {
-        const one = await user();
-        const sso = { issuer: "https://idp.example", subject: one.username };
+        const testUser = await createUser();
+        const sso = { issuer: "https://idp.example", subject: testUser.username };
         return {
           method: "PUT",
-          path: `/auth/users/${one.username}`,
+          path: `/auth/users/${testUser.username}`,
           options: { body: { role: "admin", sso } },
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: async () => {
-            const now = await call("GET", `/auth/users/${one.username}`);
-            return now.role === "admin" && now.sso?.subject === one.username ? "done" : "undone";
+            const current = await call("GET", `/auth/users/${testUser.username}`);
+            return current.role === "admin" && current.sso?.subject === testUser.username ? "done" : "undone";
           },
           event: "user.updated",
         };
@@ -474,15 +488,15 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /auth/users/{user_id}",
       async prepare() {
-        const { username } = await user();
+        const { username } = await createUser();
         const sso = { issuer: "https://idp.example", subject: username };
         await call("PUT", `/auth/users/${username}`, { sso });
         return {
           method: "DELETE",
           path: `/auth/users/${username}`,
           status: 200,
-          settles: [200, 404],
-          state: isGone(`/auth/users/${username}`),
+          allowedOnRepeat: [200, 404],
+          state: stateIfRemoved(`/auth/users/${username}`),
           event: "user.deleted",
         };
       },
@@ -490,7 +504,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /auth/users/{user_id}/unlock",
       async prepare() {
-        const { username } = await user();
+        const { username } = await createUser();
         const { config, tables, clock } = services();
         const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
         const failures = createSignInFailures({ tables, clock, hash });
@@ -501,7 +515,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           method: "POST",
           path: `/auth/users/${username}/unlock`,
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: async () => ((await call("GET", `/auth/users/${username}`)).lockedUntil === null ? "done" : "undone"),
           event: "user.unlocked",
         };
@@ -510,18 +524,18 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /auth/sso/refused/{identity_id}",
       async prepare() {
-        const { username } = await user();
+        const { username } = await createUser();
         await call("PUT", `/auth/users/${username}`, { sso: { issuer: "https://idp.example", subject: username } });
         await call("DELETE", `/auth/users/${username}`);
         const refused = async () =>
           (await call("GET", "/auth/sso/refused?limit=1000")).items.find(
-            (one: { username: string }) => one.username === username,
+            (testUser: { username: string }) => testUser.username === username,
           );
         return {
           method: "DELETE",
           path: `/auth/sso/refused/${(await refused()).id}`,
           status: 200,
-          settles: [200, 404],
+          allowedOnRepeat: [200, 404],
           state: async () => ((await refused()) ? "undone" : "done"),
           event: "user.identityAllowed",
         };
@@ -530,14 +544,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "PUT /auth/sso/config",
       async prepare() {
-        const loginButtonText = named("sign in");
+        const loginButtonText = uniqueName("sign in");
         const shown = async () => (await call("GET", "/auth/sso/config")).loginButtonText;
         return {
           method: "PUT",
           path: "/auth/sso/config",
           options: { body: { loginButtonText, oidcIssuer: "https://idp.example", oidcClientSecret: "of outcomes" } },
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: async () => ((await shown()) === loginButtonText ? "done" : "undone"),
           event: "sso.configured",
         };
@@ -546,13 +560,13 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /auth/sso/config",
       async prepare() {
-        // Turning off is visible only in the change, because it was never turned on.
-        const { etag } = await call("PUT", "/auth/sso/config", { loginButtonText: named("sign in") });
+        // Single sign-on was never on, so only the changed ETag shows that it was turned off.
+        const { etag } = await call("PUT", "/auth/sso/config", { loginButtonText: uniqueName("sign in") });
         return {
           method: "DELETE",
           path: "/auth/sso/config",
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: async () => ((await call("GET", "/auth/sso/config")).etag === etag ? "undone" : "done"),
           event: "sso.disabled",
         };
@@ -567,8 +581,8 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           path: "/subscriptions",
           options: { body: { subscriptionId, name: "one" } },
           status: 201,
-          settles: [201, 409],
-          state: exists(`/subscriptions/${subscriptionId}`),
+          allowedOnRepeat: [201, 409],
+          state: stateIfExists(`/subscriptions/${subscriptionId}`),
           event: "subscription.added",
         };
       },
@@ -576,12 +590,12 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /subscriptions/{subscription_id}",
       async prepare() {
-        const path = `/subscriptions/${await subscription()}`;
+        const path = `/subscriptions/${await addSubscription()}`;
         return {
           method: "DELETE",
           path,
           status: 200,
-          settles: [200, 404],
+          allowedOnRepeat: [200, 404],
           async state() {
             const { status, body } = await service.call("GET", path, { token: token() });
             return status === 404 ? "done" : body.state === "removing" ? "begun" : "undone";
@@ -593,14 +607,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /alerts/rules",
       async prepare() {
-        const body = webhookRule(named("created"));
+        const body = webhookRule(uniqueName("created"));
         return {
           method: "POST",
           path: "/alerts/rules",
           options: { body },
           status: 201,
-          settles: [201, 409],
-          state: () => ruleNamed(body.name),
+          allowedOnRepeat: [201, 409],
+          state: () => stateOfRuleNamed(body.name),
           event: "alertRule.created",
         };
       },
@@ -608,15 +622,15 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "PUT /alerts/rules/{rule_id}",
       async prepare() {
-        const { id } = await newRule(webhookRule(named("to change")));
-        const name = named("changed");
+        const { id } = await newRule(webhookRule(uniqueName("to change")));
+        const name = uniqueName("changed");
         return {
           method: "PUT",
           path: `/alerts/rules/${id}`,
           options: { body: { name, webhookUrl: `${webhookRule("").webhookUrl}-2` } },
           status: 200,
-          settles: [200],
-          state: () => ruleNamed(name),
+          allowedOnRepeat: [200],
+          state: () => stateOfRuleNamed(name),
           event: "alertRule.changed",
         };
       },
@@ -624,13 +638,13 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /alerts/rules/{rule_id}",
       async prepare() {
-        const { id } = await newRule(webhookRule(named("to delete")));
+        const { id } = await newRule(webhookRule(uniqueName("to delete")));
         return {
           method: "DELETE",
           path: `/alerts/rules/${id}`,
           status: 200,
-          settles: [200, 404],
-          state: isGone(`/alerts/rules/${id}`),
+          allowedOnRepeat: [200, 404],
+          state: stateIfRemoved(`/alerts/rules/${id}`),
           event: "alertRule.deleted",
         };
       },
@@ -638,14 +652,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /alerts/rules/{rule_id}/rotate-secret",
       async prepare() {
-        const { id } = await newRule(webhookRule(named("to rotate")));
-        const before = (await storedRule(id))!.webhookVersion;
+        const { id } = await newRule(webhookRule(uniqueName("to rotate")));
+        const versionBefore = (await storedRule(id))!.webhookVersion;
         return {
           method: "POST",
           path: `/alerts/rules/${id}/rotate-secret`,
           status: 200,
-          settles: [200],
-          state: async () => ((await storedRule(id))!.webhookVersion === before ? "undone" : "done"),
+          allowedOnRepeat: [200],
+          state: async () => ((await storedRule(id))!.webhookVersion === versionBefore ? "undone" : "done"),
           event: "alertRule.secretRotated",
         };
       },
@@ -653,12 +667,12 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /alerts/rules/{rule_id}/test",
       async prepare() {
-        const { id } = await newRule(webhookRule(named("to test")));
+        const { id } = await newRule(webhookRule(uniqueName("to test")));
         return {
           method: "POST",
           path: `/alerts/rules/${id}/test`,
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           async state() {
             const { items } = await call("GET", `/alerts/history?rule_id=${id}`);
             if (items.length === 0) return "undone";
@@ -670,20 +684,20 @@ export function changingEndpoints(service: Service, token: () => string): Changi
             return sent ? "done" : "begun";
           },
           event: "alert.sent",
-          ofRequest: ({ details }) => details?.ruleId === id,
+          belongsToRequest: ({ details }) => details?.ruleId === id,
         };
       },
     },
     {
       endpoint: "PUT /alerts/owners",
       async prepare() {
-        const owner = named("owner");
+        const owner = uniqueName("owner");
         return {
           method: "PUT",
           path: "/alerts/owners",
           options: { body: { owners: [{ owner, address: "owner@acme.example" }] } },
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: async () => ((await call("GET", "/alerts/owners")).items[0]?.owner === owner ? "done" : "undone"),
           event: "alertOwners.changed",
         };
@@ -692,14 +706,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /alerts/snoozes",
       async prepare() {
-        const { id } = await newRule(mailRule(named("to snooze")));
+        const { id } = await newRule(mailRule(uniqueName("to snooze")));
         const until = new Date(Date.now() + DAY_MS).toISOString();
         return {
           method: "POST",
           path: "/alerts/snoozes",
           options: { body: { ruleId: id, assetId: "kv-one.secret.db", reason: "outcomes", until } },
           status: 201,
-          settles: [201, 409],
+          allowedOnRepeat: [201, 409],
           state: async () => ((await call("GET", `/alerts/snoozes?rule_id=${id}`)).total === 1 ? "done" : "undone"),
           event: "alertSnooze.created",
         };
@@ -708,15 +722,15 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /alerts/snoozes/{snooze_id}",
       async prepare() {
-        const { id } = await newRule(mailRule(named("to wake")));
+        const { id } = await newRule(mailRule(uniqueName("to wake")));
         const until = new Date(Date.now() + DAY_MS).toISOString();
         const snooze = { ruleId: id, assetId: "kv-one.secret.db", reason: "outcomes", until };
-        const made = await call("POST", "/alerts/snoozes", snooze);
+        const created = await call("POST", "/alerts/snoozes", snooze);
         return {
           method: "DELETE",
-          path: `/alerts/snoozes/${made.id}`,
+          path: `/alerts/snoozes/${created.id}`,
           status: 200,
-          settles: [200, 404],
+          allowedOnRepeat: [200, 404],
           state: async () => ((await call("GET", `/alerts/snoozes?rule_id=${id}`)).total === 0 ? "done" : "undone"),
           event: "alertSnooze.deleted",
         };
@@ -725,14 +739,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /alerts/acknowledgements",
       async prepare() {
-        const id = await ruleWithAlert(named("to acknowledge"));
+        const id = await createRuleWithAlert(uniqueName("to acknowledge"));
         return {
           method: "POST",
           path: "/alerts/acknowledgements",
           options: { body: { ruleId: id, itemId: "kv-one.secret.db", note: "outcomes" } },
           status: 201,
-          settles: [201, 409],
-          state: acknowledgedIn(id, 1),
+          allowedOnRepeat: [201, 409],
+          state: stateOfAcknowledgements(id, 1),
           event: "alert.acknowledged",
         };
       },
@@ -740,14 +754,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /alerts/acknowledgements/{acknowledgement_id}",
       async prepare() {
-        const id = await ruleWithAlert(named("to escalate"));
-        const made = await call("POST", "/alerts/acknowledgements", { ruleId: id, itemId: "kv-one.secret.db" });
+        const id = await createRuleWithAlert(uniqueName("to escalate"));
+        const created = await call("POST", "/alerts/acknowledgements", { ruleId: id, itemId: "kv-one.secret.db" });
         return {
           method: "DELETE",
-          path: `/alerts/acknowledgements/${made.items[0].id}`,
+          path: `/alerts/acknowledgements/${created.items[0].id}`,
           status: 200,
-          settles: [200, 404],
-          state: acknowledgedIn(id, 0),
+          allowedOnRepeat: [200, 404],
+          state: stateOfAcknowledgements(id, 0),
           event: "alert.acknowledgementRemoved",
         };
       },
@@ -763,8 +777,8 @@ export function changingEndpoints(service: Service, token: () => string): Changi
             path: "/compliance/exemptions",
             options: { body: exemption(scope) },
             status: 201,
-            settles: [201, 409],
-            state: exists(`/compliance/exemptions/${id}`),
+            allowedOnRepeat: [201, 409],
+            state: stateIfExists(`/compliance/exemptions/${id}`),
             event: "compliance.exemptionCreated",
           };
         },
@@ -781,8 +795,8 @@ export function changingEndpoints(service: Service, token: () => string): Changi
             method: "DELETE",
             path,
             status: 200,
-            settles: [200, 404],
-            state: isGone(path),
+            allowedOnRepeat: [200, 404],
+            state: stateIfRemoved(path),
             event: "compliance.exemptionRemoved",
           };
         },
@@ -791,14 +805,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /compliance/evaluate",
       async prepare() {
-        const last = async () => (await call("GET", "/compliance/score")).evaluation?.evaluationId;
-        const before = await last();
+        const readLastEvaluationId = async () => (await call("GET", "/compliance/score")).evaluation?.evaluationId;
+        const idBefore = await readLastEvaluationId();
         return {
           method: "POST",
           path: "/compliance/evaluate",
           status: 200,
-          settles: [200],
-          state: async () => ((await last()) === before ? "undone" : "done"),
+          allowedOnRepeat: [200],
+          state: async () => ((await readLastEvaluationId()) === idBefore ? "undone" : "done"),
           event: "compliance.evaluationRequested",
         };
       },
@@ -806,28 +820,28 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /api/settings/retention/purge",
       async prepare() {
-        const deliveryId = await oldDelivery();
+        const deliveryId = await createOldDelivery();
         return {
           method: "POST",
           path: "/api/settings/retention/purge",
           status: 200,
-          settles: [200],
-          state: purged(deliveryId),
+          allowedOnRepeat: [200],
+          state: stateOfPurge(deliveryId),
           event: "history.purged",
-          ofRequest: ({ target }) => target?.id === "alerts",
+          belongsToRequest: ({ target }) => target?.id === "alerts",
         };
       },
     },
     {
       endpoint: "POST /api/settings/retention/purge/{history_type}",
       async prepare() {
-        const deliveryId = await oldDelivery();
+        const deliveryId = await createOldDelivery();
         return {
           method: "POST",
           path: "/api/settings/retention/purge/alerts",
           status: 200,
-          settles: [200],
-          state: purged(deliveryId),
+          allowedOnRepeat: [200],
+          state: stateOfPurge(deliveryId),
           event: "history.purged",
         };
       },
@@ -835,14 +849,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "PUT /api/settings/performance",
       async prepare() {
-        const value = 11 + (++number % 100);
+        const value = 11 + (++sequence % 100);
         return {
           method: "PUT",
           path: "/api/settings/performance",
           options: { body: { discoveryMaxWorkers: value } },
           status: 200,
-          settles: [200],
-          state: async () => ((await performance()).value === value ? "done" : "undone"),
+          allowedOnRepeat: [200],
+          state: async () => ((await readWorkersSetting()).value === value ? "done" : "undone"),
           event: "settings.changed",
         };
       },
@@ -851,17 +865,17 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       ([part, body]): ChangingEndpoint => ({
         endpoint: `PUT ${DEVOPS}${part}`,
         async prepare() {
-          const options = { body: body(++number) };
+          const options = { body: body(++sequence) };
           const [member, value] = Object.entries(options.body)[0]!;
           return {
             method: "PUT",
             path: `${DEVOPS}${part}`,
             options,
             status: 200,
-            settles: [200],
+            allowedOnRepeat: [200],
             state: async () => {
-              const now = await call("GET", DEVOPS);
-              return JSON.stringify(now[member]) === JSON.stringify(value) ? "done" : "undone";
+              const current = await call("GET", DEVOPS);
+              return JSON.stringify(current[member]) === JSON.stringify(value) ? "done" : "undone";
             },
             event: "devops.configured",
           };
@@ -877,8 +891,8 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           path: "/b2c/tenants",
           options: { body },
           status: 201,
-          settles: [201, 409],
-          state: exists(`/b2c/tenants/${body.tenantId}`),
+          allowedOnRepeat: [201, 409],
+          state: stateIfExists(`/b2c/tenants/${body.tenantId}`),
           event: "b2cTenant.registered",
         };
       },
@@ -886,14 +900,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "PUT /b2c/tenants/{tenant_id}",
       async prepare() {
-        const path = await tenant();
-        const displayName = named("changed");
+        const path = await registerTenant();
+        const displayName = uniqueName("changed");
         return {
           method: "PUT",
           path,
-          options: { body: { displayName, clientSecret: named("of outcomes, too") } },
+          options: { body: { displayName, clientSecret: uniqueName("of outcomes, too") } },
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: async () => ((await call("GET", path)).displayName === displayName ? "done" : "undone"),
           event: "b2cTenant.changed",
         };
@@ -902,13 +916,13 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /b2c/tenants/{tenant_id}",
       async prepare() {
-        const path = await tenant();
+        const path = await registerTenant();
         return {
           method: "DELETE",
           path,
           status: 200,
-          settles: [200, 404],
-          state: isGone(path),
+          allowedOnRepeat: [200, 404],
+          state: stateIfRemoved(path),
           event: "b2cTenant.removed",
         };
       },
@@ -922,7 +936,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           path: SYNC_RECORDS,
           options: { body },
           status: 201,
-          settles: [201, 409],
+          allowedOnRepeat: [201, 409],
           state: async () => {
             const { items } = await call("GET", `${SYNC_RECORDS}?limit=1000`);
             return items.some(({ targetName }: typeof body) => targetName === body.targetName) ? "done" : "undone";
@@ -934,14 +948,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "PUT /api/automation/sync/records/{record_id}",
       async prepare() {
-        const path = await record();
-        const scheduleHours = 25 + (++number % 600);
+        const path = await createSyncRecord();
+        const scheduleHours = 25 + (++sequence % 600);
         return {
           method: "PUT",
           path,
           options: { body: { scheduleHours } },
           status: 200,
-          settles: [200],
+          allowedOnRepeat: [200],
           state: async () => ((await call("GET", path)).scheduleHours === scheduleHours ? "done" : "undone"),
           event: "syncRecord.changed",
         };
@@ -950,29 +964,30 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /api/automation/sync/records/{record_id}",
       async prepare() {
-        const path = await record();
+        const path = await createSyncRecord();
         return {
           method: "DELETE",
           path,
           status: 200,
-          settles: [200, 404],
-          state: isGone(path),
+          allowedOnRepeat: [200, 404],
+          state: stateIfRemoved(path),
           event: "syncRecord.deleted",
         };
       },
     },
     ...[false, true].map(
+      // Without and with an existing configuration.
       (isConfigured): ChangingEndpoint => ({
         endpoint: "POST /api/automation/sync/providers/{provider}",
         async prepare() {
-          await (isConfigured ? call("POST", SYNC_PROVIDER, provider()) : forgetProvider());
-          const body = provider();
+          await (isConfigured ? call("POST", SYNC_PROVIDER, providerConfiguration()) : removeProvider());
+          const body = providerConfiguration();
           return {
             method: "POST",
             path: SYNC_PROVIDER,
             options: { body },
             status: 200,
-            settles: [200],
+            allowedOnRepeat: [200],
             state: async () => ((await call("GET", SYNC_PROVIDER)).expiresOn === body.expiresOn ? "done" : "undone"),
             event: "syncProvider.configured",
           };
@@ -982,12 +997,12 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /api/automation/sync/providers/{provider}",
       async prepare() {
-        await call("POST", SYNC_PROVIDER, provider());
+        await call("POST", SYNC_PROVIDER, providerConfiguration());
         return {
           method: "DELETE",
           path: SYNC_PROVIDER,
           status: 200,
-          settles: [200, 404],
+          allowedOnRepeat: [200, 404],
           state: async () => ((await call("GET", SYNC_PROVIDER)).configured ? "undone" : "done"),
           event: "syncProvider.removed",
         };
@@ -997,17 +1012,17 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       (isSet): ChangingEndpoint => ({
         endpoint: "PUT /api/automation/rotation/apps/{app_id}/policy",
         async prepare() {
-          await (isSet ? call("PUT", POLICY, newPolicy()) : forgetPolicy());
+          await (isSet ? call("PUT", POLICY, newPolicy()) : removePolicy());
           const body = newPolicy();
           return {
             method: "PUT",
             path: POLICY,
             options: { body },
             status: 200,
-            settles: [200],
+            allowedOnRepeat: [200],
             state: async () => {
-              const { body: now } = await service.call("GET", POLICY, { token: token() });
-              return now.overlapDays === body.overlapDays ? "done" : "undone";
+              const { body: current } = await service.call("GET", POLICY, { token: token() });
+              return current.overlapDays === body.overlapDays ? "done" : "undone";
             },
             event: "rotation.policyChanged",
           };
@@ -1022,8 +1037,8 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           method: "DELETE",
           path: POLICY,
           status: 200,
-          settles: [200, 404],
-          state: isGone(POLICY),
+          allowedOnRepeat: [200, 404],
+          state: stateIfRemoved(POLICY),
           event: "rotation.policyRemoved",
         };
       },
@@ -1031,14 +1046,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "POST /api/automation/rotation/apps/{app_id}/matches/verify",
       async prepare() {
-        await forgetMatch();
+        await resetMatch();
         return {
           method: "POST",
           path: `${ROTATION}/matches/verify`,
           options: { body: MATCH },
           status: 200,
-          settles: [200],
-          state: async () => ((await match()).verified === "signIn" ? "done" : "undone"),
+          allowedOnRepeat: [200],
+          state: async () => ((await readMatch()).verified === "signIn" ? "done" : "undone"),
           event: "rotation.matchVerified",
         };
       },
@@ -1047,14 +1062,14 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       (confirmed): ChangingEndpoint => ({
         endpoint: "POST /api/automation/rotation/apps/{app_id}/matches/confirm",
         async prepare() {
-          await forgetMatch();
+          await resetMatch();
           if (!confirmed) await call("POST", `${ROTATION}/matches/confirm`, { ...MATCH, confirmed: true });
           return {
             method: "POST",
             path: `${ROTATION}/matches/confirm`,
             options: { body: { ...MATCH, confirmed } },
             status: 200,
-            settles: [200],
+            allowedOnRepeat: [200],
             state: async () => ((await isConfirmed()) === confirmed ? "done" : "undone"),
             event: "rotation.matchConfirmed",
           };
@@ -1064,13 +1079,13 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /api/settings/{category}/{key}",
       async prepare() {
-        await setWorkers(11 + (++number % 100));
+        await setWorkers(11 + (++sequence % 100));
         return {
           method: "DELETE",
           path: "/api/settings/performance/discoveryMaxWorkers",
           status: 200,
-          settles: [200, 404],
-          state: withoutOverride,
+          allowedOnRepeat: [200, 404],
+          state: stateOfOverrideRemoval,
           event: "settings.changed",
         };
       },
@@ -1078,34 +1093,34 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /api/settings/all",
       async prepare() {
-        await setWorkers(11 + (++number % 100));
+        await setWorkers(11 + (++sequence % 100));
         return {
           method: "DELETE",
           path: "/api/settings/all",
           status: 200,
-          settles: [200],
-          state: withoutOverride,
+          allowedOnRepeat: [200],
+          state: stateOfOverrideRemoval,
           event: "settings.changed",
         };
       },
     },
     {
       endpoint: "DELETE /api/assets/discovery/scan/{scan_id}",
-      writes: 8,
+      maxWrites: 8,
       async prepare() {
-        const scanId = await queuedScan();
+        const scanId = await createQueuedScan();
         const path = `/api/assets/discovery/scan/${scanId}`;
         return {
           method: "DELETE",
           path,
           status: 200,
-          settles: [200, 409],
+          allowedOnRepeat: [200, 409],
           async state() {
             const scan = await services().tables.get(Scans, scanPartition(scanId), SCAN_ROW);
             return scan?.cancelledBy === undefined ? "undone" : "done";
           },
           event: "scan.cancelled",
-          settled: scansSettled,
+          waitForBackgroundWork: waitForScans,
         };
       },
     },
@@ -1113,16 +1128,16 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       endpoint: "POST /api/assets/discovery/scan",
       async prepare() {
         const scans = async () => (await call("GET", "/api/assets/discovery/scans?limit=1")).total as number;
-        const before = await scans();
+        const totalBefore = await scans();
         return {
           method: "POST",
           path: "/api/assets/discovery/scan",
           options: { body: { mode: "force" } },
           status: 201,
-          settles: [201],
-          state: async () => ((await scans()) > before ? "done" : "undone"),
+          allowedOnRepeat: [201],
+          state: async () => ((await scans()) > totalBefore ? "done" : "undone"),
           event: "scan.started",
-          settled: scansSettled,
+          waitForBackgroundWork: waitForScans,
           outcomes: ["intent"],
         };
       },

@@ -1,17 +1,25 @@
 import { expect } from "vitest";
-import { callsAmong, go, isLoaded, open, service, visit, withBrowser } from "./fixture.ts";
-import { limited } from "./rate-limited-host.ts";
+import {
+  callsAmong,
+  goToView,
+  openInNewTab,
+  service,
+  visitLoadedPage,
+  waitUntilLoaded,
+  withBrowser,
+} from "./fixture.ts";
+import { limitedHost } from "./rate-limited-host.ts";
 
 withBrowser(
-  "the overview needs seven API calls, one more after an incomplete scan, and shows failures with their remediation",
+  "the overview needs eight API calls after an incomplete scan, and shows the remediation of failures",
   async () => {
-    const { page, requested, complaints } = await open("/");
+    const { page, requestedUrls, browserErrors } = await openInNewTab("/");
     await page.getByText("were read").or(page.getByText("kv-walled")).first().waitFor();
     await page.getByRole("heading", { name: "Last scan" }).waitFor();
     await page.getByText("some subscriptions or vaults could not be read. Started by").waitFor();
-    await isLoaded(page);
+    await waitUntilLoaded(page);
     await page.waitForLoadState("networkidle");
-    expect(callsAmong(requested).sort()).toEqual([
+    expect(callsAmong(requestedUrls).sort()).toEqual([
       "/alerts/history",
       expect.stringMatching(/^\/api\/assets\/discovery\/scan\/\w+\/status$/),
       "/api/assets/discovery/scans",
@@ -22,40 +30,41 @@ withBrowser(
       "/subscriptions",
     ]);
     const { body } = await service.admin("GET", "/api/assets/discovery/vaults?failing=true");
+    // Only the first sentence of the remediation is checked.
     for (const text of body.items[0].failures[0].remedy.match(/[^.]+\./g).slice(0, 1))
       await page.getByText(text.trim()).first().waitFor();
     // On a narrow screen, the vault's name is available to screen readers only.
     await page.setViewportSize({ width: 360, height: 900 });
     expect(await page.getByRole("list", { name: "Next to expire" }).innerText()).toContain("kv-shop");
-    expect(complaints).toEqual([]);
+    expect(browserErrors).toEqual([]);
     await page.close();
   },
 );
 
 withBrowser("opening every view within a minute stays within the rate limits", async () => {
-  const { page, requested, complaints } = await visit("/", limited);
+  const { page, requestedUrls, browserErrors } = await visitLoadedPage("/", limitedHost);
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
   const names = await page.getByRole("navigation").getByRole("link").allTextContents();
   expect(names.length).toBeGreaterThan(9);
   for (const name of names) {
     await page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
     await page.getByRole("main").getByRole("heading", { level: 1 }).waitFor();
-    await isLoaded(page);
+    await waitUntilLoaded(page);
   }
-  await go(page, "/inventory/kv-shop.secret.db", "db");
+  await goToView(page, "/inventory/kv-shop.secret.db", "db");
   await page.getByText("app-orders").first().waitFor();
-  await isLoaded(page);
-  const calls = callsAmong(requested);
-  expect(complaints).toEqual([]);
+  await waitUntilLoaded(page);
+  const calls = callsAmong(requestedUrls);
+  expect(browserErrors).toEqual([]);
   expect(calls.length, calls.join("\n")).toBeGreaterThan(20);
   expect(calls.length, calls.join("\n")).toBeLessThanOrEqual(60);
 });
 
 withBrowser("the page's own files don't count toward the rate limit and are compressed with Brotli", async () => {
-  const answer = await fetch(`${limited}/`, { headers: { "Accept-Encoding": "gzip, br" } });
+  const answer = await fetch(`${limitedHost}/`, { headers: { "Accept-Encoding": "gzip, br" } });
   expect([answer.status, answer.headers.get("content-encoding")]).toEqual([200, "br"]);
   expect(await answer.text()).toContain("<noscript>");
   expect(answer.headers.has("ratelimit-remaining")).toBe(false);
-  const other = await fetch(`${limited}/nothing`);
+  const other = await fetch(`${limitedHost}/nothing`);
   expect([other.status, other.headers.has("ratelimit-remaining")]).toEqual([404, true]);
 });

@@ -1,27 +1,31 @@
-/** Test cases for the page's forms: input, expected API errors, and the steps that edit and remove the object again. */
-
+/**
+ * Test cases of the page's forms, which forms.ts runs. A case opens forms one after the other: it creates an object with
+ * invalid and then with valid input, edits the object, and removes it again.
+ */
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { expect, vi } from "vitest";
-import type { Typed } from "./fill-in.ts";
+import type { FormInput } from "./fill-in.ts";
 import { service } from "./fixture.ts";
 import { APP_001_SECRET, OUTLET } from "./seed-data.ts";
 
 export interface Step {
   /** The address of another view to open first. */
   view?(): string | Promise<string>;
-  /** Whether to reload the page first, because the data changes without user action. */
+  /** Whether to reload the page first, because the step before changed data without the page. */
   again?: boolean;
   /** A button to click before the form can be opened. */
   first?: RegExp;
   /** The button that opens the form. */
   open: string | RegExp;
-  /** Input that the API rejects, and the field that shows the error, if it belongs to one field. */
-  wrong?: Typed;
+  /** Input by field label that the API rejects. It is submitted first. */
+  wrong?: FormInput;
+  /** The field that shows the error. Without it, the form shows the error as a whole. */
   wrongField?: string;
-  typed?: Typed;
-  /** The buttons of the form to click in this order. The last one saves. */
+  /** Valid input by field label, which is filled in after the invalid input. */
+  typed?: FormInput;
+  /** The buttons of the form to click in this order. The first one submits the invalid input too. The last one saves. */
   press: string[];
-  /** Whether the input stays invalid and the form is canceled. */
+  /** Whether the form is canceled after the invalid input. */
   cancels?: boolean;
   /** The final message of the form. Without it, the form closes. */
   result?: RegExp;
@@ -30,14 +34,14 @@ export interface Step {
 }
 
 export interface FormCase {
-  /** API paths to delete before the test, so that a retry starts without objects of the failed run. */
+  /** Returns API paths of objects to delete before the test, so that a retry starts without objects of the failed run. */
   leftovers?(): string[] | Promise<string[]>;
   /** The address of the view. */
   view: string | (() => Promise<string>);
   steps: Step[];
 }
 
-/** A value for secret fields. The tests check that the page stores it nowhere. */
+/** The input of secret fields. forms.ts checks that the page stores it nowhere. */
 export const SECRET = "planted-4e1c-secret";
 
 const get = async (path: string) => {
@@ -45,22 +49,27 @@ const get = async (path: string) => {
   expect(status, text).toBe(200);
   return body;
 };
-/** Returns the item of a list with this member value. */
-const one = async (path: string, member: string, value: string) =>
-  (await service.all(path)).find((item) => item[member] === value);
-/** Returns the API paths of the items with these member values. */
-const all = async (path: string, member: string, values: string[], id = "id") =>
-  (await service.all(path)).filter((item) => values.includes(item[member])).map((item) => `${path}/${item[id]}`);
-const rule = (name: string) => one("/alerts/rules", "name", name);
-/** One date for input and checks, also if the tests run over midnight. */
-const SOON = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
-const AT_NOON = `${SOON}T12:00:00Z`;
+/** Returns the item of a list whose member has this value. */
+const findItem = async (path: string, member: string, value: string) =>
+  (await service.listAll(path)).find((item) => item[member] === value);
+/** Returns the API paths of the items of a list whose member has one of these values. */
+const findPaths = async (path: string, member: string, values: string[], id = "id") =>
+  (await service.listAll(path)).filter((item) => values.includes(item[member])).map((item) => `${path}/${item[id]}`);
+const readRule = (name: string) => findItem("/alerts/rules", "name", name);
+/** The expiry date of created objects. It is computed once, so that input and checks agree if the tests run over midnight. */
+const EXPIRY_DATE = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
+const EXPIRY_TIME = `${EXPIRY_DATE}T12:00:00Z`;
 
-/** The form case of an alert rule with a given channel. */
-function ruleCase(channel: string, method: string, address: Typed, wrong: Typed, wrongField: string): FormCase {
+/**
+ * The form case of an alert rule with a given channel.
+ *
+ * @param channel - The page's name of the delivery method, for example "Microsoft Teams".
+ * @param method - The API's name of the delivery method, for example `teams`.
+ */
+function ruleCase(channel: string, method: string, address: FormInput, wrong: FormInput, wrongField: string): FormCase {
   const [name, changed] = [`By ${channel}`, `By ${channel}, changed`];
   return {
-    leftovers: () => all("/alerts/rules", "name", [name, changed]),
+    leftovers: () => findPaths("/alerts/rules", "name", [name, changed]),
     view: "/alerts",
     steps: [
       {
@@ -71,16 +80,16 @@ function ruleCase(channel: string, method: string, address: Typed, wrong: Typed,
         press: ["Create rule"],
         ...(method === "webhook" && { result: /shown only once/ }),
         verify: async () =>
-          expect(await rule(name)).toMatchObject({ deliveryMethod: method, thresholds: [30, 7, 1], enabled: true }),
+          expect(await readRule(name)).toMatchObject({ deliveryMethod: method, thresholds: [30, 7, 1], enabled: true }),
       },
       {
         open: `Edit: ${name}`,
         wrong: { "Days before expiry": "4000" },
         wrongField: "Days before expiry",
         typed: { Name: changed, "Days before expiry": "20, 10", Frequency: "Daily digest" },
-        press: ["Preview alerts", "Save"],
+        press: ["Preview alerts", "Save rule"],
         verify: async () =>
-          expect(await rule(changed)).toMatchObject({
+          expect(await readRule(changed)).toMatchObject({
             deliveryMethod: method,
             thresholds: [20, 10],
             deliveryMode: "digest",
@@ -88,34 +97,40 @@ function ruleCase(channel: string, method: string, address: Typed, wrong: Typed,
       },
       {
         open: `Disable: ${changed}`,
-        press: ["Disable"],
-        verify: async () => expect((await rule(changed)).enabled).toBe(false),
+        press: ["Disable rule"],
+        verify: async () => expect((await readRule(changed)).enabled).toBe(false),
       },
       {
         open: `Delete: ${changed}`,
         press: ["Delete rule"],
-        verify: async () => expect(await rule(changed)).toBeUndefined(),
+        verify: async () => expect(await readRule(changed)).toBeUndefined(),
       },
     ],
   };
 }
-const hook = { URL: "https://hooks.example.invalid/planted-4e1c-secret" };
-const withPassword = { URL: "https://somebody:else@hooks.example.invalid/" };
+/** The address of a webhook, which is a secret. */
+const webhookAddress = { URL: "https://hooks.example.invalid/planted-4e1c-secret" };
+/** An address with a password, which the API rejects. */
+const addressWithPassword = { URL: "https://somebody:else@hooks.example.invalid/" };
 
-/** The form case of a sync provider, with a sync record of that provider. */
-function provider(
+/**
+ * The form case of a sync provider, with a sync record of that provider.
+ *
+ * @param labels - For each field label, the member of the provider's configuration in the simulated cloud that is valid input.
+ */
+function providerCase(
   title: string,
   id: string,
-  wrong: Typed,
+  wrong: FormInput,
   wrongField: string | undefined,
   labels: Record<string, string>,
   [targetService, name]: [targetService: string, name: string],
 ): FormCase {
-  const now = async () =>
+  const readProvider = async () =>
     (await get("/api/automation/sync/providers")).items.find((one: { provider: string }) => one.provider === id);
-  const typed = () => {
-    const known = service.cloud.control.providers.configurations()[id]!;
-    return Object.fromEntries(Object.entries(labels).map(([label, member]) => [label, known[member]!]));
+  const validInput = () => {
+    const configuration = service.cloud.control.providers.configurations()[id]!;
+    return Object.fromEntries(Object.entries(labels).map(([label, member]) => [label, configuration[member]!]));
   };
   return {
     leftovers: async () => [...(await recordsOf(name)), `/api/automation/sync/providers/${id}`],
@@ -126,13 +141,14 @@ function provider(
         wrong,
         ...(wrongField !== undefined && { wrongField }),
         get typed() {
-          return { ...typed(), "Credential expires": SOON };
+          return { ...validInput(), "Credential expires": EXPIRY_DATE };
         },
         press: ["Test and save"],
         verify: async () => {
-          const { settings, expiresOn } = await now();
-          expect(expiresOn).toContain(SOON);
-          const body = { ...settings, expiresOn: AT_NOON };
+          const { settings, expiresOn } = await readProvider();
+          expect(expiresOn).toContain(EXPIRY_DATE);
+          // Adds a time of day through the API. The next step checks that a form without changes keeps it.
+          const body = { ...settings, expiresOn: EXPIRY_TIME };
           expect((await service.admin("POST", `/api/automation/sync/providers/${id}`, body)).status).toBe(200);
         },
       },
@@ -140,20 +156,20 @@ function provider(
         again: true,
         open: `Edit: ${title}`,
         press: ["Test and save"],
-        verify: async () => expect(Date.parse((await now()).expiresOn)).toBe(Date.parse(AT_NOON)),
+        verify: async () => expect(Date.parse((await readProvider()).expiresOn)).toBe(Date.parse(EXPIRY_TIME)),
       },
       {
         open: `Edit: ${title}`,
         typed: { "Credential expires": "" },
         press: ["Test and save"],
-        verify: async () => expect(await now()).toMatchObject({ configured: true, expiresOn: null }),
+        verify: async () => expect(await readProvider()).toMatchObject({ configured: true, expiresOn: null }),
       },
-      ...record(id, targetService, name).steps,
+      ...syncRecordCase(id, targetService, name).steps,
       {
         view: () => "/sync",
-        open: `Remove: ${title}`,
-        press: ["Remove credentials"],
-        verify: async () => expect(await now()).toMatchObject({ configured: false }),
+        open: `Delete credentials: ${title}`,
+        press: ["Delete credentials"],
+        verify: async () => expect(await readProvider()).toMatchObject({ configured: false }),
       },
     ],
   };
@@ -168,12 +184,12 @@ const TARGETS: Record<string, string> = {
   github: "GitHub",
   kubernetes: "Kubernetes",
 };
-const recordsOf = (name: string) => all("/api/automation/sync/records", "targetName", [name], "recordId");
+const recordsOf = (name: string) => findPaths("/api/automation/sync/records", "targetName", [name], "recordId");
 
 /** The form case of a sync record. */
-function record(target: string, targetService: string, name: string, more: Typed = {}): FormCase {
+function syncRecordCase(target: string, targetService: string, name: string, more: FormInput = {}): FormCase {
   const list = "/api/automation/sync/records";
-  const now = () => one(list, "targetName", name);
+  const readRecord = () => findItem(list, "targetName", name);
   return {
     leftovers: () => recordsOf(name),
     view: "/sync",
@@ -181,18 +197,18 @@ function record(target: string, targetService: string, name: string, more: Typed
       {
         open: "Create sync",
         wrong: {
-          "Source key vault": "kv-shop",
-          "Source secret": "smtp",
-          Target: TARGETS[target]!,
-          "Target service": targetService,
-          "Target name": "a b/../?",
+          "Source key vault name": "kv-shop",
+          "Source secret name": "smtp",
+          "Target provider": TARGETS[target]!,
+          Service: targetService,
+          "Target secret name": "a b/../?",
           ...more,
         },
-        wrongField: "Target name",
-        typed: { "Target name": name, "Check interval (hours)": "48", Enabled: false },
+        wrongField: "Target secret name",
+        typed: { "Target secret name": name, "Check interval (hours)": "48", "Enable sync": false },
         press: ["Create sync"],
         verify: async () =>
-          expect(await now()).toMatchObject({
+          expect(await readRecord()).toMatchObject({
             targetProvider: target,
             scheduleHours: 48,
             enabled: false,
@@ -200,54 +216,55 @@ function record(target: string, targetService: string, name: string, more: Typed
           }),
       },
       {
-        view: async () => `/sync/${(await now()).recordId}`,
-        open: "Edit",
+        view: async () => `/sync/${(await readRecord()).recordId}`,
+        open: "Edit sync",
         typed: {
           "Check interval (hours)": "12",
-          Enabled: true,
-          "If the target was changed": "Report the difference",
+          "Enable sync": true,
+          "If the target value is changed later": "Only report the difference",
         },
-        press: ["Save"],
-        verify: async () => expect(await now()).toMatchObject({ scheduleHours: 12, enabled: true, onDrift: "report" }),
+        press: ["Save sync"],
+        verify: async () =>
+          expect(await readRecord()).toMatchObject({ scheduleHours: 12, enabled: true, onDrift: "report" }),
       },
       {
         open: "Sync now",
-        press: ["Show plan", "Sync now"],
-        verify: () => expect.poll(async () => (await now()).state).toBe("inSync"),
+        press: ["Preview sync", "Sync now"],
+        verify: () => expect.poll(async () => (await readRecord()).state).toBe("inSync"),
       },
       {
         again: true,
         open: "Delete sync",
         press: ["Delete sync"],
-        verify: async () => expect(await now()).toBeUndefined(),
+        verify: async () => expect(await readRecord()).toBeUndefined(),
       },
     ],
   };
 }
 
-/** An unreachable provider: its configuration can be saved but not enabled. */
-const IDP = "https://idp.example.invalid";
-const sso = () => get("/auth/sso/config");
-const outlet = () => {
-  const found = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
-  return { ...found, secret: secretValueOf(OUTLET.registration, "lifecycle") };
+/** The address of an identity provider that does not exist. Its configuration can be saved but not enabled. */
+const UNREACHABLE_IDP = "https://idp.example.invalid";
+const readSsoConfig = () => get("/auth/sso/config");
+const readOutletTenant = () => {
+  const tenant = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
+  return { ...tenant, secret: secretValueOf(OUTLET.registration, "lifecycle") };
 };
-const devops = () => get("/api/settings/integrations/devops");
-const setting = async (category: string, key: string) =>
+const readDevopsSettings = () => get("/api/settings/integrations/devops");
+const readSetting = async (category: string, key: string) =>
   (await get(`/api/settings/${category}`)).find((item: { key: string }) => item.key === key);
-const user = () => one("/auth/users", "username", "typed.user");
-const token = () => one("/auth/tokens", "name", "Nightly export");
-const application = async () =>
+const readTypedUser = () => findItem("/auth/users", "username", "typed.user");
+const readTypedToken = () => findItem("/auth/tokens", "name", "Nightly export");
+const readApplication = async () =>
   (await get("/api/automation/rotation/apps?limit=100")).items.find(
     ({ credentials, displayName }: { credentials: { kind: string }[]; displayName: string }) =>
       displayName.startsWith("App") && credentials.some(({ kind }) => kind === "secret"),
   );
-const app001 = () => one("/api/automation/rotation/apps", "displayName", "App 001");
+const readApp001 = () => findItem("/api/automation/rotation/apps", "displayName", "App 001");
 const matchesOf = (appId: string) => `/api/automation/rotation/apps/${appId}/matches`;
-const match = async () => one(matchesOf((await app001()).appId), "assetId", APP_001_SECRET);
-const policy = async () => (await get(`/api/automation/rotation/apps/${(await application()).appId}`)).policy;
+const readApp001Match = async () => findItem(matchesOf((await readApp001()).appId), "assetId", APP_001_SECRET);
+const readPolicy = async () => (await get(`/api/automation/rotation/apps/${(await readApplication()).appId}`)).policy;
 
-export const FORMS: Record<string, FormCase> = {
+export const FORM_CASES: Record<string, FormCase> = {
   "an email rule": ruleCase(
     "Email",
     "email",
@@ -255,9 +272,9 @@ export const FORMS: Record<string, FormCase> = {
     { "Email addresses": "nobody" },
     "Email addresses",
   ),
-  "a webhook rule": ruleCase("Webhook", "webhook", hook, withPassword, "URL"),
-  "a Slack rule": ruleCase("Slack", "slack", hook, withPassword, "URL"),
-  "a Teams rule": ruleCase("Microsoft Teams", "teams", hook, withPassword, "URL"),
+  "a webhook rule": ruleCase("Webhook", "webhook", webhookAddress, addressWithPassword, "URL"),
+  "a Slack rule": ruleCase("Slack", "slack", webhookAddress, addressWithPassword, "URL"),
+  "a Teams rule": ruleCase("Microsoft Teams", "teams", webhookAddress, addressWithPassword, "URL"),
   "a PagerDuty rule": ruleCase(
     "PagerDuty",
     "pagerDuty",
@@ -273,61 +290,65 @@ export const FORMS: Record<string, FormCase> = {
     "Instance URL",
   ),
   "a snooze of an asset": {
-    leftovers: () => all("/alerts/snoozes", "reason", ["Seen to"]),
+    leftovers: () => findPaths("/alerts/snoozes", "reason", ["Seen to"]),
     view: "/alerts",
     steps: [
       {
         open: "Snooze an asset",
-        wrong: { Asset: "nothing", Reason: "Seen to", "Until (end of day)": SOON },
-        typed: { Asset: "kv-shop.secret.db" },
-        press: ["Snooze"],
+        wrong: { "Asset ID": "nothing", Reason: "Seen to", "Until (end of day)": EXPIRY_DATE },
+        typed: { "Asset ID": "kv-shop.secret.db" },
+        press: ["Snooze asset"],
         verify: async () =>
-          expect(await one("/alerts/snoozes", "assetId", "kv-shop.secret.db")).toMatchObject({ reason: "Seen to" }),
+          expect(await findItem("/alerts/snoozes", "assetId", "kv-shop.secret.db")).toMatchObject({
+            reason: "Seen to",
+          }),
       },
       {
         open: "End snooze: kv-shop.secret.db",
         press: ["End snooze"],
-        verify: async () => expect(await one("/alerts/snoozes", "assetId", "kv-shop.secret.db")).toBeUndefined(),
+        verify: async () => expect(await findItem("/alerts/snoozes", "assetId", "kv-shop.secret.db")).toBeUndefined(),
       },
     ],
   },
   "a snooze by filter": {
-    leftovers: () => all("/alerts/snoozes", "reason", ["The move"]),
+    leftovers: () => findPaths("/alerts/snoozes", "reason", ["The move"]),
     view: "/alerts",
     steps: [
       {
         open: "Snooze by filter",
         wrong: { Vault: "kv-shop", Reason: "The move", "Until (end of day)": "2020-01-01" },
         wrongField: "Until (end of day)",
-        typed: { "Until (end of day)": SOON },
-        press: ["Snooze"],
+        typed: { "Until (end of day)": EXPIRY_DATE },
+        press: ["Snooze matching assets"],
         verify: async () =>
-          expect(await one("/alerts/snoozes", "reason", "The move")).toMatchObject({ filters: { vault: "kv-shop" } }),
+          expect(await findItem("/alerts/snoozes", "reason", "The move")).toMatchObject({
+            filters: { vault: "kv-shop" },
+          }),
       },
       {
         open: "End snooze: vault kv-shop",
         press: ["End snooze"],
-        verify: async () => expect(await one("/alerts/snoozes", "reason", "The move")).toBeUndefined(),
+        verify: async () => expect(await findItem("/alerts/snoozes", "reason", "The move")).toBeUndefined(),
       },
     ],
   },
   "a snooze on the asset page": {
-    leftovers: () => all("/alerts/snoozes", "reason", ["Renewed today"]),
+    leftovers: () => findPaths("/alerts/snoozes", "reason", ["Renewed today"]),
     view: "/inventory/kv-shop.secret.smtp",
     steps: [
       {
         open: /^Snooze: /,
         wrong: { Reason: "Renewed today", "Until (end of day)": "2020-01-01" },
         wrongField: "Until (end of day)",
-        typed: { "Until (end of day)": SOON },
-        press: ["Snooze"],
+        typed: { "Until (end of day)": EXPIRY_DATE },
+        press: ["Snooze asset"],
         verify: async () =>
-          expect(await one("/alerts/snoozes", "reason", "Renewed today")).toMatchObject({
+          expect(await findItem("/alerts/snoozes", "reason", "Renewed today")).toMatchObject({
             assetId: "kv-shop.secret.smtp",
             ruleId: expect.any(String),
           }),
       },
-      { view: () => "/alerts", open: "End snooze: kv-shop.secret.smtp", press: ["End"] },
+      { view: () => "/alerts", open: "End snooze: kv-shop.secret.smtp", press: ["End snooze"] },
     ],
   },
   owners: {
@@ -338,7 +359,7 @@ export const FORMS: Record<string, FormCase> = {
         wrong: { Owners: "payments: nobody" },
         wrongField: "Owners",
         typed: { Owners: "payments: pay@acme.example\nteam: one: one@acme.example" },
-        press: ["Save"],
+        press: ["Save owners"],
         verify: async () =>
           expect((await get("/alerts/owners")).items).toMatchObject([
             { owner: "payments", address: "pay@acme.example" },
@@ -348,18 +369,18 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "an exemption": {
-    leftovers: () => all("/compliance/exemptions", "reason", ["Goes next month"]),
+    leftovers: () => findPaths("/compliance/exemptions", "reason", ["Goes next month"]),
     view: "/compliance?vault=kv-shop",
     steps: [
       {
         first: /expir/i,
-        open: "Exempt",
+        open: "Exempt violation",
         wrong: { Reason: "Goes next month", Expires: "2020-01-01" },
         wrongField: "Expires",
-        typed: { Scope: "This vault", Expires: SOON },
-        press: ["Exempt"],
+        typed: { Scope: "This vault", Expires: EXPIRY_DATE },
+        press: ["Create exemption"],
         verify: async () =>
-          expect(await one("/compliance/exemptions", "reason", "Goes next month")).toMatchObject({
+          expect(await findItem("/compliance/exemptions", "reason", "Goes next month")).toMatchObject({
             scope: { type: "vault" },
             category: "waiver",
           }),
@@ -367,7 +388,7 @@ export const FORMS: Record<string, FormCase> = {
       {
         open: /^Remove exemption: /,
         press: ["Remove exemption"],
-        verify: async () => expect(await service.all("/compliance/exemptions")).toEqual([]),
+        verify: async () => expect(await service.listAll("/compliance/exemptions")).toEqual([]),
       },
     ],
   },
@@ -381,13 +402,13 @@ export const FORMS: Record<string, FormCase> = {
         wrongField: "Subscription ID",
         typed: { "Subscription ID": "99999999-2222-4333-8444-555555555555" },
         press: ["Add subscription"],
-        verify: async () => expect(await one("/subscriptions", "name", "Typed")).toMatchObject({ source: "api" }),
+        verify: async () => expect(await findItem("/subscriptions", "name", "Typed")).toMatchObject({ source: "api" }),
       },
       { open: "Test access: Typed", press: ["Test access"], result: /[✓✗]/ },
       {
         open: "Remove: Typed",
         press: ["Remove subscription"],
-        verify: async () => expect((await one("/subscriptions", "name", "Typed"))?.source).not.toBe("api"),
+        verify: async () => expect((await findItem("/subscriptions", "name", "Typed"))?.source).not.toBe("api"),
       },
     ],
   },
@@ -396,12 +417,13 @@ export const FORMS: Record<string, FormCase> = {
     steps: [
       {
         open: "Edit: Critical expiry threshold",
+        // "*" is the first field of the form, here the only one.
         wrong: { "*": "300" },
         wrongField: "*",
         typed: { "*": "5" },
-        press: ["Save"],
+        press: ["Save setting"],
         verify: async () =>
-          expect(await setting("compliance-policy", "criticalExpiryDays")).toMatchObject({
+          expect(await readSetting("compliance-policy", "criticalExpiryDays")).toMatchObject({
             value: 5,
             source: "override",
           }),
@@ -409,7 +431,8 @@ export const FORMS: Record<string, FormCase> = {
       {
         open: "Reset: Critical expiry threshold",
         press: ["Reset setting"],
-        verify: async () => expect((await setting("compliance-policy", "criticalExpiryDays")).source).toBe("default"),
+        verify: async () =>
+          expect((await readSetting("compliance-policy", "criticalExpiryDays")).source).toBe("default"),
       },
     ],
   },
@@ -419,13 +442,13 @@ export const FORMS: Record<string, FormCase> = {
       {
         open: "Edit: Log level",
         typed: { "*": "WARNING" },
-        press: ["Save"],
-        verify: async () => expect((await setting("logging", "logLevel")).value).toBe("WARNING"),
+        press: ["Save setting"],
+        verify: async () => expect((await readSetting("logging", "logLevel")).value).toBe("WARNING"),
       },
       {
         open: "Reset: Log level",
         press: ["Reset setting"],
-        verify: async () => expect((await setting("logging", "logLevel")).source).toBe("default"),
+        verify: async () => expect((await readSetting("logging", "logLevel")).source).toBe("default"),
       },
     ],
   },
@@ -435,14 +458,14 @@ export const FORMS: Record<string, FormCase> = {
       {
         open: "Edit: Monitor all subscriptions",
         typed: { "*": false },
-        press: ["Preview changes", "Save"],
-        verify: async () => expect((await setting("features", "watchAll")).value).toBe(false),
+        press: ["Preview changes", "Save setting"],
+        verify: async () => expect((await readSetting("features", "watchAll")).value).toBe(false),
       },
       {
         open: "Reset: Monitor all subscriptions",
         press: ["Preview changes", "Reset setting"],
         verify: async () =>
-          expect(await setting("features", "watchAll")).toMatchObject({ value: true, source: "default" }),
+          expect(await readSetting("features", "watchAll")).toMatchObject({ value: true, source: "default" }),
       },
     ],
   },
@@ -450,37 +473,37 @@ export const FORMS: Record<string, FormCase> = {
     view: "/settings",
     steps: [
       {
-        open: "Purge: Audit log",
-        typed: { "Retention (days)": "3000" },
-        press: ["Purge"],
-        result: /entries deleted/,
+        open: "Delete old entries: Audit log",
+        typed: { "Delete entries older than (days)": "3000" },
+        press: ["Delete old entries"],
+        result: /entr(?:y|ies) deleted/,
       },
     ],
   },
   "an API token": {
-    leftovers: () => all("/auth/tokens", "name", ["Nightly export"]),
+    leftovers: () => findPaths("/auth/tokens", "name", ["Nightly export"]),
     view: "/access",
     steps: [
       {
         open: "Create token",
         typed: {
           Name: "Nightly export",
-          Role: "Operator: read access, scans, snoozes and exemptions",
+          Role: "Operator: read access, starting scans, snoozes and exemptions",
           "Validity (days)": "14",
         },
         press: ["Create token"],
         result: /shown only once/,
-        verify: async () => expect(await token()).toMatchObject({ role: "operator", user: "admin" }),
+        verify: async () => expect(await readTypedToken()).toMatchObject({ role: "operator", user: "admin" }),
       },
       {
         open: "Revoke: Nightly export",
         press: ["Revoke token"],
-        verify: async () => expect(await token()).toBeUndefined(),
+        verify: async () => expect(await readTypedToken()).toBeUndefined(),
       },
     ],
   },
   "a user": {
-    leftovers: () => all("/auth/users", "username", ["typed.user"]),
+    leftovers: () => findPaths("/auth/users", "username", ["typed.user"]),
     view: "/access",
     steps: [
       {
@@ -489,13 +512,14 @@ export const FORMS: Record<string, FormCase> = {
         wrongField: "Password",
         typed: { Password: SECRET, Role: "Auditor: read access, including the audit log" },
         press: ["Create user"],
-        verify: async () => expect(await user()).toMatchObject({ role: "auditor", email: "typed@acme.example" }),
+        verify: async () =>
+          expect(await readTypedUser()).toMatchObject({ role: "auditor", email: "typed@acme.example" }),
       },
       {
         open: "Edit: typed.user",
         typed: { Role: "User: read access", Status: "Disabled" },
-        press: ["Save"],
-        verify: async () => expect(await user()).toMatchObject({ role: "user", state: "disabled" }),
+        press: ["Save user"],
+        verify: async () => expect(await readTypedUser()).toMatchObject({ role: "user", state: "disabled" }),
       },
       {
         open: "Reset password: typed.user",
@@ -503,9 +527,13 @@ export const FORMS: Record<string, FormCase> = {
         wrongField: "New password",
         typed: { "New password": `${SECRET}, another` },
         press: ["Reset password"],
-        verify: async () => expect(await user()).toMatchObject({ mustChangePassword: true }),
+        verify: async () => expect(await readTypedUser()).toMatchObject({ mustChangePassword: true }),
       },
-      { open: "Delete: typed.user", press: ["Delete user"], verify: async () => expect(await user()).toBeUndefined() },
+      {
+        open: "Delete: typed.user",
+        press: ["Delete user"],
+        verify: async () => expect(await readTypedUser()).toBeUndefined(),
+      },
     ],
   },
   "OpenID Connect": {
@@ -516,14 +544,14 @@ export const FORMS: Record<string, FormCase> = {
         open: "Configure OpenID Connect",
         wrong: { Issuer: "http://idp.example.invalid", "Client ID": "lifecycle", "Client secret": SECRET },
         wrongField: "Issuer",
-        typed: { Issuer: IDP, "Client secret expires": SOON },
-        press: ["Test connection", "Save"],
+        typed: { Issuer: UNREACHABLE_IDP, "Client secret expires": EXPIRY_DATE },
+        press: ["Test connection", "Save configuration"],
         verify: async () =>
-          expect(await sso()).toMatchObject({
+          expect(await readSsoConfig()).toMatchObject({
             providerType: "oidc",
-            oidcIssuer: IDP,
+            oidcIssuer: UNREACHABLE_IDP,
             oidcClientSecretSet: true,
-            oidcClientSecretExpiresOn: expect.stringContaining(SOON),
+            oidcClientSecretExpiresOn: expect.stringContaining(EXPIRY_DATE),
           }),
       },
       {
@@ -531,9 +559,9 @@ export const FORMS: Record<string, FormCase> = {
         wrong: { "Role mapping": "Admins = emperor", "Roles claim or attribute": "roles" },
         wrongField: "Role mapping",
         typed: { "Role mapping": "Admins = admin", "Allowed email domains": "acme.example" },
-        press: ["Save"],
+        press: ["Save user access"],
         verify: async () =>
-          expect(await sso()).toMatchObject({
+          expect(await readSsoConfig()).toMatchObject({
             roleMapping: { Admins: "admin" },
             rolesClaim: "roles",
             allowedEmailDomains: ["acme.example"],
@@ -543,15 +571,15 @@ export const FORMS: Record<string, FormCase> = {
       {
         open: "Configure OpenID Connect",
         typed: { "Client secret": `${SECRET}, another`, "Sign-in button text": "Acme" },
-        press: ["Test connection", "Save"],
+        press: ["Test connection", "Save configuration"],
         verify: async () =>
-          expect(await sso()).toMatchObject({ loginButtonText: "Acme", oidcClientSecretExpiresOn: null }),
+          expect(await readSsoConfig()).toMatchObject({ loginButtonText: "Acme", oidcClientSecretExpiresOn: null }),
       },
       { open: "Turn off passwords", wrong: {}, press: ["Turn off passwords"], cancels: true },
       {
-        open: "Delete configuration",
+        open: "Delete single sign-on configuration",
         press: ["Delete configuration"],
-        verify: async () => expect(await sso()).toMatchObject({ isEnabled: false }),
+        verify: async () => expect(await readSsoConfig()).toMatchObject({ isEnabled: false }),
       },
     ],
   },
@@ -563,21 +591,24 @@ export const FORMS: Record<string, FormCase> = {
         open: "Configure SAML",
         get typed() {
           return {
-            "Provider metadata": service.cloud.saml.metadata().replaceAll(/http:\/\/127\.0\.0\.1:\d+/g, IDP),
+            "Provider metadata": service.cloud.saml
+              .metadata()
+              .replaceAll(/http:\/\/127\.0\.0\.1:\d+/g, UNREACHABLE_IDP),
             "Sign requests with the service's own key": true,
           };
         },
-        press: ["Test connection", "Save"],
-        verify: async () => expect(await sso()).toMatchObject({ providerType: "saml", samlSignRequests: true }),
+        press: ["Test connection", "Save configuration"],
+        verify: async () =>
+          expect(await readSsoConfig()).toMatchObject({ providerType: "saml", samlSignRequests: true }),
       },
       {
-        open: "Delete configuration",
+        open: "Delete single sign-on configuration",
         press: ["Delete configuration"],
-        verify: async () => expect(await sso()).toMatchObject({ isEnabled: false }),
+        verify: async () => expect(await readSsoConfig()).toMatchObject({ isEnabled: false }),
       },
     ],
   },
-  "sync to AWS": provider(
+  "sync to AWS": providerCase(
     "Amazon Web Services",
     "aws",
     {
@@ -589,7 +620,7 @@ export const FORMS: Record<string, FormCase> = {
     { "Access key ID": "accessKeyId", "Secret access key": "secretAccessKey", Region: "region" },
     ["Parameter Store", "/typed/copy"],
   ),
-  "sync to HashiCorp Vault": provider(
+  "sync to HashiCorp Vault": providerCase(
     "HashiCorp Vault",
     "hashicorp",
     { Address: "http://store.example.invalid", Token: SECRET },
@@ -597,7 +628,7 @@ export const FORMS: Record<string, FormCase> = {
     { Address: "address", "Mount path": "mount", Token: "token" },
     ["KV secrets engine", "typed/copy"],
   ),
-  "sync to Google": provider(
+  "sync to Google": providerCase(
     "Google Cloud",
     "google",
     { "Project ID": "acme-shop", "Service account key file (JSON)": SECRET },
@@ -605,11 +636,11 @@ export const FORMS: Record<string, FormCase> = {
     { "Project ID": "projectId", "Service account key file (JSON)": "serviceAccountKey" },
     ["Secret Manager", "typed-copy"],
   ),
-  "sync to GitHub": provider("GitHub", "github", { Token: "" }, undefined, { Token: "token" }, [
+  "sync to GitHub": providerCase("GitHub", "github", { Token: "" }, undefined, { Token: "token" }, [
     "Actions secret",
     "acme/shop/TYPED_COPY",
   ]),
-  "sync to Kubernetes": provider(
+  "sync to Kubernetes": providerCase(
     "Kubernetes",
     "kubernetes",
     { Address: "http://store.example.invalid", Namespace: "shop", "Service account token": SECRET },
@@ -622,15 +653,17 @@ export const FORMS: Record<string, FormCase> = {
     },
     ["Secret", "typed-copy"],
   ),
-  "a sync to another key vault": record("azure", "Key vault", "typed-copy", { "Target key vault": "kv-copies" }),
+  "a sync to another key vault": syncRecordCase("azure", "Key vault", "typed-copy", {
+    "Target key vault name": "kv-copies",
+  }),
   "a B2C tenant": {
-    leftovers: () => [`/b2c/tenants/${outlet().id}`],
+    leftovers: () => [`/b2c/tenants/${readOutletTenant().id}`],
     view: "/b2c",
     steps: [
       {
         open: "Add tenant",
         get wrong() {
-          const { domain, clientId, secret } = outlet();
+          const { domain, clientId, secret } = readOutletTenant();
           return {
             "Tenant ID": "none",
             Name: "Outlet",
@@ -641,41 +674,42 @@ export const FORMS: Record<string, FormCase> = {
         },
         wrongField: "Tenant ID",
         get typed() {
-          return { "Tenant ID": outlet().id, "Client secret expires": SOON };
+          return { "Tenant ID": readOutletTenant().id, "Client secret expires": EXPIRY_DATE };
         },
         press: ["Add tenant"],
         verify: async () =>
-          expect(await get(`/b2c/tenants/${outlet().id}`)).toMatchObject({
+          expect(await get(`/b2c/tenants/${readOutletTenant().id}`)).toMatchObject({
             displayName: "Outlet",
-            clientSecretExpiresOn: expect.stringContaining(SOON),
+            clientSecretExpiresOn: expect.stringContaining(EXPIRY_DATE),
           }),
       },
       {
-        view: () => `/b2c/${outlet().id}`,
+        view: () => `/b2c/${readOutletTenant().id}`,
         open: "Test connection",
         press: ["Test connection"],
         result: /Connection test (passed|failed)/,
       },
       // A new secret without an expiry date.
       {
-        open: "Edit",
+        open: "Edit tenant",
         wrong: { "Refresh interval (hours)": "5", Domain: "no domain" },
         wrongField: "Domain",
         get typed() {
-          return { Domain: outlet().domain, "Client secret": outlet().secret, Name: "Outlets" };
+          return { Domain: readOutletTenant().domain, "Client secret": readOutletTenant().secret, Name: "Outlets" };
         },
-        press: ["Save"],
+        press: ["Save tenant"],
         verify: async () => {
-          const now = await get(`/b2c/tenants/${outlet().id}`);
-          expect(now).toMatchObject({ displayName: "Outlets", discoveryIntervalHours: 5 });
-          expect(now.clientSecretExpiresOn?.slice(0, 10)).not.toBe(SOON);
+          const tenant = await get(`/b2c/tenants/${readOutletTenant().id}`);
+          expect(tenant).toMatchObject({ displayName: "Outlets", discoveryIntervalHours: 5 });
+          expect(tenant.clientSecretExpiresOn?.slice(0, 10)).not.toBe(EXPIRY_DATE);
         },
       },
-      { open: "Refresh", press: ["Refresh"] },
+      { open: "Refresh credentials", press: ["Refresh credentials"] },
       {
         open: "Remove tenant",
         press: ["Remove tenant"],
-        verify: async () => expect((await service.admin("GET", `/b2c/tenants/${outlet().id}`)).status).toBe(404),
+        verify: async () =>
+          expect((await service.admin("GET", `/b2c/tenants/${readOutletTenant().id}`)).status).toBe(404),
       },
     ],
   },
@@ -687,47 +721,47 @@ export const FORMS: Record<string, FormCase> = {
         wrong: { "Organization URL": "https://elsewhere.example/acme" },
         wrongField: "Organization URL",
         typed: { "Organization URL": "https://dev.azure.com/acme" },
-        press: ["Save"],
-        verify: async () => expect((await devops()).orgUrl).toBe("https://dev.azure.com/acme"),
+        press: ["Save organization"],
+        verify: async () => expect((await readDevopsSettings()).orgUrl).toBe("https://dev.azure.com/acme"),
       },
       { open: "Test connection", press: ["Test connection"], result: /Connection test (passed|failed)/ },
       {
         open: "Select projects",
         typed: { "All projects, including future ones": false, Shop: true },
-        press: ["Save"],
-        verify: async () => expect((await devops()).projectIds).toHaveLength(1),
+        press: ["Save projects"],
+        verify: async () => expect((await readDevopsSettings()).projectIds).toHaveLength(1),
       },
       {
         open: "Select projects",
         typed: { "All projects, including future ones": true },
-        press: ["Save"],
-        verify: async () => expect((await devops()).projectIds).toEqual([]),
+        press: ["Save projects"],
+        verify: async () => expect((await readDevopsSettings()).projectIds).toEqual([]),
       },
       {
         open: "Edit copies",
         wrong: { Copies: "no project, x, DB, kv-shop/db" },
         wrongField: "Copies",
         typed: { Copies: "" },
-        press: ["Save"],
-        verify: async () => expect((await devops()).copies).toEqual([]),
+        press: ["Save copies"],
+        verify: async () => expect((await readDevopsSettings()).copies).toEqual([]),
       },
     ],
   },
   "a matching vault secret": {
     view: async () => {
-      const { appId } = await app001();
+      const { appId } = await readApp001();
       await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
       const isListed = async () => (await get(matchesOf(appId))).items.length > 0;
       await vi.waitUntil(isListed, { timeout: 150_000, interval: 200 });
       return `/rotation/apps/${appId}`;
     },
     steps: [
-      { open: `Verify match: ${APP_001_SECRET}`, press: ["Read secret and sign in"], result: /secret/ },
+      { open: `Test match: ${APP_001_SECRET}`, press: ["Read secret and sign in"], result: /secret/ },
       {
         open: `Confirm match: ${APP_001_SECRET}`,
         press: ["Confirm match"],
         verify: async () =>
-          expect(await match()).toMatchObject({
+          expect(await readApp001Match()).toMatchObject({
             confidence: "certain",
             evidence: expect.arrayContaining(["confirmed"]),
           }),
@@ -735,29 +769,30 @@ export const FORMS: Record<string, FormCase> = {
       {
         open: `Remove confirmation: ${APP_001_SECRET}`,
         press: ["Remove confirmation"],
-        verify: async () => expect(await match()).toMatchObject({ confidence: "likely" }),
+        verify: async () => expect(await readApp001Match()).toMatchObject({ confidence: "likely" }),
       },
     ],
   },
   "a rotation policy": {
-    leftovers: async () => [`/api/automation/rotation/apps/${(await application()).appId}/policy`],
-    view: async () => `/rotation/apps/${(await application()).appId}`,
+    leftovers: async () => [`/api/automation/rotation/apps/${(await readApplication()).appId}/policy`],
+    view: async () => `/rotation/apps/${(await readApplication()).appId}`,
     steps: [
       {
         open: "Set policy",
-        wrong: { "Overlap period (days)": "9", "Vault secrets to write": "nothing" },
-        wrongField: "Vault secrets to write",
-        typed: { "Vault secrets to write": "", "Validity (days)": "60" },
-        press: ["Save"],
-        verify: async () => expect(await policy()).toMatchObject({ overlapDays: 9, expiryDays: 60, automatic: false }),
+        wrong: { "Overlap period (days)": "9", "Key Vault secrets to update": "nothing" },
+        wrongField: "Key Vault secrets to update",
+        typed: { "Key Vault secrets to update": "", "Validity of the new secret (days)": "60" },
+        press: ["Save policy"],
+        verify: async () =>
+          expect(await readPolicy()).toMatchObject({ overlapDays: 9, expiryDays: 60, automatic: false }),
       },
       {
         open: "Edit policy",
         typed: { "Overlap period (days)": "10" },
-        press: ["Save"],
-        verify: async () => expect(await policy()).toMatchObject({ overlapDays: 10, expiryDays: 60 }),
+        press: ["Save policy"],
+        verify: async () => expect(await readPolicy()).toMatchObject({ overlapDays: 10, expiryDays: 60 }),
       },
-      { open: "Delete policy", press: ["Delete policy"], verify: async () => expect(await policy()).toBeNull() },
+      { open: "Delete policy", press: ["Delete policy"], verify: async () => expect(await readPolicy()).toBeNull() },
     ],
   },
 };

@@ -2,15 +2,19 @@ import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
-import { clientOf, service, show, visit, withPlanted } from "./fixture.ts";
-import { FORMS, type FormCase, SECRET, type Step } from "./form-cases.ts";
+import { queryClientOf, service, showView, visitLoadedPage, withSeedData } from "./fixture.ts";
+import { FORM_CASES, type FormCase, SECRET, type Step } from "./form-cases.ts";
 
-const FIELD_MS = 120_000;
+// Runs the test cases of form-cases.ts: fills in and submits forms, and checks that the page stores no secret input.
+
+const FIELD_TIMEOUT_MS = 120_000;
+/** The cases that a normal run tests. A campaign tests all cases. */
 const SAMPLE = ["a ServiceNow rule", "the scope of monitoring", "a B2C tenant"];
-const chosen = Object.entries(FORMS).filter(([name]) => IS_CAMPAIGN || SAMPLE.includes(name));
+const testedCases = Object.entries(FORM_CASES).filter(([name]) => IS_CAMPAIGN || SAMPLE.includes(name));
 
-/** Submits invalid input and checks that the form shows the API's error: at its field, which gets the focus, or for the whole form
- * with the request id.
+/**
+ * Submits invalid input and checks that the form shows the API's error: at its field, which gets the focus, or for the whole
+ * form with the request id.
  */
 async function submitInvalid(page: Page, dialog: Locator, { wrong, wrongField, press }: Step): Promise<void> {
   await fillIn(dialog, wrong!);
@@ -29,15 +33,16 @@ async function submitInvalid(page: Page, dialog: Locator, { wrong, wrongField, p
   await expect
     .poll(() => field.getAttribute("aria-invalid"), {
       message: `${detail} ${JSON.stringify(errors)}`,
-      timeout: FIELD_MS,
+      timeout: FIELD_TIMEOUT_MS,
     })
     .toBe("true");
   const ids = (await field.getAttribute("aria-describedby"))!.split(" ");
-  const shown = (await Promise.all(ids.map((id) => page.locator(`[id="${id}"]`).textContent()))).join(" ");
+  const fieldText = (await Promise.all(ids.map((id) => page.locator(`[id="${id}"]`).textContent()))).join(" ");
   // The page capitalizes the first letter of a message.
-  const isShown = ({ message }: { message: string }) => shown.includes(message.slice(1));
-  expect(errors.filter(isShown), shown).not.toEqual([]);
-  // The error is shown once, at the field.
+  // The first letter is left out of the comparison.
+  const isShown = ({ message }: { message: string }) => fieldText.includes(message.slice(1));
+  expect(errors.filter(isShown), fieldText).not.toEqual([]);
+  // The list of errors above the form does not repeat the error of the field.
   await dialog.getByText("Check the highlighted fields").waitFor();
   const listed = (await dialog.getByRole("alert").getByRole("listitem").allInnerTexts()).join("\n");
   const isRepeated = (error: { message: string }) => isShown(error) && listed.includes(error.message);
@@ -65,9 +70,9 @@ async function runStep(page: Page, step: Step): Promise<void> {
   await step.verify?.();
 }
 
-/** Returns all state of the page as one text: address, storage, cached responses and requests, and the document. */
+/** Returns the state of the page as one text: address, storage, cached responses and requests, document, and field values. */
 const pageState = async (page: Page): Promise<string> =>
-  await (await clientOf(page)).evaluate((client) => {
+  await (await queryClientOf(page)).evaluate((client) => {
     // biome-ignore lint/suspicious/noExplicitAny: what React Query keeps
     const states = (cache: any) => cache.getAll().map(({ queryKey, state }: any) => ({ queryKey, state }));
     // biome-ignore lint/suspicious/noExplicitAny: as above
@@ -86,27 +91,27 @@ const pageState = async (page: Page): Promise<string> =>
 
 async function runCase(name: string, { leftovers, view, steps }: FormCase): Promise<void> {
   for (const path of (await leftovers?.()) ?? []) await service.admin("DELETE", path);
-  const { page, complaints, requested } = await visit("/#/license");
-  page.setDefaultTimeout(FIELD_MS);
+  const { page, browserErrors, requestedUrls } = await visitLoadedPage("/#/license");
+  page.setDefaultTimeout(FIELD_TIMEOUT_MS);
   await page.getByRole("heading", { name: "License", exact: true }).waitFor();
-  await show(page, typeof view === "string" ? view : await view());
+  await showView(page, typeof view === "string" ? view : await view());
   const secrets = [SECRET];
   for (const step of steps) {
     if (step.again) await page.reload();
-    if (step.view) await show(page, await step.view());
+    if (step.view) await showView(page, await step.view());
     if (step.first) await page.getByRole("button", { name: step.first }).first().click();
     secrets.push(...secretsOf(step));
     await runStep(page, step).catch((error: Error) => {
-      error.message = `${name}, ${step.open}: ${error.message}\n${complaints.join("\n")}`;
+      error.message = `${name}, ${step.open}: ${error.message}\n${browserErrors.join("\n")}`;
       throw error;
     });
   }
-  const stored = [await pageState(page), ...requested, ...complaints].join("\n");
+  const stored = [await pageState(page), ...requestedUrls, ...browserErrors].join("\n");
   expect(stored).toContain("/auth/me");
   for (const secret of secrets) expect(stored.includes(secret), `${name} stores ${secret.slice(0, 12)}`).toBe(false);
   // The browser logs rejected input as errors. There must be no others.
   expect(
-    complaints.filter(
+    browserErrors.filter(
       (text) => !/^http\S+ \{.*"code":"(invalidRequest|notFound|conflict)"|status of 4(00|04|09) /.test(text),
     ),
   ).toEqual([]);
@@ -118,4 +123,4 @@ const secretsOf = ({ typed = {}, wrong = {} }: Step): string[] =>
     /secret|password|token|key file/i.test(label) && typeof value === "string" && value.length > 11 ? [value] : [],
   );
 
-withPlanted.each(chosen)("a form creates, edits and removes %s", runCase);
+withSeedData.each(testedCases)("a form creates, edits and removes %s", runCase);

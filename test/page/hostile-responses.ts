@@ -1,26 +1,29 @@
-/** Replaces every free-text value in API responses with hostile text. */
+/** Replaces free-text values in API responses with hostile text, for tests that the page shows such text safely. */
 import { HOSTILE } from "./seed-data.ts";
 
-/** Markup, a direction mark, and 4,000 characters without a line break opportunity. */
-export const LONG = HOSTILE.padEnd(4_000, "M");
+/** Text of 4,000 characters: markup, a mark that reverses the text direction, and one word without a place for a line break. */
+export const LONG_HOSTILE_TEXT = HOSTILE.padEnd(4_000, "M");
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON Schema, read by its members
 type Schema = any;
-/** Maximum number of items to keep of a list. */
-const ITEMS = 5;
+/** Maximum number of items of a list in a changed response. */
+const MAX_ITEMS = 5;
 /** Members that the page sends back to the API, so they must keep their values. */
 const SENT_BACK = /cursor$|^etag$|^id$|Id$|^secret$/i;
 
-export interface Hostile {
-  /** Returns a response body with hostile text in all free-text members. */
-  answer(method: string, path: string, body: unknown): unknown;
+export interface HostileResponses {
+  /** Returns the response body with hostile text in all free-text members. */
+  replaceTexts(method: string, path: string, body: unknown): unknown;
 }
 
-/** @param document - The OpenAPI document. A string without enum, constant, format or pattern is free text. */
-export function createHostile(document: { paths: Record<string, Schema> }): Hostile {
+/**
+ * @param document - The OpenAPI document. A member is free text if its schema is a string without enum, constant, format and
+ * pattern.
+ */
+export function createHostileResponses(document: { paths: Record<string, Schema> }): HostileResponses {
   const routes = Object.entries(document.paths).map(([route, methods]) => ({
     methods,
-    // Fixed segments take precedence over parameters.
+    // Routes with fewer parameters are tried first, because fixed segments take precedence over parameters.
     rank: route.split("{").length,
     matches: new RegExp(`^${route.replaceAll(/\{\w+\}/g, "[^/]+")}$`),
   }));
@@ -29,48 +32,55 @@ export function createHostile(document: { paths: Record<string, Schema> }): Host
   /** Returns all schemas that can apply to a value, with references and combinations resolved. */
   function alternatives(schemas: Schema[]): Schema[] {
     return schemas.flatMap((schema) => {
-      if (schema?.$ref) return alternatives([at(document, schema.$ref)]);
+      if (schema?.$ref) return alternatives([resolveReference(document, schema.$ref)]);
       const parts = [...(schema?.anyOf ?? []), ...(schema?.oneOf ?? []), ...(schema?.allOf ?? [])];
       return parts.length > 0 ? [schema, ...alternatives(parts)] : [schema ?? {}];
     });
   }
 
-  function filled(value: unknown, schemas: Schema[], name: string): unknown {
-    const all = alternatives(schemas);
+  /**
+   * @param schemas - The schemas that can describe the value.
+   * @param name - The name of the member that contains the value.
+   */
+  function withHostileText(value: unknown, schemas: Schema[], name: string): unknown {
+    const possibleSchemas = alternatives(schemas);
     if (typeof value === "string") {
-      const texts = all.filter(({ type }) => [type].flat().includes("string"));
+      const texts = possibleSchemas.filter(({ type }) => [type].flat().includes("string"));
       const isOpen = texts.length > 0 && texts.every((one) => !(one.enum || one.const || one.format || one.pattern));
       if (!isOpen || SENT_BACK.test(name)) return value;
       // The original value stays as a suffix, so that unique values stay unique.
-      return `${LONG} ${value}`;
+      return `${LONG_HOSTILE_TEXT} ${value}`;
     }
     if (Array.isArray(value)) {
-      const items = all.flatMap((one) => (one.items ? [one.items] : []));
-      return value.slice(0, ITEMS).map((item) => filled(item, items, name));
+      const items = possibleSchemas.flatMap((one) => (one.items ? [one.items] : []));
+      return value.slice(0, MAX_ITEMS).map((item) => withHostileText(item, items, name));
     }
     if (typeof value !== "object" || value === null) return value;
     return Object.fromEntries(
       Object.entries(value).map(([key, member]) => {
-        const named = all.flatMap(({ properties }) => (properties?.[key] ? [properties[key]] : []));
-        if (named.length > 0) return [key, filled(member, named, key)];
-        const others = all.flatMap(({ additionalProperties }) => (additionalProperties ? [additionalProperties] : []));
-        return [key, filled(member, others, key)];
+        const named = possibleSchemas.flatMap(({ properties }) => (properties?.[key] ? [properties[key]] : []));
+        if (named.length > 0) return [key, withHostileText(member, named, key)];
+        const others = possibleSchemas.flatMap(({ additionalProperties }) =>
+          additionalProperties ? [additionalProperties] : [],
+        );
+        return [key, withHostileText(member, others, key)];
       }),
     );
   }
 
   return {
-    answer(method, path, body) {
+    replaceTexts(method, path, body) {
       const route = routes.find(({ matches, methods }) => matches.test(path) && methods[method.toLowerCase()]);
       const responses: Schema[] = Object.values(route?.methods[method.toLowerCase()].responses ?? {});
       const schemas = responses.flatMap(({ content }) => content?.["application/json"]?.schema ?? []);
-      return filled(body, schemas, "");
+      return withHostileText(body, schemas, "");
     },
   };
 }
 
-const at = (document: Schema, reference: string): Schema =>
+/** Returns the schema of a reference such as `#/components/schemas/Asset`. */
+const resolveReference = (document: Schema, reference: string): Schema =>
   reference
     .slice(2)
     .split("/")
-    .reduce((found, part) => found[part], document);
+    .reduce((schema, part) => schema[part], document);

@@ -1,16 +1,31 @@
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
 import { LONG_MS, sampled } from "../support/sampling.ts";
-import { addresses, context, isDrawn, isLoaded, offers, operationsOf, show, visit, withPlanted } from "./fixture.ts";
+import {
+  addresses,
+  context,
+  operationsOf,
+  permissions,
+  showView,
+  visitLoadedPage,
+  waitForSpinners,
+  waitUntilLoaded,
+  withSeedData,
+} from "./fixture.ts";
 import { MARKUP } from "./seed-data.ts";
 
-/** Returns the focused element: its text, whether the focus is visible, its id, and whether it is inside `part`. */
+// Tests that the page can be used with the keyboard alone: the main task of each view, and every control by the Tab key.
+
+/**
+ * Returns the focused element: its name, whether the page shows that it has the focus, its id, and whether it is inside of the
+ * element that the selector `part` matches.
+ */
 const focused = (page: Page, part = "body") =>
   page.evaluate((selector) => {
     // biome-ignore lint/suspicious/noExplicitAny: the page's own document, which this program has not
     const { document, getComputedStyle } = globalThis as any;
     const element = document.activeElement;
-    const isSeen = [element, element.parentElement].some((one) =>
+    const isFocusVisible = [element, element.parentElement].some((one) =>
       [undefined, "::after"].some((part) => {
         const { outlineStyle, boxShadow, borderBottomWidth, textDecorationStyle } = getComputedStyle(one, part);
         // Fluent UI shows the focus as an outline, a thicker field border, or a double underline.
@@ -19,26 +34,27 @@ const focused = (page: Page, part = "body") =>
       }),
     );
     const label = element.labels?.[0]?.textContent;
-    const words = (named: unknown) => String(element.getAttribute("aria-label") ?? named ?? element.textContent).trim();
+    const nameOr = (label: unknown) =>
+      String(element.getAttribute("aria-label") ?? label ?? element.textContent).trim();
     const isWithin: boolean = element.closest(selector) !== null;
-    return { text: words(label), isSeen, id: String(element.id || words(undefined)), isWithin };
+    return { text: nameOr(label), isFocusVisible, id: String(element.id || nameOr(undefined)), isWithin };
   }, part);
 
 /** Presses Tab until an element with this name has the focus. */
 async function tabTo(page: Page, name: string | RegExp): Promise<void> {
-  const passed: string[] = [];
+  const passedElements: string[] = [];
   for (let step = 0; step < 80; step++) {
     await page.keyboard.press("Tab");
-    const { text, isSeen } = await focused(page);
-    passed.push(text);
+    const { text, isFocusVisible } = await focused(page);
+    passedElements.push(text);
     if (typeof name === "string" ? text !== name : !name.test(text)) continue;
-    expect(isSeen, `the focus on ${text}`).toBe(true);
+    expect(isFocusVisible, `the focus on ${text}`).toBe(true);
     return;
   }
-  throw new Error(`The Tab key reaches no ${name}, but: ${passed.join(" | ")}`);
+  throw new Error(`The Tab key reaches no ${name}, but: ${passedElements.join(" | ")}`);
 }
 
-/** Opens a form, fills it in, and submits it. */
+/** Opens a form with its button, fills it in with `fill`, and presses the button `action`, all by keyboard. */
 async function sendForm(page: Page, button: string | RegExp, fill: () => Promise<void>, action: string): Promise<void> {
   await tabTo(page, button);
   await page.keyboard.press("Enter");
@@ -48,20 +64,20 @@ async function sendForm(page: Page, button: string | RegExp, fill: () => Promise
   await page.keyboard.press("Enter");
 }
 
-const shows = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor();
-const isClosed = (page: Page) => page.getByRole("dialog").waitFor({ state: "detached" });
-const nothing = async () => {};
-const isAt = (page: Page, part: string) => expect.poll(() => new URL(page.url()).hash).toContain(part);
+const waitForText = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor();
+const waitForClosedDialog = (page: Page) => page.getByRole("dialog").waitFor({ state: "detached" });
+const fillNothing = async () => {};
+const waitForAddress = (page: Page, part: string) => expect.poll(() => new URL(page.url()).hash).toContain(part);
 
-/** Follows a link and waits for the view's heading. */
+/** Follows a link by keyboard and waits for the heading of the opened view. */
 async function follow(page: Page, link: string | RegExp, heading: string): Promise<void> {
   await tabTo(page, link);
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
 }
 
-/** The main task of each view, done by keyboard. The key is the view's path in `views.ts`. */
-const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
+/** The path of each view in `views.ts`, and a function that does the main task of the view by keyboard. */
+const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
   [
     "/",
     async (page) => {
@@ -75,7 +91,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: "smtp", level: 1 }).waitFor();
       await expect.poll(() => page.evaluate("document.activeElement.id")).toBe("main");
-      await isLoaded(page);
+      await waitUntilLoaded(page);
       await tabTo(page, "Copy");
       await tabTo(page, "Overview");
       await page.keyboard.press("ArrowDown");
@@ -114,7 +130,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       await expect.poll(async () => (await focused(page)).text).toBe("Add subscription");
       await tabTo(page, "Only vaults with access problems");
       await page.keyboard.press("Space");
-      await isAt(page, "failing=true");
+      await waitForAddress(page, "failing=true");
     },
   ],
   [
@@ -141,7 +157,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
     "/inventory/:assetId",
     async (page) => {
       await follow(page, "All assets in kv-shop", "Inventory");
-      await isAt(page, "vault=kv-shop");
+      await waitForAddress(page, "vault=kv-shop");
     },
   ],
   [
@@ -154,32 +170,33 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
         await page.keyboard.type("on-call@acme.example");
       };
       await sendForm(page, "Create rule", fill, "Create rule");
-      await isClosed(page);
+      await waitForClosedDialog(page);
       await page.getByRole("link", { name: "By keyboard" }).waitFor();
     },
   ],
   [
     "/alerts/history/:entryId",
     async (page) => {
-      await sendForm(page, "Acknowledge all", nothing, "Acknowledge");
-      await shows(page, /^\d+ acknowledged/);
+      await sendForm(page, "Acknowledge all", fillNothing, "Acknowledge all");
+      await waitForText(page, /^\d+ acknowledged/);
       await tabTo(page, "Close");
       await page.keyboard.press("Enter");
-      await isClosed(page);
+      await waitForClosedDialog(page);
     },
   ],
   [
     "/alerts/rules/:ruleId",
     async (page) => {
-      const open = /^(Acknowledge|Remove acknowledgment): /;
-      await tabTo(page, open);
-      const [what] = (await focused(page)).text.split(":");
+      const openButton = /^(Acknowledge|Remove acknowledgment): /;
+      await tabTo(page, openButton);
+      // The form's button has the first part of this name: "Acknowledge" or "Remove acknowledgment".
+      const [action] = (await focused(page)).text.split(":");
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
-      await tabTo(page, what!);
+      await tabTo(page, action!);
       await page.keyboard.press("Enter");
-      await isClosed(page);
-      await isLoaded(page);
+      await waitForClosedDialog(page);
+      await waitUntilLoaded(page);
     },
   ],
   [
@@ -188,59 +205,59 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       await tabTo(page, /^Name contains/);
       await page.keyboard.type("none is called so");
       await page.keyboard.press("Enter");
-      await shows(page, /^No applications match the filters/);
+      await waitForText(page, /^No applications match the filters/);
     },
   ],
-  ["/rotation/:rotationId", (page) => follow(page, "All rotations", "Rotation")],
+  ["/rotation/:rotationId", (page) => follow(page, "All applications and rotations", "Rotation")],
   [
     "/rotation/apps/:appId",
     async (page) => {
-      await sendForm(page, /^(Set|Edit) policy/, nothing, "Save");
-      await isClosed(page);
-      await shows(page, /Overlap period: \d+ days/);
+      await sendForm(page, /^(Set|Edit) policy/, fillNothing, "Save policy");
+      await waitForClosedDialog(page);
+      await waitForText(page, /Overlap period: \d+ days/);
     },
   ],
   [
     "/sync",
     async (page) => {
       await tabTo(page, /^Status/);
-      await page.keyboard.type("paused");
-      await isAt(page, "state=paused");
-      await shows(page, /^No sync records match the filters/);
+      await page.keyboard.type("disabled");
+      await waitForAddress(page, "state=paused");
+      await waitForText(page, /^No syncs match the filter/);
     },
   ],
   [
     "/sync/:recordId",
     async (page) => {
-      await sendForm(page, "Sync now", nothing, "Show plan");
+      await sendForm(page, "Sync now", fillNothing, "Preview sync");
       const dialog = page.getByRole("dialog");
       await dialog.getByRole("button", { name: "Sync now", exact: true }).waitFor();
       await tabTo(page, "Sync now");
       await page.keyboard.press("Enter");
-      await isClosed(page);
+      await waitForClosedDialog(page);
     },
   ],
   [
     "/dependencies",
     async (page) => {
-      await tabTo(page, /^After a new version/);
+      await tabTo(page, /^Effect of a new version/);
       await page.keyboard.press("ArrowDown");
-      await isAt(page, "refresh=automatic");
+      await waitForAddress(page, "refresh=automatic");
     },
   ],
   [
     "/dependencies/:assetId",
     async (page) => {
       const fill = async () => {
-        await tabTo(page, /^New value/);
+        await tabTo(page, /^Source of the new value/);
         await page.keyboard.press("End");
-        await tabTo(page, /^No other system/);
+        await tabTo(page, /^I confirm that any value/);
         await page.keyboard.press("Space");
       };
-      await sendForm(page, /^Rotate secret: /, fill, "Show plan");
-      await shows(page, "Vault secrets to write");
+      await sendForm(page, /^Rotate secret: /, fill, "Preview rotation");
+      await waitForText(page, "Key Vault secrets to update");
       await page.keyboard.press("Escape");
-      await isClosed(page);
+      await waitForClosedDialog(page);
     },
   ],
   ["/b2c", (page) => follow(page, MARKUP, MARKUP)],
@@ -251,15 +268,15 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
       await page.keyboard.press("Escape");
-      await isClosed(page);
+      await waitForClosedDialog(page);
       await follow(page, "All tenants", "B2C tenants");
     },
   ],
   [
     "/devops",
     async (page) => {
-      await sendForm(page, "Select projects", nothing, "Save");
-      await isClosed(page);
+      await sendForm(page, "Select projects", fillNothing, "Save projects");
+      await waitForClosedDialog(page);
     },
   ],
   [
@@ -270,9 +287,9 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
         await page.keyboard.type("By keyboard");
       };
       await sendForm(page, "Create token", fill, "Create token");
-      await shows(page, "Copy the token now: it is shown only once.");
+      await waitForText(page, "Copy the token now: it is shown only once.");
       await page.keyboard.press("Escape");
-      await isClosed(page);
+      await waitForClosedDialog(page);
     },
   ],
   [
@@ -280,9 +297,9 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
     async (page) => {
       await tabTo(page, "Copy");
       await page.keyboard.press("Enter");
-      await shows(page, "Copied");
-      await sendForm(page, "Edit user access", nothing, "Save");
-      await isClosed(page);
+      await waitForText(page, "Copied");
+      await sendForm(page, "Edit user access", fillNothing, "Save user access");
+      await waitForClosedDialog(page);
     },
   ],
   [
@@ -293,9 +310,9 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
         await page.keyboard.press("ControlOrMeta+a");
         await page.keyboard.type("81");
       };
-      await sendForm(page, "Edit: Scan history retention", fill, "Save");
-      await isClosed(page);
-      await shows(page, "scanRetentionDays");
+      await sendForm(page, "Edit: Scan history retention", fill, "Save setting");
+      await waitForClosedDialog(page);
+      await waitForText(page, "scanRetentionDays");
       await expect.poll(() => page.getByRole("main").textContent()).toContain("Scan history retention: 81 days");
     },
   ],
@@ -304,42 +321,43 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
     async (page) => {
       await tabTo(page, "Copy");
       await page.keyboard.press("Enter");
-      await shows(page, "Copied");
+      await waitForText(page, "Copied");
     },
   ],
 ];
 
-/** Returns an address that matches a path of `views.ts`. */
+/** Returns an address that matches a path of `views.ts`, for example `/sync/1` for `/sync/:recordId`. */
 const addressOf = (path: string): string => {
   const fits = new RegExp(`^${path.replaceAll(/:\w+/g, "[^/]+")}$`);
   return addresses().find((address) => fits.test(address) && !(path.includes(":") && address === path))!;
 };
 
-/** The suite runs the overview and a sample of the other views. */
-withPlanted(
+/** A normal run tests the overview and a sample of the other views, a campaign all views. */
+withSeedData(
   "each view can be used by keyboard alone",
   async () => {
-    expect(BY_KEYBOARD.map(([path]) => path).sort()).toEqual(offers.routes.map(({ path }) => path).sort());
+    expect(MAIN_TASKS.map(([path]) => path).sort()).toEqual(permissions.routes.map(({ path }) => path).sort());
     await context.grantPermissions(["clipboard-write", "clipboard-read"]);
-    const { page, complaints } = await visit("/");
+    const { page, browserErrors } = await visitLoadedPage("/");
     // After a reload, Tab starts at the top of the page. Otherwise it continues from the element that a view focused.
     await page.reload();
-    const [overview, ...others] = BY_KEYBOARD;
+    const [overview, ...others] = MAIN_TASKS;
     for (const [path, work] of [overview!, ...sampled(others, 3)]) {
-      await show(page, addressOf(path));
-      await isDrawn(page, path);
-      await isLoaded(page);
-      const done = await work(page).then(() => "done", String);
-      expect.soft([path, done]).toEqual([path, "done"]);
-      expect.soft([path, complaints.splice(0)]).toEqual([path, []]);
-      if (done !== "done") await page.keyboard.press("Escape");
+      await showView(page, addressOf(path));
+      await waitForSpinners(page, path);
+      await waitUntilLoaded(page);
+      const result = await work(page).then(() => "done", String);
+      expect.soft([path, result]).toEqual([path, "done"]);
+      expect.soft([path, browserErrors.splice(0)]).toEqual([path, []]);
+      if (result !== "done") await page.keyboard.press("Escape");
     }
   },
   LONG_MS,
 );
 
-/** Returns the names of all visible and enabled elements that can have the focus. Groups with arrow-key navigation, such as the bars
- * of a chart, are excluded.
+/**
+ * Returns the names of all visible and enabled elements that can have the focus. Groups with arrow-key navigation, such as the
+ * bars of a chart, are excluded.
  */
 const focusable = (page: Page, part: string) =>
   page.locator(part).evaluate((root) =>
@@ -349,57 +367,59 @@ const focusable = (page: Page, part: string) =>
       .map((one) => one.id || String(one.getAttribute("aria-label") ?? one.textContent).trim()),
   );
 
-withPlanted(
+withSeedData(
   "Tab reaches every control of each view and dialog, and a closed dialog returns the focus",
   async () => {
-    const { page, complaints } = await visit("/#/license");
-    const seen = new Set<string>();
+    const { page, browserErrors } = await visitLoadedPage("/#/license");
+    const testedOperations = new Set<string>();
     // Every row has a link, so the full inventory would have thousands of tab stops.
-    const few = addresses().map((view) => (view === "/inventory" ? "/inventory?vault=kv-shop" : view));
-    for (const view of sampled(few, 2)) {
-      await show(page, view);
-      await isDrawn(page, view);
-      await isLoaded(page);
-      const all = await focusable(page, "main");
+    const shortViews = addresses().map((view) => (view === "/inventory" ? "/inventory?vault=kv-shop" : view));
+    for (const view of sampled(shortViews, 2)) {
+      await showView(page, view);
+      await waitForSpinners(page, view);
+      await waitUntilLoaded(page);
+      const inView = await focusable(page, "main");
       await page.evaluate("document.querySelector('main').focus()");
-      const reached = await tabThrough(page, "main");
-      expect.soft([view, all.filter((one) => !reached.includes(one))]).toEqual([view, []]);
+      const reachedInView = await tabThrough(page, "main");
+      expect.soft([view, inView.filter((name) => !reachedInView.includes(name))]).toEqual([view, []]);
       for (const operation of await operationsOf(page)) {
-        if (seen.has(operation)) continue;
-        seen.add(operation);
+        if (testedOperations.has(operation)) continue;
+        testedOperations.add(operation);
         const button = page.locator(`[data-operation=${operation}]`).first();
         await button.focus();
         await page.keyboard.press("Enter");
         await page.getByRole("dialog").waitFor();
-        await isLoaded(page);
+        await waitUntilLoaded(page);
         const inDialog = await focusable(page, "[role=dialog]");
-        const reachedThere = await tabThrough(page, "[role=dialog]", inDialog.length + 4);
-        expect.soft([operation, inDialog.filter((one) => !reachedThere.includes(one))]).toEqual([operation, []]);
+        // Some presses more than the dialog has controls, to check that the focus stays in the dialog.
+        const reachedInDialog = await tabThrough(page, "[role=dialog]", inDialog.length + 4);
+        expect.soft([operation, inDialog.filter((name) => !reachedInDialog.includes(name))]).toEqual([operation, []]);
         await page.keyboard.press("Escape");
-        await isClosed(page);
+        await waitForClosedDialog(page);
         await expect
           .poll(() => button.evaluate((one) => one === document.activeElement), { message: operation })
           .toBe(true);
       }
     }
-    expect(complaints).toEqual([]);
+    expect(browserErrors).toEqual([]);
   },
   LONG_MS,
 );
 
-/** Presses Tab while the focus stays in `part`.
+/**
+ * Presses Tab until the focus leaves the element that the selector `part` matches. Each focused element must show the focus.
  *
- * @param steps - Number of key presses, all of which must keep the focus in `part`, as in a dialog. Default: until the focus leaves.
- * @returns the names of the elements that had the focus. Each must show the focus.
+ * @param steps - Number of key presses, for a dialog. The focus must not leave the dialog.
+ * @returns The names of the elements that had the focus.
  */
 async function tabThrough(page: Page, part: string, steps?: number): Promise<string[]> {
   const reached: string[] = [];
   for (let step = 0; step < (steps ?? 1_000); step++) {
     await page.keyboard.press("Tab");
-    const { id, isWithin, isSeen } = await focused(page, part);
+    const { id, isWithin, isFocusVisible } = await focused(page, part);
     if (steps !== undefined) expect(isWithin, `the focus on ${id}`).toBe(true);
     if (!isWithin) break;
-    expect(isSeen, `the focus on ${id}`).toBe(true);
+    expect(isFocusVisible, `the focus on ${id}`).toBe(true);
     reached.push(id);
   }
   return reached;

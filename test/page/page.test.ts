@@ -1,5 +1,7 @@
-/** Tests of the page with one browser and one service (fixture.ts). Each file contains the tests of one subject. The order matters,
- * because later tests change data that earlier ones check.
+/**
+ * Tests of the web page (functions/web) in a real browser. Each imported file declares the tests of one subject. All of them share
+ * one browser and one running service (fixture.ts). The order of the imports matters, because later tests change data that earlier
+ * tests check.
  */
 import "./views.ts";
 import "./filters.ts";

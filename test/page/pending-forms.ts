@@ -1,68 +1,71 @@
 import { randomUUID } from "node:crypto";
 import type { Locator, Page, Route } from "playwright-core";
 import { expect } from "vitest";
-import { fieldOf, fillIn, type Typed } from "./fill-in.ts";
-import { open, requireReload, service, show, visit, withPlanted } from "./fixture.ts";
-import { OTHERS, PASSWORD } from "./seed-data.ts";
+import { type FormInput, fieldOf, fillIn } from "./fill-in.ts";
+import { openInNewTab, requireReload, service, showView, visitLoadedPage, withSeedData } from "./fixture.ts";
+import { OTHER_USERS, PASSWORD } from "./seed-data.ts";
+
+// Tests of forms whose request is still pending, fails, or meets a change by another user.
 
 const dialogOf = (page: Page) => page.getByRole("dialog");
 const NEW_TOKEN = { Name: "Slow connection", "Validity (days)": "3" };
-const tokens = async () =>
-  (await service.all("/auth/tokens")).filter(({ name }: { name: string }) => name.startsWith(NEW_TOKEN.Name)).length;
+const countTokens = async () =>
+  (await service.listAll("/auth/tokens")).filter(({ name }: { name: string }) => name.startsWith(NEW_TOKEN.Name))
+    .length;
 
-async function newToken(page: Page, values: Typed = NEW_TOKEN): Promise<Locator> {
+async function fillInNewToken(page: Page, values: FormInput = NEW_TOKEN): Promise<Locator> {
   await page.getByRole("button", { name: "Create token", exact: true }).click();
   await fillIn(dialogOf(page), values);
   return dialogOf(page).getByRole("button", { name: "Create token", exact: true });
 }
 
-/** Delays the responses to changes at a path until `go` is called. */
-async function delayed(page: Page, path: string) {
-  let go = () => {};
-  const gone = new Promise<void>((resolve) => {
-    go = resolve;
+/** Delays the responses to changes (all methods except GET) at a path until the returned `release` is called. */
+async function delayResponses(page: Page, path: string) {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
   });
-  let sent = 0;
+  let changeCount = 0;
   await page.route(`**${path}`, async (route) => {
     if (route.request().method() === "GET") return await route.fallback();
-    sent++;
+    changeCount++;
     const response = await route.fetch();
-    await gone;
+    await released;
     await route.fulfill({ response });
   });
-  return { go, sent: () => sent };
+  return { release, countChanges: () => changeCount };
 }
 
-withPlanted(
+withSeedData(
   "a pending form shows that it waits, sends once, and reports its result even after it was closed",
   async () => {
-    const { page } = await visit("/#/access");
-    const before = await tokens();
-    const first = await delayed(page, "/auth/tokens");
-    const create = await newToken(page);
+    const { page } = await visitLoadedPage("/#/access");
+    const countBefore = await countTokens();
+    const first = await delayResponses(page, "/auth/tokens");
+    const create = await fillInNewToken(page);
     await create.dblclick();
     await dialogOf(page).getByLabel("Name").press("Enter");
     await dialogOf(page).getByText("Waiting for a response").waitFor();
     expect(await create.getAttribute("aria-disabled")).toBe("true");
     await dialogOf(page).getByLabel("Name").press("Enter");
-    first.go();
+    first.release();
     await dialogOf(page).getByText("shown only once").waitFor();
-    expect([first.sent(), await tokens()]).toEqual([1, before + 1]);
+    expect([first.countChanges(), await countTokens()]).toEqual([1, countBefore + 1]);
     await dialogOf(page).getByRole("button", { name: "Close" }).click();
     await dialogOf(page).waitFor({ state: "hidden" });
     await page.unroute("**/auth/tokens");
 
     for (const leave of ["Cancel", "Escape", "Back"]) {
-      const waiting = await delayed(page, "/auth/tokens");
-      await show(page, "/license");
-      await show(page, "/access");
-      await (await newToken(page, { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, ${leave}` })).click();
-      await expect.poll(waiting.sent).toBe(1);
+      const waiting = await delayResponses(page, "/auth/tokens");
+      await showView(page, "/license");
+      await showView(page, "/access");
+      await (await fillInNewToken(page, { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, ${leave}` })).click();
+      await expect.poll(waiting.countChanges).toBe(1);
       if (leave === "Back") await page.goBack();
       else if (leave === "Escape") await page.keyboard.press("Escape");
       else await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
       await dialogOf(page).waitFor({ state: "hidden" });
-      waiting.go();
+      waiting.release();
       const reported = page.getByRole("alertdialog");
       await reported.getByText("The form was closed, but the change was already sent").waitFor();
       await reported.getByText("shown only once").waitFor();
@@ -70,14 +73,16 @@ withPlanted(
       await reported.waitFor({ state: "hidden" });
       await page.unroute("**/auth/tokens");
     }
-    expect(await tokens()).toBe(before + 4);
+    // One token of the first form, and one of each of the three closed forms.
+    expect(await countTokens()).toBe(countBefore + 4);
   },
 );
 
-withPlanted("a broken response is shown with the request id, and the form keeps its input", async () => {
-  const { page } = await visit("/#/access");
-  const create = await newToken(page);
-  const broken: [string, (route: Route) => Promise<void>][] = [
+withSeedData("a broken response is shown with the request id, and the form keeps its input", async () => {
+  const { page } = await visitLoadedPage("/#/access");
+  const create = await fillInNewToken(page);
+  /** The text that the form shows, and the broken response. */
+  const brokenResponses: [string, (route: Route) => Promise<void>][] = [
     ["Can't reach the service", (route) => route.abort("connectionreset")],
     [
       "an unexpected response",
@@ -89,7 +94,7 @@ withPlanted("a broken response is shown with the request id, and the form keeps 
     ],
     ["an unexpected response", (route) => route.fulfill({ status: 502, contentType: "application/json", body: "{}" })],
   ];
-  for (const [words, answer] of broken) {
+  for (const [errorText, answer] of brokenResponses) {
     let id = "";
     await page.route("**/auth/tokens", (route) => {
       if (route.request().method() === "GET") return route.fallback();
@@ -98,16 +103,16 @@ withPlanted("a broken response is shown with the request id, and the form keeps 
     });
     await create.click();
     await expect.poll(() => id).toMatch(/^[0-9a-f]{32}$/);
-    await dialogOf(page).getByText(words).waitFor();
+    await dialogOf(page).getByText(errorText).waitFor();
     await dialogOf(page).getByText(`Request ID: ${id}`).waitFor();
     expect(await dialogOf(page).getByLabel("Name").inputValue()).toBe(NEW_TOKEN.Name);
     await page.unroute("**/auth/tokens");
   }
-  // Rate limited: the form shows when it continues, and closing it cancels the request.
-  let refused = 0;
+  // A rate-limited request: the form shows when it sends the request again. Closing the form cancels that.
+  let rateLimitedRequests = 0;
   await page.route("**/auth/tokens", (route) => {
     if (route.request().method() === "GET") return route.fallback();
-    refused++;
+    rateLimitedRequests++;
     const json = {
       type: "about:blank",
       title: "Too many",
@@ -123,54 +128,55 @@ withPlanted("a broken response is shown with the request id, and the form keeps 
       json,
     });
   });
-  const before = await tokens();
+  const countBefore = await countTokens();
   await create.click();
   await dialogOf(page).getByText("The page continues automatically at").waitFor();
   await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
   await dialogOf(page).waitFor({ state: "hidden" });
-  expect([refused, await dialogOf(page).count(), await tokens()]).toEqual([1, 0, before]);
+  expect([rateLimitedRequests, await dialogOf(page).count(), await countTokens()]).toEqual([1, 0, countBefore]);
   requireReload();
 });
 
-withPlanted("two users who edit one rule see each other's changes, and neither change is lost", async () => {
+withSeedData("two users who edit one rule see each other's changes, and neither change is lost", async () => {
   // A unique name, so that a rule of a failed run does not interfere.
   const name = `Of two, ${randomUUID()}`;
-  const [mineIs, theirsIs] = [`${name}, mine`, `${name}, theirs`];
+  const [myName, theirName] = [`${name}, mine`, `${name}, theirs`];
   const rule = { name, alertType: "expired", recipients: ["one@acme.example"] };
   const { id } = (await service.admin("POST", "/alerts/rules", rule)).body;
-  const [mine, theirs] = [await visit("/#/alerts"), await open("/#/alerts")];
-  const typed = [
-    [mine, { Name: mineIs, Trigger: "Asset expires soon" }],
-    [theirs, { Name: theirsIs, Trigger: "Compliance violation", Vault: "kv-copies" }],
+  const [mine, theirs] = [await visitLoadedPage("/#/alerts"), await openInNewTab("/#/alerts")];
+  const inputs = [
+    [mine, { Name: myName, Event: "Asset expires soon" }],
+    [theirs, { Name: theirName, Event: "Compliance violation", Vault: "kv-copies" }],
   ] as const;
-  for (const [{ page }, values] of typed) {
+  for (const [{ page }, values] of inputs) {
     await page.bringToFront();
     await page.getByRole("button", { name: `Edit: ${name}` }).click();
     await fillIn(dialogOf(page), values);
   }
-  const save = ({ page }: typeof mine) => dialogOf(page).getByRole("button", { name: "Save", exact: true }).click();
+  const save = ({ page }: typeof mine) =>
+    dialogOf(page).getByRole("button", { name: "Save rule", exact: true }).click();
   await save(theirs);
   await dialogOf(theirs.page).waitFor({ state: "hidden" });
   await theirs.page.close();
   await save(mine);
   await dialogOf(mine.page).getByRole("button", { name: "Reload" }).click();
   // Fields that only the other user changed show the new value. Fields that both changed show both values.
-  await dialogOf(mine.page).getByText(`Changed by another user to: ${theirsIs}`).waitFor();
+  await dialogOf(mine.page).getByText(`Changed by another user to: ${theirName}`).waitFor();
   await dialogOf(mine.page).getByText("Changed by another user to: Compliance violation").waitFor();
   expect(await fieldOf(dialogOf(mine.page), "Vault").inputValue()).toBe("kv-copies");
-  expect(await fieldOf(dialogOf(mine.page), "Name").inputValue()).toBe(mineIs);
+  expect(await fieldOf(dialogOf(mine.page), "Name").inputValue()).toBe(myName);
   await save(mine);
   await dialogOf(mine.page).waitFor({ state: "hidden" });
   const { body } = await service.admin("GET", `/alerts/rules/${id}`);
-  expect(body).toMatchObject({ name: mineIs, alertType: "expiration", filters: { vault: "kv-copies" } });
+  expect(body).toMatchObject({ name: myName, alertType: "expiration", filters: { vault: "kv-copies" } });
 });
 
-withPlanted("a form closes after its change, even if the refresh of the lists is rate limited", async () => {
-  const { page } = await visit("/#/access");
-  const before = await tokens();
+withSeedData("a form closes after its change, even if the refresh of the lists is rate limited", async () => {
+  const { page } = await visitLoadedPage("/#/access");
+  const countBefore = await countTokens();
   // Names of active tokens must be unique.
   const values = { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, then many calls` };
-  await (await newToken(page, values)).click();
+  await (await fillInNewToken(page, values)).click();
   await dialogOf(page).getByRole("button", { name: "Close" }).click();
   await page.route("**/auth/tokens?*", (route) =>
     route.fulfill({ status: 429, headers: { "Retry-After": "90" }, json: { title: "Too many", status: 429 } }),
@@ -179,14 +185,14 @@ withPlanted("a form closes after its change, even if the refresh of the lists is
   await dialogOf(page).getByRole("button", { name: "Revoke token", exact: true }).click();
   await page.getByText("The page continues automatically at").first().waitFor();
   await dialogOf(page).waitFor({ state: "hidden" });
-  expect(await tokens()).toBe(before);
+  expect(await countTokens()).toBe(countBefore);
   requireReload();
 });
 
-withPlanted(
+withSeedData(
   "a row's form stays open when the screen becomes narrow, and the table becomes a list after it closes",
   async () => {
-    const { page } = await visit("/#/access");
+    const { page } = await visitLoadedPage("/#/access");
     await page.setViewportSize({ width: 1440, height: 900 });
     await page.getByRole("button", { name: "Reset password: user" }).click();
     await fillIn(dialogOf(page), { "New password": PASSWORD });
@@ -199,22 +205,22 @@ withPlanted(
   },
 );
 
-withPlanted("an administrator sees the sessions of another user and ends one", async () => {
-  const [username] = OTHERS;
+withSeedData("an administrator sees the sessions of another user and ends one", async () => {
+  const [username] = OTHER_USERS;
   const body = { username, password: PASSWORD, session: true };
   const answer = await service.call("POST", "/auth/login", {
     body,
     headers: { Origin: service.url, "User-Agent": "A lost telephone" },
   });
   const cookie = answer.headers.getSetCookie()[0]!.split(";")[0]!;
-  const isIn = async () => (await service.call("GET", "/auth/me", { headers: { Cookie: cookie } })).status;
-  expect(await isIn()).toBe(200);
-  const { page } = await visit("/#/access");
+  const sessionStatus = async () => (await service.call("GET", "/auth/me", { headers: { Cookie: cookie } })).status;
+  expect(await sessionStatus()).toBe(200);
+  const { page } = await visitLoadedPage("/#/access");
   const row = page.getByRole("row").filter({ has: page.getByText(/^user /) });
   await row.getByRole("link", { name: "Sessions" }).click();
   await page.getByRole("heading", { name: `Sessions of ${username}` }).waitFor();
   await page.getByRole("button", { name: "End session: A lost telephone" }).click();
   await dialogOf(page).getByRole("button", { name: "End session", exact: true }).click();
   await dialogOf(page).waitFor({ state: "hidden" });
-  expect(await isIn()).toBe(401);
+  expect(await sessionStatus()).toBe(401);
 });

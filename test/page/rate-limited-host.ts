@@ -1,8 +1,8 @@
 import { beforeAll } from "vitest";
 import { service } from "./fixture.ts";
 
-/** A host of the same service with the default rate limits. */
-export let limited: string;
+/** The address of a host of the same service with the default rate limits. The service's first host has none. */
+export let limitedHost: string;
 beforeAll(async () => {
-  ({ url: limited } = await service.addHost({ RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000" }));
+  ({ url: limitedHost } = await service.addHost({ RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000" }));
 });

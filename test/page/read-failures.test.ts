@@ -1,4 +1,7 @@
-/** How the page shows subscriptions that can't be read. In this company, every vault that is found can be read. */
+/**
+ * Tests of how the web page shows subscriptions and vaults that a scan could not read. They use a service and a company of their
+ * own, with two subscriptions and one vault in each.
+ */
 import type { BrowserContext, Page } from "playwright-core";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -38,83 +41,84 @@ afterAll(async () => {
 afterEach(() => service.cloud.control.clearFaults());
 
 /** Returns the text of the overview after all data is loaded. */
-async function overview(): Promise<string> {
+async function readOverview(): Promise<string> {
   await page.goto(`${service.url}/#/`);
   await page.reload();
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
   await expect.poll(() => page.locator("main [role=progressbar]").count()).toBe(0);
   return await page.locator("main").innerText();
 }
-const ALL_CLEAR = /All subscriptions and vaults were read/;
-/** Matches any wording of the notice. */
-const ALL = /\ball (?:can be|was|were|subscriptions)\b/i;
-const unread = () => page.getByRole("list", { name: "Subscriptions that could not be read" }).getByRole("listitem");
-const denied = (operation: string, subscription?: string) =>
+const ALL_READ_NOTICE = /All subscriptions and vaults were read/;
+/** Matches any claim that everything was read. */
+const ALL_READ_CLAIM = /\ball (?:can be|was|were|subscriptions)\b/i;
+const unreadSubscriptions = () =>
+  page.getByRole("list", { name: "Subscriptions that could not be read" }).getByRole("listitem");
+const denyOperation = (operation: string, subscription?: string) =>
   service.cloud.control.addFault({
     match: { operation, ...(subscription !== undefined && { subscription }) },
     action: { kind: "deny" },
   });
-const scan = (request: object = {}) => service.scan({ mode: "force", ...request });
+const forceScan = (request: object = {}) => service.scan({ mode: "force", ...request });
 
-withBrowser("before the first scan nothing is said to have been read", async () => {
-  const text = await overview();
+withBrowser("before the first scan, the overview says that the result is unknown", async () => {
+  const text = await readOverview();
   expect(text).toContain("Unknown: no scan of all subscriptions has finished yet.");
-  expect(text).not.toMatch(ALL_CLEAR);
+  expect(text).not.toMatch(ALL_READ_NOTICE);
 });
 
-withBrowser(
-  "a subscription that can't be read is named with the reason and the role, though every vault was read",
-  async () => {
-    denied("arm.listVaults", FINANCE);
-    expect(await scan()).toMatchObject({ status: "partial", progress: { vaultsTotal: 1, vaultsFailed: 0 } });
-    const text = await overview();
-    expect(text).not.toMatch(ALL);
-    const [item] = await unread().allInnerTexts();
-    expect(item).toMatch(/^Subscription Acme Finance: Could not list vaults /);
-    expect(item).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
-    expect(text).toMatch(
-      /Could not read 1 of 2 subscriptions: \S?Acme Finance\S?\.\s+Completed, but some subscriptions/,
-    );
+withBrowser("a subscription whose vaults can't be listed is named with the reason and the missing role", async () => {
+  denyOperation("arm.listVaults", FINANCE);
+  expect(await forceScan()).toMatchObject({ status: "partial", progress: { vaultsTotal: 1, vaultsFailed: 0 } });
+  const text = await readOverview();
+  expect(text).not.toMatch(ALL_READ_CLAIM);
+  const [item] = await unreadSubscriptions().allInnerTexts();
+  expect(item).toMatch(/^Subscription Acme Finance: Could not list vaults /);
+  expect(item).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
+  expect(text).toMatch(/Could not read 1 of 2 subscriptions: \S?Acme Finance\S?\.\s+Completed, but some subscriptions/);
 
-    await unread().getByRole("link", { name: "Acme Finance" }).click();
-    await page.getByRole("heading", { name: "Vaults and subscriptions", level: 1 }).waitFor();
-    const subscriptions = page.getByRole("table", { name: "Subscriptions" });
-    await subscriptions.getByText(FINANCE).first().waitFor();
-    expect(await subscriptions.innerText()).not.toContain("Acme Production");
-    const only = page.getByRole("checkbox", { name: "Only vaults with access problems" });
-    await only.check();
-    expect(new URL(page.url()).hash).toBe("#/vaults?unread=true&failing=true");
-    await page.getByText("No known vault failed at its last scan.").waitFor();
-    expect(await page.locator("main").innerText()).not.toMatch(ALL);
-  },
-);
+  await unreadSubscriptions().getByRole("link", { name: "Acme Finance" }).click();
+  await page.getByRole("heading", { name: "Vaults and subscriptions", level: 1 }).waitFor();
+  const subscriptions = page.getByRole("table", { name: "Subscriptions" });
+  await subscriptions.getByText(FINANCE).first().waitFor();
+  expect(await subscriptions.innerText()).not.toContain("Acme Production");
+  const only = page.getByRole("checkbox", { name: "Only vaults with access problems" });
+  await only.check();
+  expect(new URL(page.url()).hash).toBe("#/vaults?unread=true&failing=true");
+  await page.getByText("The last scans could read all known vaults.").waitFor();
+  expect(await page.locator("main").innerText()).not.toMatch(ALL_READ_CLAIM);
+});
 
-withBrowser("subscriptions stand before vaults", async () => {
-  denied("arm.listVaults", FINANCE);
+withBrowser("the overview lists unread subscriptions before unread vaults", async () => {
+  denyOperation("arm.listVaults", FINANCE);
   service.cloud.control.addFault({ match: { vault: "kv-shop" }, action: { kind: "deny" } });
-  await scan();
-  const text = await overview();
+  await forceScan();
+  const text = await readOverview();
   expect(text).toContain("Vault kv-shop: ");
   expect(text.indexOf("Subscription Acme Finance: ")).toBeLessThan(text.indexOf("Vault kv-shop: "));
 });
 
-withBrowser("all is said to have been read only after a scan of everything that read everything", async () => {
-  expect((await scan()).status).toBe("completed");
-  expect(await overview()).toMatch(ALL_CLEAR);
+withBrowser("the overview says that everything was read only after a completed scan of all subscriptions", async () => {
+  expect((await forceScan()).status).toBe("completed");
+  expect(await readOverview()).toMatch(ALL_READ_NOTICE);
 
-  denied("arm.diagnosticSettings");
-  expect((await scan()).status).toBe("partial");
-  const partial = await overview();
-  expect(partial).toContain("The last scan of all subscriptions ended as partial, so it did not read everything.");
-  expect(partial).not.toMatch(ALL_CLEAR);
+  denyOperation("arm.diagnosticSettings");
+  expect((await forceScan()).status).toBe("partial");
+  const partial = await readOverview();
+  expect(partial).toContain(
+    "The last scan of all subscriptions was only partially completed, so it did not read everything.",
+  );
+  expect(partial).not.toMatch(ALL_READ_NOTICE);
 });
 
-withBrowser("a list of subscriptions that can't be read is named, also after a scan of one subscription", async () => {
-  denied("arm.listSubscriptions");
-  expect((await scan()).status).toBe("failed");
-  expect((await scan({ subscriptions: [FINANCE] })).status).toBe("completed");
-  expect(await overview()).not.toMatch(ALL);
-  const [item] = await unread().allInnerTexts();
-  expect(item).toMatch(/^The list of subscriptions: Could not list subscriptions /);
-  expect(item).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
-});
+withBrowser(
+  "a failure to list subscriptions is shown until a later scan of all subscriptions, not of one",
+  async () => {
+    denyOperation("arm.listSubscriptions");
+    expect((await forceScan()).status).toBe("failed");
+    expect((await forceScan({ subscriptions: [FINANCE] })).status).toBe("completed");
+    expect(await readOverview()).not.toMatch(ALL_READ_CLAIM);
+    const [item] = await unreadSubscriptions().allInnerTexts();
+    expect(item).toMatch(/^The list of subscriptions: Could not list subscriptions /);
+    expect(item).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
+  },
+);

@@ -3,64 +3,64 @@ import { IS_CAMPAIGN, LONG_MS, sampled } from "../support/sampling.ts";
 import { ADMIN } from "../support/service.ts";
 import {
   addresses,
-  enter,
-  isDrawn,
   needsOf,
-  offers,
   operationsOf,
+  permissions,
   service,
-  show,
-  visit,
+  showView,
+  signInAs,
+  visitLoadedPage,
+  waitForSpinners,
   withBrowser,
-  withPlanted,
+  withSeedData,
 } from "./fixture.ts";
-import { OTHERS, PASSWORD } from "./seed-data.ts";
-import { unlicensed } from "./unlicensed-host.ts";
+import { OTHER_USERS, PASSWORD } from "./seed-data.ts";
+import { unlicensedHost } from "./unlicensed-host.ts";
 
-/** Opens views and returns the operations that each one offers, and any errors. */
+/** Opens views on a host, and returns the operations of each view's buttons, the links of the navigation, and browser errors. */
 async function openViews(host: string, views: string[]) {
-  const { page, complaints } = await visit("/#/license", host);
+  const { page, browserErrors } = await visitLoadedPage("/#/license", host);
   await page.getByRole("heading", { name: "License", exact: true }).waitFor();
   const offered = new Map<string, string[]>();
   for (const view of views) {
-    await show(page, view);
-    await isDrawn(page, view);
+    await showView(page, view);
+    await waitForSpinners(page, view);
     offered.set(view, await operationsOf(page));
   }
   const navigation = await page.getByRole("navigation").getByRole("link").allTextContents();
-  return { page, complaints, offered, navigation };
+  return { page, browserErrors, offered, navigation };
 }
 
-withPlanted(
+withSeedData(
   "the page hides operations that a role can't call, and the API rejects them",
   async () => {
-    const titled = offers.views;
-    const inNavigation = titled.map(({ path }) => path);
-    const others = addresses().filter((address) => !inNavigation.includes(address));
+    const navigationViews = permissions.views;
+    const navigationPaths = navigationViews.map(({ path }) => path);
+    const otherPaths = addresses().filter((address) => !navigationPaths.includes(address));
     // A sample that includes a PRO view. call-counts.ts opens all views in the navigation.
-    const all = [...new Set([...sampled(inNavigation, 4), "/rotation", ...sampled(others, 4)])];
-    const admin = await openViews(service.url, all);
-    expect(admin.complaints).toEqual([]);
+    const testedPaths = [...new Set([...sampled(navigationPaths, 4), "/rotation", ...sampled(otherPaths, 4)])];
+    const admin = await openViews(service.url, testedPaths);
+    expect(admin.browserErrors).toEqual([]);
     const operations = [...new Set([...admin.offered.values()].flat())];
     expect(operations.length).toBeGreaterThan(IS_CAMPAIGN ? 35 : 10);
 
-    for (const role of OTHERS) {
-      await enter(role, PASSWORD);
-      const may = (operation: string) => offers.roleAllows(role, operation);
-      const open = titled.filter(({ needs }) => may(needs));
+    for (const role of OTHER_USERS) {
+      await signInAs(role, PASSWORD);
+      const may = (operation: string) => permissions.roleAllows(role, operation);
+      const allowedViews = navigationViews.filter(({ needs }) => may(needs));
       // Includes views that the role can't open, for example from a shared link: the page must not make calls that are denied.
-      const seen = await openViews(service.url, sampled(all, 3));
-      expect.soft(seen.complaints, role).toEqual([]);
-      expect.soft(seen.navigation, role).toEqual(open.map(({ title }) => title));
-      // Sessions and tokens differ by user.
-      const isOfAll = (operation: string) => !["endSession", "endToken"].includes(operation);
-      for (const [view, offered] of seen.offered)
-        expect
-          .soft([role, view, offered.filter(isOfAll)])
-          .toEqual([role, view, may(needsOf(view)) ? admin.offered.get(view)!.filter(may).filter(isOfAll) : []]);
-      const refused = operations.filter((operation) => !may(operation));
-      expect(refused.length).toBeGreaterThan(IS_CAMPAIGN ? 20 : 3);
-      const answers = await seen.page.evaluate(
+      const opened = await openViews(service.url, sampled(testedPaths, 3));
+      expect.soft(opened.browserErrors, role).toEqual([]);
+      expect.soft(opened.navigation, role).toEqual(allowedViews.map(({ title }) => title));
+      // The rows of sessions and tokens differ by user, and so do their buttons.
+      const isIndependentOfUser = (operation: string) => !["endSession", "endToken"].includes(operation);
+      for (const [view, offered] of opened.offered) {
+        const expected = may(needsOf(view)) ? admin.offered.get(view)!.filter(may).filter(isIndependentOfUser) : [];
+        expect.soft([role, view, offered.filter(isIndependentOfUser)]).toEqual([role, view, expected]);
+      }
+      const deniedOperations = operations.filter((operation) => !may(operation));
+      expect(deniedOperations.length).toBeGreaterThan(IS_CAMPAIGN ? 20 : 3);
+      const answers = await opened.page.evaluate(
         (calls) =>
           Promise.all(
             calls.map(async ({ method, path }) => {
@@ -69,24 +69,24 @@ withPlanted(
               return `${answer.status} ${((await answer.json()) as { code: string }).code}`;
             }),
           ),
-        refused.map(offers.callTo),
+        deniedOperations.map(permissions.callTo),
       );
       expect(new Set(answers), role).toEqual(new Set(["403 forbidden"]));
     }
 
-    await enter(ADMIN.username, ADMIN.password);
-    const licensed = titled
+    await signInAs(ADMIN.username, ADMIN.password);
+    const viewsThatNeedLicense = navigationViews
       .map(({ path }) => path)
-      .filter((path) => admin.offered.get(path)?.some(offers.needsLicence));
-    expect(licensed.length).toBeGreaterThan(IS_CAMPAIGN ? 5 : 0);
-    const unlicensedAdmin = await openViews(unlicensed, licensed);
-    expect.soft(unlicensedAdmin.complaints).toEqual([]);
+      .filter((path) => admin.offered.get(path)?.some(permissions.needsLicence));
+    expect(viewsThatNeedLicense.length).toBeGreaterThan(IS_CAMPAIGN ? 5 : 0);
+    const unlicensedAdmin = await openViews(unlicensedHost, viewsThatNeedLicense);
+    expect.soft(unlicensedAdmin.browserErrors).toEqual([]);
     for (const [view, offered] of unlicensedAdmin.offered)
-      expect.soft([view, offered.filter(offers.needsLicence)]).toEqual([view, []]);
+      expect.soft([view, offered.filter(permissions.needsLicence)]).toEqual([view, []]);
   },
   LONG_MS,
 );
 
 withBrowser("no view makes an API call without a permission check", () => {
-  expect(offers.uncheckedCalls()).toEqual([]);
+  expect(permissions.uncheckedCalls()).toEqual([]);
 });

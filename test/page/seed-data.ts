@@ -1,4 +1,7 @@
-/** Seed data of the page tests: a company and user-created objects whose names contain executable markup. */
+/**
+ * The data that the tests of the web page use: a simulated company, and objects that createSeedData creates through the API.
+ * Many names contain markup that changes the page's title if the page interprets it.
+ */
 import { setTimeout as delay } from "node:timers/promises";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
@@ -12,7 +15,8 @@ export const MARKUP = `<img src=x onerror="document.title='taken'"><script>docum
 /** Markup with a direction mark and a very long word, for names from other systems. */
 export const HOSTILE = `${MARKUP}\u202egnp.exe ${"W".repeat(120)}`;
 
-export const MANY = 2_200;
+/** Number of secrets in the vault kv-many, which fill more than two pages of the asset list. */
+export const MANY_ASSETS = 2_200;
 
 /** A second tenant of the company that is not registered yet. */
 export const OUTLET: CompanyTenant = {
@@ -29,7 +33,7 @@ export const OUTLET: CompanyTenant = {
 /** The vault secret that stores the client secret of App 001. */
 export const APP_001_SECRET = "kv-copies.secret.app-001";
 
-const [first, ...otherApplications] = applications(3);
+const [firstApplication, ...otherApplications] = applications(3);
 export const COMPANY: Company = {
   subscriptions: [
     {
@@ -45,10 +49,10 @@ export const COMPANY: Company = {
           keys: [{ name: "signing", expiresInDays: 200 }],
         },
         { name: "kv-walled", generate: { secrets: 3 }, reach: "denied" },
-        // More than two pages of assets without violations.
+        // Assets without violations of compliance checks, except that they fill more than two pages.
         {
           name: "kv-many",
-          secrets: Array.from({ length: MANY }, (_, at) => ({
+          secrets: Array.from({ length: MANY_ASSETS }, (_, at) => ({
             name: `many-${String(at).padStart(4, "0")}`,
             contentType: "text/plain",
             expiresInDays: 300,
@@ -80,7 +84,10 @@ export const COMPANY: Company = {
       ],
     },
   ],
-  applications: [{ ...first!, name: HOSTILE, secrets: [{ name: HOSTILE, expiresInDays: 3 }] }, ...otherApplications],
+  applications: [
+    { ...firstApplication!, name: HOSTILE, secrets: [{ name: HOSTILE, expiresInDays: 3 }] },
+    ...otherApplications,
+  ],
   tenants: [OUTLET],
   devops: {
     organization: "acme",
@@ -90,13 +97,14 @@ export const COMPANY: Company = {
 
 export const PASSWORD = "a password of their own";
 /** Users other than the administrator, named after their roles. */
-export const OTHERS = ["user", "auditor", "operator"] as const;
+export const OTHER_USERS = ["user", "auditor", "operator"] as const;
 const TENANT = "11111111-2222-4333-8444-555555555555";
 
-export type Planted = Record<"rule" | "entry" | "application" | "rotation" | "record" | "tenant", string>;
+/** Addresses of the views of created objects: an alert rule, an entry of the alert history, an application and so on. */
+export type SeedAddresses = Record<"rule" | "entry" | "application" | "rotation" | "record" | "tenant", string>;
 
-/** Creates one object of each kind. @returns the address of each object's view. */
-export async function plant(service: Service): Promise<Planted> {
+/** Creates users and one object of each kind, and returns the addresses of the objects' views. */
+export async function createSeedData(service: Service): Promise<SeedAddresses> {
   const create = async (method: string, path: string, body: object) => {
     const answer = await service.admin(method, path, body);
     if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`);
@@ -104,11 +112,16 @@ export async function plant(service: Service): Promise<Planted> {
   };
   await createUsers(
     service,
-    OTHERS.map((role) => ({ username: role, password: PASSWORD, role })),
+    OTHER_USERS.map((role) => ({ username: role, password: PASSWORD, role })),
   );
   const alertType = "expiration";
   const recipients = ["on-call@acme.example"];
-  const rule = await create("POST", "/alerts/rules", { name: MARKUP, alertType, deliveryMethod: "email", recipients });
+  const createdRule = await create("POST", "/alerts/rules", {
+    name: MARKUP,
+    alertType,
+    deliveryMethod: "email",
+    recipients,
+  });
   const soon = new Date(Date.now() + 9 * 86_400_000).toISOString();
   await create("POST", "/alerts/snoozes", { filters: { vault: "kv-copies" }, reason: MARKUP, until: soon });
   await create("PUT", "/alerts/owners", { owners: [{ owner: MARKUP, address: "owner@acme.example" }] });
@@ -142,16 +155,17 @@ export async function plant(service: Service): Promise<Planted> {
     skipVerification: true,
   });
   // Wait for the rotation, then send the rule's alerts.
-  await service.settled();
+  await service.waitForEmptyQueues();
   await fetch(`${service.url}/admin/functions/evaluateAlerts`, { method: "POST", body: "{}" });
   const delivered = async () =>
     (await service.admin("GET", "/alerts/history?status=delivered&limit=1")).body.items[0]?.id;
   let entry: string | undefined;
   for (; entry === undefined; entry = await delivered()) await delay(100);
   const { items } = (await service.admin("GET", "/api/automation/rotation/apps?limit=100")).body;
+  // The application whose name is HOSTILE.
   const { appId } = items.find(({ displayName }: { displayName: string }) => displayName.startsWith("<img"));
   return {
-    rule: `/alerts/rules/${rule.id}`,
+    rule: `/alerts/rules/${createdRule.id}`,
     entry: `/alerts/history/${entry}`,
     application: `/rotation/apps/${appId}`,
     rotation: `/rotation/${rotationId}`,

@@ -1,8 +1,8 @@
 import { expect } from "vitest";
-import { context, signIn, visit, withBrowser } from "./fixture.ts";
+import { context, signIn, visitLoadedPage, withBrowser } from "./fixture.ts";
 
 withBrowser("after a session expires, the page asks to sign in and returns to the same view", async () => {
-  const { page } = await visit("/#/inventory?type=key");
+  const { page } = await visitLoadedPage("/#/inventory?type=key");
   await page.getByRole("row").nth(1).waitFor();
   await context.clearCookies();
   await page.getByLabel("Status").selectOption("healthy");
@@ -14,7 +14,7 @@ withBrowser("after a session expires, the page asks to sign in and returns to th
 });
 
 withBrowser("a form keeps its input when the session expires", async () => {
-  const { page } = await visit("/#/vaults");
+  const { page } = await visitLoadedPage("/#/vaults");
   await page.getByRole("button", { name: "Add subscription" }).click();
   await page.getByLabel("Subscription ID").fill("none");
   const name = page.locator("input[name=name]");

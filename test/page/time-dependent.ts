@@ -1,14 +1,16 @@
-/** Behavior over time. The tests move the clock of all pages of the browser, including pages that are loaded later, so they run last.
+/**
+ * Tests of behavior over time: rate limits, polling, and stale data. `page.clock.install()` replaces the clock of the whole
+ * browser, which all tests share: also of pages that later tests load. So page.test.ts imports this file last.
  */
 import { expect, vi } from "vitest";
 import { ADMIN } from "../support/service.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
-import { enter, go, requireReload, service, visit, withBrowser, withPlanted } from "./fixture.ts";
-import { limited } from "./rate-limited-host.ts";
-import { MANY, OTHERS, PASSWORD } from "./seed-data.ts";
+import { goToView, requireReload, service, signInAs, visitLoadedPage, withBrowser, withSeedData } from "./fixture.ts";
+import { limitedHost } from "./rate-limited-host.ts";
+import { MANY_ASSETS, OTHER_USERS, PASSWORD } from "./seed-data.ts";
 
-withPlanted("Clear filters and Back discard filter text that is not applied yet", async () => {
-  const { page, complaints } = await visit("/#/inventory?type=key");
+withSeedData("Clear filters and Back discard filter text that is not applied yet", async () => {
+  const { page, browserErrors } = await visitLoadedPage("/#/inventory?type=key");
   const main = page.getByRole("main");
   const name = fieldOf(main, "Name contains");
   await name.waitFor();
@@ -29,41 +31,43 @@ withPlanted("Clear filters and Back discard filter text that is not applied yet"
   await name.fill("sql");
   await fillIn(main, { Status: "expired" });
   await expect.poll(() => page.url()).toMatch(/search=sql.*status=expired/);
-  expect(complaints).toEqual([]);
+  expect(browserErrors).toEqual([]);
 });
 
+// During an upgrade, hosts of the previous version still answer, and their response of `/auth/me` names no tier (license).
 withBrowser("a response of the previous version, without a tier, is requested again until it has one", async () => {
-  const { page } = await visit("/#/license");
+  const { page } = await visitLoadedPage("/#/license");
   await page.clock.install();
-  let [asked, isBefore] = [0, true];
+  let [requestCount, isPreviousVersion] = [0, true];
   await page.route(/\/auth\/me$/, async (route) => {
     const response = await route.fetch();
-    const { tier, ...before } = (await response.json()) as { tier: string };
-    asked++;
-    return route.fulfill({ response, json: isBefore ? before : { ...before, tier } });
+    const { tier, ...withoutTier } = (await response.json()) as { tier: string };
+    requestCount++;
+    return route.fulfill({ response, json: isPreviousVersion ? withoutTier : { ...withoutTier, tier } });
   });
   await page.evaluate("location.hash = '#/sync'");
   await page.reload();
   await page.getByText("This feature needs a PRO license").first().waitFor();
-  isBefore = false;
+  isPreviousVersion = false;
   await page.clock.fastForward(20_000);
   await page.getByRole("button", { name: "Create sync" }).waitFor();
-  const times = asked;
+  const countWithTier = requestCount;
   await page.clock.fastForward(60_000);
-  expect([times > 1, asked]).toEqual([true, times]);
+  expect([countWithTier > 1, requestCount]).toEqual([true, countWithTier]);
 });
 
 withBrowser(
   "scrolling through the asset list waits at the rate limit, shows a notice, and continues to the end",
   async () => {
-    const { page } = await visit("/#/inventory?vault=kv-many");
+    const { page } = await visitLoadedPage("/#/inventory?vault=kv-many");
     const list = page.getByRole("region", { name: "Assets" });
     await page.getByRole("link", { name: "many-0000", exact: true }).waitFor();
     await page.clock.install();
-    let refused = 0;
+    let requestCount = 0;
     const statuses: number[] = [];
+    // Only the first request is rate limited.
     await page.route(/assets\?/, (route) =>
-      refused++ === 0
+      requestCount++ === 0
         ? route.fulfill({ status: 429, headers: { "Retry-After": "400" }, json: { code: "rateLimited" } })
         : route.continue(),
     );
@@ -71,27 +75,27 @@ withBrowser(
       if (response.url().includes("/assets?")) statuses.push(response.status());
     });
     await list.evaluate((element) => element.scrollTo({ top: element.scrollHeight }));
-    await page.getByText("Rate limit reached. The page continues automatically at").waitFor();
+    await page.getByText("Too many requests to this service. The page continues automatically at").waitFor();
     await page.clock.fastForward(60_000);
     expect(statuses).toEqual([429]);
     await page.clock.fastForward(342_000);
     await page.getByRole("link", { name: "many-1000", exact: true }).waitFor();
-    const last = page.getByRole("link", { name: `many-${MANY - 1}`, exact: true });
+    const lastAsset = page.getByRole("link", { name: `many-${MANY_ASSETS - 1}`, exact: true });
     // The list grows when its last page is loaded.
     await expect
       .poll(async () => {
         await list.evaluate((element) => element.scrollTo({ top: element.scrollHeight }));
         await page.clock.runFor(1_000);
-        return await last.count();
+        return await lastAsset.count();
       })
       .toBe(1);
     expect(statuses).toEqual([429, 200, 200]);
-    expect(await page.getByText("Rate limit reached").count()).toBe(0);
+    expect(await page.getByText("Too many requests to this service").count()).toBe(0);
   },
 );
 
 withBrowser("data that can't be refreshed stays visible, with its age and the request id", async () => {
-  const { page } = await visit("/#/vaults");
+  const { page } = await visitLoadedPage("/#/vaults");
   await page.clock.install();
   await page.getByText("kv-shop").first().waitFor();
   await page.route(/discovery\/vaults\?/, (route) =>
@@ -108,11 +112,11 @@ withBrowser("data that can't be refreshed stays visible, with its age and the re
       },
     }),
   );
-  await go(page, "/compliance", "Compliance");
+  await goToView(page, "/compliance", "Compliance");
   await page.clock.fastForward(180_000);
-  await go(page, "/vaults", "Vaults and subscriptions");
+  await goToView(page, "/vaults", "Vaults and subscriptions");
   const notice = page.getByRole("alert");
-  await notice.getByText(/The data below was loaded \d+ minutes ago/).waitFor();
+  await notice.getByText(/The data below may be out of date. It was loaded \d+ minutes ago/).waitFor();
   await notice.getByText("Request ID: REQ-1").waitFor();
   expect(await page.getByText("kv-shop").count()).toBeGreaterThan(0);
   await page.unroute(/discovery\/vaults\?/);
@@ -121,55 +125,57 @@ withBrowser("data that can't be refreshed stays visible, with its age and the re
 });
 
 withBrowser("the polling of a scan slows down, and stops while the page is hidden", async () => {
-  const { page } = await visit("/#/compliance");
+  const { page } = await visitLoadedPage("/#/compliance");
   await page.getByRole("heading", { name: "Compliance", level: 1 }).waitFor();
   await page.clock.install();
   const { body } = await service.admin("GET", "/api/assets/discovery/scans?limit=1");
   const running = { ...body.items[0], status: "running", finishedAt: null };
   const { body: status } = await service.admin("GET", `/api/assets/discovery/scan/${running.scanId}/status`);
   await page.route(/discovery\/scans\?/, (route) => route.fulfill({ json: { ...body, items: [running] } }));
-  let [asked, heard] = [0, 0];
+  let [requestCount, responseCount] = [0, 0];
   await page.route(/\/status$/, (route) => {
-    asked++;
+    requestCount++;
     return route.fulfill({ json: { ...status, status: "running" } });
   });
   page.on("requestfinished", (request) => {
-    if (request.url().endsWith("/status")) heard++;
+    if (request.url().endsWith("/status")) responseCount++;
   });
-  await go(page, "/", "Overview");
+  await goToView(page, "/", "Overview");
   await page.getByRole("progressbar", { name: "Vaults scanned" }).waitFor();
-  const within = async (seconds: number) => {
-    const before = asked;
+  /** Moves the page's clock ahead by this time, and returns the number of polls within it. */
+  const pollsWithin = async (seconds: number) => {
+    const countBefore = requestCount;
     for (let second = 0; second < seconds; second++) {
       await page.clock.runFor(1_000);
       // The next interval starts with the response.
-      await vi.waitUntil(() => heard === asked, { timeout: 150_000, interval: 5 });
+      await vi.waitUntil(() => responseCount === requestCount, { timeout: 150_000, interval: 5 });
     }
-    return asked - before;
+    return requestCount - countBefore;
   };
-  const first = await within(30);
-  expect(first).toBeGreaterThan(3);
-  const later = await within(30);
-  expect(later).toBeGreaterThan(0);
-  expect(later).toBeLessThan(first);
-  const look = (state: string) =>
+  const firstPolls = await pollsWithin(30);
+  expect(firstPolls).toBeGreaterThan(3);
+  const laterPolls = await pollsWithin(30);
+  expect(laterPolls).toBeGreaterThan(0);
+  expect(laterPolls).toBeLessThan(firstPolls);
+  const setVisibility = (state: string) =>
     page.evaluate((value) => {
       const { document, Event } = globalThis as unknown as { document: EventTarget; Event: typeof globalThis.Event };
       Object.defineProperty(document, "visibilityState", { value, configurable: true });
       document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
     }, state);
-  await look("hidden");
-  await within(2);
-  expect(await within(60)).toBe(0);
-  await look("visible");
-  expect(await within(30)).toBeGreaterThan(0);
+  await setVisibility("hidden");
+  await pollsWithin(2);
+  expect(await pollsWithin(60)).toBe(0);
+  await setVisibility("visible");
+  expect(await pollsWithin(30)).toBeGreaterThan(0);
   requireReload();
 });
 
-withPlanted("a rate-limited call shows a notice and is retried automatically", async () => {
-  // A user without earlier calls: those would leave the window and free up capacity during the test.
-  await enter(OTHERS[0], PASSWORD);
-  const { page } = await visit("/", limited);
+withSeedData("a rate-limited call shows a notice and is retried automatically", async () => {
+  // A user without a call in the last minute. Otherwise, earlier calls would leave the service's one-minute window during the
+  // test, and the service would allow new calls while the test expects 429.
+  await signInAs(OTHER_USERS[0], PASSWORD);
+  const { page } = await visitLoadedPage("/", limitedHost);
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
   await page.clock.install();
   // Use up the limit.
@@ -177,18 +183,18 @@ withPlanted("a rate-limited call shows a notice and is retried automatically", a
     Promise.all(Array.from({ length: 60 }, async () => (await fetch("/auth/me")).status)),
   );
   expect(new Set(statuses)).toEqual(new Set([200, 429]));
-  await go(page, "/vaults", "Vaults and subscriptions");
+  await goToView(page, "/vaults", "Vaults and subscriptions");
   await page
-    .getByText(/^Rate limit reached. The page continues automatically at .* it shows data that is already loaded/)
+    .getByText(/^Too many requests to this service. The page continues automatically at .* some data might be missing/)
     .waitFor();
   expect(await page.getByText("kv-shop").count()).toBe(0);
   // The minute passes by the page's clock. The service's clock does not move, so another host without limits responds.
   await page.route(/\/(subscriptions|vaults)\?/, (route) =>
-    route.continue({ url: route.request().url().replace(limited, service.url) }),
+    route.continue({ url: route.request().url().replace(limitedHost, service.url) }),
   );
   await page.clock.fastForward(62_000);
   await page.getByText("kv-shop").first().waitFor();
   await page.clock.fastForward(2_000);
-  await expect.poll(() => page.getByText("Rate limit reached").count()).toBe(0);
-  await enter(ADMIN.username, ADMIN.password);
+  await expect.poll(() => page.getByText("Too many requests to this service").count()).toBe(0);
+  await signInAs(ADMIN.username, ADMIN.password);
 });

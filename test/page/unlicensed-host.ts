@@ -1,8 +1,8 @@
 import { beforeAll } from "vitest";
 import { service } from "./fixture.ts";
 
-/** A host of the same service without a license. */
-export let unlicensed: string;
+/** The address of a host of the same service that has no license. */
+export let unlicensedHost: string;
 beforeAll(async () => {
-  ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
+  ({ url: unlicensedHost } = await service.addHost({ LICENSE_KEY: "" }));
 });

@@ -2,21 +2,23 @@ import { expect } from "vitest";
 import { LONG_MS, sampled } from "../support/sampling.ts";
 import {
   addresses,
-  isDrawn,
-  isLoaded,
-  planted,
   requireReload,
+  seedAddresses,
   service,
-  show,
-  visit,
+  showView,
+  visitLoadedPage,
+  waitForSpinners,
+  waitUntilLoaded,
   withBrowser,
-  withPlanted,
+  withSeedData,
 } from "./fixture.ts";
-import { createHostile, LONG } from "./hostile-responses.ts";
+import { createHostileResponses, LONG_HOSTILE_TEXT } from "./hostile-responses.ts";
 import { MARKUP } from "./seed-data.ts";
 
+// Names and tags come from users and other systems. These tests check that the page never interprets them as markup.
+
 withBrowser("markup in a tag is shown as text", async () => {
-  const { page } = await visit("/#/inventory?search=db");
+  const { page } = await visitLoadedPage("/#/inventory?search=db");
   await page.getByText('<img src=x onerror="').first().waitFor();
   await page.getByRole("link", { name: "db", exact: true }).click();
   await page.getByRole("heading", { name: "Properties" }).waitFor();
@@ -24,33 +26,34 @@ withBrowser("markup in a tag is shown as text", async () => {
   expect(await page.title()).toBe("Inventory - Credentials and secrets");
 });
 
-withPlanted("an application credential is shown by the application's name and its own, not by ids", async () => {
-  const { page } = await visit("/");
-  const ofApp = page.getByRole("link", { name: /App 002.*: .*secret-0/ });
-  await ofApp.first().waitFor();
-  await show(page, "/inventory?source=entra");
-  await ofApp.first().waitFor();
+withSeedData("an application credential is shown by the application's name and the credential's name", async () => {
+  const { page } = await visitLoadedPage("/");
+  const credentialLink = page.getByRole("link", { name: /App 002.*: .*secret-0/ });
+  await credentialLink.first().waitFor();
+  await showView(page, "/inventory?source=entra");
+  await credentialLink.first().waitFor();
 });
 
-withPlanted("markup in names from users and other systems is shown as text", async () => {
-  const { page, complaints } = await visit("/#/settings");
+withSeedData("markup in names from users and other systems is shown as text", async () => {
+  const { page, browserErrors } = await visitLoadedPage("/#/settings");
   await page.setViewportSize({ width: 360, height: 900 });
   await page.getByRole("heading", { name: "Settings" }).waitFor();
-  const shown: [string, string][] = [
+  /** Views that show a name with markup, and a part of the name. */
+  const viewsWithMarkup: [string, string][] = [
     ["/alerts", MARKUP],
-    [planted.rule, MARKUP],
+    [seedAddresses.rule, MARKUP],
     ["/rotation", MARKUP],
-    [planted.application, MARKUP],
+    [seedAddresses.application, MARKUP],
     ["/dependencies", MARKUP],
     ["/dependencies/kv-shop.secret.db", MARKUP],
     ["/b2c", MARKUP],
-    [planted.tenant, MARKUP],
+    [seedAddresses.tenant, MARKUP],
     ["/devops", MARKUP],
     ["/access", MARKUP],
     ["/sso", MARKUP],
   ];
-  for (const [view, text] of sampled(shown, 5)) {
-    await show(page, view);
+  for (const [view, text] of sampled(viewsWithMarkup, 5)) {
+    await showView(page, view);
     const name = page.getByRole("main").getByText(text).first();
     expect.soft(await name.waitFor({ timeout: 150_000 }).then(() => view, String)).toBe(view);
     expect([view, await page.locator("img[src=x]").count()]).toEqual([view, 0]);
@@ -58,36 +61,36 @@ withPlanted("markup in names from users and other systems is shown as text", asy
     expect.soft([view, tooWide]).toEqual([view, 0]);
     expect(await page.title()).not.toContain("taken");
   }
-  expect(complaints).toEqual([]);
+  expect(browserErrors).toEqual([]);
 });
 
-/** Azure limits tags to 256 characters, but the page must handle any text that the API's schema allows. */
-withPlanted(
+/** Every free-text value in the API's responses is replaced by a text that is as hostile as the API's schema allows. */
+withSeedData(
   "hostile text of 4,000 characters in every free-text field is shown as text in every view",
   async () => {
-    const { page, complaints } = await visit("/#/license");
-    const hostile = createHostile((await service.admin("GET", "/openapi.json")).body);
+    const { page, browserErrors } = await visitLoadedPage("/#/license");
+    const hostile = createHostileResponses((await service.admin("GET", "/openapi.json")).body);
     await page.setViewportSize({ width: 320, height: 900 });
     await page.route(/\/(api|alerts|audit|auth|b2c|compliance|subscriptions|system)\b/, async (route) => {
       const request = route.request();
       const answer = await route.fetch();
       if (!answer.headers()["content-type"]?.includes("application/json")) return route.fulfill({ response: answer });
-      const json = hostile.answer(request.method(), new URL(request.url()).pathname, await answer.json());
+      const json = hostile.replaceTexts(request.method(), new URL(request.url()).pathname, await answer.json());
       return route.fulfill({ response: answer, json });
     });
     // Drop responses that were loaded without hostile text.
     await page.reload();
     await page.locator("main h1").waitFor();
     // The default columns on a narrow screen contain no free text.
-    const all = addresses().map((view) => (view === "/inventory" ? "/inventory?columns=name,owner" : view));
-    const views = sampled(all, 3);
+    const allAddresses = addresses().map((view) => (view === "/inventory" ? "/inventory?columns=name,owner" : view));
+    const views = sampled(allAddresses, 3);
     for (const view of views) {
-      await show(page, view);
-      await isDrawn(page, view);
-      await isLoaded(page);
+      await showView(page, view);
+      await waitForSpinners(page, view);
+      await waitUntilLoaded(page);
       // The license view has no free text.
       if (view !== "/license") {
-        const text = page.getByRole("main").getByText(LONG).first();
+        const text = page.getByRole("main").getByText(LONG_HOSTILE_TEXT).first();
         expect.soft(await text.waitFor({ timeout: 150_000 }).then(() => view, String)).toBe(view);
       }
       const tooWide = await page.evaluate(() => {
@@ -98,7 +101,7 @@ withPlanted(
       expect.soft([view, await page.locator("img[src=x], main script").count()]).toEqual([view, 0]);
       expect.soft(await page.title(), view).not.toContain("taken");
     }
-    expect(complaints).toEqual([]);
+    expect(browserErrors).toEqual([]);
     requireReload();
   },
   LONG_MS,

@@ -1,4 +1,4 @@
-/** Visual checks of a view: accessibility by axe, its width, and screenshots. */
+/** Visual checks of a view: accessibility (with the tool axe), nothing wider than the screen, and screenshots. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -7,6 +7,7 @@ import { expect } from "vitest";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+/** The rules of axe that are checked: WCAG 2.0 to 2.2, levels A and AA. */
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 /** `PAGE_PICTURES=folder npx vitest run test/page` stores a screenshot of each view. */
 const PICTURES = process.env.PAGE_PICTURES;
@@ -31,6 +32,7 @@ async function accessibilityViolations(page: Page): Promise<string[]> {
   }, WCAG);
 }
 
+/** Looks: each is a theme and a screen width in pixels. These four cover both themes on narrow and wide screens. */
 export const ALL_LOOKS = [
   ["light", 360],
   ["dark", 1440],
@@ -38,13 +40,14 @@ export const ALL_LOOKS = [
   ["light", 1440],
 ] as const;
 
-/** The narrowest width that WCAG 2.2 requires (1.4.10), and 4K. */
+/** The narrowest width that WCAG 2.2 requires (1.4.10), and the width of a 4K screen. */
 export const EXTREMES = [
   ["dark", 320],
   ["light", 3840],
 ] as const;
 
-const IS_CUT = `[...document.querySelectorAll("[role=dialog] .fui-DialogContent")].some((one) => one.scrollWidth > one.clientWidth)`;
+/** A script that returns whether an open form is wider than its dialog. */
+const IS_FORM_CUT = `[...document.querySelectorAll("[role=dialog] .fui-DialogContent")].some((one) => one.scrollWidth > one.clientWidth)`;
 
 type Look = readonly ["light" | "dark", number];
 
@@ -56,38 +59,52 @@ export async function setLook(page: Page, [theme, width]: Look): Promise<void> {
     ([isDark, wide]) => innerWidth === wide && matchMedia("(prefers-color-scheme: dark)").matches === isDark,
     [theme === "dark", width] as const,
   );
-  await drawn(page);
+  await waitForRendering(page);
 }
 
 /** Resolves when the browser has rendered pending changes. */
-const drawn = (page: Page) =>
+const waitForRendering = (page: Page) =>
   page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
-/** Charts and lists adapt to a new size some frames later, and more slowly on a busy machine. */
-const SETTLED_MS = 20_000;
+/**
+ * Time after which a problem counts as permanent. Charts and lists adapt to a new size some frames later, and more slowly on a
+ * busy machine.
+ */
+const PERMANENT_AFTER_MS = 20_000;
 
-/** Returns visual problems that persist. */
-async function problemsOf(page: Page, width: number): Promise<string[]> {
-  for (const end = Date.now() + SETTLED_MS; ; await drawn(page)) {
+/** Returns visual problems that don't disappear. */
+async function permanentProblems(page: Page, width: number): Promise<string[]> {
+  for (const deadline = Date.now() + PERMANENT_AFTER_MS; ; await waitForRendering(page)) {
     const problems = await accessibilityViolations(page);
     if ((await page.evaluate<number>("document.documentElement.scrollWidth")) > width) problems.push("too wide");
-    if (await page.evaluate<boolean>(IS_CUT)) problems.push("the form is cut off at its side");
-    if (problems.length === 0 || Date.now() > end) return problems;
+    if (await page.evaluate<boolean>(IS_FORM_CUT)) problems.push("the form is cut off at its side");
+    if (problems.length === 0 || Date.now() > deadline) return problems;
   }
 }
 
-/** Each call uses another combination of theme and width. A campaign or a run with screenshots uses all of them. */
-let turn = SEED;
-const looksOfTurn = () => (IS_CAMPAIGN || PICTURES ? ALL_LOOKS : [ALL_LOOKS[turn++ % ALL_LOOKS.length]!]);
+let lookIndex = SEED;
+/**
+ * Returns the looks to check. Each call returns the next look, so that a run covers all of them. A campaign or a run with
+ * screenshots checks all looks each time.
+ */
+const nextLooks = () => (IS_CAMPAIGN || PICTURES ? ALL_LOOKS : [ALL_LOOKS[lookIndex++ % ALL_LOOKS.length]!]);
 
-/** Expects no accessibility violation and nothing wider than the screen. */
-export async function looksRight(page: Page, view: string, looks: readonly Look[] = looksOfTurn()): Promise<void> {
-  const found: Record<string, string[]> = {};
+/**
+ * Expects no accessibility violation and nothing wider than the screen.
+ *
+ * @param view - The name of the view in messages and in file names of screenshots.
+ */
+export async function expectNoVisualProblems(
+  page: Page,
+  view: string,
+  looks: readonly Look[] = nextLooks(),
+): Promise<void> {
+  const problemsByLook: Record<string, string[]> = {};
   for (const [theme, width] of looks) {
     await setLook(page, [theme, width]);
-    const problems = await problemsOf(page, width);
+    const problems = await permanentProblems(page, width);
     if (PICTURES) await page.screenshot({ path: path.join(PICTURES, `${view}-${theme}-${width}.png`) });
-    if (problems.length > 0) found[`${view}, ${theme}, ${width} px`] = problems;
+    if (problems.length > 0) problemsByLook[`${view}, ${theme}, ${width} px`] = problems;
   }
-  expect.soft(found).toEqual({});
+  expect.soft(problemsByLook).toEqual({});
 }

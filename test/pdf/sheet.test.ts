@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
 import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE } from "../../shared/platform/pdf/sheet.ts";
-import { drawn } from "../support/pdf-contents.ts";
+import { drawPages } from "../support/pdf-contents.ts";
 
 const COLUMNS: Column[] = [
   { title: "Vault", width: 100 },
   { title: "Assets", width: 60, right: true },
 ];
-const SIZE = 8;
-/** The grey of all rules. */
-const RULE = "0.8 0.82 0.85";
+const FONT_SIZE = 8;
+/** The color of all lines: red, green and blue from 0 to 1. */
+const LINE_COLOR = "0.8 0.82 0.85";
 
-test("the texts of a row are inside its stripe, numbers right-aligned, above a line", async () => {
+test("the texts of a striped row are inside its box, with right-aligned numbers and a line below", async () => {
   let end = 0;
-  const [page] = await drawn((sheet) => {
+  const [page] = await drawPages((sheet) => {
     sheet.row(COLUMNS, [{ paragraphs: ["kv-payments", "West Europe"] }, { paragraphs: ["7"] }], {
-      size: SIZE,
+      size: FONT_SIZE,
       striped: true,
     });
     end = sheet.y;
@@ -25,18 +25,18 @@ test("the texts of a row are inside its stripe, numbers right-aligned, above a l
   expect(page!.texts.map(({ text }) => text)).toEqual(["kv-payments", "West Europe", "7"]);
   for (const { y } of page!.texts) {
     expect(y).toBeGreaterThan(box!.y);
-    expect(y + SIZE * 0.7).toBeLessThan(box!.y + box!.height);
+    expect(y + FONT_SIZE * 0.7).toBeLessThan(box!.y + box!.height);
   }
   const [vault, location, assets] = page!.texts;
   expect([vault!.x, location!.x, assets!.y]).toEqual([MARGIN + PADDING, MARGIN + PADDING, vault!.y]);
-  // A figure of Helvetica is 0.556 of its size wide.
-  expect(assets!.x + 0.556 * SIZE).toBeCloseTo(MARGIN + 160 - PADDING);
-  expect(page!.rules).toEqual([{ x: MARGIN, y: end, toX: MARGIN + 160, toY: end, color: RULE }]);
+  // A digit in Helvetica is 0.556 times as wide as the font size.
+  expect(assets!.x + 0.556 * FONT_SIZE).toBeCloseTo(MARGIN + 160 - PADDING);
+  expect(page!.rules).toEqual([{ x: MARGIN, y: end, toX: MARGIN + 160, toY: end, color: LINE_COLOR }]);
 });
 
-test("text continues on the next page when it reaches the footer, and not earlier", async () => {
+test("text continues on the next page when it reaches the footer", async () => {
   const paragraphs = Array.from({ length: 60 }, (_, index) => `Line ${index}`);
-  const pages = await drawn((sheet) => {
+  const pages = await drawPages((sheet) => {
     for (const paragraph of paragraphs) sheet.text(paragraph, { size: 10 });
   });
   expect(pages.flatMap(({ texts }) => texts.map(({ text }) => text))).toEqual(paragraphs);
@@ -47,9 +47,9 @@ test("text continues on the next page when it reaches the footer, and not earlie
   expect(pages[1]!.texts[0]!.y).toBe(pages[0]!.texts[0]!.y);
 });
 
-test("a name and its value are on one line of one page, also at the end of a page", async () => {
+test("a name and its value are on the same line, also at the end of a page", async () => {
   const names = Array.from({ length: 50 }, (_, index) => `Name ${index}`);
-  const pages = await drawn((sheet) => {
+  const pages = await drawPages((sheet) => {
     for (const name of names) sheet.fact(name, `value of ${name}`);
   });
   expect(pages.length).toBe(2);
@@ -63,8 +63,8 @@ test("a name and its value are on one line of one page, also at the end of a pag
     }
 });
 
-test("every page has its number below the footer line, which is below the content", async () => {
-  const pages = await drawn((sheet, set, document) => {
+test("each page has its number below the footer line", async () => {
+  const pages = await drawPages((sheet, set, document) => {
     sheet.text("first", { size: 10 });
     sheet.nextPage();
     sheet.text("second", { size: 10 });
@@ -74,7 +74,7 @@ test("every page has its number below the footer line, which is below the conten
     const foot = texts.slice(-2);
     expect(foot.map(({ text }) => text)).toEqual(["Compliance of Acme", `Page ${index + 1} of 2`]);
     const { y: at } = rules[0]!;
-    expect(rules).toEqual([{ x: MARGIN, y: at, toX: PAGE.width - MARGIN, toY: at, color: RULE }]);
+    expect(rules).toEqual([{ x: MARGIN, y: at, toX: PAGE.width - MARGIN, toY: at, color: LINE_COLOR }]);
     expect(at).toBeLessThan(CONTENT_BOTTOM);
     for (const { y } of foot) {
       expect(y + 8).toBeLessThan(at);

@@ -21,7 +21,17 @@ import {
   snapshot,
 } from "./reconciliation-fixture.ts";
 
-const COPIED = Array.from({ length: 12 }, (_, at) => `kv-copied-${at}`);
+/**
+ * Tests that the reconciliation finds and repairs faults in stored rows. The tests write wrong rows directly into storage,
+ * after a scan wrote right ones, and run the reconciliation.
+ *
+ * Every asset has several rows: in the partition of its vault, of its subscription and of all assets, in each one by name and
+ * one by expiry. The row by name in the vault's partition is the original (called the asset's own row). The others are copies.
+ */
+
+/** Vaults in whose copies of rows faults are planted. */
+const COPIED = Array.from({ length: 12 }, (_, index) => `kv-copied-${index}`);
+/** Vaults in whose assets' own rows faults are planted, one vault for each kind of fault. */
 const OWN = ["missing", "extra", "stale", "tampered", "unreadable"].map((kind) => `kv-own-${kind}`);
 const VAULTS = [...COPIED, ...OWN, "kv-packed", "kv-lost", "kv-renamed"];
 const KINDS = ["missing", "extra", "stale", "unreadable"] as const;
@@ -33,68 +43,73 @@ const NAMES: Record<AssetType, string[]> = {
 
 let service: Service;
 let fixture: ReconciliationFixture;
-let whole: Map<string, string>;
-/** A planted fault, in words. */
-const planted: string[] = [];
-/** Planted index rows, in the form of the audit log. */
+/** All rows before faults are planted. */
+let intactRows: Map<string, string>;
+/** Descriptions of the planted faults. */
+const plantedFaults: string[] = [];
+/** Rows of assets with planted faults, as `<partition> <row key>`, like audit entries of repairs name them. */
 const plantedRows: string[] = [];
-/** Assets whose own row was removed. A scan sees them for the first time again. */
-const seenAnew: string[] = [];
+/** Types of which the first asset's own row was removed in the vault `kv-own-missing`, as `!<type>!`. */
+const typesWithRemovedRow: string[] = [];
+/** Number of runs of the walk that repaired the faults. */
 let runs: number;
 
 const subscriptionOf = (vault: string): string => SUBSCRIPTIONS[VAULTS.indexOf(vault) % 2]!;
 
+/** Returns an asset from its own row. */
 async function assetOf(vault: string, type: AssetType, name: string): Promise<AssetRecord> {
   const row = await fixture.tables.get(Assets, partitions.vault(vault), nameKey(type, name, vault));
   return withoutKeys(row!);
 }
 
-/** Returns the asset with other data and their hash. */
-function changed(asset: AssetRecord, facts: Partial<AssetRecord>): AssetRecord {
-  const { content: _c, firstSeenAt, ...rest } = { ...asset, ...facts };
-  return { ...rest, firstSeenAt, content: contentOf(rest) };
+/** Returns the asset with changed members and the matching hash. */
+function changed(asset: AssetRecord, change: Partial<AssetRecord>): AssetRecord {
+  const { content: _content, firstSeenAt, ...facts } = { ...asset, ...change };
+  return { ...facts, firstSeenAt, content: contentOf(facts) };
 }
 
-const put = (partition: string, key: string, asset: AssetRecord) => fixture.tables.put(Assets, partition, key, asset);
-const drop = (table: string, partition: string, key: string) => fixture.raw(table).deleteEntity(partition, key);
+const putAsset = (partition: string, key: string, asset: AssetRecord) =>
+  fixture.tables.put(Assets, partition, key, asset);
+const deleteRow = (table: string, partition: string, key: string) => fixture.raw(table).deleteEntity(partition, key);
 
-/** Columns that no asset has, under a key that one may have. */
-const spoil = (table: string, partition: string, key: string, columns: object = { name: 7, tags_json: "{" }) =>
+/** Replaces a row with one that does not match its schema. */
+const makeUnreadable = (table: string, partition: string, key: string, columns: object = { name: 7, tags_json: "{" }) =>
   fixture.raw(table).upsertEntity({ partitionKey: partition, rowKey: key, ...columns }, "Replace");
 
-/** Plants every kind of fault in every copy, by name and by expiry, for every type, each in another asset. */
-async function plantRows(): Promise<void> {
+/** Plants every kind of fault in the copies of asset rows: in each partition, by name and by expiry, for every type. */
+async function plantCopies(): Promise<void> {
   // Another asset for each fault, so that the repair of one does not repair the next.
   const pool = Object.fromEntries(
     ASSET_TYPES.map((type) => [type, NAMES[type].flatMap((name) => COPIED.map((vault) => ({ vault, name })))]),
   ) as Record<AssetType, { vault: string; name: string }[]>;
-  let next = 0;
-  for (const where of ["all", "sub", "vault"] as const) {
+  let faultNumber = 0;
+  for (const scope of ["all", "subscription", "vault"] as const) {
     for (const type of ASSET_TYPES) {
       for (const index of ["name", "expiry"] as const) {
-        if (where === "vault" && index === "name") continue; // The rows from which all others follow: plantOwn
+        if (scope === "vault" && index === "name") continue; // the assets' own rows: see plantOwnRows
         for (const kind of KINDS) {
           const { vault, name } = pool[type].shift()!;
-          next++;
+          faultNumber++;
           const asset = await assetOf(vault, type, name);
           const partition =
-            where === "all"
+            scope === "all"
               ? partitions.all
-              : where === "sub"
+              : scope === "subscription"
                 ? partitions.subscription(subscriptionOf(vault))
                 : partitions.vault(vault);
-          const right = index === "name" ? nameKey(type, name, vault) : expiryKey(type, asset.expiresOn, name, vault);
-          // Rows left by a late write: a removed asset, or another expiry of an existing one.
-          const left =
+          const existingKey =
+            index === "name" ? nameKey(type, name, vault) : expiryKey(type, asset.expiresOn, name, vault);
+          // A row that a late write left: of a removed asset, or with an earlier expiry of an existing one (Unix seconds).
+          const extraKey =
             index === "name"
-              ? nameKey(type, `gone-${next}`, vault)
-              : expiryKey(type, 1_700_000_000 + next, name, vault);
-          const key = kind === "extra" ? left : right;
-          if (kind === "missing") await drop("Assets", partition, key);
-          if (kind === "extra") await put(partition, key, asset);
-          if (kind === "stale") await put(partition, key, changed(asset, { enabled: false, listing: "older" }));
-          if (kind === "unreadable") await spoil("Assets", partition, key);
-          planted.push(`${kind} ${partition} ${key}`);
+              ? nameKey(type, `gone-${faultNumber}`, vault)
+              : expiryKey(type, 1_700_000_000 + faultNumber, name, vault);
+          const key = kind === "extra" ? extraKey : existingKey;
+          if (kind === "missing") await deleteRow("Assets", partition, key);
+          if (kind === "extra") await putAsset(partition, key, asset);
+          if (kind === "stale") await putAsset(partition, key, changed(asset, { enabled: false, listing: "older" }));
+          if (kind === "unreadable") await makeUnreadable("Assets", partition, key);
+          plantedFaults.push(`${kind} ${partition} ${key}`);
           plantedRows.push(`${partition} ${key}`);
         }
       }
@@ -102,8 +117,8 @@ async function plantRows(): Promise<void> {
   }
 }
 
-/** Plants faults in the rows from which all copies follow. */
-async function plantOwn(): Promise<void> {
+/** Plants faults in the assets' own rows, and in the packed list of expiry dates in a vault's row. */
+async function plantOwnRows(): Promise<void> {
   for (const type of ASSET_TYPES) {
     const name = NAMES[type][0]!;
     for (const [kind, vault] of OWN.map((vault) => [vault.slice("kv-own-".length), vault] as const)) {
@@ -111,21 +126,21 @@ async function plantOwn(): Promise<void> {
       const asset = await assetOf(vault, type, name);
       const key = nameKey(type, name, vault);
       if (kind === "missing") {
-        await drop("Assets", partition, key);
-        seenAnew.push(`!${type}!`);
+        await deleteRow("Assets", partition, key);
+        typesWithRemovedRow.push(`!${type}!`);
       }
       if (kind === "extra") {
-        const gone = changed(asset, { name: "gone", listing: "older" });
-        await put(partition, nameKey(type, "gone", vault), gone);
-        await put(partition, expiryKey(type, gone.expiresOn, "gone", vault), gone);
+        const deletedAsset = changed(asset, { name: "gone", listing: "older" });
+        await putAsset(partition, nameKey(type, "gone", vault), deletedAsset);
+        await putAsset(partition, expiryKey(type, deletedAsset.expiresOn, "gone", vault), deletedAsset);
       }
       if (kind === "stale") {
         const older = changed(asset, { expiresOn: (asset.expiresOn ?? 1_800_000_000) - DAY_SECONDS, listing: "older" });
-        await put(partition, key, older);
+        await putAsset(partition, key, older);
       }
-      if (kind === "tampered") await put(partition, key, { ...asset, tags: { owner: "mallory" } });
-      if (kind === "unreadable") await spoil("Assets", partition, key);
-      planted.push(`${kind} own ${partition} ${key}`);
+      if (kind === "tampered") await putAsset(partition, key, { ...asset, tags: { owner: "mallory" } });
+      if (kind === "unreadable") await makeUnreadable("Assets", partition, key);
+      plantedFaults.push(`${kind} own ${partition} ${key}`);
     }
     const column = `${type}Expiries`;
     for (const key of ["n!kv-packed", `s!${subscriptionOf("kv-packed")}!kv-packed`]) {
@@ -133,18 +148,18 @@ async function plantOwn(): Promise<void> {
       const columns = { ...columnsOf(row), [column]: new Uint8Array(Uint32Array.of(1, 2, 3).buffer) };
       await fixture.raw("Vaults").upsertEntity({ ...columns, partitionKey: "vaults", rowKey: key }, "Replace");
     }
-    planted.push(`packed expiries of ${type} in kv-packed`);
+    plantedFaults.push(`packed expiries of ${type} in kv-packed`);
   }
 }
 
-/** Plants rows of vaults and subscriptions that the inventory does not have, and rows in the wrong place. */
-async function plantStrangers(): Promise<void> {
+/** Plants rows of vaults and subscriptions that the inventory does not have, rows in a wrong partition, and invalid keys. */
+async function plantUnknownRows(): Promise<void> {
   const asset = await assetOf(COPIED[0]!, "secret", "password");
   const rows: [string, string, AssetRecord][] = [];
   const add = (partition: string, vault: string) => {
     // Another asset for each row, so that the repair of one does not repair the next.
     for (const index of ["name", "expiry"]) {
-      const name = `stranger-${rows.length}`;
+      const name = `unknown-${rows.length}`;
       const { expiresOn } = asset;
       const key = index === "name" ? nameKey("secret", name, vault) : expiryKey("secret", expiresOn, name, vault);
       rows.push([partition, key, changed(asset, { name, vaultName: vault })]);
@@ -157,63 +172,81 @@ async function plantStrangers(): Promise<void> {
   add(partitions.subscription(SUBSCRIPTIONS[1]), COPIED[0]!);
   rows.push([partitions.all, "n!nonsense", asset], [partitions.all, "e!secret!soon!password!kv-copied-0", asset]);
   for (const [partition, key, row] of rows) {
-    await put(partition, key, row);
-    planted.push(`extra ${partition} ${key}`);
+    await putAsset(partition, key, row);
+    plantedFaults.push(`extra ${partition} ${key}`);
     plantedRows.push(`${partition} ${key}`);
   }
 }
 
+/** Plants faults in rows of vaults. Each vault has its own row (`n!`) and a copy under its subscription (`s!`). */
 async function plantVaultRows(): Promise<void> {
-  const copy = (vault: string) => `s!${subscriptionOf(vault)}!${vault}`;
+  const copyKey = (vault: string) => `s!${subscriptionOf(vault)}!${vault}`;
   const read = async (key: string) => columnsOf(await fixture.raw("Vaults").getEntity("vaults", key));
-  await drop("Vaults", "vaults", copy("kv-copied-1"));
-  const stale = { ...(await read(copy("kv-copied-2"))), location: "elsewhere" };
+  await deleteRow("Vaults", "vaults", copyKey("kv-copied-1"));
+  const stale = { ...(await read(copyKey("kv-copied-2"))), location: "elsewhere" };
   await fixture
     .raw("Vaults")
-    .upsertEntity({ ...stale, partitionKey: "vaults", rowKey: copy("kv-copied-2") }, "Replace");
-  const row = await read(copy("kv-copied-3"));
-  const elsewhere = `s!${subscriptionOf("kv-copied-2")}!kv-copied-3`;
-  await fixture.raw("Vaults").upsertEntity({ ...row, partitionKey: "vaults", rowKey: elsewhere }, "Replace");
-  await spoil("Vaults", "vaults", copy("kv-copied-4"));
-  await spoil("Vaults", "vaults", "n!kv-lost");
-  planted.push("missing copy", "stale copy", "extra copy", "unreadable copy", "unreadable vault");
+    .upsertEntity({ ...stale, partitionKey: "vaults", rowKey: copyKey("kv-copied-2") }, "Replace");
+  const row = await read(copyKey("kv-copied-3"));
+  const keyInOtherSubscription = `s!${subscriptionOf("kv-copied-2")}!kv-copied-3`;
+  await fixture
+    .raw("Vaults")
+    .upsertEntity({ ...row, partitionKey: "vaults", rowKey: keyInOtherSubscription }, "Replace");
+  await makeUnreadable("Vaults", "vaults", copyKey("kv-copied-4"));
+  await makeUnreadable("Vaults", "vaults", "n!kv-lost");
+  plantedFaults.push("missing copy", "stale copy", "extra copy", "unreadable copy", "unreadable vault");
 }
 
+/** Packs a value like the results of compliance checks are stored. */
 const packed = (value: unknown): Uint8Array => new Uint8Array(deflateRawSync(JSON.stringify(value)));
 
+/**
+ * Plants faults in the compliance results of vaults. A vault has a row of its results, rows of details (the checks that each
+ * asset passed and failed), and rows of findings (the assets that failed a check).
+ */
 async function plantResults(): Promise<void> {
   const table = fixture.raw("Compliance");
   const read = async (key: string) => columnsOf(await table.getEntity(STATE, key));
   const write = (key: string, columns: object) =>
     table.upsertEntity({ ...columns, partitionKey: STATE, rowKey: key } as never, "Replace");
-  const own = (at: number) => vaultStateKey(COPIED[at]!);
-  const details = (at: number, chunk = 0) => detailsKey(COPIED[at]!, chunk);
+  const resultsKey = (vault: number) => vaultStateKey(COPIED[vault]!);
+  const details = (vault: number, chunk = 0) => detailsKey(COPIED[vault]!, chunk);
   // A check that a secret without an expiry fails in every vault.
-  const failing = (await findingRowsOf(COPIED[0]!))[0]!;
-  const findings = (at: number, chunk = 0) => findingsKey(failing, COPIED[at]!, chunk);
+  const failing = (await failedChecksOf(COPIED[0]!))[0]!;
+  const findings = (vault: number, chunk = 0) => findingsKey(failing, COPIED[vault]!, chunk);
 
-  await drop("Compliance", STATE, details(0));
-  const standing = unpackDetails((await table.getEntity(STATE, details(1))).assets as Uint8Array).assets;
-  const fewer = standing.slice(1).map(({ type, name, passed }) => [type, name, passed, [], 0]);
+  await deleteRow("Compliance", STATE, details(0));
+  const storedAssets = unpackDetails((await table.getEntity(STATE, details(1))).assets as Uint8Array).assets;
+  const fewer = storedAssets.slice(1).map(({ type, name, passed }) => [type, name, passed, [], 0]);
   await write(details(1), { assets: packed(fewer) });
   await write(details(2, 1), { assets: packed(fewer) });
-  await write(own(3), { ...(await read(own(3))), tallies: new Uint8Array(Uint32Array.of(101, 3, 4).buffer) });
-  await drop("Compliance", STATE, findings(4));
+  await write(resultsKey(3), {
+    ...(await read(resultsKey(3))),
+    tallies: new Uint8Array(Uint32Array.of(101, 3, 4).buffer),
+  });
+  await deleteRow("Compliance", STATE, findings(4));
   const items = unpackFindings((await table.getEntity(STATE, findings(5))).items as Uint8Array);
   await write(findings(5), { items: packed([...items, ["gone", 1_700_000_000, "It never expires."]]) });
   await write(findings(6, 1), { items: packed(items) });
-  await write(own(7), { ...(await read(own(7))), dueAt: 1_700_000_000 });
-  await drop("Compliance", STATE, own(8));
-  await spoil("Compliance", STATE, own(9));
-  await spoil("Compliance", STATE, details(10), { assets: "text" });
+  await write(resultsKey(7), { ...(await read(resultsKey(7))), dueAt: 1_700_000_000 });
+  await deleteRow("Compliance", STATE, resultsKey(8));
+  await makeUnreadable("Compliance", STATE, resultsKey(9));
+  await makeUnreadable("Compliance", STATE, details(10), { assets: "text" });
   await write(details(11), { assets: new Uint8Array([1, 2, 3]) });
   await renameEvaluated("kv-renamed", "password", "passwort");
-  await write(vaultStateKey("kv-phantom"), { ...(await read(own(2))), name: "kv-phantom" });
+  await write(vaultStateKey("kv-phantom"), { ...(await read(resultsKey(2))), name: "kv-phantom" });
   await write(detailsKey("kv-phantom-b", 0), { assets: packed(fewer) });
   await write(findingsKey(failing, "kv-phantom-c", 0), { items: packed(items) });
-  planted.push("details missing", "details stale", "details extra", "tallies", "finding missing", "finding stale");
-  planted.push("finding extra", "due time", "results missing", "results unreadable", "details unreadable");
-  planted.push(
+  plantedFaults.push(
+    "details missing",
+    "details stale",
+    "details extra",
+    "tallies",
+    "finding missing",
+    "finding stale",
+  );
+  plantedFaults.push("finding extra", "due time", "results missing", "results unreadable", "details unreadable");
+  plantedFaults.push(
     "details garbage",
     "phantom's results",
     "phantom's details",
@@ -222,10 +255,10 @@ async function plantResults(): Promise<void> {
   );
 }
 
-/** Consistent results of a vault, but for an asset that it does not have. */
+/** Renames an asset in all results of a vault, so that they agree with one another but not with the vault's assets. */
 async function renameEvaluated(vault: string, name: string, other: string): Promise<void> {
   const table = fixture.raw("Compliance");
-  const keys = [detailsKey(vault, 0), ...(await findingRowsOf(vault)).map((check) => findingsKey(check, vault, 0))];
+  const keys = [detailsKey(vault, 0), ...(await failedChecksOf(vault)).map((check) => findingsKey(check, vault, 0))];
   for (const rowKey of keys) {
     const row = await table.getEntity(STATE, rowKey);
     const column = row.assets ? "assets" : "items";
@@ -239,7 +272,8 @@ async function renameEvaluated(vault: string, name: string, other: string): Prom
   await table.updateEntity(own, "Merge");
 }
 
-async function findingRowsOf(vault: string) {
+/** Returns the checks that assets of a vault failed. */
+async function failedChecksOf(vault: string) {
   const keys: string[] = [];
   for await (const { rowKey } of fixture.raw("Compliance").listEntities())
     if (rowKey!.startsWith("1!") && rowKey!.includes(`!${vault}!`)) keys.push(rowKey!);
@@ -251,69 +285,74 @@ beforeAll(async () => {
   const scan = await service.scan({ mode: "full" });
   expect(scan.status).toBe("completed");
   fixture = openReconciliation(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 60, pauseMs: 1 });
-  whole = await snapshot(fixture);
+  intactRows = await snapshot(fixture);
 }, 600_000);
 afterAll(() => service?.stop());
 
 describe("the reconciliation", () => {
-  test("finds nothing wrong in the rows of a scan", async () => {
+  test("finds no fault in the rows that a scan wrote", async () => {
     await fixture.walk();
     const { newest } = await fixture.reconciliation.status();
+    // `left`: vaults that were skipped. `awaiting`: wrong rows that only the next scan repairs. `mended`: repairs by kind of
+    // fault.
     expect(newest).toMatchObject({ vaults: VAULTS.length, left: [], leftTotal: 0, awaiting: 0 });
     expect(Object.values(newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
+    // The seven assets of a vault have two rows each in its partition, and further rows in the other partitions.
     expect(newest!.rows).toBeGreaterThan(VAULTS.length * 7 * 2);
     expect(fixture.events).toEqual([]);
-    expect(differences(whole, await snapshot(fixture))).toEqual([]);
+    expect(differences(intactRows, await snapshot(fixture))).toEqual([]);
   }, 600_000);
 
-  test("repairs planted faults of every kind, each recorded in the audit log, with a scan between two walks", async () => {
-    await plantRows();
-    await plantOwn();
-    await plantStrangers();
+  test("repairs all planted faults in two walks with a scan between them", async () => {
+    await plantCopies();
+    await plantOwnRows();
+    await plantUnknownRows();
     await plantVaultRows();
     await plantResults();
-    expect(planted.length).toBeGreaterThanOrEqual(100);
-    expect(new Set(planted).size).toBe(planted.length);
+    expect(plantedFaults.length).toBeGreaterThanOrEqual(100);
+    expect(new Set(plantedFaults).size).toBe(plantedFaults.length);
 
     runs = await fixture.walk();
-    const first = (await fixture.reconciliation.status()).newest!;
-    expect(first.left).toEqual([]);
+    const firstWalk = (await fixture.reconciliation.status()).newest!;
+    expect(firstWalk.left).toEqual([]);
     const scan = await service.scan({ mode: "delta" });
     expect(scan.status).toBe("completed");
     await fixture.walk();
-    const second = (await fixture.reconciliation.status()).newest!;
+    const secondWalk = (await fixture.reconciliation.status()).newest!;
 
-    const total = [first, second]
-      .flatMap(({ mended: repaired }) => Object.values(repaired))
+    const repairs = [firstWalk, secondWalk]
+      .flatMap(({ mended }) => Object.values(mended))
       .reduce((sum, count) => sum + count, 0);
-    const entered = new Set(fixture.events.flatMap(({ details }) => (details?.rows as string[] | undefined) ?? []));
-    expect(plantedRows.filter((row) => !entered.has(row))).toEqual([]);
-    // The log of changes contains the changes of the scans in between.
-    const unlike = differences(whole, await snapshot(fixture)).filter((line) => !line.startsWith("Vaults c!"));
-    expect(unlike.filter((line) => !isSeenAnew(line))).toEqual([]);
-    expect(total, JSON.stringify([first, second])).toBeGreaterThanOrEqual(planted.length);
+    const recordedRows = new Set(
+      fixture.events.flatMap(({ details }) => (details?.rows as string[] | undefined) ?? []),
+    );
+    expect(plantedRows.filter((row) => !recordedRows.has(row))).toEqual([]);
+    // Rows `c!` list the changes that scans found, so the scan added some.
+    const remaining = differences(intactRows, await snapshot(fixture)).filter((line) => !line.startsWith("Vaults c!"));
+    expect(remaining.filter((line) => !isOfRemovedRow(line))).toEqual([]);
+    expect(repairs, JSON.stringify([firstWalk, secondWalk])).toBeGreaterThanOrEqual(plantedFaults.length);
   }, 600_000);
 
-  test("continues at its position: each run was one step", () => {
+  test("continued at its stored position in more than ten runs", () => {
     expect(runs).toBeGreaterThan(10);
   });
 
-  test("records an intent and an outcome for each repair", () => {
+  test("recorded as many successes as intents in the audit log", () => {
     const outcomes = fixture.events.map(({ type, outcome, target }) => `${type} ${outcome} ${target?.id}`);
     const intents = outcomes.filter((line) => line.includes(" intent "));
     expect(outcomes.filter((line) => line.includes(" success ")).length).toBe(intents.length);
     expect(new Set(fixture.events.map(({ type }) => type))).toEqual(new Set(["inventory.mended", "compliance.mended"]));
   });
 
-  test("finds nothing more", async () => {
-    const before = fixture.events.length;
+  test("finds no fault in the walk after these repairs", async () => {
+    const eventsBefore = fixture.events.length;
     await fixture.walk();
     expect(Object.values((await fixture.reconciliation.status()).newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
-    expect(fixture.events.length).toBe(before);
+    expect(fixture.events.length).toBe(eventsBefore);
   }, 600_000);
 });
 
-describe("a copy of a vault's row", () => {
+describe("the copy of a vault's row under its subscription", () => {
   let storage: TestStorage;
   beforeAll(async () => {
     storage = await openStorage(["empty", "written"]);
@@ -322,7 +361,7 @@ describe("a copy of a vault's row", () => {
   const record = vaultRecord("kv-last", SUBSCRIPTIONS[0]);
   const key = vaultInSubscriptionKey(record.subscriptionId, record.name);
 
-  test("is removed if no vault is left", async () => {
+  test("is removed if the inventory has no vaults", async () => {
     const { tables, reconciliation, walk } = openReconciliation(storage.connectionString("empty"));
     await tables.put(Vaults, VAULTS_PARTITION, key, record);
     await walk();
@@ -330,26 +369,29 @@ describe("a copy of a vault's row", () => {
     expect((await reconciliation.status()).newest).toMatchObject({ vaults: 0, mended: { extra: 1 }, left: [] });
   });
 
-  test("is checked again if its vault is written during the check, and nothing is recorded that is no fault", async () => {
+  test("is checked again if its vault is written during the check", async () => {
     const { tables, writer, reconciliation, walk, events } = openReconciliation(storage.connectionString("written"));
     await writeVault(writer, record, []);
     await tables.remove(Vaults, VAULTS_PARTITION, key);
     const { get } = tables;
-    let looks = 0;
+    // The second read of the copy is the check. A write of the vault, which restores the copy, happens right after that read.
+    let reads = 0;
     Object.assign(tables, {
-      get: async (...of: Parameters<typeof get>) => {
-        const found = await get(...of);
-        if (of[2] === key && ++looks === 2)
+      get: async (...args: Parameters<typeof get>) => {
+        const row = await get(...args);
+        if (args[2] === key && ++reads === 2)
           await writer.writeVaultOnly(await writer.readForUpdate(record.name), record);
-        return found;
+        return row;
       },
     });
     await walk();
-    expect([looks, events]).toEqual([3, []]);
+    expect([reads, events]).toEqual([3, []]);
     expect((await reconciliation.status()).newest).toMatchObject({ mended: { missing: 0 }, left: [] });
   });
 });
 
-/** An asset whose own row was lost returns with the time of the scan that found it again. */
-const isSeenAnew = (line: string): boolean =>
-  line.startsWith("Assets ") && seenAnew.some((type) => line.includes(type)) && line.includes("kv-own-missing:");
+/** Returns whether a difference is the new `firstSeenAt` of an asset whose own row was removed: the next scan adds it again. */
+const isOfRemovedRow = (line: string): boolean =>
+  line.startsWith("Assets ") &&
+  typesWithRemovedRow.some((type) => line.includes(type)) &&
+  line.includes("kv-own-missing:");

@@ -16,15 +16,23 @@ import {
 } from "../../shared/reconciliation/reconciliation.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 
+/**
+ * Set-up of the reconciliation's tests. The reconciliation is a job that compares stored rows with one another in steps and
+ * repairs differences. One pass over all rows is a walk.
+ */
+
 export const SUBSCRIPTIONS = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
 
-/** Vaults of three secrets, two keys and two certificates each, some failing checks, in two subscriptions. */
+/**
+ * Returns a simulated company with the named vaults, in two subscriptions in turn. Each vault has three secrets, two keys and
+ * two certificates, some of which fail compliance checks.
+ */
 export const companyOf = (vaults: readonly string[]): Company => ({
-  subscriptions: SUBSCRIPTIONS.map((id, at) => ({
-    name: `Subscription ${at}`,
+  subscriptions: SUBSCRIPTIONS.map((id, subscription) => ({
+    name: `Subscription ${subscription}`,
     id,
     vaults: vaults
-      .filter((_, index) => index % SUBSCRIPTIONS.length === at)
+      .filter((_, index) => index % SUBSCRIPTIONS.length === subscription)
       .map((name, index) => ({
         name,
         secrets: [
@@ -47,18 +55,18 @@ export interface ReconciliationFixture {
   readonly reconciliation: Reconciliation;
   /** Returns the audit entries of repairs. */
   readonly events: AuditEvent[];
-  /** Runs until the current walk, or the next one, is complete. Returns the number of runs. */
+  /** Completes the walk in progress. If none is, moves the clock and completes the next one. Returns the number of runs. */
   walk(): Promise<number>;
-  /** Moves its clock forward. */
-  pass(milliseconds: number): void;
-  /** Returns the rows of one table, directly from the store. */
+  /** Moves the reconciliation's clock forward. */
+  addTime(milliseconds: number): void;
+  /** Returns a client that reads and writes rows of a table without their schema. */
   raw(table: string): TableClient;
 }
 
 /**
- * The reconciliation of a store, connected as in the service.
+ * Creates the reconciliation of a storage account, with the same parts as in the service.
  *
- * @param limits - `runMs` 0 makes each run one step. Default: as long as the service's.
+ * @param limits - Duration of a run, rows of a step, pause between attempts. `runMs` 0 makes each run one step.
  * @param stepMs - How far its clock moves with each read, to simulate slow work.
  */
 export function openReconciliation(
@@ -86,18 +94,18 @@ export function openReconciliation(
     log,
   });
   const writer = createInventoryWriter({ tables });
-  let later = 0;
+  let clockOffsetMs = 0;
   const reconciliation = createReconciliation({
     writer,
     compliance,
     tables,
     audit,
     settings,
-    // Each walk starts days after the previous one.
+    // `walk` moves this clock so that each walk starts days after the previous one.
     clock: {
       now() {
-        later += stepMs;
-        return new Date(storeClock.now().getTime() + later);
+        clockOffsetMs += stepMs;
+        return new Date(storeClock.now().getTime() + clockOffsetMs);
       },
     },
     randomness,
@@ -110,26 +118,31 @@ export function openReconciliation(
     reconciliation,
     events,
     async walk() {
-      const last = (await reconciliation.status()).newest;
-      if (last?.finishedAt) later = Date.parse(last.startedAt) + 4 * DAY_MS - storeClock.now().getTime();
-      const before = last?.finishedAt && last.walkId;
+      const newestWalk = (await reconciliation.status()).newest;
+      // A walk is due three days after the start of the previous one.
+      if (newestWalk?.finishedAt)
+        clockOffsetMs = Date.parse(newestWalk.startedAt) + 4 * DAY_MS - storeClock.now().getTime();
+      const finishedWalkId = newestWalk?.finishedAt && newestWalk.walkId;
       for (let run = 1; ; run++) {
         await reconciliation.run("request");
         const { newest } = await reconciliation.status();
-        if (newest?.finishedAt && newest.walkId !== before) return run;
+        if (newest?.finishedAt && newest.walkId !== finishedWalkId) return run;
         if (run > 500) throw new Error(`The walk does not end: ${JSON.stringify(newest)}`);
       }
     },
-    pass: (milliseconds) => {
-      later += milliseconds;
+    addTime: (milliseconds) => {
+      clockOffsetMs += milliseconds;
     },
     raw: (table) => TableClient.fromConnectionString(connectionString, table, { allowInsecureConnection: true }),
   };
 }
 
 /**
- * Returns all rows of the inventory and of compliance by table, partition and row key, without data that every scan and every
- * evaluation rewrites.
+ * Returns the rows of the inventory and of compliance as text by table, partition and row key, without columns that every scan
+ * or evaluation rewrites, such as times.
+ *
+ * Row keys begin with the kind of row. Assets: `n!` by name, `e!` by expiry. Compliance: `1!` failed assets of a check, `5!`
+ * results of a vault, `6!` results of its assets.
  */
 export async function snapshot(fixture: ReconciliationFixture): Promise<Map<string, string>> {
   const rows = new Map<string, string>();
@@ -165,6 +178,7 @@ export async function snapshot(fixture: ReconciliationFixture): Promise<Map<stri
   return rows;
 }
 
+/** Returns a binary column in hexadecimal. */
 export const bytesOf = (row: object, column: string): string =>
   Buffer.from(((row as Record<string, unknown>)[column] as Uint8Array | undefined) ?? []).toString("hex");
 

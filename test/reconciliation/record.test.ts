@@ -4,7 +4,11 @@ import { BEFORE, NEWEST, WALKS, Walks } from "../../shared/reconciliation/walk-r
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openReconciliation, type ReconciliationFixture } from "./reconciliation-fixture.ts";
 
-/** The walk's own records, which other programs with access to storage may write too. */
+/**
+ * Tests of the record of a walk. A walk is one pass of the reconciliation over all stored rows, in many steps; its record has
+ * the position, and anyone with access to storage may have damaged it. `NEWEST` is the row of the newest walk, `BEFORE` that of
+ * the previous one.
+ */
 
 const accounts = ["unreadable", "before", "future"];
 let azurite: TestStorage;
@@ -13,14 +17,16 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-const spoil = (fixture: ReconciliationFixture, rowKey: string) =>
+/** Overwrites a record with an invalid one. */
+const overwriteRecord = (fixture: ReconciliationFixture, rowKey: string) =>
   fixture.raw(Walks.table).upsertEntity({ partitionKey: WALKS, rowKey, stage: "nowhere" }, "Replace");
 
-test("a walk whose record can't be read starts again, and reports it in its status and in the audit log", async () => {
-  const fixture = openReconciliation(azurite.connectionString("unreadable"), { runMs: 0, rowsPerStep: 10, pauseMs: 1 });
+test("a walk whose record can't be read starts from the beginning, which its status and the audit log show", async () => {
+  const oneStepPerRun = { runMs: 0, rowsPerStep: 10, pauseMs: 1 };
+  const fixture = openReconciliation(azurite.connectionString("unreadable"), oneStepPerRun);
   await fixture.reconciliation.run("request");
   expect((await fixture.reconciliation.status()).newest?.finishedAt).toBeUndefined();
-  await spoil(fixture, NEWEST);
+  await overwriteRecord(fixture, NEWEST);
   expect(reconciliationView(await fixture.reconciliation.status())).toEqual({
     newest: null,
     completed: null,
@@ -38,10 +44,10 @@ test("a walk whose record can't be read starts again, and reports it in its stat
   expect(fixture.events).toHaveLength(2);
 });
 
-test("an unreadable record of the previous walk is reported, and the next walk replaces it", async () => {
+test("an unreadable record of the previous walk is reported until the next walk replaces it", async () => {
   const fixture = openReconciliation(azurite.connectionString("before"));
   await fixture.walk();
-  await spoil(fixture, BEFORE);
+  await overwriteRecord(fixture, BEFORE);
   const { newest, completed, unreadable } = await fixture.reconciliation.status();
   expect([completed, unreadable]).toEqual([newest, true]);
   await fixture.walk();
@@ -52,11 +58,11 @@ test("a record of a walk that starts years in the future does not prevent the ne
   const fixture = openReconciliation(azurite.connectionString("future"));
   await fixture.walk();
   const row = await fixture.tables.get(Walks, WALKS, NEWEST);
-  const years = (instant: string) => instant.replace(/^\d{4}/, "2199");
+  const inYear2199 = (instant: string) => instant.replace(/^\d{4}/, "2199");
   await fixture.tables.replace(Walks, {
     ...row!,
-    startedAt: years(row!.startedAt),
-    finishedAt: years(row!.finishedAt!),
+    startedAt: inYear2199(row!.startedAt),
+    finishedAt: inYear2199(row!.finishedAt!),
   });
   await fixture.reconciliation.run("request");
   expect((await fixture.reconciliation.status()).newest?.walkId).not.toBe(row!.walkId);

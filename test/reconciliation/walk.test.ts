@@ -14,7 +14,12 @@ import { WALKS, Walks } from "../../shared/reconciliation/walk-record.ts";
 import { Service } from "../support/service.ts";
 import { companyOf, differences, openReconciliation, SUBSCRIPTIONS, snapshot } from "./reconciliation-fixture.ts";
 
-const VAULTS = Array.from({ length: 8 }, (_, at) => `kv-walked-${at}`);
+/**
+ * Tests of the reconciliation in a running service. It is a timer job that compares stored rows with one another and repairs
+ * differences. One pass over all rows is a walk; a walk can take several runs of the timer.
+ */
+
+const VAULTS = Array.from({ length: 8 }, (_, index) => `kv-walked-${index}`);
 
 let service: Service;
 beforeAll(async () => {
@@ -24,42 +29,43 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 
 describe("while a vault is written", () => {
-  test("a worker between its copies and its own rows is not disturbed, and the record names its vault", async () => {
+  test("a walk skips the vault and names it in its record", async () => {
     const fixture = openReconciliation(service.azurite.connectionString());
     const vault = VAULTS[0]!;
     const { writer } = fixture;
-    const before = await fixture.tables.get(Assets, partitions.vault(vault), nameKey("secret", "password", vault));
-    const asset = withoutKeys(before!);
-    const known = await writer.readForUpdate(vault);
-    const after = { ...asset, enabled: false, expiresOn: asset.expiresOn! + 1, content: "changed" };
-    const inBetween = Promise.withResolvers<void>();
-    const walked = Promise.withResolvers<void>();
-    // The rows written here are in no list, so that the next scan restores them.
-    const record = { ...withoutKeys(known.row!), listings: {}, contents: {} };
+    const row = await fixture.tables.get(Assets, partitions.vault(vault), nameKey("secret", "password", vault));
+    const asset = withoutKeys(row!);
+    const stored = await writer.readForUpdate(vault);
+    const changedAsset = { ...asset, enabled: false, expiresOn: asset.expiresOn! + 1, content: "changed" };
+    // The writer has written the copies of the asset's row and waits before it writes the asset's own row.
+    const copiesWritten = Promise.withResolvers<void>();
+    const walkFinished = Promise.withResolvers<void>();
+    // Without fingerprints of the vault's lists, so that the scan at the end reads the lists and restores the asset.
+    const record = { ...withoutKeys(stored.row!), listings: {}, contents: {} };
     const writing = writer.apply(
-      known,
+      stored,
       record,
-      [{ type: "secret", name: asset.name, before: asset, after }],
+      [{ type: "secret", name: asset.name, before: asset, after: changedAsset }],
       "worker",
       async () => async () => {
-        inBetween.resolve();
-        await walked.promise;
+        copiesWritten.resolve();
+        await walkFinished.promise;
       },
     );
-    await inBetween.promise;
-    const standing = await snapshot(fixture);
+    await copiesWritten.promise;
+    const rowsBefore = await snapshot(fixture);
     await fixture.walk();
     const { newest } = await fixture.reconciliation.status();
-    expect(differences(standing, await snapshot(fixture))).toEqual([]);
+    expect(differences(rowsBefore, await snapshot(fixture))).toEqual([]);
     expect(Object.values(newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
     expect(newest!.left).toContainEqual({ vault, reason: "it was being written" });
-    walked.resolve();
+    walkFinished.resolve();
     await writing;
     expect((await service.scan({ mode: "force" })).status).toBe("completed");
     expect(fixture.events).toEqual([]);
   }, 600_000);
 
-  test("concurrent scans and walks leave nothing to repair", async () => {
+  test("a walk during scans repairs nothing, and a walk after them finds no fault", async () => {
     const fixture = openReconciliation(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 50, pauseMs: 5 });
     let walks = 0;
     let scanning = true;
@@ -69,7 +75,8 @@ describe("while a vault is written", () => {
         walks++;
       }
     })();
-    const changed: string[] = [];
+    /** Numbers of added and updated assets of each scan. */
+    const scanResults: string[] = [];
     for (let round = 0; round < 2; round++) {
       for (const vault of VAULTS) {
         const path = `${service.cloud.controlUrl}/vaults/${vault}/secrets`;
@@ -79,71 +86,76 @@ describe("while a vault is written", () => {
       }
       const { status, progress } = await service.scan({ mode: round % 2 ? "force" : "delta" });
       expect(status).toBe("completed");
-      changed.push(`${progress.assetsAdded}/${progress.assetsUpdated}`);
+      scanResults.push(`${progress.assetsAdded}/${progress.assetsUpdated}`);
     }
     scanning = false;
     await walking;
-    expect(changed).toEqual(["8/0", "0/8"]);
+    expect(scanResults).toEqual(["8/0", "0/8"]);
     expect(walks).toBeGreaterThanOrEqual(1);
     expect(fixture.events).toEqual([]);
-    const before = await snapshot(fixture);
+    const rowsBefore = await snapshot(fixture);
     await fixture.walk();
     expect(fixture.events).toEqual([]);
     expect((await fixture.reconciliation.status()).newest!.leftTotal).toBe(0);
-    expect(differences(before, await snapshot(fixture))).toEqual([]);
+    expect(differences(rowsBefore, await snapshot(fixture))).toEqual([]);
   }, 600_000);
 });
 
-test("a fault just behind the position of a walk that takes days is repaired within a week, with some minutes of work per hour", async () => {
+test("a fault is repaired within a week even if a walk takes days and has already passed the row", async () => {
   const { RECONCILIATION_SCHEDULE } = loadConfig({ ...service.environment, RECONCILIATION_SCHEDULE: "" });
   expect(RECONCILIATION_SCHEDULE).toMatch(/^0 \d+ \* \* \* \*$/);
-  // A row per step, and a minute each time the clock is read: few steps an hour, some days per walk.
+  // The timer runs hourly. One row per step, and a minute each time the clock is read: few steps an hour, some days per walk.
   const fixture = openReconciliation(service.azurite.connectionString(), { rowsPerStep: 1, pauseMs: 1 }, MINUTE_MS);
-  const before = (await fixture.reconciliation.status()).newest?.walkId;
-  const hour = async () => {
+  const previousWalkId = (await fixture.reconciliation.status()).newest?.walkId;
+  const runHourly = async () => {
     await fixture.reconciliation.run("request");
-    fixture.pass(HOUR_MS);
+    fixture.addTime(HOUR_MS);
   };
-  const walk = async () => (await fixture.reconciliation.status()).newest!;
-  const started = async () => (await walk()).walkId !== before && (await walk()).stage !== "vaults";
-  do await hour();
-  while (!(await started()));
+  const newestWalk = async () => (await fixture.reconciliation.status()).newest!;
+  const hasPassedVaults = async () =>
+    (await newestWalk()).walkId !== previousWalkId && (await newestWalk()).stage !== "vaults";
+  do await runHourly();
+  while (!(await hasPassedVaults()));
   const vault = VAULTS[0]!;
-  const copy = vaultInSubscriptionKey(SUBSCRIPTIONS[0], vault);
-  const isThere = () => fixture.tables.get(Vaults, VAULTS_PARTITION, copy);
-  await fixture.tables.remove(Vaults, VAULTS_PARTITION, copy);
-  const { walkId } = await walk();
+  const copyKey = vaultInSubscriptionKey(SUBSCRIPTIONS[0], vault);
+  const readCopy = () => fixture.tables.get(Vaults, VAULTS_PARTITION, copyKey);
+  await fixture.tables.remove(Vaults, VAULTS_PARTITION, copyKey);
+  const { walkId } = await newestWalk();
   let hours = 0;
-  for (; !(await isThere()) && hours <= 7 * 24; hours++) await hour();
-  expect((await walk()).walkId).not.toBe(walkId);
+  for (; !(await readCopy()) && hours <= 7 * 24; hours++) await runHourly();
+  expect((await newestWalk()).walkId).not.toBe(walkId);
   expect(hours).toBeLessThanOrEqual(7 * 24);
   const { startedAt, finishedAt } = (await fixture.reconciliation.status()).completed!;
   expect(Date.parse(finishedAt!) - Date.parse(startedAt)).toBeGreaterThan(DAY_MS);
 }, 600_000);
 
 describe("the cost of a walk", () => {
-  test("is two requests per vault, one for its partition's name, one for its subscription, and few for all", async () => {
+  test("is four table requests per vault and a fixed number for all vaults together", async () => {
     const fixture = openReconciliation(service.tables.connectionString);
-    // Completes a current walk, so that the next one is a whole one.
+    // Completes the walk in progress, so that the next one starts at the beginning.
     await fixture.walk();
-    service.forgetTables();
+    service.clearTableRequests();
     expect(await fixture.walk()).toBe(1);
     // The walk runs in this process. Requests of the host's functions are not counted.
     const requests = service.tableRequests().filter(({ by }) => by === undefined);
-    const walk = requests.filter(({ path }) => !/Audit/.test(path));
+    const walkRequests = requests.filter(({ path }) => !/Audit/.test(path));
+    // Per vault: its partition, its copy, the name of its partition, and its partition again for its subscription's.
     const perVault = 4 * VAULTS.length;
+    // Compliance results of the vaults of the only step, and of vault names after the last one: one request per check and two
+    // more.
     const results = 2 * (ASSET_CHECKS.length + 2);
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
     // Reads all vaults twice, the changed ones, and the totals before and after and their renewal. The same for the results.
     const totals = 24;
-    expect(walk.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals);
-    expect(walk.length).toBeGreaterThan(perVault + results);
-    // Fences of removed vaults may be everywhere except in a known vault's own partition.
-    const fenced = walk.flatMap(
+    expect(walkRequests.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals);
+    expect(walkRequests.length).toBeGreaterThan(perVault + results);
+    // Fences (rows `f!` that protect a vault from late writes) of removed vaults are searched in all partitions except those of
+    // existing vaults.
+    const fenceRequests = walkRequests.flatMap(
       ({ filter }) => /^PartitionKey eq '(.+)' and RowKey ge 'f!'/.exec(filter ?? "")?.[1] ?? [],
     );
-    expect(fenced).toEqual([partitions.all, ...SUBSCRIPTIONS.map((id) => partitions.subscription(id))]);
-    // Of the whole table only the names of partitions are read, one row at a time.
+    expect(fenceRequests).toEqual([partitions.all, ...SUBSCRIPTIONS.map((id) => partitions.subscription(id))]);
+    // A request over the whole table reads only one row, to find the name of the next partition.
     for (const { filter, top } of requests.filter(({ method, path }) => method === "GET" && path.endsWith("()"))) {
       if (!filter?.startsWith("PartitionKey eq '"))
         expect([filter ?? "PartitionKey gt ''", top]).toEqual([expect.stringMatching(/^PartitionKey gt '[^']*'$/), 1]);
@@ -152,7 +164,7 @@ describe("the cost of a walk", () => {
 });
 
 describe("totals", () => {
-  /** Each module's row of totals, with the columns of its counts. */
+  /** Each module's row of totals, with the columns of its compressed counts. */
   const TOTALS = [
     {
       table: Vaults.table,
@@ -166,69 +178,68 @@ describe("totals", () => {
   /** Responses computed from totals. */
   async function readState() {
     const assets = "/api/assets/discovery/assets?limit=3";
-    const asked = ["/api/assets/summary", assets, `${assets}&expiresBefore=2028-01-01`, "/compliance/score"];
-    const answers = await Promise.all(asked.map((path) => service.admin("GET", path)));
-    expect(answers.map(({ status }) => status)).toEqual(asked.map(() => 200));
-    const [summary, list, ending, score] = answers.map(({ body }) => body);
+    const paths = ["/api/assets/summary", assets, `${assets}&expiresBefore=2028-01-01`, "/compliance/score"];
+    const answers = await Promise.all(paths.map((path) => service.admin("GET", path)));
+    expect(answers.map(({ status }) => status)).toEqual(paths.map(() => 200));
+    const [summary, list, expiring, score] = answers.map(({ body }) => body);
     return {
       assets: summary.byType,
-      lists: [list, ending].map(({ total, items }) => ({ total, items })),
+      lists: [list, expiring].map(({ total, items }) => ({ total, items })),
       score: score.score,
     };
   }
 
-  test("that are outdated or corrupt are recomputed and recorded, although no vault changed since", async () => {
+  test("that are outdated or corrupt are recomputed, and that is recorded in the audit log", async () => {
     const fixture = openReconciliation(service.azurite.connectionString());
-    const before = await Promise.all(
+    const outdated = await Promise.all(
       TOTALS.map(async ({ table, partitionKey, rowKey, columns }) => {
         const row: Record<string, unknown> = await fixture.raw(table).getEntity(partitionKey, rowKey);
         return columns.map((column) => row[column] as Uint8Array);
       }),
     );
-    const body = JSON.stringify({ name: `ended-${randomUUID()}`, expiresInDays: -1 });
+    const body = JSON.stringify({ name: `expired-${randomUUID()}`, expiresInDays: -1 });
     const headers = { "content-type": "application/json" };
     await fetch(`${service.cloud.controlUrl}/vaults/${VAULTS[2]}/secrets`, { method: "POST", body, headers });
     expect((await service.scan({ mode: "delta" })).status).toBe("completed");
-    const whole = await readState();
+    const correct = await readState();
 
-    /** Replaces them by the given kind of fault. */
-    const planted: [fault: "stale" | "unreadable", bytes: (old: Uint8Array) => Uint8Array][] = [
+    /** How each fault changes the bytes of a column. `stale` keeps the totals from before the scan. */
+    const plantedFaults: [fault: "stale" | "unreadable", bytes: (old: Uint8Array) => Uint8Array][] = [
       ["stale", (old) => old],
       ["unreadable", () => Buffer.from("garbage")],
       ["unreadable", () => deflateRawSync(Buffer.alloc(8, 0xff))],
       ["unreadable", () => new Uint8Array()],
     ];
-    for (const [fault, bytes] of planted) {
-      for (const [at, { table, partitionKey, rowKey, columns }] of TOTALS.entries()) {
-        const values = Object.fromEntries(columns.map((column, of) => [column, bytes(before[at]![of]!)]));
+    for (const [fault, bytes] of plantedFaults) {
+      for (const [row, { table, partitionKey, rowKey, columns }] of TOTALS.entries()) {
+        const values = Object.fromEntries(columns.map((name, column) => [name, bytes(outdated[row]![column]!)]));
         await fixture.raw(table).updateEntity({ partitionKey, rowKey, ...values }, "Merge");
       }
-      const answered = await readState();
-      if (fault === "stale") expect(answered.score).not.toBe(whole.score);
-      else expect(answered).toEqual(whole);
+      const withFault = await readState();
+      if (fault === "stale") expect(withFault.score).not.toBe(correct.score);
+      else expect(withFault).toEqual(correct);
       fixture.events.splice(0);
       await fixture.walk();
       expect((await fixture.reconciliation.status()).newest!.mended).toMatchObject({ [fault]: 2 });
-      const entered = fixture.events.map(({ type, outcome, details }) => `${type} ${outcome} ${details!.totals}`);
-      expect(entered).toEqual(
+      const recorded = fixture.events.map(({ type, outcome, details }) => `${type} ${outcome} ${details!.totals}`);
+      expect(recorded).toEqual(
         ["inventory.mended", "compliance.mended"].flatMap((type) => [
           `${type} intent ${fault}`,
           `${type} success ${fault}`,
         ]),
       );
-      expect(await readState()).toEqual(whole);
+      expect(await readState()).toEqual(correct);
     }
   }, 600_000);
 });
 
 describe("in the service", () => {
-  test("the timer starts a walk, and users see when it was complete and what it repaired", async () => {
+  test("the timer starts a walk, and the API returns when it finished and what it repaired", async () => {
     const fixture = openReconciliation(service.azurite.connectionString());
-    const first = await service.admin("GET", "/system/reconciliation");
-    expect(first.status).toBe(200);
+    expect((await service.admin("GET", "/system/reconciliation")).status).toBe(200);
     const asset = await fixture.tables.get(Assets, partitions.all, nameKey("key", "signing", VAULTS[1]!));
     await fixture.tables.remove(Assets, asset!.partitionKey, asset!.rowKey);
-    // As if the last walk had started days ago.
+    // Without the records of earlier walks, the next walk is due.
     for (const row of ["newest", "before"]) await fixture.tables.remove(Walks, WALKS, row);
     expect((await service.admin("GET", "/system/reconciliation")).body).toEqual({
       newest: null,
@@ -243,7 +254,7 @@ describe("in the service", () => {
       mended: { missing: 1, extra: 0, stale: 0, unreadable: 0, listings: 0, compliance: 0 },
       left: [],
     });
-    const entries = await service.all("/audit/entries?event_type=inventory.mended");
+    const entries = await service.listAll("/audit/entries?event_type=inventory.mended");
     expect(entries.map(({ outcome, target }) => [outcome, target.id]).sort()).toEqual([
       ["intent", VAULTS[1]],
       ["success", VAULTS[1]],

@@ -8,19 +8,26 @@ import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { ConsumersOfSecrets } from "../../shared/rotation/consumer.ts";
-import { IMPATIENT } from "../azure/services.ts";
+import { SHORT_WAITS } from "../azure/services.ts";
 import { BOSS, VAULT, type World } from "./world.ts";
 
-/** How many of each kind the company has: 40 in all. */
-export const KINDS = { webApp: 14, functionApp: 6, slot: 2, apiManagement: 2, containerApp: 11, job: 5 } as const;
-export type Kind = keyof typeof KINDS;
+/** Number of consumers of each kind in a campaign, the long test run: 40 in total. */
+export const CAMPAIGN_COUNTS = {
+  webApp: 14,
+  functionApp: 6,
+  slot: 2,
+  apiManagement: 2,
+  containerApp: 11,
+  job: 5,
+} as const;
+export type ConsumerKind = keyof typeof CAMPAIGN_COUNTS;
 
 const system = { system: true };
-const reference = (secret: string) => `@Microsoft.KeyVault(VaultName=${VAULT};SecretName=${secret})`;
+const settingReference = (secret: string) => `@Microsoft.KeyVault(VaultName=${VAULT};SecretName=${secret})`;
 
-/** A resource that uses a secret of the vault. */
-function resource(kind: Kind, name: string, secret: string): CompanyResource {
-  const settings = { DB_PASSWORD: reference(secret), OTHER: "plain" };
+/** Creates an Azure resource of the given kind that reads the vault secret. */
+function resource(kind: ConsumerKind, name: string, secret: string): CompanyResource {
+  const settings = { DB_PASSWORD: settingReference(secret), OTHER: "plain" };
   const url = `{uri:${VAULT}}/secrets/${secret}`;
   const secrets = [{ name: "db", keyVaultUrl: url, identity: "system" }];
   switch (kind) {
@@ -42,15 +49,15 @@ function resource(kind: Kind, name: string, secret: string): CompanyResource {
         children: { slots: [{ name: "staging", kind: "app", identity: system, settings }] },
       };
     case "apiManagement": {
-      const value = (own: string) => ({
-        name: own,
-        properties: { displayName: own, secret: true, keyVault: { secretIdentifier: url } },
+      const namedValue = (name: string) => ({
+        name,
+        properties: { displayName: name, secret: true, keyVault: { secretIdentifier: url } },
       });
       return {
         type: "Microsoft.ApiManagement/service",
         name,
         identity: system,
-        children: { namedValues: [value(`${name}-a`), value(`${name}-b`)] },
+        children: { namedValues: [namedValue(`${name}-a`), namedValue(`${name}-b`)] },
       };
     }
     case "containerApp":
@@ -67,19 +74,24 @@ function resource(kind: Kind, name: string, secret: string): CompanyResource {
   }
 }
 
-/** Returns the consumers of one secret, with their resource IDs. */
-export class AzureCompany {
-  readonly ids: { kind: Kind; id: string }[] = [];
+/** Azure resources in the simulated cloud that read one vault secret. The constructor adds them to a subscription. */
+export class AzureConsumers {
+  readonly ids: { kind: ConsumerKind; id: string }[] = [];
   readonly #world: World;
   readonly #secret: string;
   readonly #subscription: string;
 
-  constructor(world: World, subscription: string, secret: string, kinds: Partial<Record<Kind, number>> = KINDS) {
+  constructor(
+    world: World,
+    subscription: string,
+    secret: string,
+    kinds: Partial<Record<ConsumerKind, number>> = CAMPAIGN_COUNTS,
+  ) {
     this.#world = world;
     this.#secret = secret;
     this.#subscription = subscription;
     const { consumers } = world.cloud.control;
-    for (const [kind, number] of Object.entries(kinds) as [Kind, number][]) {
+    for (const [kind, number] of Object.entries(kinds) as [ConsumerKind, number][]) {
       for (let index = 0; index < number; index++) {
         const name = `${kind.toLowerCase()}-${secret}-${index}`;
         const id = consumers.put(subscription, resource(kind, name, secret));
@@ -88,11 +100,11 @@ export class AzureCompany {
     }
   }
 
-  /** Has all dependencies read, as the run of a day does, and answers what rotations ask of them. */
-  async discovered(): Promise<ConsumersOfSecrets> {
+  /** Runs dependency discovery, as the daily timer does. Returns the consumers that rotations then find. */
+  async discover(): Promise<ConsumersOfSecrets> {
     const { config, log, clock } = this.#world;
     const identity = createIdentity(config);
-    const services = { config, identity, log, limits: IMPATIENT };
+    const services = { config, identity, log, limits: SHORT_WAITS };
     const [arm, resourceManager] = [createArm(services), createResourceManager(services)];
     const dependencies = createDependencies({
       tables: this.#world.tables(),
@@ -119,7 +131,8 @@ export class AzureCompany {
       log,
     });
     const { run } = await dependencies.discover(BOSS);
-    if (run.status !== "completed") throw new Error(`The reading ended ${run.status}: ${JSON.stringify(run.failures)}`);
+    if (run.status !== "completed")
+      throw new Error(`Dependency discovery ended with status ${run.status}: ${JSON.stringify(run.failures)}`);
     return createConsumersOfSecrets({
       dependencies,
       arm,
@@ -131,8 +144,8 @@ export class AzureCompany {
     });
   }
 
-  /** Returns the value that each consumer now uses, and the times without a working value. */
-  working() {
+  /** Returns the value that each consumer uses now, and the periods in which a consumer had no working value. */
+  currentValues() {
     const { consumers } = this.#world.cloud.control;
     const place = { vault: VAULT, secret: this.#secret };
     return {

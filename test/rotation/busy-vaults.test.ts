@@ -3,28 +3,29 @@ import type { Fault, FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openMatchingFixture } from "./matching-world.ts";
 import { BOSS, VAULT } from "./world.ts";
 
-/** Two vaults that hold an application's client secret; each is away for a moment at the wrong time. */
-const SECOND = "kv-second";
+/** Tests of rotations while Key Vault, Microsoft Graph or the sign-in is temporarily unavailable. Two vaults store the secret. */
+
+const SECOND_VAULT = "kv-second";
 const company: Company = {
   subscriptions: [
-    { id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }, { name: SECOND }] },
+    { id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }, { name: SECOND_VAULT }] },
   ],
 };
 
 let azurite: TestStorage;
-let accounts = 0;
-let live: Awaited<ReturnType<typeof liveIn>>;
+let accountIndex = 0;
+let live: Awaited<ReturnType<typeof startTestCloud>>;
 let fixture: ReturnType<typeof openMatchingFixture>;
-let app: ReturnType<(typeof fixture)["application"]>;
+let app: ReturnType<(typeof fixture)["addApplication"]>;
 
 beforeAll(async () => {
   azurite = await openStorage(Array.from({ length: 60 }, (_, index) => `busy${index}`));
-  live = await liveIn({ company });
+  live = await startTestCloud({ company });
 });
 afterAll(async () => {
   await live.cloud.stop();
@@ -32,39 +33,40 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   live.cloud.control.clearFaults();
-  // The vault that never answers is waited for as long as this, three times.
+  // A vault that never answers costs three attempts of `requestTimeoutMs`.
   const limits = { firstWaitMs: 1, requestTimeoutMs: 2_000 };
-  fixture = openMatchingFixture(live, azurite.connectionString(`busy${accounts++}`), limits);
-  app = fixture.application();
-  const second = fixture.copy(app, SECOND);
+  fixture = openMatchingFixture(live, azurite.connectionString(`busy${accountIndex++}`), limits);
+  app = fixture.addApplication();
+  const second = fixture.copySecretTo(app, SECOND_VAULT);
   await fixture.discover(app, second);
   await fixture.confirm(app, second);
 });
 
-const inBoth = [`${VAULT} planned`, `${SECOND} planned`];
-const places = ({ publications }: RotationRecord) =>
+const plannedInBoth = [`${VAULT} planned`, `${SECOND_VAULT} planned`];
+const publicationStates = ({ publications }: RotationRecord) =>
   publications.map(({ vaultName, state }) => `${vaultName} ${state}`);
-const begin = async () => await fixture.rotations.begin(fixture.requestFor(app), BOSS);
-const ofVault = (vault: string, action: FaultAction): Fault => ({ match: { vault }, action });
+const startRotation = async () => await fixture.rotations.begin(fixture.requestFor(app), BOSS);
+const vaultFault = (vault: string, action: FaultAction): Fault => ({ match: { vault }, action });
 
-const PASSING: [how: string, action: FaultAction][] = [
+const TRANSIENT_FAULTS: [how: string, action: FaultAction][] = [
   ["answers 503", { kind: "fail", status: 503 }],
   ["answers 500", { kind: "fail", status: 500 }],
-  ["is too busy", { kind: "throttle" }],
+  ["answers 429", { kind: "throttle" }],
   ["cuts the connection", { kind: "reset" }],
   ["never answers", { kind: "hang" }],
   ["answers with a proxy's page", { kind: "garbage", as: "html" }],
 ];
 
-const AWAY: [what: string, ...faults: Fault[]][] = [
-  ...PASSING.map(([how, action]) => [`the first vault ${how}`, ofVault(VAULT, action)] as [string, Fault]),
-  ...PASSING.slice(0, 5).map(
-    ([how, action]) => [`the second vault ${how}`, ofVault(SECOND, action)] as [string, Fault],
+const OUTAGES: [what: string, ...faults: Fault[]][] = [
+  ...TRANSIENT_FAULTS.map(([how, action]) => [`the first vault ${how}`, vaultFault(VAULT, action)] as [string, Fault]),
+  // Without the last fault, the page of a proxy.
+  ...TRANSIENT_FAULTS.slice(0, 5).map(
+    ([how, action]) => [`the second vault ${how}`, vaultFault(SECOND_VAULT, action)] as [string, Fault],
   ),
-  ["both vaults answer 503", ...[VAULT, SECOND].map((vault) => ofVault(vault, { kind: "fail", status: 503 }))] as [
-    string,
-    ...Fault[],
-  ],
+  [
+    "both vaults answer 503",
+    ...[VAULT, SECOND_VAULT].map((vault) => vaultFault(vault, { kind: "fail", status: 503 })),
+  ] as [string, ...Fault[]],
   ["Microsoft Graph answers 503", { match: { operation: "graph.*" }, action: { kind: "fail", status: 503 } }],
 ];
 
@@ -74,17 +76,17 @@ const unavailable = expect.objectContaining({
   headers: { "Retry-After": expect.stringMatching(/^\d+$/) },
 });
 
-test.each(AWAY)("where %s, a plan is 503 and nothing begins; then the plan has both places", async (_, ...faults) => {
+test.each(OUTAGES)("if %s, no rotation starts and the request fails with 503", async (_, ...faults) => {
   for (const fault of faults) fixture.control.addFault(fault);
-  await expect(begin()).rejects.toEqual(unavailable);
+  await expect(startRotation()).rejects.toEqual(unavailable);
   expect(await fixture.rotationsOf(app.appId)).toEqual([]);
   fixture.control.clearFaults();
-  const row = await begin();
-  expect([places(row), row.notUpdated]).toEqual([inBoth, []]);
+  const row = await startRotation();
+  expect([publicationStates(row), row.notUpdated]).toEqual([plannedInBoth, []]);
 });
 
-test("where the sign-in service gives no clear answer, a plan is 503 and nothing begins; then the plan is whole", async () => {
-  const unproved = fixture.application();
+test("if the sign-in service fails, no rotation starts and the request fails with 503", async () => {
+  const unproved = fixture.addApplication();
   await fixture.discover(unproved);
   for (const action of [{ kind: "fail", status: 503 }, { kind: "reset" }, { kind: "garbage", as: "html" }] as const) {
     const fault = fixture.control.addFault({ match: { operation: "entra.token" }, action });
@@ -92,49 +94,51 @@ test("where the sign-in service gives no clear answer, a plan is 503 and nothing
     fixture.control.removeFault(fault);
   }
   const row = await fixture.rotations.begin(fixture.requestFor(unproved), BOSS);
-  expect(places(row)).toEqual([`${VAULT} planned`]);
+  expect(publicationStates(row)).toEqual([`${VAULT} planned`]);
 });
 
-test("an automatic rotation that meets a busy vault is retried, and its policy needs no attention", async () => {
-  await fixture.policy(app.appId);
-  for (const vault of [VAULT, SECOND]) fixture.control.addFault(ofVault(vault, { kind: "fail", status: 503 }));
-  await expect(fixture.tick()).rejects.toMatchObject({ code: expect.stringMatching(/^(unreachable|unavailable)$/) });
+test("an automatic rotation is retried after a vault was unavailable", async () => {
+  await fixture.setPolicy(app.appId);
+  for (const vault of [VAULT, SECOND_VAULT]) fixture.control.addFault(vaultFault(vault, { kind: "fail", status: 503 }));
+  await expect(fixture.runTimer()).rejects.toMatchObject({
+    code: expect.stringMatching(/^(unreachable|unavailable)$/),
+  });
   const { attention, nextCheckAt } = await fixture.policies.get(app.appId);
   expect([attention, nextCheckAt]).toEqual([undefined, undefined]);
   fixture.control.clearFaults();
-  await fixture.tick();
+  await fixture.runTimer();
   const [{ rotationId } = { rotationId: "" }] = await fixture.rotationsOf(app.appId);
-  expect(places(await fixture.rotations.get(rotationId))).toEqual(inBoth);
+  expect(publicationStates(await fixture.rotations.get(rotationId))).toEqual(plannedInBoth);
 });
 
 describe("at the end of the overlap", () => {
-  const overlapping = async () => {
-    const { rotationId } = await begin();
+  const runToOverlapEnd = async () => {
+    const { rotationId } = await startRotation();
     const { row } = await fixture.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
-    fixture.world.pass(Date.parse(row.overlapEndsAt!) - fixture.world.clock.now().getTime());
+    fixture.world.advanceClock(Date.parse(row.overlapEndsAt!) - fixture.world.clock.now().getTime());
     return rotationId;
   };
 
   test.each<[what: string, fault: Fault]>([
-    ["a vault answers 503", ofVault(SECOND, { kind: "fail", status: 503 })],
+    ["a vault answers 503", vaultFault(SECOND_VAULT, { kind: "fail", status: 503 })],
     ["Microsoft Graph answers 503", { match: { operation: "graph.*" }, action: { kind: "fail", status: 503 } }],
-    ["the sign-in is unclear", { match: { operation: "entra.token" }, action: { kind: "fail", status: 503 } }],
-  ])("if %s, the check is repeated within minutes without attention", async (_, fault) => {
-    const rotationId = await overlapping();
-    const before = fixture.world.clock.now().getTime();
+    ["the sign-in service answers 503", { match: { operation: "entra.token" }, action: { kind: "fail", status: 503 } }],
+  ])("if %s, the check is repeated within minutes and needs no attention", async (_, fault) => {
+    const rotationId = await runToOverlapEnd();
+    const startedAtMs = fixture.world.clock.now().getTime();
     fixture.control.addFault(fault);
     const { row } = await fixture.world.run(rotationId, { until: ({ failures }) => failures === 3 });
     expect(row).toMatchObject({ status: "overlapping", needsConfirmation: false, reasons: [] });
     await expect(fixture.rotations.finish(rotationId, false, BOSS)).rejects.toEqual(unavailable);
     fixture.control.clearFaults();
     expect((await fixture.world.run(rotationId)).row).toMatchObject({ status: "completed" });
-    expect(fixture.world.clock.now().getTime() - before).toBeLessThan(20 * MINUTE_MS);
+    expect(fixture.world.clock.now().getTime() - startedAtMs).toBeLessThan(20 * MINUTE_MS);
   });
 
-  test("a long outage needs attention, and the rotation ends automatically within hours after it", async () => {
-    const rotationId = await overlapping();
-    const before = fixture.world.clock.now().getTime();
-    fixture.control.addFault(ofVault(SECOND, { kind: "fail", status: 503 }));
+  test("after a long outage the rotation ends automatically within two hours", async () => {
+    const rotationId = await runToOverlapEnd();
+    const startedAtMs = fixture.world.clock.now().getTime();
+    fixture.control.addFault(vaultFault(SECOND_VAULT, { kind: "fail", status: 503 }));
     const { row } = await fixture.world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
     expect(row.status).toBe("overlapping");
     expect(row.reasons).toEqual([
@@ -142,13 +146,13 @@ describe("at the end of the overlap", () => {
         /can't read now which places and consumers hold the new secret: .*key vault kv-second.*503/,
       ),
     ]);
-    expect(fixture.world.clock.now().getTime() - before).toBeLessThan(HOUR_MS);
+    expect(fixture.world.clock.now().getTime() - startedAtMs).toBeLessThan(HOUR_MS);
     expect(await fixture.notices("rotationDue")).toContainEqual(expect.stringContaining("can't read now"));
-    fixture.world.pass(DAY_MS);
+    fixture.world.advanceClock(DAY_MS);
     await fixture.world.run(rotationId, { until: ({ failures }) => failures === 2 });
     fixture.control.clearFaults();
-    const healed = fixture.world.clock.now().getTime();
+    const outageEndedAt = fixture.world.clock.now().getTime();
     expect((await fixture.world.run(rotationId)).row).toMatchObject({ status: "completed" });
-    expect(fixture.world.clock.now().getTime() - healed).toBeLessThan(2 * HOUR_MS);
+    expect(fixture.world.clock.now().getTime() - outageEndedAt).toBeLessThan(2 * HOUR_MS);
   });
 });

@@ -8,105 +8,116 @@ import type {
 } from "../../shared/rotation/consumer.ts";
 import { VAULT, type World } from "./world.ts";
 
-type How = PlannedConsumer["how"];
+type RefreshMethod = PlannedConsumer["how"];
 
-/** Faults of a consumer during a refresh. */
-export type Trouble = "denied" | "throttled" | "never takes it" | "says it can't";
+/**
+ * Fault of a consumer during a refresh: the refresh is rejected ("denied", "throttled"), has no effect ("never takes it"), or the
+ * consumer reports that it can't read the vault ("says it can't").
+ */
+export type RefreshFault = "denied" | "throttled" | "never takes it" | "says it can't";
 
-interface Reader {
+interface SimulatedConsumer {
   planned: PlannedConsumer;
-  trouble?: Trouble | undefined;
-  /** Change that another writer makes during the refresh. */
+  refreshFault?: RefreshFault | undefined;
+  /** Settings that another writer changes during the refresh. */
   changedMeanwhile: string[];
-  /** The value and version that it works with. */
+  /** Value and version of the secret that the consumer uses. */
   value: string;
   version: string;
-  /** When it takes the current version without help. */
-  takesAt?: number | undefined;
+  /** Time at which the consumer loads the current version by itself, in ms since 1970. */
+  reloadsAt?: number | undefined;
 }
 
 /**
- * Apps that read secrets of the stand-in cloud's vault as each kind does, with a log of every call and of every value that one
- * of them ever worked with.
+ * Simulates apps that read secrets of the simulated cloud's vault. Records each call of a rotation and each value that an app
+ * used.
  */
-export class Company implements ConsumersOfSecrets {
-  readonly readers = new Map<string, Reader>();
-  /** Ids of those that were acted on, in order. */
-  readonly acted: string[] = [];
-  readonly calls: { id: string; call: "act" | "look" }[] = [];
-  /** Every value that one of them worked with. */
-  readonly worked: { id: string; value: string }[] = [];
+export class SimulatedConsumers implements ConsumersOfSecrets {
+  /** All consumers by ID. Tests change their faults here. */
+  readonly consumersById = new Map<string, SimulatedConsumer>();
+  /** IDs of the consumers that a rotation refreshed, in order. */
+  readonly refreshed: string[] = [];
+  /** Calls of rotations, by the consumer's ID, oldest first. */
+  readonly calls: { id: string; call: "refresh" | "check" }[] = [];
+  /** Each value that a consumer loaded, oldest first. */
+  readonly usedValues: { id: string; value: string }[] = [];
   readonly #world: World;
 
   constructor(world: World) {
     this.#world = world;
   }
 
-  /** Creates a consumer of a vault secret, with its current version. */
-  add(id: string, secretName: string, how: How, rest: Partial<PlannedConsumer> & { trouble?: Trouble } = {}): void {
-    const { trouble, ...others } = rest;
+  /** Adds a consumer that uses the current version of a vault secret. */
+  add(
+    id: string,
+    secretName: string,
+    how: RefreshMethod,
+    rest: Partial<PlannedConsumer> & { refreshFault?: RefreshFault } = {},
+  ): void {
+    const { refreshFault, ...others } = rest;
     const planned = { id, kind: "webApp", name: id, vaultName: VAULT, secretName, evidence: "SECRET", how } as const;
-    const reader: Reader = {
+    const consumer: SimulatedConsumer = {
       planned: { ...planned, slowestSeconds: how === "automatic" ? 1800 : 0, blast: 1, ...others },
-      trouble,
+      refreshFault,
       changedMeanwhile: [],
       value: "",
       version: "",
     };
-    this.readers.set(id, reader);
-    this.#take(reader);
+    this.consumersById.set(id, consumer);
+    this.#loadCurrentVersion(consumer);
   }
 
-  /** Time has passed: those that take the current version by themselves do so in their own time. */
-  tick(): void {
-    for (const reader of this.readers.values()) {
+  /** Lets consumers that reload secrets by themselves load the current version if their reload time has come. */
+  reloadDueConsumers(): void {
+    for (const reader of this.consumersById.values()) {
       const { how, slowestSeconds } = reader.planned;
       if (how !== "automatic" && how !== "blind") continue;
-      if (this.#current(reader).version === reader.version) continue;
+      if (this.#currentVersion(reader).version === reader.version) continue;
       const now = this.#world.clock.now().getTime();
-      reader.takesAt ??= now + (slowestSeconds * SECOND_MS) / 2;
-      if (reader.takesAt <= now) this.#take(reader);
+      reader.reloadsAt ??= now + (slowestSeconds * SECOND_MS) / 2;
+      if (reader.reloadsAt <= now) this.#loadCurrentVersion(reader);
     }
   }
 
-  #current({ planned: { vaultName, secretName } }: Reader): { version: string; value: string } {
+  #currentVersion({ planned: { vaultName, secretName } }: SimulatedConsumer): { version: string; value: string } {
     const { control } = this.#world.cloud;
     const { version } = control.items(vaultName, "secrets").find(({ name }) => name === secretName)!;
     return { version: version!, value: control.secretValue(vaultName, secretName)! };
   }
 
-  #take(reader: Reader): void {
-    Object.assign(reader, this.#current(reader), { takesAt: undefined });
-    this.worked.push({ id: reader.planned.id, value: reader.value });
+  #loadCurrentVersion(reader: SimulatedConsumer): void {
+    Object.assign(reader, this.#currentVersion(reader), { reloadsAt: undefined });
+    this.usedValues.push({ id: reader.planned.id, value: reader.value });
   }
 
   valueOf(id: string): string {
-    return this.readers.get(id)!.value;
+    return this.consumersById.get(id)!.value;
   }
 
-  async of({ places }: { places: readonly { vaultName: string; secretName: string }[] }) {
-    const uses = ({ planned }: Reader) =>
+  async findConsumers({ places }: { places: readonly { vaultName: string; secretName: string }[] }) {
+    const uses = ({ planned }: SimulatedConsumer) =>
       places.some(({ vaultName, secretName }) => vaultName === planned.vaultName && secretName === planned.secretName);
-    return { consumers: [...this.readers.values()].filter(uses).map(({ planned }) => planned), coverage: [] };
+    return { consumers: [...this.consumersById.values()].filter(uses).map(({ planned }) => planned), coverage: [] };
   }
 
   async refresh({ id }: PlannedConsumer, wanted: RefreshRequest): Promise<{ changedMeanwhile: string[] }> {
-    const reader = this.readers.get(id)!;
-    this.calls.push({ id, call: "act" });
-    if (reader.trouble === "denied") throw failure("accessDenied");
-    if (reader.trouble === "throttled") throw failure("throttled");
-    this.acted.push(id);
-    if (reader.trouble !== undefined) return { changedMeanwhile: [] };
-    if (wanted.version !== this.#current(reader).version) throw new Error("asked for a version that is not current");
-    this.#take(reader);
+    const reader = this.consumersById.get(id)!;
+    this.calls.push({ id, call: "refresh" });
+    if (reader.refreshFault === "denied") throw failure("accessDenied");
+    if (reader.refreshFault === "throttled") throw failure("throttled");
+    this.refreshed.push(id);
+    if (reader.refreshFault !== undefined) return { changedMeanwhile: [] };
+    if (wanted.version !== this.#currentVersion(reader).version)
+      throw new Error("The rotation refreshed a version that is not current.");
+    this.#loadCurrentVersion(reader);
     return { changedMeanwhile: reader.changedMeanwhile };
   }
 
   async check({ id }: PlannedConsumer, version: string, _since: Date): Promise<ConsumerCheck> {
-    const reader = this.readers.get(id)!;
-    this.calls.push({ id, call: "look" });
-    this.tick();
-    if (reader.trouble === "says it can't") return { holds: "old", problem: "AccessToKeyVaultDenied" };
+    const reader = this.consumersById.get(id)!;
+    this.calls.push({ id, call: "check" });
+    this.reloadDueConsumers();
+    if (reader.refreshFault === "says it can't") return { holds: "old", problem: "AccessToKeyVaultDenied" };
     return { holds: reader.version === version ? "new" : "old" };
   }
 }

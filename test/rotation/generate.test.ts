@@ -1,28 +1,28 @@
 import { expect, test } from "vitest";
-import { ALPHABETS, generate, minLength } from "../../shared/rotation/generate.ts";
+import { ALPHABETS, generateValue, minLength } from "../../shared/rotation/generate.ts";
 
-/** Randomness that gives these bytes, and then begins with them again. */
-function bytesOf(...given: number[]) {
-  let at = 0;
+/** Creates a source of randomness that returns these bytes in a loop. */
+function repeatingBytes(...bytes: number[]) {
+  let index = 0;
   return {
     number: () => 0,
     ulid: () => "",
-    bytes: (count: number) => Uint8Array.from({ length: count }, () => given[at++ % given.length]!),
+    bytes: (count: number) => Uint8Array.from({ length: count }, () => bytes[index++ % bytes.length]!),
   };
 }
 
-test("bytes that would make some characters likelier are passed over, and the length is kept", () => {
-  // 256 is no multiple of 62: the bytes from 248 on are too many.
-  const value = generate({ length: 5, alphabet: "alphanumeric" }, bytesOf(255, 0, 248, 61, 247, 1));
+test("bytes that would make some characters more likely are skipped", () => {
+  // 248 is the largest multiple of 62 (letters and digits) up to 256. The bytes 248 to 255 are skipped.
+  const value = generateValue({ length: 5, alphabet: "alphanumeric" }, repeatingBytes(255, 0, 248, 61, 247, 1));
   expect(value).toBe("A99BA");
-  // 256 is a multiple of 16: none is.
-  expect(generate({ length: 4, alphabet: "hex" }, bytesOf(255, 0, 16, 9))).toBe("f009");
+  // 256 is a multiple of 16, so no byte is skipped.
+  expect(generateValue({ length: 4, alphabet: "hex" }, repeatingBytes(255, 0, 16, 9))).toBe("f009");
 });
 
-test("a value has as many characters of its alphabet as were asked for", () => {
+test("a value has the requested length and uses the whole alphabet", () => {
   for (const alphabet of [...Object.keys(ALPHABETS), "xyz"]) {
     const all = Uint8Array.from({ length: 256 }, (_, byte) => byte);
-    const value = generate({ length: 200, alphabet }, bytesOf(...all));
+    const value = generateValue({ length: 200, alphabet }, repeatingBytes(...all));
     expect(value).toHaveLength(200);
     expect(new Set(value)).toEqual(new Set(ALPHABETS[alphabet] ?? alphabet));
   }
@@ -35,6 +35,6 @@ test.each([
   ["symbols", 15],
   ["01", 96],
   ["aab", undefined],
-])("a value of %s has 96 bits from %s characters on", (alphabet, length) => {
+])("a value of alphabet %s reaches 96 bits with %s characters", (alphabet, length) => {
   expect(minLength(alphabet)).toBe(length);
 });

@@ -7,31 +7,43 @@ import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { Service } from "../support/service.ts";
-import { overHttp } from "./http-client.ts";
+import { createRotationClient } from "./http-client.ts";
 
-/** Processes killed amid a call to the cloud: a campaign tries all of these in the order in which they come, otherwise the second. */
-const KILLS: { at: string; fault: Fault }[] = [
-  { at: "adding a secret, not sent", fault: { match: { operation: "graph.addPassword" }, action: { kind: "hang" } } },
-  { at: "adding a secret, done", fault: { match: { operation: "graph.addPassword" }, action: { kind: "hangAfter" } } },
+/**
+ * Moments at which a test kills the host process: during the named call, before or after the cloud carries it out. A campaign
+ * uses all of them in the order of a rotation. The normal suite uses the second only.
+ */
+const KILLS: { moment: string; fault: Fault }[] = [
   {
-    at: "holding it, done",
+    moment: "adding a client secret, before the call",
+    fault: { match: { operation: "graph.addPassword" }, action: { kind: "hang" } },
+  },
+  {
+    moment: "adding a client secret, after the call",
+    fault: { match: { operation: "graph.addPassword" }, action: { kind: "hangAfter" } },
+  },
+  {
+    moment: "storing a copy in the service's vault, after the call",
     fault: { match: { operation: "keyvault.setSecret", vault: "kv-lifecycle-service" }, action: { kind: "hangAfter" } },
   },
-  { at: "signing in", fault: { match: { operation: "entra.token" }, action: { kind: "hang" } } },
   {
-    at: "writing to the first place, not sent",
+    moment: "testing the sign-in, before the call",
+    fault: { match: { operation: "entra.token" }, action: { kind: "hang" } },
+  },
+  {
+    moment: "writing the first vault secret, before the call",
     fault: { match: { operation: "keyvault.setSecret", item: "shop-api-0" }, action: { kind: "hang" } },
   },
   {
-    at: "writing to the second place, done",
+    moment: "writing the second vault secret, after the call",
     fault: { match: { operation: "keyvault.setSecret", item: "shop-api-1" }, action: { kind: "hangAfter" } },
   },
   {
-    at: "removing the old one, done",
+    moment: "removing the old client secret, after the call",
     fault: { match: { operation: "graph.removePassword" }, action: { kind: "hangAfter" } },
   },
 ];
-const CHOSEN = IS_CAMPAIGN ? KILLS : KILLS.slice(1, 2);
+const USED_KILLS = IS_CAMPAIGN ? KILLS : KILLS.slice(1, 2);
 
 const APP = "Shop API";
 const [appId, secretId] = [appIdOf(APP), keyIdOf(APP, "primary")];
@@ -59,10 +71,10 @@ const company: Company = {
 
 const storageClock = movedClock();
 let service: Service;
-let admin: ReturnType<typeof overHttp>["admin"];
-let pass: ReturnType<typeof overHttp>["pass"];
-let look: ReturnType<typeof overHttp>["look"];
-let until: ReturnType<typeof overHttp>["until"];
+let admin: ReturnType<typeof createRotationClient>["admin"];
+let advanceClock: ReturnType<typeof createRotationClient>["pass"];
+let getRotation: ReturnType<typeof createRotationClient>["look"];
+let until: ReturnType<typeof createRotationClient>["until"];
 beforeAll(async () => {
   service = await Service.start({
     company,
@@ -70,7 +82,7 @@ beforeAll(async () => {
     env: { LICENSE_KEY: await licence() },
     storageEnv: storageClock.environment,
   });
-  ({ admin, pass, look, until } = overHttp(service, storageClock));
+  ({ admin, pass: advanceClock, look: getRotation, until } = createRotationClient(service, storageClock));
   expect(await service.scan()).toMatchObject({ status: "completed" });
   for (const name of places) {
     const body = { assetId: `${VAULT}.secret.${name}` };
@@ -82,7 +94,7 @@ afterAll(async () => {
   storageClock.remove();
 });
 
-test("a rotation over HTTP: invalid requests are rejected, a plan changes nothing, and it starts once and runs to its end", async () => {
+test("the rotation endpoints validate requests, plan, start one rotation and cancel it", async () => {
   const rotate = (body: object) => admin("POST", `${base}/rotate`, body);
   expect((await rotate({})).status).toBe(400);
   expect((await rotate({ appId: "no id", secretId })).status).toBe(400);
@@ -116,7 +128,7 @@ test("a rotation over HTTP: invalid requests are rejected, a plan changes nothin
   expect(history.body).toMatchObject({ total: 1, items: [{ rotationId: id, newKeyId: ended.newKeyId }] });
 });
 
-test("a rotation killed during calls to the cloud continues in another process", async () => {
+test("a rotation continues in another process after its host was killed", async () => {
   const { control } = service.cloud;
   const { directory } = control;
   for (const secret of places) directory.watchTarget({ appId, vault: VAULT, secret });
@@ -124,14 +136,15 @@ test("a rotation killed during calls to the cloud continues in another process",
   const started = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
   expect(started.status, started.text).toBe(201);
   const id: string = started.body.rotationId;
-  for (const { at, fault } of CHOSEN) {
+  for (const { moment, fault } of USED_KILLS) {
     const faultId = control.addFault({ ...fault, times: 1 });
     await until(id, () => control.faults().some((one) => one.id === faultId && one.happened > 0));
     await service.hosts.splice(0)[0]!.stop("SIGKILL");
     control.removeFault(faultId);
-    await pass(6 * MINUTE_MS);
+    // The lease of the killed host's worker expires after 5 minutes.
+    await advanceClock(6 * MINUTE_MS);
     await service.addHost();
-    expect((await look(id)).endedAt, at).toBeNull();
+    expect((await getRotation(id)).endedAt, moment).toBeNull();
   }
   const ended = await until(id, ({ endedAt, attention }) => endedAt !== null || attention !== null);
   expect(ended.status, JSON.stringify(ended.attention)).toBe("completed");

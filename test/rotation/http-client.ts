@@ -3,14 +3,14 @@ import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
 import { ADMIN, type Answer, type Service } from "../support/service.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+// biome-ignore lint/suspicious/noExplicitAny: the body of a response, whose members the tests check
 export type Rotation = any;
 
-/** Calls to a service whose time a test moves, and what becomes of its rotations meanwhile. */
-export function overHttp(service: Service, storageClock: MovedClock) {
+/** Creates a client of the rotation API for a service whose clock the test moves. */
+export function createRotationClient(service: Service, storageClock: MovedClock) {
   let token: string | undefined;
 
-  /** As the administrator. Days pass here, and tokens with them. */
+  /** Sends a request as the administrator. Signs in again if the token has expired, because tests skip days. */
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
     token ??= await service.signIn(ADMIN);
     const answer = await service.call(method, path, { token, body });
@@ -19,35 +19,38 @@ export function overHttp(service: Service, storageClock: MovedClock) {
     return await service.call(method, path, { token, body });
   }
 
-  async function pass(milliseconds: number): Promise<void> {
+  async function advanceClock(milliseconds: number): Promise<void> {
     service.cloud.control.moveClock(milliseconds);
     await storageClock.add(milliseconds);
   }
 
-  const look = async (id: string): Promise<Rotation> =>
+  const getRotation = async (id: string): Promise<Rotation> =>
     (await admin("GET", `/api/automation/rotation/rotations/${id}`)).body;
 
   /**
-   * Lets time pass until the condition holds. @param passes - False: no days pass, so that only work that is due now happens.
+   * Polls the rotation until the condition is met. Skips the overlap period meanwhile.
+   *
+   * @param skipsDays - False: does not skip days, so that only work that is due now happens.
+   * @throws Error after 600 polls.
    */
-  async function until(id: string, isSo: (rotation: Rotation) => boolean, passes = true): Promise<Rotation> {
-    let passed: string | undefined;
-    for (let looks = 0; looks < 600; looks++) {
-      const rotation = await look(id);
-      if (isSo(rotation)) return rotation;
-      const waits = passes && rotation.status === "overlapping";
-      if (waits && rotation.nextAt !== passed) {
-        passed = rotation.nextAt;
-        await pass(2 * DAY_MS + 20 * MINUTE_MS);
-      } else if (looks % 5 === 4) await pass(10_000);
-      if (waits) {
+  async function waitUntil(id: string, isMet: (rotation: Rotation) => boolean, skipsDays = true): Promise<Rotation> {
+    let skippedDueTime: string | undefined;
+    for (let poll = 0; poll < 600; poll++) {
+      const rotation = await getRotation(id);
+      if (isMet(rotation)) return rotation;
+      const isWaiting = skipsDays && rotation.status === "overlapping";
+      if (isWaiting && rotation.nextAt !== skippedDueTime) {
+        skippedDueTime = rotation.nextAt;
+        await advanceClock(2 * DAY_MS + 20 * MINUTE_MS);
+      } else if (poll % 5 === 4) await advanceClock(10_000);
+      if (isWaiting) {
         const headers = { "Content-Type": "application/json" };
         await fetch(`${service.url}/admin/functions/wakeRotations`, { method: "POST", body: "{}", headers });
       }
       await delay(50);
     }
-    throw new Error(`It never was: ${JSON.stringify(await look(id))}`);
+    throw new Error(`The rotation never met the condition: ${JSON.stringify(await getRotation(id))}`);
   }
 
-  return { admin, pass, look, until };
+  return { admin, pass: advanceClock, look: getRotation, until: waitUntil };
 }

@@ -3,22 +3,26 @@ import { expect } from "vitest";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { VAULT, type World } from "./world.ts";
 
-interface Rotated {
+interface RotatedApp {
   appId: string;
   places: string[];
   oldValue: string;
 }
 
-/** Invariants after every rotation, whatever happened. */
-export async function holds(world: World, app: Rotated, row: RotationRecord): Promise<void> {
+/**
+ * Checks what must be true after every rotation, also a failed one: only secrets that the rotation may remove were removed,
+ * each vault secret always stored a value that signs in, and no copy of a value remains.
+ */
+export async function expectRotationInvariants(world: World, app: RotatedApp, row: RotationRecord): Promise<void> {
   const { control } = world.cloud;
   const secrets = control.directory.secrets(app.appId);
-  const made = row.attempts.flatMap(({ keyId }) => keyId ?? []);
-  const named = [row.oldKeyId, ...(row.removeExpired ? [row.removeExpired] : []), ...made];
+  const createdKeyIds = row.attempts.flatMap(({ keyId }) => keyId ?? []);
+  const removableKeyIds = [row.oldKeyId, ...(row.removeExpired ? [row.removeExpired] : []), ...createdKeyIds];
   for (const { keyId, removedAt, madeBy, displayName } of secrets) {
-    const what = `${keyId} (${displayName})`;
-    if (removedAt !== undefined) expect(named, `removed: ${what}`).toContain(keyId);
-    else if (madeBy === "graph") expect([row.newKeyId], `lives: ${what}`).toContain(keyId);
+    const secretLabel = `${keyId} (${displayName})`;
+    if (removedAt !== undefined) expect(removableKeyIds, `removed: ${secretLabel}`).toContain(keyId);
+    // A secret that a rotation created: only the one that the rotation uses may remain.
+    else if (madeBy === "graph") expect([row.newKeyId], `not removed: ${secretLabel}`).toContain(keyId);
   }
   for (const place of app.places) {
     const value = control.secretValue(VAULT, place)!;
@@ -30,13 +34,19 @@ export async function holds(world: World, app: Rotated, row: RotationRecord): Pr
     for (const text of [done, safe, next]) expect(text).toMatch(/\w{3}/);
   }
   if (!isOver(row.status)) return;
-  const held = control.items("kv-lifecycle-service", "secrets").filter(({ name }) => name.includes(row.rotationId));
-  expect(held).toEqual([]);
+  const storedCopies = control
+    .items("kv-lifecycle-service", "secrets")
+    .filter(({ name }) => name.includes(row.rotationId));
+  expect(storedCopies).toEqual([]);
   expect(await world.start().unfinishedOf(app.appId)).toBeUndefined();
 }
 
-/** No value is in a log, a row, a message or an entry of the audit log. */
-export async function keepsSecrets(world: World, connectionString: string, values: readonly string[]): Promise<void> {
+/** Checks that no log line, rotation row, queue message or audit entry contains one of the secret values. */
+export async function expectNoValueStored(
+  world: World,
+  connectionString: string,
+  values: readonly string[],
+): Promise<void> {
   const options = { allowInsecureConnection: true };
   const rows: unknown[] = [];
   for await (const row of TableClient.fromConnectionString(connectionString, "Rotations", options).listEntities()) {

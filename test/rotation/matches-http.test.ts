@@ -8,8 +8,8 @@ const [appId, keyId] = [appIdOf("Shop API"), keyIdOf("Shop API", "current")];
 const value = secretValueOf("Shop API", "current");
 const BASE = `/api/automation/rotation/apps/${appId}`;
 
-const [OLD, NEW] = ["value-of-shop-db", "value-that-somebody-gave"];
-const site = (name: string, reference: string) => ({
+const [OLD_VALUE, NEW_VALUE] = ["value-of-shop-db", "value-that-somebody-gave"];
+const webAppWithReference = (name: string, reference: string) => ({
   type: "Microsoft.Web/sites",
   name,
   kind: "app",
@@ -18,13 +18,13 @@ const site = (name: string, reference: string) => ({
 });
 
 let service: Service;
-let unlicensed: string;
+let unlicensedUrl: string;
 beforeAll(async () => {
   const secrets = [
     { name: "shop-api-client-secret", value, contentType: `shop:${appId}:${keyId}` },
     { name: "shop-api", value: "of something else", createdDaysAgo: 90 },
-    { name: "db-main", value: OLD, createdDaysAgo: 90 },
-    { name: "db-pinned", value: OLD, createdDaysAgo: 90 },
+    { name: "db-main", value: OLD_VALUE, createdDaysAgo: 90 },
+    { name: "db-pinned", value: OLD_VALUE, createdDaysAgo: 90 },
     { name: "other-client-secret", tags: { "entra-app-id": appIdOf("Other"), "entra-key-id": keyId } },
   ];
   service = await Service.start({
@@ -34,8 +34,8 @@ beforeAll(async () => {
           name: "Shop",
           vaults: [{ name: VAULT, secrets, keys: [{ name: "signing" }], certificates: [{ name: "web" }] }],
           resources: [
-            site("web-good", `SecretName=db-main`),
-            site("web-pinned", `SecretName=db-pinned;SecretVersion=${"0".repeat(32)}`),
+            webAppWithReference("web-good", `SecretName=db-main`),
+            webAppWithReference("web-pinned", `SecretName=db-pinned;SecretVersion=${"0".repeat(32)}`),
           ],
         },
       ],
@@ -43,7 +43,7 @@ beforeAll(async () => {
     },
     env: { LICENSE_KEY: await licence() },
   });
-  ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
+  ({ url: unlicensedUrl } = await service.addHost({ LICENSE_KEY: "" }));
   await service.scan();
   await service.admin("POST", "/api/automation/rotation/discover");
   await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
@@ -57,7 +57,7 @@ afterAll(() => service?.stop());
 const VERIFY = `${BASE}/matches/verify`;
 const CONFIRM = `${BASE}/matches/confirm`;
 
-test("matches are listed, proved and confirmed, and no answer, entry or line has the value", async () => {
+test("matches can be listed, verified and confirmed without exposing the value", async () => {
   const { body: list } = await service.admin("GET", `${BASE}/matches`);
   expect(list).toMatchObject({ total: 2, coverage: [], nextCursor: null });
   expect(list.items).toMatchObject([
@@ -82,8 +82,8 @@ test("matches are listed, proved and confirmed, and no answer, entry or line has
 
 test.each<[what: string, method: string, path: string, body: object | undefined, status: number, code: string]>([
   ["an unknown application", "GET", BASE.replace(appId, appIdOf("Nobody")), undefined, 404, "notFound"],
-  ["an application id that is none", "GET", BASE.replace(appId, "x'y"), undefined, 400, "invalidRequest"],
-])("the matches of %s are refused", async (_, method, path, body, status, code) => {
+  ["an invalid application ID", "GET", BASE.replace(appId, "x'y"), undefined, 400, "invalidRequest"],
+])("a request for the matches of %s is rejected", async (_, method, path, body, status, code) => {
   const answer = await service.admin(method, `${path}/matches`, body);
   expect([answer.status, answer.body.code]).toEqual([status, code]);
 });
@@ -93,16 +93,16 @@ test.each<[what: string, body: object, status: number, code: string]>([
   ["a key", { assetId: `${VAULT}.key.none` }, 404, "notFound"],
   ["a credential's id", { assetId: `entra.${appId}.${appId}.${keyId}` }, 404, "notFound"],
   ["the service's own vault", { assetId: "KV-Lifecycle-Service.secret.x" }, 409, "serviceVault"],
-  ["another member", { assetId: `${VAULT}.secret.shop-api`, value: "x" }, 400, "invalidRequest"],
-  ["no member", {}, 400, "invalidRequest"],
-])("a proof and a word about %s are refused", async (_, body, status, code) => {
+  ["a request with an unknown member", { assetId: `${VAULT}.secret.shop-api`, value: "x" }, 400, "invalidRequest"],
+  ["a request without members", {}, 400, "invalidRequest"],
+])("verification and confirmation are rejected for %s", async (_, body, status, code) => {
   for (const path of [VERIFY, CONFIRM]) {
     const answer = await service.admin("POST", path, body);
     expect([answer.status, answer.body.code]).toEqual([status, code]);
   }
 });
 
-test("more proofs than five of an application in a minute are refused for now", async () => {
+test("the sixth verification of an application within a minute is rejected with 429", async () => {
   const answers = await Promise.all(
     Array.from({ length: 6 }, () => service.admin("POST", VERIFY, { assetId: `${VAULT}.secret.shop-api` })),
   );
@@ -114,12 +114,12 @@ test("more proofs than five of an application in a minute are refused for now", 
   }
 });
 
-test("a word about a credential that the application has not is refused", async () => {
+test("confirmation of a credential that the application does not have is rejected", async () => {
   const answer = await service.admin("POST", CONFIRM, { assetId: `${VAULT}.secret.shop-api`, keyId: appId });
   expect([answer.status, answer.body.errors[0].path]).toEqual([400, "body.keyId"]);
 });
 
-test("a policy is set, read with its application, changed with its ETag and removed", async () => {
+test("a policy can be set, read, changed with its ETag and removed", async () => {
   expect((await service.admin("GET", `${BASE}/policy`)).status).toBe(404);
   const set = await service.admin("PUT", `${BASE}/policy`, {
     automatic: true,
@@ -133,6 +133,7 @@ test("a policy is set, read with its application, changed with its ETag and remo
   const token = await service.signIn(ADMIN);
   const stale = await service.call("PUT", `${BASE}/policy`, { token, body: {}, headers: { "If-Match": '"stale"' } });
   expect(stale.status).toBe(412);
+  // 38 days are one too few: due 30 days before the expiry, 7 days of overlap, and one day to spare.
   for (const body of [{ expiryDays: 0 }, { overlapDays: 91 }, { targets: "x" }, { automatic: true, expiryDays: 38 }])
     expect((await service.admin("PUT", `${BASE}/policy`, body)).status).toBe(400);
   expect((await service.admin("DELETE", `${BASE}/policy`)).body).toEqual({ deleted: true });
@@ -141,12 +142,12 @@ test("a policy is set, read with its application, changed with its ETag and remo
 const rotate = (name: string) => `/api/assets/dependencies/rotate/${name}`;
 
 test.each<[what: string, id: string, body: object, status: number, code: string]>([
-  ["an unknown asset", `${VAULT}.secret.none`, { newValue: NEW }, 404, "notFound"],
-  ["an invalid ID", "x'y", { newValue: NEW }, 404, "notFound"],
-  ["a key", `${VAULT}.key.signing`, { newValue: NEW }, 409, "notRotatable"],
-  ["a certificate", `${VAULT}.certificate.web`, { newValue: NEW }, 409, "notRotatable"],
-  ["a secret that backs a certificate", `${VAULT}.secret.web`, { newValue: NEW }, 409, "notRotatable"],
-  ["the service's own vault", "KV-Lifecycle-Service.secret.x", { newValue: NEW }, 409, "serviceVault"],
+  ["an unknown asset", `${VAULT}.secret.none`, { newValue: NEW_VALUE }, 404, "notFound"],
+  ["an invalid ID", "x'y", { newValue: NEW_VALUE }, 404, "notFound"],
+  ["a key", `${VAULT}.key.signing`, { newValue: NEW_VALUE }, 409, "notRotatable"],
+  ["a certificate", `${VAULT}.certificate.web`, { newValue: NEW_VALUE }, 409, "notRotatable"],
+  ["a secret that backs a certificate", `${VAULT}.secret.web`, { newValue: NEW_VALUE }, 409, "notRotatable"],
+  ["the service's own vault", "KV-Lifecycle-Service.secret.x", { newValue: NEW_VALUE }, 409, "serviceVault"],
   ["a secret without a value", `${VAULT}.secret.db-main`, {}, 400, "valueRequired"],
   [
     "a generated value without issuerAccepts",
@@ -158,28 +159,46 @@ test.each<[what: string, id: string, body: object, status: number, code: string]
   [
     "two values",
     `${VAULT}.secret.db-main`,
-    { newValue: NEW, generate: { length: 32, alphabet: "hex" }, issuerAccepts: true },
+    { newValue: NEW_VALUE, generate: { length: 32, alphabet: "hex" }, issuerAccepts: true },
     400,
     "invalidRequest",
   ],
   [
-    "a value that is too easily guessed",
+    "a generated value of too few characters",
     `${VAULT}.secret.db-main`,
     { generate: { length: 8, alphabet: "hex" }, issuerAccepts: true },
     400,
     "invalidRequest",
   ],
-  ["another member", `${VAULT}.secret.db-main`, { newValue: NEW, also: 1 }, 400, "invalidRequest"],
+  [
+    "a request with an unknown member",
+    `${VAULT}.secret.db-main`,
+    { newValue: NEW_VALUE, also: 1 },
+    400,
+    "invalidRequest",
+  ],
   ["a value that is too long", `${VAULT}.secret.db-main`, { newValue: "x".repeat(25_601) }, 400, "invalidRequest"],
-  ["who does not use it", `${VAULT}.secret.db-main`, { newValue: NEW, includeResources: ["x"] }, 400, "invalidRequest"],
-  ["a value for a client secret", `${VAULT}.secret.shop-api-client-secret`, { newValue: NEW }, 400, "invalidRequest"],
-])("a rotation of %s is refused", async (_, id, body, status, code) => {
+  [
+    "a secret with an included resource that does not use it",
+    `${VAULT}.secret.db-main`,
+    { newValue: NEW_VALUE, includeResources: ["x"] },
+    400,
+    "invalidRequest",
+  ],
+  [
+    "a value for a client secret",
+    `${VAULT}.secret.shop-api-client-secret`,
+    { newValue: NEW_VALUE },
+    400,
+    "invalidRequest",
+  ],
+])("a rotation is rejected for %s", async (_, id, body, status, code) => {
   const answer = await service.admin("POST", rotate(id), body);
   expect([answer.status, answer.body.code]).toEqual([status, code]);
-  expect(answer.text).not.toContain(NEW);
+  expect(answer.text).not.toContain(NEW_VALUE);
 });
 
-test("an asset is rotated with those who use it, and no answer, entry or line has the value", async () => {
+test("an asset is rotated with its consumers without exposing the value", async () => {
   const read = await service.admin("POST", "/api/assets/dependencies/discover");
   await vi.waitFor(
     async () => {
@@ -188,23 +207,23 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
     },
     { timeout: 150_000, interval: 300 },
   );
-  const pinned = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), { newValue: NEW });
+  const pinned = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), { newValue: NEW_VALUE });
   expect([pinned.status, pinned.body.code]).toEqual([409, "willBreak"]);
   expect(pinned.body.resources[0]).toMatch(/web-pinned$/);
   const id = `${VAULT}.secret.db-main`;
-  const plan = await service.admin("POST", rotate(id), { newValue: NEW, dryRun: true });
+  const plan = await service.admin("POST", rotate(id), { newValue: NEW_VALUE, dryRun: true });
   expect([plan.status, plan.body]).toMatchObject([
     200,
     { rotationId: null, assetId: id, appId: null, consumers: [{ name: "web-good", how: "action", state: "waiting" }] },
   ]);
-  expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(OLD);
-  const started = await service.admin("POST", rotate(id), { new_value: NEW });
+  expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(OLD_VALUE);
+  const started = await service.admin("POST", rotate(id), { new_value: NEW_VALUE });
   expect(started.status).toBe(201);
-  const at = started.headers.get("location")!;
-  let ended = await service.admin("GET", at);
+  const location = started.headers.get("location")!;
+  let ended = await service.admin("GET", location);
   await vi.waitFor(
     async () => {
-      ended = await service.admin("GET", at);
+      ended = await service.admin("GET", location);
       expect(ended.body.status).toBe("completed");
     },
     { timeout: 150_000, interval: 500 },
@@ -213,7 +232,7 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
     consumers: [{ state: "verified", holds: "new" }],
     verifiedMeans: expect.stringContaining("reports the new version"),
   });
-  expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(NEW);
+  expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(NEW_VALUE);
   const history = await service.admin("GET", `/api/automation/rotation/history?assetId=${id}`);
   expect(history.body.items).toMatchObject([{ rotationId: started.body.rotationId, assetId: id }]);
   const credential = await service.admin("POST", rotate(`${VAULT}.secret.shop-api-client-secret`), { dryRun: true });
@@ -221,20 +240,20 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
   const entries = await service.admin("GET", "/audit/entries?limit=1000");
   const lines = JSON.stringify(service.hosts.map((host) => host.lines));
   for (const text of [plan.text, started.text, ended.text, history.text, entries.text, lines]) {
-    expect(text).not.toContain(NEW);
-    expect(text).not.toContain(OLD);
+    expect(text).not.toContain(NEW_VALUE);
+    expect(text).not.toContain(OLD_VALUE);
   }
 });
 
-test("without a license all endpoints are denied", async () => {
+test("without a license the endpoints are denied", async () => {
   for (const [method, path, body] of [
     ["GET", `${BASE}/matches`, undefined],
     ["POST", VERIFY, { assetId: `${VAULT}.secret.shop-api` }],
     ["GET", `${BASE}/policy`, undefined],
     ["PUT", `${BASE}/policy`, {}],
-    ["POST", rotate(`${VAULT}.secret.db-main`), { newValue: NEW }],
+    ["POST", rotate(`${VAULT}.secret.db-main`), { newValue: NEW_VALUE }],
   ] as const) {
-    const answer = await service.admin(method, unlicensed + path, body);
+    const answer = await service.admin(method, unlicensedUrl + path, body);
     expect([answer.status, answer.body.code]).toEqual([403, "licenseRequired"]);
   }
 });

@@ -15,17 +15,21 @@ import { createMatches } from "../../shared/rotation/matches.ts";
 import type { ClientSecretRequest } from "../../shared/rotation/plan.ts";
 import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
-import { IMPATIENT } from "../azure/services.ts";
+import { SHORT_WAITS } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { BOSS, VAULT, World } from "./world.ts";
 
-let applications = 0;
+let applicationCount = 0;
 
-/** Matches, policies and automatic rotations, on top of the rotations of a test world. */
+/**
+ * Creates a `World` (rotations on real tables and the simulated cloud) with matches, policies and automatic rotations on top.
+ *
+ * @returns the services under test, and helpers that add applications and vault secrets and run the timer.
+ */
 export function openMatchingFixture(
   { cloud, config }: { cloud: Cloud; config: Config },
   connectionString: string,
-  limits: Partial<CallLimits> = IMPATIENT,
+  limits: Partial<CallLimits> = SHORT_WAITS,
 ) {
   const world = new World(cloud, config, connectionString);
   const { control } = cloud;
@@ -39,7 +43,7 @@ export function openMatchingFixture(
   const proof = createSignInProof(config);
   const { clock, log } = world;
   const audit = { append: async (event: (typeof world.events)[number]) => void world.events.push(event) };
-  let tries = 0;
+  let proofCount = 0;
   const matches = createMatches({
     tables,
     audit,
@@ -47,11 +51,17 @@ export function openMatchingFixture(
     clock,
     log,
     limiter: {
-      take: async () => ({ allowed: ++tries <= 20, limit: 20, remaining: 0, resetSeconds: 9, retryAfterSeconds: 9 }),
+      take: async () => ({
+        allowed: ++proofCount <= 20,
+        limit: 20,
+        remaining: 0,
+        resetSeconds: 9,
+        retryAfterSeconds: 9,
+      }),
       cleanUp: async () => {},
     },
     vaults: createVaultSecrets(services),
-    app: (appId) => graph.application({ appId }),
+    app: (appId) => graph.findApplication({ appId }),
     proveSignIn: (appId, secret) => proof(appId, secret, cloud.app.tenantId),
   });
   world.matches = matches;
@@ -64,18 +74,18 @@ export function openMatchingFixture(
     clock,
     log,
     app: async (appId) => {
-      const app = await graph.application({ appId });
+      const app = await graph.findApplication({ appId });
       return app && { ...app, reasons: fixture.reasons };
     },
     passwordPolicy: graph.passwordPolicy,
     matches,
   });
-  const sent: string[] = [];
+  const enqueuedAppIds: string[] = [];
   const licensed = async () => world.tier === "pro";
   const automatic = createAutomaticRotation({
     tables,
     queues: {
-      send: async (_queue, message) => void sent.push((message as { appId: string }).appId),
+      send: async (_queue, message) => void enqueuedAppIds.push((message as { appId: string }).appId),
       checkReachable: async () => {},
     },
     settings,
@@ -97,14 +107,14 @@ export function openMatchingFixture(
     policies,
     automatic,
     rotations,
-    sent,
+    sent: enqueuedAppIds,
     settings: {} as Record<string, number>,
     reasons: [] as string[],
-    /** Resource ids that scans find vaults under, where these are not those of `vaultRecord`. */
+    /** Resource IDs by vault name. A vault that is not listed has the ID that `vaultRecord` creates. */
     vaultIds: {} as Record<string, string>,
 
-    /** Adds an application whose secret expires in some days, and a vault secret that names it and stores it. */
-    application({
+    /** Adds an application with one client secret, and a vault secret whose content type names it and whose value it is. */
+    addApplication({
       expiresInDays = 20,
       value,
       place = VAULT,
@@ -113,17 +123,21 @@ export function openMatchingFixture(
       value?: string;
       place?: string;
     } = {}) {
-      const name = `app-${++applications}`;
+      const name = `app-${++applicationCount}`;
       const secrets = [{ name: "old", expiresInDays }];
       const appId = control.directory.putApplication({ name, secrets });
       const { keyId } = control.directory.secrets(appId)[0]!;
-      const held = { name, value: value ?? secretValueOf(name, "old"), contentType: `${name}:${appId}:${keyId}` };
-      control.putSecret(place, { ...held, createdDaysAgo: 30 });
-      return { name, appId, keyId, assetId: `${place}.secret.${name}`, contentType: held.contentType, place };
+      const vaultSecret = {
+        name,
+        value: value ?? secretValueOf(name, "old"),
+        contentType: `${name}:${appId}:${keyId}`,
+      };
+      control.putSecret(place, { ...vaultSecret, createdDaysAgo: 30 });
+      return { name, appId, keyId, assetId: `${place}.secret.${name}`, contentType: vaultSecret.contentType, place };
     },
 
-    /** The value of an application's secret, put into another vault with all that says so: for a second place, or by a thief. */
-    copy<A extends { name: string; contentType: string }>(app: A, place: string, createdDaysAgo = 1) {
+    /** Copies an application's secret, with its content type, into another vault: as a second place or as a thief would. */
+    copySecretTo<A extends { name: string; contentType: string }>(app: A, place: string, createdDaysAgo = 1) {
       const { name, contentType } = app;
       control.putSecret(place, { name, value: secretValueOf(name, "old"), contentType, createdDaysAgo });
       return { ...app, place, assetId: `${place}.secret.${name}` };
@@ -147,13 +161,13 @@ export function openMatchingFixture(
         const vault = {
           ...vaultRecord(place),
           ...(fixture.vaultIds[place] !== undefined && { id: fixture.vaultIds[place] }),
-          vaultUri: world.uriOf(place),
+          vaultUri: world.vaultUriOf(place),
           contents: { secret: `${Math.random()}` },
         };
-        const held = apps.filter((app) => app.place === place);
+        const appsInVault = apps.filter((app) => app.place === place);
         const secretOf = ({ name, contentType }: (typeof apps)[number]) =>
           assetRecord(vault, "secret", name, { contentType });
-        await writeVault(writer, vault, held.map(secretOf));
+        await writeVault(writer, vault, appsInVault.map(secretOf));
       }
       const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
       for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {
@@ -183,20 +197,20 @@ export function openMatchingFixture(
       await matches.index.update();
     },
 
-    /** An administrator says that the places hold what they say. */
+    /** Confirms, as an administrator, that each vault secret stores the client secret that it names. */
     async confirm(...apps: { appId: string; keyId: string; assetId: string }[]) {
       for (const { appId, keyId, assetId } of apps)
         await matches.confirm(appId, { assetId, keyId, confirmed: true }, BOSS);
     },
 
-    policy: (appId: string, change: object = {}) =>
+    setPolicy: (appId: string, change: object = {}) =>
       policies.set(appId, PolicyChange.parse({ automatic: true, ...change }), BOSS, undefined),
 
-    /** The timer and its messages, each delivered so often. */
-    async tick(times = 1): Promise<string[]> {
+    /** Runs the timer and delivers each message that it sent `times` times. Returns the applications that were due. */
+    async runTimer(times = 1): Promise<string[]> {
       await automatic.enqueueDue();
-      const appIds = sent.splice(0);
-      for (const appId of appIds) for (let time = 0; time < times; time++) await automatic.begin(appId, "tick");
+      const appIds = enqueuedAppIds.splice(0);
+      for (const appId of appIds) for (let time = 0; time < times; time++) await automatic.begin(appId, "timer");
       return appIds;
     },
 
@@ -204,13 +218,13 @@ export function openMatchingFixture(
       (await rotations.history({ subject: appId }, { limit: 100, offset: 0, cursor: undefined })).items,
 
     async notices(type: AutomationType) {
-      const found: string[] = [];
+      const texts: string[] = [];
       for await (const pending of notices.notices(type, new Date(0)))
         for (const { notice } of pending) {
-          const words = await notice();
-          if (words) found.push(JSON.stringify(words));
+          const alertText = await notice();
+          if (alertText) texts.push(JSON.stringify(alertText));
         }
-      return found;
+      return texts;
     },
   };
   return fixture;

@@ -5,12 +5,16 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { type Answer, Service } from "../support/service.ts";
-import { overHttp } from "./http-client.ts";
+import { createRotationClient } from "./http-client.ts";
 
-/** Vaults in scope: two of the shop, one of a person who once saw its secrets, and one that never answers. */
-const [SHOP, SECOND, STRANGER, SLOW] = ["kv-shop", "kv-second", "kv-stranger", "kv-slow"];
+/**
+ * Tests over HTTP of which vault secrets ("places") a rotation writes. The vaults: two of the shop, one of a former insider who
+ * copies secrets, and one that does not answer.
+ */
+
+const [SHOP_VAULT, SECOND_VAULT, STRANGER_VAULT, SLOW_VAULT] = ["kv-shop", "kv-second", "kv-stranger", "kv-slow"];
 const base = "/api/automation/rotation";
-const secretOf = (name: string, rest: object = {}) => ({
+const vaultSecretOf = (name: string, rest: object = {}) => ({
   name: name.toLowerCase().replaceAll(" ", "-"),
   value: secretValueOf(name, "current"),
   contentType: `${name}:${appIdOf(name)}:${keyIdOf(name, "current")}`,
@@ -23,13 +27,13 @@ const company: Company = {
     {
       name: "Shop",
       vaults: [
-        { name: SHOP, secrets: APPS.slice(0, 6).map((name) => secretOf(name)) },
+        { name: SHOP_VAULT, secrets: APPS.slice(0, 6).map((name) => vaultSecretOf(name)) },
         {
-          name: SECOND,
-          secrets: ["Busy API", "Leaked API", "Asset API"].map((name) => secretOf(name, { createdDaysAgo: 10 })),
+          name: SECOND_VAULT,
+          secrets: ["Busy API", "Leaked API", "Asset API"].map((name) => vaultSecretOf(name, { createdDaysAgo: 10 })),
         },
-        { name: STRANGER, secrets: [{ name: "own", value: "of the stranger" }] },
-        { name: SLOW, secrets: [secretOf("Slow API")] },
+        { name: STRANGER_VAULT, secrets: [{ name: "own", value: "of the stranger" }] },
+        { name: SLOW_VAULT, secrets: [vaultSecretOf("Slow API")] },
       ],
     },
   ],
@@ -41,7 +45,7 @@ const company: Company = {
 
 const storageClock = movedClock();
 let service: Service;
-let http: ReturnType<typeof overHttp>;
+let http: ReturnType<typeof createRotationClient>;
 /** A plan with the slow vault takes a minute and a half, so it is requested first and checked last. */
 let slowPlan: Promise<Answer>;
 
@@ -53,10 +57,10 @@ beforeAll(async () => {
     env: { LICENSE_KEY: await licence(), ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true" },
     storageEnv: storageClock.environment,
   });
-  http = overHttp(service, storageClock);
-  await discovered();
+  http = createRotationClient(service, storageClock);
+  await runDiscovery();
   service.cloud.control.addFault({
-    match: { vault: SLOW, operation: "keyvault.listSecretVersions" },
+    match: { vault: SLOW_VAULT, operation: "keyvault.listSecretVersions" },
     action: { kind: "hang" },
   });
   slowPlan = http.admin("POST", `${base}/rotate`, requestFor("Slow API"));
@@ -67,7 +71,7 @@ afterAll(async () => {
   storageClock.remove();
 });
 
-async function discovered(): Promise<void> {
+async function runDiscovery(): Promise<void> {
   const { body: scan } = await http.admin("POST", "/api/assets/discovery/scan", { mode: "full" });
   await vi.waitFor(
     async () =>
@@ -92,98 +96,116 @@ const requestFor = (app: string, rest: object = {}) => ({
   ...rest,
 });
 const rotate = (app: string, rest: object = {}) => http.admin("POST", `${base}/rotate`, requestFor(app, rest));
-const assetId = (vault: string, app: string) => `${vault}.secret.${secretOf(app).name}`;
+const assetId = (vault: string, app: string) => `${vault}.secret.${vaultSecretOf(app).name}`;
 const confirm = (vault: string, app: string) =>
   http.admin("POST", `${base}/apps/${appIdOf(app)}/matches/confirm`, {
     assetId: assetId(vault, app),
     keyId: keyIdOf(app, "current"),
   });
-const targets = ({ body }: Answer) => body.targets.map(({ vaultName }: { vaultName: string }) => vaultName);
-const leftOut = ({ body }: Answer) =>
+const targetVaults = ({ body }: Answer) => body.targets.map(({ vaultName }: { vaultName: string }) => vaultName);
+const skippedPlaces = ({ body }: Answer) =>
   body.notUpdated.map(
     ({ vaultName, confidence, reason }: Record<string, string>) => `${vaultName} ${confidence} ${reason}`,
   );
-const keyAt = (vault: string, app: string) =>
+const keyIdInVault = (vault: string, app: string) =>
   service.cloud.control.directory.keyIdOf(
     appIdOf(app),
-    service.cloud.control.secretValue(vault, secretOf(app).name) ?? "",
+    service.cloud.control.secretValue(vault, vaultSecretOf(app).name) ?? "",
   );
-const validKeys = (app: string) =>
+const validKeyIds = (app: string) =>
   service.cloud.control.directory
     .secrets(appIdOf(app))
     .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
 
-test("an unknown copy of a secret is not written and is reported, and is written only after a user confirms it", async () => {
+test("an unknown copy of a secret is written only after a user confirms it", async () => {
   const app = "Shop API";
   const { control } = service.cloud;
   const sink = service.cloud.controlUrl.replace("/control", "/sink/rotations");
   const rule = { name: "rotations", alertType: "rotationFailed", deliveryMethod: "webhook", webhookUrl: sink };
   expect((await http.admin("POST", "/alerts/rules", rule)).status).toBe(201);
   const tags = { "entra-app-id": appIdOf(app), "entra-key-id": keyIdOf(app, "current") };
-  control.putSecret(STRANGER, { name: secretOf(app).name, value: secretValueOf(app, "current"), tags });
-  await discovered();
+  control.putSecret(STRANGER_VAULT, { name: vaultSecretOf(app).name, value: secretValueOf(app, "current"), tags });
+  await runDiscovery();
   const plan = await rotate(app, { dryRun: true });
-  expect([plan.status, targets(plan), leftOut(plan)]).toEqual([200, [SHOP], [`${STRANGER} certain newPlace`]]);
+  expect([plan.status, targetVaults(plan), skippedPlaces(plan)]).toEqual([
+    200,
+    [SHOP_VAULT],
+    [`${STRANGER_VAULT} certain newPlace`],
+  ]);
   const started = await rotate(app);
-  expect([started.status, targets(started), leftOut(started)]).toEqual([201, [SHOP], [`${STRANGER} certain newPlace`]]);
+  expect([started.status, targetVaults(started), skippedPlaces(started)]).toEqual([
+    201,
+    [SHOP_VAULT],
+    [`${STRANGER_VAULT} certain newPlace`],
+  ]);
   const id: string = started.body.rotationId;
 
   const notified = () =>
     control
-      .sunk("rotations")
+      .sinkRequests("rotations")
       .flatMap(({ body }) => (JSON.parse(body).data.items as { why: string }[]).map(({ why }) => why));
   const evaluate = () => service.call("POST", "/__host/timers/evaluateAlerts", { body: {} });
   await evaluate();
-  const alert = `${STRANGER}/shop-api holds the old secret, is new to this service, and was not written.`;
+  const alert = `${STRANGER_VAULT}/shop-api stores the old secret. No user confirmed this place, so the rotation does not write the new secret there.`;
   await expect.poll(notified, { timeout: 150_000 }).toEqual([alert]);
 
   const overlapping = await http.until(id, ({ status }) => status === "overlapping", false);
-  expect([keyAt(SHOP, app), keyAt(STRANGER, app)]).toEqual([overlapping.newKeyId, keyIdOf(app, "current")]);
+  expect([keyIdInVault(SHOP_VAULT, app), keyIdInVault(STRANGER_VAULT, app)]).toEqual([
+    overlapping.newKeyId,
+    keyIdOf(app, "current"),
+  ]);
   const waiting = await http.until(id, ({ needsConfirmation }) => needsConfirmation);
   expect(waiting.reasons).toEqual([
-    expect.stringMatching(/^kv-stranger\/shop-api holds the old secret, is new .*Confirm/),
+    expect.stringMatching(/^kv-stranger\/shop-api stores the old secret, is new .*Confirm/),
   ]);
   const refused = await http.admin("POST", `${base}/rotations/${id}/finish`);
   expect([refused.status, refused.body.code]).toEqual([409, "notFinishable"]);
 
-  expect((await confirm(STRANGER, app)).status).toBe(200);
-  // At once, and not when the next look is due, a day later.
+  expect((await confirm(STRANGER_VAULT, app)).status).toBe(200);
+  // The place is written at once and not at the next daily check.
   const both = await http.until(id, ({ targets: all }) => all.length === 2 && all[1].state === "written", false);
   expect(both.notUpdated).toEqual([]);
   const ended = await http.until(id, ({ endedAt, attention }) => endedAt !== null || attention !== null);
   expect(ended).toMatchObject({ status: "completed", reasons: [] });
-  expect([keyAt(SHOP, app), keyAt(STRANGER, app)]).toEqual([ended.newKeyId, ended.newKeyId]);
-  expect(validKeys(app)).toEqual([ended.newKeyId]);
+  expect([keyIdInVault(SHOP_VAULT, app), keyIdInVault(STRANGER_VAULT, app)]).toEqual([ended.newKeyId, ended.newKeyId]);
+  expect(validKeyIds(app)).toEqual([ended.newKeyId]);
   await evaluate();
   expect((await http.admin("GET", "/alerts/history")).body.total).toBe(1);
 });
 
-const away: [what: string, app: string, ...faults: Fault[]][] = [
-  ["the first vault answers 503", "Busy API", { match: { vault: SHOP }, action: { kind: "fail", status: 503 } }],
-  ["the second vault answers 503", "Busy API", { match: { vault: SECOND }, action: { kind: "fail", status: 503 } }],
-  ["the first vault cuts the connection", "Busy API", { match: { vault: SHOP }, action: { kind: "reset" } }],
-  ["the second vault cuts the connection", "Busy API", { match: { vault: SECOND }, action: { kind: "reset" } }],
+const OUTAGES: [what: string, app: string, ...faults: Fault[]][] = [
+  ["the first vault answers 503", "Busy API", { match: { vault: SHOP_VAULT }, action: { kind: "fail", status: 503 } }],
+  [
+    "the second vault answers 503",
+    "Busy API",
+    { match: { vault: SECOND_VAULT }, action: { kind: "fail", status: 503 } },
+  ],
+  ["the first vault cuts the connection", "Busy API", { match: { vault: SHOP_VAULT }, action: { kind: "reset" } }],
+  ["the second vault cuts the connection", "Busy API", { match: { vault: SECOND_VAULT }, action: { kind: "reset" } }],
   [
     "both vaults answer 503",
     "Busy API",
-    { match: { vault: SHOP }, action: { kind: "fail", status: 503 } },
-    { match: { vault: SECOND }, action: { kind: "fail", status: 503 } },
+    { match: { vault: SHOP_VAULT }, action: { kind: "fail", status: 503 } },
+    { match: { vault: SECOND_VAULT }, action: { kind: "fail", status: 503 } },
   ],
   [
-    "the sign-in is unclear",
+    "the sign-in service answers 503",
     "Fresh API",
     { match: { operation: "entra.token" }, action: { kind: "fail", status: 503 } },
   ],
 ];
 
-test("while a vault or the sign-in gives no clear answer a rotation is 503 with Retry-After, and afterwards its plan is whole", async () => {
-  for (const vault of [SHOP, SECOND]) expect((await confirm(vault, "Busy API")).status).toBe(200);
-  const whole: Record<string, string[]> = { "Busy API": [SECOND, SHOP], "Fresh API": [SHOP] };
-  for (const [what, app, ...faults] of away) {
+test("while a vault or the sign-in service fails, a rotation fails with 503 and Retry-After", async () => {
+  for (const vault of [SHOP_VAULT, SECOND_VAULT]) expect((await confirm(vault, "Busy API")).status).toBe(200);
+  const expectedVaults: Record<string, string[]> = {
+    "Busy API": [SECOND_VAULT, SHOP_VAULT],
+    "Fresh API": [SHOP_VAULT],
+  };
+  for (const [what, app, ...faults] of OUTAGES) {
     const ids = faults.map((fault) => service.cloud.control.addFault(fault));
     const [byIds, byAsset] = [
       await rotate(app),
-      await http.admin("POST", `/api/assets/dependencies/rotate/${assetId(SHOP, app)}`, {}),
+      await http.admin("POST", `/api/assets/dependencies/rotate/${assetId(SHOP_VAULT, app)}`, {}),
     ];
     for (const answer of [byIds, byAsset]) {
       expect([answer.status, answer.body.code], `${what}: ${answer.text}`).toEqual([503, "unavailable"]);
@@ -192,72 +214,75 @@ test("while a vault or the sign-in gives no clear answer a rotation is 503 with 
     for (const id of ids) service.cloud.control.removeFault(id);
   }
   expect((await http.admin("GET", `${base}/history?appId=${appIdOf("Busy API")}`)).body.items).toEqual([]);
-  for (const [app, vaults] of Object.entries(whole)) {
+  for (const [app, vaults] of Object.entries(expectedVaults)) {
     const plan = await rotate(app, { dryRun: true });
-    expect([plan.status, targets(plan).sort(), leftOut(plan)]).toEqual([200, vaults, []]);
+    expect([plan.status, targetVaults(plan).sort(), skippedPlaces(plan)]).toEqual([200, vaults, []]);
   }
 });
 
-test("a compromised secret is replaced only where the request says so, and the other places keep nothing alive", async () => {
+test("a compromised secret is replaced only in the places that the request names", async () => {
   const app = "Leaked API";
   const unnamed = await rotate(app, { reason: "compromised" });
   expect([unnamed.status, unnamed.body.errors[0].path]).toEqual([400, "body.targets"]);
   expect(unnamed.body.detail).toContain("/matches lists the");
-  for (const wrong of ["x", `${SHOP}.key.leaked-api`]) {
+  for (const wrong of ["x", `${SHOP_VAULT}.key.leaked-api`]) {
     const answer = await rotate(app, { targets: [wrong] });
     expect([answer.status, answer.body.errors[0].path]).toEqual([400, "body.targets"]);
   }
   expect((await rotate(app, { reason: "stolen" })).status).toBe(400);
-  const unproved = await rotate(app, { targets: [`${SHOP}.secret.shop-api`] });
+  const unproved = await rotate(app, { targets: [`${SHOP_VAULT}.secret.shop-api`] });
   expect([unproved.status, unproved.body.code]).toEqual([409, "notRotatable"]);
-  const withoutPlace = await http.admin("POST", `/api/assets/dependencies/rotate/${SECOND}.secret.leaked-api`, {
+  const withoutPlace = await http.admin("POST", `/api/assets/dependencies/rotate/${SECOND_VAULT}.secret.leaked-api`, {
     reason: "compromised",
     dryRun: true,
   });
-  expect([withoutPlace.status, targets(withoutPlace), leftOut(withoutPlace)]).toEqual([
+  expect([withoutPlace.status, targetVaults(withoutPlace), skippedPlaces(withoutPlace)]).toEqual([
     200,
-    [SECOND],
-    [`${SHOP} certain notNamed`],
+    [SECOND_VAULT],
+    [`${SHOP_VAULT} certain notNamed`],
   ]);
-  const started = await rotate(app, { reason: "compromised", targets: [assetId(SHOP, app)], overlapDays: 0 });
-  expect([started.status, started.body.reason, targets(started)]).toEqual([201, "compromised", [SHOP]]);
-  expect(leftOut(started)).toEqual([`${SECOND} certain notNamed`]);
+  const started = await rotate(app, { reason: "compromised", targets: [assetId(SHOP_VAULT, app)], overlapDays: 0 });
+  expect([started.status, started.body.reason, targetVaults(started)]).toEqual([201, "compromised", [SHOP_VAULT]]);
+  expect(skippedPlaces(started)).toEqual([`${SECOND_VAULT} certain notNamed`]);
   const ended = await http.until(
     started.body.rotationId,
     ({ endedAt, attention }) => endedAt !== null || attention !== null,
   );
   expect(ended.status, JSON.stringify(ended.reasons)).toBe("completed");
-  expect([validKeys(app), keyAt(SHOP, app)]).toEqual([[ended.newKeyId], ended.newKeyId]);
-  expect(service.cloud.control.secretValue(SECOND, secretOf(app).name)).toBe(secretValueOf(app, "current"));
+  expect([validKeyIds(app), keyIdInVault(SHOP_VAULT, app)]).toEqual([[ended.newKeyId], ended.newKeyId]);
+  expect(service.cloud.control.secretValue(SECOND_VAULT, vaultSecretOf(app).name)).toBe(secretValueOf(app, "current"));
   const entries = await http.admin("GET", "/audit/entries?limit=1000&event_type=rotation.begun");
   expect(JSON.stringify(entries.body.items.map(({ details }: { details: unknown }) => details))).toContain(
     '"reason":"compromised"',
   );
 });
 
-test("a secret that is rotated by its asset id is written there, though it is new, and a new place beside it is named", async () => {
+test("a rotation by asset ID writes that asset although it is a new place", async () => {
   const app = "Asset API";
   const byAsset = (id: string, body: object = {}) =>
     http.admin("POST", `/api/assets/dependencies/rotate/${id}`, { dryRun: true, ...body });
-  const younger = await byAsset(assetId(SECOND, app));
-  expect([targets(younger), leftOut(younger)]).toEqual([[SECOND], [`${SHOP} certain newPlace`]]);
-  expect((await confirm(SHOP, app)).status).toBe(200);
-  const both = await byAsset(assetId(SECOND, app));
-  expect([targets(both).sort(), leftOut(both)]).toEqual([[SECOND, SHOP], []]);
-  const only = await byAsset(assetId(SECOND, app), { targets: [assetId(SECOND, app)] });
-  expect([targets(only), leftOut(only)]).toEqual([[SECOND], [`${SHOP} certain notNamed`]]);
-  const plain = await byAsset(`${STRANGER}.secret.own`, { newValue: "another", targets: [`${STRANGER}.secret.own`] });
+  const younger = await byAsset(assetId(SECOND_VAULT, app));
+  expect([targetVaults(younger), skippedPlaces(younger)]).toEqual([[SECOND_VAULT], [`${SHOP_VAULT} certain newPlace`]]);
+  expect((await confirm(SHOP_VAULT, app)).status).toBe(200);
+  const both = await byAsset(assetId(SECOND_VAULT, app));
+  expect([targetVaults(both).sort(), skippedPlaces(both)]).toEqual([[SECOND_VAULT, SHOP_VAULT], []]);
+  const only = await byAsset(assetId(SECOND_VAULT, app), { targets: [assetId(SECOND_VAULT, app)] });
+  expect([targetVaults(only), skippedPlaces(only)]).toEqual([[SECOND_VAULT], [`${SHOP_VAULT} certain notNamed`]]);
+  const plain = await byAsset(`${STRANGER_VAULT}.secret.own`, {
+    newValue: "another",
+    targets: [`${STRANGER_VAULT}.secret.own`],
+  });
   expect([plain.status, plain.body.errors[0].path]).toEqual([400, "body.targets"]);
 });
 
-test("an automatic rotation that meets a busy vault is retried automatically, and its policy needs no attention", async () => {
+test("an automatic rotation is retried after a vault was unavailable", async () => {
   const app = "Auto API";
   const { control } = service.cloud;
   const policy = `${base}/apps/${appIdOf(app)}/policy`;
-  expect((await confirm(SHOP, app)).status).toBe(200);
+  expect((await confirm(SHOP_VAULT, app)).status).toBe(200);
   expect((await http.admin("PUT", policy, { automatic: true })).status).toBe(200);
-  // All tries of one call: the message fails once.
-  const match = { vault: SHOP, operation: "keyvault.listSecretVersions" };
+  // One call makes three attempts, so the message fails once.
+  const match = { vault: SHOP_VAULT, operation: "keyvault.listSecretVersions" };
   const fault = control.addFault({ match, action: { kind: "fail", status: 503 }, times: 3 });
   await service.call("POST", "/__host/timers/beginDueRotations", { body: {} });
   const started = async () => (await http.admin("GET", `${base}/history?appId=${appIdOf(app)}`)).body.items;
@@ -268,7 +293,7 @@ test("an automatic rotation that meets a busy vault is retried automatically, an
   expect((await http.admin("GET", policy)).body).toMatchObject({ state: "active", attention: null });
 });
 
-test("while a vault never answers a rotation is 503 with Retry-After, and nothing begins", async () => {
+test("while a vault does not answer, a rotation fails with 503 and does not start", async () => {
   const answer = await slowPlan;
   expect([answer.status, answer.body.code], answer.text).toEqual([503, "unavailable"]);
   expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);

@@ -5,11 +5,13 @@ import { createGraph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { isOver } from "../../shared/rotation/rotation.ts";
-import { liveIn } from "../azure/live-cloud.ts";
-import { IMPATIENT } from "../azure/services.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
+import { SHORT_WAITS } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openMatchingFixture } from "./matching-world.ts";
 import { BOSS, VAULT } from "./world.ts";
+
+/** Tests of verified and confirmed matches, of rotation policies, and of the automatic rotations that they start. */
 
 const DAY_MS = 86_400_000;
 const company: Company = {
@@ -19,13 +21,13 @@ const company: Company = {
 };
 
 let azurite: TestStorage;
-let accounts = 0;
-let live: Awaited<ReturnType<typeof liveIn>>;
+let accountIndex = 0;
+let live: Awaited<ReturnType<typeof startTestCloud>>;
 let fixture: ReturnType<typeof openMatchingFixture>;
 
 beforeAll(async () => {
   azurite = await openStorage(Array.from({ length: 32 }, (_, index) => `policies${index}`));
-  live = await liveIn({ company });
+  live = await startTestCloud({ company });
 });
 afterAll(async () => {
   await live.cloud.stop();
@@ -34,15 +36,15 @@ afterAll(async () => {
 beforeEach(() => {
   live.cloud.control.clearFaults();
   live.cloud.control.directory.set({ policy: {} });
-  fixture = openMatchingFixture(live, azurite.connectionString(`policies${accounts++}`));
+  fixture = openMatchingFixture(live, azurite.connectionString(`policies${accountIndex++}`));
 });
 
-const problem = (code: string, detail: string) =>
+const problemWith = (code: string, detail: string) =>
   expect.objectContaining({ code, message: expect.stringContaining(detail) });
 
-describe("a match is proved", () => {
-  test("by its value, which is written nowhere, for the version it has", async () => {
-    const app = fixture.application();
+describe("verification of a match", () => {
+  test("a value that signs in verifies the current version and is stored nowhere", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
     const { match, proof } = await fixture.matches.verify(app.appId, app, BOSS);
     expect(proof).toMatchObject({
@@ -63,25 +65,27 @@ describe("a match is proved", () => {
     ]);
     // Another writer creates a version, so the verification no longer applies.
     fixture.control.putSecret(VAULT, { name: app.name, value: "something else", contentType: app.contentType });
-    expect(await fixture.matches.targetsOf(await directoryOf(app.appId), app.keyId)).toMatchObject([
+    expect(await fixture.matches.targetsOf(await readApplication(app.appId), app.keyId)).toMatchObject([
       { confidence: "possible" },
     ]);
   });
 
-  test("or refused: another beginning is not tried, a wrong value once, and tries have an end", async () => {
-    const app = fixture.application({ value: "otherwise" });
+  test("a wrong value is not verified, and attempts are limited", async () => {
+    const app = fixture.addApplication({ value: "otherwise" });
     await fixture.discover(app);
+    // The hint is the first three characters of the credential. A value that starts differently is not sent to Entra.
     expect((await fixture.matches.verify(app.appId, app, BOSS)).proof.outcome).toBe("otherHint");
     const forged = `${secretValueOf(app.name, "old").slice(0, 3)}forged`;
     fixture.control.putSecret(VAULT, { name: app.name, value: forged, contentType: app.contentType });
     const wrong = await fixture.matches.verify(app.appId, app, BOSS);
     expect([wrong.proof.outcome, wrong.match?.verified]).toEqual(["refused", "none"]);
-    for (let tries = 2; tries < 20; tries++) await fixture.matches.verify(app.appId, app, BOSS);
+    // The fixture's rate limiter allows 20 attempts; two were made above.
+    for (let attempt = 2; attempt < 20; attempt++) await fixture.matches.verify(app.appId, app, BOSS);
     await expect(fixture.matches.verify(app.appId, app, BOSS)).rejects.toMatchObject({ code: "rateLimited" });
   });
 
-  test("or it says what keeps the value from being read", async () => {
-    const app = fixture.application();
+  test("an unreadable value is reported with the role that is missing", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
     fixture.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" } });
     const { proof } = await fixture.matches.verify(app.appId, app, BOSS);
@@ -90,16 +94,16 @@ describe("a match is proved", () => {
   });
 });
 
-describe("targets", () => {
-  test("tags in a vault of another owner do not attract the new secret", async () => {
-    const app = fixture.application();
+describe("vault secrets that a rotation writes", () => {
+  test("a forged copy whose tags name the credential does not get the new secret", async () => {
+    const app = fixture.addApplication();
     const bait = { ...app, place: "kv-stranger" };
     const forged = `${secretValueOf(app.name, "old").slice(0, 3)}${"x".repeat(37)}`;
     fixture.control.putSecret("kv-stranger", { name: app.name, value: forged, contentType: app.contentType });
     await fixture.discover(app, bait);
-    const { matches } = await fixture.matches.of(app.appId);
+    const { matches } = await fixture.matches.listMatches(app.appId);
     expect(matches.map(({ confidence }) => confidence)).toEqual(["certain", "certain"]);
-    const targets = await fixture.matches.targetsOf(await directoryOf(app.appId), app.keyId);
+    const targets = await fixture.matches.targetsOf(await readApplication(app.appId), app.keyId);
     expect(targets.map(({ vaultName, confidence }) => `${vaultName} ${confidence}`).sort()).toEqual([
       `${VAULT} certain`,
       "kv-stranger possible",
@@ -113,14 +117,14 @@ describe("targets", () => {
     expect(fixture.control.secretValue("kv-stranger", app.name)).toBe(forged);
   });
 
-  test("a value that is refused as expired is none before a person confirms it", async () => {
-    // Entra answers so to any value where it knows of expired secrets alone.
-    const app = fixture.application({ expiresInDays: -1 });
+  test("a value that Entra rejects as expired is written only after a user confirms it", async () => {
+    // If an application has only expired secrets, Entra answers "expired" to any value, so the answer proves nothing.
+    const app = fixture.addApplication({ expiresInDays: -1 });
     await fixture.discover(app);
     const { proof } = await fixture.matches.verify(app.appId, app, BOSS);
     expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("Confirm the match") });
-    const targets = async () => await fixture.matches.targetsOf(await directoryOf(app.appId), app.keyId);
-    expect(await targets()).toMatchObject([{ confidence: "likely", standing: "new" }]);
+    const targets = async () => await fixture.matches.targetsOf(await readApplication(app.appId), app.keyId);
+    expect(await targets()).toMatchObject([{ confidence: "likely", approval: "new" }]);
     const request = {
       appId: app.appId,
       secretId: app.keyId,
@@ -130,72 +134,73 @@ describe("targets", () => {
     };
     await expect(fixture.rotations.begin(request, BOSS)).rejects.toMatchObject({ code: "notRotatable" });
     await fixture.matches.confirm(app.appId, { assetId: app.assetId, confirmed: true }, BOSS);
-    expect(await targets()).toMatchObject([{ confidence: "certain", standing: "confirmed" }]);
+    expect(await targets()).toMatchObject([{ confidence: "certain", approval: "confirmed" }]);
     const { rotationId } = await fixture.rotations.begin(request, BOSS);
     expect((await fixture.world.run(rotationId)).row).toMatchObject({ status: "completed" });
   });
 
-  test("a person's word holds for the version it was given for", async () => {
-    const app = fixture.application({ value: "not to be proved" });
+  test("a confirmation applies to one version of the secret", async () => {
+    const app = fixture.addApplication({ value: "not to be proved" });
     await fixture.discover(app);
     expect(await fixture.matches.confirm(app.appId, { assetId: app.assetId, confirmed: true }, BOSS)).toMatchObject({
       confidence: "certain",
       evidence: expect.arrayContaining(["confirmed"]),
     });
-    const targets = async () => await fixture.matches.targetsOf(await directoryOf(app.appId), app.keyId);
-    expect(await targets()).toMatchObject([{ confidence: "certain", standing: "confirmed" }]);
+    const targets = async () => await fixture.matches.targetsOf(await readApplication(app.appId), app.keyId);
+    expect(await targets()).toMatchObject([{ confidence: "certain", approval: "confirmed" }]);
     fixture.control.putSecret(VAULT, { name: app.name, value: "another", contentType: app.contentType });
-    expect(await targets()).toMatchObject([{ confidence: "possible", standing: "new" }]);
+    expect(await targets()).toMatchObject([{ confidence: "possible", approval: "new" }]);
   });
 });
 
-const directoryOf = async (appId: string) => {
+const readApplication = async (appId: string) => {
   const graph = createGraph({
     ...live,
     identity: createIdentity(live.config),
     log: fixture.world.log,
-    limits: IMPATIENT,
+    limits: SHORT_WAITS,
   });
-  return (await graph.application({ appId }))!;
+  return (await graph.findApplication({ appId }))!;
 };
 
-describe("a policy", () => {
+describe("a rotation policy", () => {
   test("is rejected if a rotation could never complete automatically", async () => {
-    const [app, endless, alone] = [fixture.application(), fixture.application(), fixture.application()];
-    await fixture.discover(app, endless);
-    const refused = async (change: object, detail: string) =>
-      await expect(fixture.policy(app.appId, change)).rejects.toEqual(problem("invalidRequest", detail));
-    await refused({ updateKeyVaults: false }, "updateKeyVaults: must be true");
-    await refused({ targets: [alone.assetId] }, "is not a certain match");
-    await refused({ targets: ["kv.key.x"] }, "must be the asset id of a vault's secret");
-    await refused({ expiryDays: 38, overlapDays: 7 }, "must give a lifetime of more than 38 days");
+    const [app, otherApp, unmatched] = [fixture.addApplication(), fixture.addApplication(), fixture.addApplication()];
+    await fixture.discover(app, otherApp);
+    const expectRejected = async (change: object, detail: string) =>
+      await expect(fixture.setPolicy(app.appId, change)).rejects.toEqual(problemWith("invalidRequest", detail));
+    await expectRejected({ updateKeyVaults: false }, "updateKeyVaults: must be true");
+    await expectRejected({ targets: [unmatched.assetId] }, "is not proven to store");
+    await expectRejected({ targets: ["kv.key.x"] }, "must be the asset ID of a vault secret");
+    // Due 30 days before the expiry, 7 days of overlap, and one day to spare.
+    await expectRejected({ expiryDays: 38, overlapDays: 7 }, "must give a lifetime of more than 38 days");
     fixture.reasons = ["It has no client secret."];
-    await refused({}, "can't be true: It has no client secret.");
+    await expectRejected({}, "can't be true: It has no client secret.");
     fixture.reasons = [];
-    await expect(fixture.policy(alone.appId)).rejects.toEqual(
-      problem("invalidRequest", "no vault secret is a certain match"),
+    await expect(fixture.setPolicy(unmatched.appId)).rejects.toEqual(
+      problemWith("invalidRequest", "no key vault secret is proven to store"),
     );
-    await expect(fixture.policy(app.appId, { targets: ["kv-lifecycle-service.secret.x"] })).rejects.toMatchObject({
+    await expect(fixture.setPolicy(app.appId, { targets: ["kv-lifecycle-service.secret.x"] })).rejects.toMatchObject({
       code: "serviceVault",
     });
-    expect(await fixture.policy(app.appId, { expiryDays: 39, overlapDays: 7 })).toMatchObject({ expiryDays: 39 });
-    const beside = { ...app, name: `${app.name}-beside` };
-    fixture.control.putSecret(VAULT, { name: beside.name, value: "any", contentType: app.contentType });
-    await fixture.discover(app, beside, endless);
-    const set = await fixture.policy(app.appId, { targets: [app.assetId] });
+    expect(await fixture.setPolicy(app.appId, { expiryDays: 39, overlapDays: 7 })).toMatchObject({ expiryDays: 39 });
+    const sibling = { ...app, name: `${app.name}-sibling` };
+    fixture.control.putSecret(VAULT, { name: sibling.name, value: "any", contentType: app.contentType });
+    await fixture.discover(app, sibling, otherApp);
+    const set = await fixture.setPolicy(app.appId, { targets: [app.assetId] });
     await fixture.policies.remove(app.appId, BOSS, set.etag);
-    await fixture.confirm({ ...beside, assetId: `${VAULT}.secret.${beside.name}` });
-    await refused({ targets: [app.assetId] }, `targets: must also name ${VAULT}.secret.${beside.name}`);
+    await fixture.confirm({ ...sibling, assetId: `${VAULT}.secret.${sibling.name}` });
+    await expectRejected({ targets: [app.assetId] }, `targets: must also name ${VAULT}.secret.${sibling.name}`);
     fixture.control.directory.set({ policy: { longestDays: 38 } });
-    await refused({}, "with at most 38 by the tenant's policy");
+    await expectRejected({}, "with at most 38 by the tenant's policy");
     fixture.control.directory.set({ policy: { additionRefused: true } });
-    await refused({}, "forbids new client secrets");
+    await expectRejected({}, "forbids new client secrets");
   });
 
-  test("changes with its ETag only, and is entered in the audit log", async () => {
-    const app = fixture.application();
+  test("is changed only with its current ETag and recorded in the audit log", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
-    const first = await fixture.policy(app.appId, { automatic: false });
+    const first = await fixture.setPolicy(app.appId, { automatic: false });
     await expect(fixture.policies.set(app.appId, PolicyChange.parse({}), BOSS, '"stale"')).rejects.toMatchObject({
       code: "preconditionFailed",
     });
@@ -213,33 +218,33 @@ describe("a policy", () => {
     ]);
   });
 
-  test("that another program wrote into the table is ignored", async () => {
-    const app = fixture.application();
+  test("without the service's row signature is ignored", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
-    const { partitionKey, rowKey } = await fixture.policy(app.appId);
+    const { partitionKey, rowKey } = await fixture.setPolicy(app.appId);
     const { createTables } = await import("../../shared/platform/storage/tables.ts");
     const { entity } = await import("../../shared/platform/storage/entity.ts");
     const { PolicyRecord } = await import("../../shared/rotation/policy.ts");
     const unsigned = entity("RotationPolicies", PolicyRecord);
-    const plain = createTables({ connectionString: azurite.connectionString(`policies${accounts - 1}`) });
+    const plain = createTables({ connectionString: azurite.connectionString(`policies${accountIndex - 1}`) });
     const row = (await plain.get(unsigned, partitionKey, rowKey))!;
     await plain.replace(unsigned, { ...row, expiryDays: 700 });
-    expect(await fixture.tick()).toEqual([]);
-    expect(await fixture.policies.of([app.appId])).toEqual(new Map());
+    expect(await fixture.runTimer()).toEqual([]);
+    expect(await fixture.policies.getMany([app.appId])).toEqual(new Map());
   });
 });
 
-describe("a due secret", () => {
-  test("is rotated once, however often the timer and the message arrive, and gets a new secret", async () => {
-    const [app, later] = [fixture.application(), fixture.application({ expiresInDays: 60 })];
+describe("automatic rotation of a due secret", () => {
+  test("duplicate timer runs and messages start one rotation", async () => {
+    const [app, later] = [fixture.addApplication(), fixture.addApplication({ expiresInDays: 60 })];
     await fixture.discover(app, later);
-    expect(await fixture.tick()).toEqual([]);
-    await fixture.policy(app.appId, { targets: [app.assetId] });
-    await fixture.policy(later.appId);
+    expect(await fixture.runTimer()).toEqual([]);
+    await fixture.setPolicy(app.appId, { targets: [app.assetId] });
+    await fixture.setPolicy(later.appId);
     expect(await fixture.notices("rotationDue")).toEqual([expect.stringContaining("Automatic rotation starts after")]);
-    expect(await fixture.tick(2)).toEqual([app.appId]);
+    expect(await fixture.runTimer(2)).toEqual([app.appId]);
     await fixture.automatic.begin(app.appId, "late");
-    expect(await fixture.tick()).toEqual([]);
+    expect(await fixture.runTimer()).toEqual([]);
     const [rotation, ...others] = await fixture.rotationsOf(app.appId);
     expect(others).toEqual([]);
     expect(rotation).toMatchObject({ automatic: true, oldKeyId: app.keyId, requestedBy: "system" });
@@ -248,30 +253,30 @@ describe("a due secret", () => {
     expect(fixture.control.directory.keyIdOf(app.appId, fixture.control.secretValue(VAULT, app.name)!)).toBe(
       row.newKeyId,
     );
-    const [failureText] = await fixture.notices("rotationDone");
-    expect(failureText).toContain(`${app.keyId} was deleted`);
-    // The new one is due again only 150 days later, and not before half its life is over.
+    const [doneText] = await fixture.notices("rotationDone");
+    expect(doneText).toContain(`${app.keyId} was deleted`);
+    // The new secret is valid for 180 days, so it is due 150 days later: 30 days before it expires.
     await fixture.discover(app, later);
-    fixture.world.pass(DAY_MS);
-    expect(await fixture.tick()).toEqual([]);
+    fixture.world.advanceClock(DAY_MS);
+    expect(await fixture.runTimer()).toEqual([]);
   });
 
-  test("is not said to need anybody where its message came twice at once", async () => {
-    const app = fixture.application();
+  test("two simultaneous messages leave the policy without an attention entry", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
     await fixture.confirm(app);
-    await fixture.policy(app.appId);
+    await fixture.setPolicy(app.appId);
     await Promise.all(["first", "second"].map((requestId) => fixture.automatic.begin(app.appId, requestId)));
     expect(await fixture.rotationsOf(app.appId)).toHaveLength(1);
     expect((await fixture.policies.get(app.appId)).attention).toBeUndefined();
   });
 
-  test("and was deleted in the meantime is not reported as working", async () => {
-    const app = fixture.application();
+  test("the alert of a failed rotation says that the old secret was deleted", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
     await fixture.confirm(app);
-    await fixture.policy(app.appId);
-    await fixture.tick();
+    await fixture.setPolicy(app.appId);
+    await fixture.runTimer();
     const { rotationId } = (await fixture.rotationsOf(app.appId))[0]!;
     fixture.control.directory.removeSecret(app.appId, app.keyId);
     expect((await fixture.world.run(rotationId)).row).toMatchObject({
@@ -283,40 +288,42 @@ describe("a due secret", () => {
     expect(failureText).not.toContain("works until it expires");
   });
 
-  test("is no secret of ours that is younger than half its life", async () => {
-    const app = fixture.application();
+  test("a secret that the service created is due after half its lifetime at the earliest", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
     await fixture.confirm(app);
-    await fixture.policy(app.appId, { expiryDays: 40 });
-    await fixture.tick();
+    await fixture.setPolicy(app.appId, { expiryDays: 40 });
+    await fixture.runTimer();
     const { rotationId } = (await fixture.rotationsOf(app.appId))[0]!;
-    const made = fixture.world.clock.now().getTime();
+    const createdAtMs = fixture.world.clock.now().getTime();
     const { row } = await fixture.world.run(rotationId);
     expect(row.status).toBe("completed");
     await fixture.discover({ ...app, contentType: `${app.name}:${app.appId}:${row.newKeyId}` });
-    const daysOld = (days: number) => fixture.world.pass(made + days * DAY_MS - fixture.world.clock.now().getTime());
+    const moveToAge = (days: number) =>
+      fixture.world.advanceClock(createdAtMs + days * DAY_MS - fixture.world.clock.now().getTime());
+    // Valid for 40 days and due 30 days before expiry: on day 10. Half the lifetime is day 20.
     for (const [days, rotations] of [
       [19, 1],
       [21, 2],
     ] as const) {
-      daysOld(days);
-      expect(await fixture.tick()).toEqual([app.appId]);
+      moveToAge(days);
+      expect(await fixture.runTimer()).toEqual([app.appId]);
       expect(await fixture.rotationsOf(app.appId)).toHaveLength(rotations);
     }
   });
 
-  test("is left to a person where nothing proved to hold it, and where a new secret would live too short", async () => {
-    const app = fixture.application();
+  test("the policy needs attention if no match is proved or a new secret would expire too soon", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
-    await fixture.policy(app.appId);
+    await fixture.setPolicy(app.appId);
     fixture.control.putSecret(VAULT, { name: app.name, value: "another", contentType: app.contentType });
-    await fixture.tick();
+    await fixture.runTimer();
     const unproved = await fixture.policies.get(app.appId);
     expect(unproved.attention).toMatchObject({ code: "noTarget", message: expect.stringContaining(app.keyId) });
-    expect(await fixture.tick()).toEqual([]);
+    expect(await fixture.runTimer()).toEqual([]);
     fixture.control.directory.set({ policy: { longestDays: 20 } });
-    fixture.world.pass(DAY_MS);
-    await fixture.tick();
+    fixture.world.advanceClock(DAY_MS);
+    await fixture.runTimer();
     expect((await fixture.policies.get(app.appId)).attention).toMatchObject({ code: "lifeTooShort" });
     expect(await fixture.notices("rotationFailed")).toEqual([
       expect.stringContaining("A new secret would be valid for 20 days"),
@@ -324,41 +331,41 @@ describe("a due secret", () => {
     expect(await fixture.rotationsOf(app.appId)).toEqual([]);
   });
 
-  test("is not rotated without a license, nor while another rotation is unfinished", async () => {
-    const app = fixture.application();
+  test("no rotation starts without a license or during another rotation", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
-    await fixture.policy(app.appId);
+    await fixture.setPolicy(app.appId);
     fixture.world.tier = "core";
-    expect(await fixture.tick()).toEqual([]);
-    await fixture.automatic.begin(app.appId, "message of before");
+    expect(await fixture.runTimer()).toEqual([]);
+    await fixture.automatic.begin(app.appId, "message sent before the license ended");
     fixture.world.tier = "pro";
     const { rotationId } = await fixture.rotations.begin(
       { appId: app.appId, secretId: app.keyId, updateKeyVaults: true, overlapDays: 1, removeExpired: false },
       BOSS,
     );
     expect(await fixture.notices("rotationDue")).toEqual([expect.stringContaining(`is in progress: ${rotationId}`)]);
-    await fixture.tick();
+    await fixture.runTimer();
     expect(await fixture.rotationsOf(app.appId)).toHaveLength(1);
   });
 
-  test("is tried three times, a day apart, and then left to a person until the policy is set again", async () => {
-    const app = fixture.application();
+  test("a rotation is attempted three times until the policy is set again", async () => {
+    const app = fixture.addApplication();
     await fixture.discover(app);
     await fixture.confirm(app);
-    await fixture.policy(app.appId);
-    for (let tried = 1; tried <= 4; tried++) {
-      await fixture.tick();
+    await fixture.setPolicy(app.appId);
+    for (let day = 1; day <= 4; day++) {
+      await fixture.runTimer();
       for (const { rotationId, status } of await fixture.rotationsOf(app.appId)) {
         if (isOver(status)) continue;
         await fixture.rotations.cancel(rotationId, BOSS);
         await fixture.world.run(rotationId);
       }
-      fixture.world.pass(DAY_MS);
+      fixture.world.advanceClock(DAY_MS);
     }
     expect(await fixture.rotationsOf(app.appId)).toHaveLength(3);
     expect((await fixture.policies.get(app.appId)).attention).toMatchObject({ code: "failedRepeatedly" });
-    await fixture.policy(app.appId);
-    await fixture.tick();
+    await fixture.setPolicy(app.appId);
+    await fixture.runTimer();
     expect(await fixture.rotationsOf(app.appId)).toHaveLength(4);
   });
 });

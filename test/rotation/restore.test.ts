@@ -2,22 +2,22 @@ import { TableClient, type TableEntityResult } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { Company } from "./consumers.ts";
+import { SimulatedConsumers } from "./consumers.ts";
 import { BOSS, VAULT, World } from "./world.ts";
 
-// Tables that an operator restores from a copy are older than the directory and the vaults. A rotation that was in progress
-// in the copy resumes from a record that is no longer true.
+// An operator may restore the tables from a backup. The restored tables are older than the directory and the vaults, so a
+// rotation that was in progress at the backup resumes from an outdated record. These tests check that it causes no lockout.
 
 let world: World;
 let azurite: TestStorage;
-let apps = 0;
+let appCount = 0;
 
 beforeAll(async () => {
   azurite = await openStorage();
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
-  const { cloud, config } = await liveIn({ company: { subscriptions } });
+  const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString());
 });
 afterAll(async () => {
@@ -46,7 +46,7 @@ async function restoreTable(copy: Awaited<ReturnType<typeof copyTable>>): Promis
   }
 }
 
-/** Differs whenever a rotation has done something in the cloud, or is about to. */
+/** Returns a text that changes whenever a rotation has changed something in the cloud or is about to. */
 const progressOf = ({ status, attempts, publications, ending, revokingSince, steps }: RotationRecord): string =>
   [
     status,
@@ -57,47 +57,47 @@ const progressOf = ({ status, attempts, publications, ending, revokingSince, ste
     ...steps.flatMap(({ name, status: at }) => (at === "done" ? [name] : [])),
   ].join(" ");
 
-type App = ReturnType<World["application"]>;
+type App = ReturnType<World["addApplication"]>;
 
 /** Events between the backup and the restore. */
 interface Situation {
   name: string;
-  /** Adds consumers of the application's first place. */
-  prepare?: (company: Company, place: string) => void;
-  /** Continues the rotation from the copy to what the restore meets. */
-  happens: (app: App, rotationId: string) => Promise<unknown>;
+  /** Adds consumers of the application's first vault secret. */
+  prepare?: (company: SimulatedConsumers, place: string) => void;
+  /** Continues the rotation after the backup, up to the state in which the table is restored. */
+  continueRotation: (app: App, rotationId: string) => Promise<unknown>;
 }
 
-const completes = async (_app: App, rotationId: string): Promise<void> => {
+const runToCompletion = async (_app: App, rotationId: string): Promise<void> => {
   expect((await world.run(rotationId)).row.status).toBe("completed");
 };
 
 const situations: Situation[] = [
-  { name: "that completed", happens: completes },
+  { name: "that completed", continueRotation: runToCompletion },
   {
     name: "that reached its overlap",
-    happens: (_app, rotationId) => world.run(rotationId, { until: ({ status }) => status === "overlapping" }),
+    continueRotation: (_app, rotationId) => world.run(rotationId, { until: ({ status }) => status === "overlapping" }),
   },
   {
     name: "that was rolled back",
     prepare: (company, place) => {
       company.add("web-good", place, "action", { blast: 1 });
-      company.add("web-bad", place, "action", { blast: 2, trouble: "never takes it" });
+      company.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });
     },
-    happens: async (_app, rotationId) => expect((await world.run(rotationId)).row.status).toBe("rolledBack"),
+    continueRotation: async (_app, rotationId) => expect((await world.run(rotationId)).row.status).toBe("rolledBack"),
   },
   {
-    name: "that completed, and whose new value was then copied by hand without tags",
-    happens: async (app, rotationId) => {
-      await completes(app, rotationId);
+    name: "whose new value was copied by hand without tags after it completed",
+    continueRotation: async (app, rotationId) => {
+      await runToCompletion(app, rotationId);
       for (const name of app.places)
         world.cloud.control.putSecret(VAULT, { name, value: world.cloud.control.secretValue(VAULT, name)! });
     },
   },
   {
-    name: "that completed, and that another rotation followed",
-    happens: async (app, rotationId) => {
-      await completes(app, rotationId);
+    name: "that another rotation followed",
+    continueRotation: async (app, rotationId) => {
+      await runToCompletion(app, rotationId);
       const { newKeyId: secretId } = await world.start().get(rotationId);
       expect((await world.rotate({ ...app.request, secretId: secretId! })).status).toBe("completed");
     },
@@ -105,37 +105,37 @@ const situations: Situation[] = [
 ];
 
 /**
- * Restores the table from a copy taken when the `at`-th step of a rotation was recorded, and resumes.
+ * Runs a rotation, restores the table from a copy taken when its step number `at` was recorded, and resumes the rotation.
  *
- * @returns undefined when a rotation has fewer steps.
+ * @returns undefined if the rotation has fewer than `at` steps.
  */
-async function restoredAt(at: number, situation: Situation) {
-  const app = world.application(`restore-${++apps}`, { places: 2 });
-  const company = new Company(world);
+async function restoreAtStep(at: number, situation: Situation) {
+  const app = world.addApplication(`restore-${++appCount}`, { places: 2 });
+  const company = new SimulatedConsumers(world);
   situation.prepare?.(company, app.places[0]!);
   world.consumers = situation.prepare ? company : unknownConsumers();
   const reader = world.start();
-  const seen: string[] = [];
+  const recordedSteps: string[] = [];
   let copy: Awaited<ReturnType<typeof copyTable>> | undefined;
   world.afterWrite = async () => {
     const rotationId = await reader.unfinishedOf(app.appId);
     if (copy !== undefined || rotationId === undefined) return;
     const progress = progressOf(await reader.get(rotationId));
-    if (seen.includes(progress)) return;
-    seen.push(progress);
-    if (seen.length === at) copy = await copyTable();
+    if (recordedSteps.includes(progress)) return;
+    recordedSteps.push(progress);
+    if (recordedSteps.length === at) copy = await copyTable();
   };
   const { rotationId } = await world.start().begin(app.request, BOSS);
-  await situation.happens(app, rotationId);
+  await situation.continueRotation(app, rotationId);
   world.afterWrite = async () => {};
   if (copy === undefined) return undefined;
   await restoreTable(copy);
   world.messages.length = 0;
   await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
-  return { app, copied: seen.at(-1)! };
+  return { app, copied: recordedSteps.at(-1)! };
 }
 
-/** The application has a client secret, and all that its places hold signs in and always did. */
+/** Checks that the application has a client secret, and that each vault secret signs in and did so at all times. */
 function expectNobodyLockedOut(app: App, copied: string): void {
   const { directory } = world.cloud.control;
   const live = directory.secrets(app.appId).filter(({ removedAt }) => removedAt === undefined);
@@ -150,8 +150,8 @@ function expectNobodyLockedOut(app: App, copied: string): void {
   ).toEqual([]);
 }
 
-test("a completed rotation that is restored from a copy taken while it was proving completes again", async () => {
-  const app = world.application(`restore-${++apps}`);
+test("a completed rotation restored from a backup of its proving phase completes again", async () => {
+  const app = world.addApplication(`restore-${++appCount}`);
   const { rotationId } = await world.start().begin(app.request, BOSS);
   await world.run(rotationId, { until: ({ status }) => status === "proving" });
   const copy = await copyTable();
@@ -164,8 +164,8 @@ test.each(situations)(
   "a rotation $name causes no lockout if the table is restored from any step",
   async (situation) => {
     let steps = 0;
-    for (let at = 1; ; at++) {
-      const restored = await restoredAt(at, situation);
+    for (let step = 1; ; step++) {
+      const restored = await restoreAtStep(step, situation);
       if (restored === undefined) break;
       steps++;
       expectNobodyLockedOut(restored.app, restored.copied);

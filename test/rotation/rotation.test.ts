@@ -13,24 +13,28 @@ import { nextVersion } from "../../shared/rotation/publications.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { noLogs } from "../../shared/rotation/secret-usage.ts";
 import { createStepContext } from "../../shared/rotation/step-context.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { Company } from "./consumers.ts";
-import { holds } from "./invariants.ts";
-import { BOSS, Died, VAULT, World } from "./world.ts";
+import { SimulatedConsumers } from "./consumers.ts";
+import { expectRotationInvariants } from "./invariants.ts";
+import { BOSS, VAULT, WorkerCrashed, World } from "./world.ts";
 
-const OWN = "kv-lifecycle-service";
-const HANDOVER = "kv-handover";
+/** Tests of a rotation's steps, from the plan to the removal of the old client secret, with faults of the simulated cloud. */
+
+/** The service's own vault, which stores a copy of a new value until the rotation ends. */
+const SERVICE_VAULT = "kv-lifecycle-service";
+/** Vault that receives a new value if a rotation must not write the vaults that store the old one. */
+const HANDOVER_VAULT = "kv-handover";
 let world: World;
 let azurite: TestStorage;
-let names = 0;
-const name = () => `app-${++names}`;
+let nameCount = 0;
+const newAppName = () => `app-${++nameCount}`;
 
 beforeAll(async () => {
   azurite = await openStorage();
-  const vaults = [{ name: VAULT }, { name: HANDOVER }];
+  const vaults = [{ name: VAULT }, { name: HANDOVER_VAULT }];
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults }];
-  const { cloud, config } = await liveIn({ company: { subscriptions } });
+  const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString());
 });
 afterAll(async () => {
@@ -49,28 +53,28 @@ afterEach(() => {
   world.cloud.control.directory.set({ writeGapMilliseconds: 0 });
 });
 
-type App = ReturnType<World["application"]>;
+type App = ReturnType<World["addApplication"]>;
 const control = () => world.cloud.control;
-const live = ({ appId }: App): string[] =>
+const validKeyIds = ({ appId }: App): string[] =>
   control()
     .directory.secrets(appId)
     .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
-const holder = (app: App, place: string) =>
+const keyIdInPlace = (app: App, place: string) =>
   control().directory.keyIdOf(app.appId, control().secretValue(VAULT, place)!);
 const startRotation = async (app: App): Promise<string> => (await world.start().begin(app.request, BOSS)).rotationId;
-const overlapping = async (app: App) =>
+const runToOverlap = async (app: App) =>
   (await world.run(await startRotation(app), { until: ({ status }) => status === "overlapping" })).row;
-const refused = (code: string, detail?: RegExp) =>
+const rejection = (code: string, detail?: RegExp) =>
   expect.objectContaining({ code, ...(detail && { message: expect.stringMatching(detail) }) });
 
-async function putBack(app: App, row: RotationRecord): Promise<void> {
-  expect(live(app)).toEqual([app.keyId]);
-  for (const place of app.places) expect(holder(app, place)).toBe(app.keyId);
-  await holds(world, app, row);
+async function expectOldSecretRestored(app: App, row: RotationRecord): Promise<void> {
+  expect(validKeyIds(app)).toEqual([app.keyId]);
+  for (const place of app.places) expect(keyIdInPlace(app, place)).toBe(app.keyId);
+  await expectRotationInvariants(world, app, row);
 }
 
-test("a secret is replaced everywhere, and the old one removed after the overlap", async () => {
-  const app = world.application(name(), { places: 2 });
+test("a rotation replaces a secret in all places and removes the old one after the overlap", async () => {
+  const app = world.addApplication(newAppName(), { places: 2 });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "completed", oldKeyId: app.keyId, needsConfirmation: false });
   expect(row.steps.map(({ name, status }) => `${name} ${status}`)).toEqual([
@@ -82,9 +86,9 @@ test("a secret is replaced everywhere, and the old one removed after the overlap
     "revoke done",
     "cleanUp done",
   ]);
-  expect(live(app)).toEqual([row.newKeyId]);
+  expect(validKeyIds(app)).toEqual([row.newKeyId]);
   for (const place of app.places) {
-    expect(holder(app, place)).toBe(row.newKeyId);
+    expect(keyIdInPlace(app, place)).toBe(row.newKeyId);
     const { tags, expires } = control()
       .items(VAULT, "secrets")
       .find((item) => item.name === place)!;
@@ -93,14 +97,14 @@ test("a secret is replaced everywhere, and the old one removed after the overlap
     expect(Date.parse(expires!)).toBe(Date.parse(row.newExpiresAt!));
   }
   expect(Date.parse(row.endedAt!) - Date.parse(row.createdAt)).toBeGreaterThan(7 * DAY_MS);
-  await holds(world, app, row);
+  await expectRotationInvariants(world, app, row);
   expect(new Set(world.events.flatMap(({ type, target }) => (target?.id === row.rotationId ? [type] : [])))).toEqual(
     new Set(["rotation.begun", "rotation.secretAdded", "rotation.secretPublished", "rotation.secretRemoved"]),
   );
 });
 
-test("a plan says what would be done, and does nothing", async () => {
-  const app = world.application(name(), { places: 2 });
+test("a plan changes nothing", async () => {
+  const app = world.addApplication(newAppName(), { places: 2 });
   control().resetCounts();
   const plan = await world.start().plan(app.request);
   expect(plan.publications.map(({ secretName }) => secretName)).toEqual(app.places);
@@ -111,73 +115,80 @@ test("a plan says what would be done, and does nothing", async () => {
   await expect(world.start().unfinishedOf(app.appId)).resolves.toBeUndefined();
 });
 
-test("what can't be rotated is refused with the reason", async () => {
-  const app = world.application(name());
+test("a secret that can't be rotated is rejected with the reason", async () => {
+  const app = world.addApplication(newAppName());
   const plan = (change: object) => world.start().plan({ ...app.request, ...change });
   const unknown = "00000000-0000-4000-8000-000000000000";
-  await expect(plan({ appId: unknown })).rejects.toEqual(refused("notFound", /client id/));
-  await expect(plan({ secretId: unknown })).rejects.toEqual(refused("notFound", /client secret/));
-  await expect(plan({ updateKeyVaults: false })).rejects.toEqual(refused("invalidRequest"));
+  await expect(plan({ appId: unknown })).rejects.toEqual(rejection("notFound", /client id/));
+  await expect(plan({ secretId: unknown })).rejects.toEqual(rejection("notFound", /client secret/));
+  await expect(plan({ updateKeyVaults: false })).rejects.toEqual(rejection("invalidRequest"));
   const [secrets, certificates] = [[{ name: "old", expiresInDays: 20 }], [{ name: "tls", expiresInDays: 20 }]];
-  const both = { name: name(), secrets, certificates };
+  const both = { name: newAppName(), secrets, certificates };
   const ofBoth = { appId: control().directory.putApplication(both), secretId: keyIdOf(both.name, "Verify tls") };
-  await expect(plan(ofBoth)).rejects.toEqual(refused("notRotatable", /is a certificate of .* client secrets/));
-  await expect(plan({ ...ofBoth, secretId: unknown })).rejects.toEqual(refused("notFound", /client secret/));
+  await expect(plan(ofBoth)).rejects.toEqual(rejection("notRotatable", /is a certificate of .* client secrets/));
+  await expect(plan({ ...ofBoth, secretId: unknown })).rejects.toEqual(rejection("notFound", /client secret/));
   const [place] = app.places;
   world.targets = [world.target(place!, { confidence: "likely" })];
-  await expect(plan({})).rejects.toEqual(refused("notRotatable", /Confirm a match/));
-  world.targets = [world.target(place!, { vaultName: OWN.toUpperCase(), vaultUri: world.uriOf(OWN) })];
-  await expect(plan({})).rejects.toEqual(refused("serviceVault"));
+  await expect(plan({})).rejects.toEqual(rejection("notRotatable", /Confirm a match/));
+  world.targets = [
+    world.target(place!, { vaultName: SERVICE_VAULT.toUpperCase(), vaultUri: world.vaultUriOf(SERVICE_VAULT) }),
+  ];
+  await expect(plan({})).rejects.toEqual(rejection("serviceVault"));
   world.targets = [world.target("never-there")];
-  await expect(plan({})).rejects.toEqual(refused("notRotatable", /no longer exists/));
+  await expect(plan({})).rejects.toEqual(rejection("notRotatable", /no longer exists/));
   control().putSecret(VAULT, { name: "switched-off", value: "value-of-off", enabled: false });
   world.targets = [world.target("switched-off")];
-  await expect(plan({})).rejects.toEqual(refused("notRotatable", /is disabled/));
+  await expect(plan({})).rejects.toEqual(rejection("notRotatable", /is disabled/));
   control().addFault({ match: { operation: "graph.*" }, action: { kind: "deny" } });
-  await expect(plan({})).rejects.toEqual(refused("unavailable", /Application\.Read\.All/));
+  await expect(plan({})).rejects.toEqual(rejection("unavailable", /Application\.Read\.All/));
 });
 
-test("nothing new begins without a licence, and what began ends", async () => {
-  const app = world.application(name());
+test("without a license no rotation starts, but a started one ends", async () => {
+  const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
   world.tier = "core";
-  const other = world.application(name());
-  await expect(world.start().begin(other.request, BOSS)).rejects.toEqual(refused("licenseRequired"));
-  await expect(world.start().plan(other.request)).rejects.toEqual(refused("licenseRequired"));
-  await expect(world.start().get("01ARZ3NDEKTSV4RRFFQ69G5FAV")).rejects.toEqual(refused("licenseRequired"));
+  const other = world.addApplication(newAppName());
+  await expect(world.start().begin(other.request, BOSS)).rejects.toEqual(rejection("licenseRequired"));
+  await expect(world.start().plan(other.request)).rejects.toEqual(rejection("licenseRequired"));
+  await expect(world.start().get("01ARZ3NDEKTSV4RRFFQ69G5FAV")).rejects.toEqual(rejection("licenseRequired"));
   const { row } = await world.run(rotationId);
   expect(row.status).toBe("completed");
-  await holds(world, app, row);
+  await expectRotationInvariants(world, app, row);
 });
 
-test("two rotations asked for at once are one", async () => {
-  const app = world.application(name());
-  const asked = await Promise.allSettled([1, 2, 3].map(() => world.start().begin(app.request, BOSS)));
-  const [first, ...more] = asked.flatMap((one) => (one.status === "fulfilled" ? [one.value.rotationId] : []));
+test("simultaneous requests start one rotation", async () => {
+  const app = world.addApplication(newAppName());
+  const requests = await Promise.allSettled([1, 2, 3].map(() => world.start().begin(app.request, BOSS)));
+  const [first, ...more] = requests.flatMap((one) => (one.status === "fulfilled" ? [one.value.rotationId] : []));
   expect(more).toEqual([]);
-  const reasons = asked.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+  const reasons = requests.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
   expect(reasons).toHaveLength(2);
   for (const reason of reasons)
     expect(reason).toMatchObject({ code: "rotationUnfinished", members: { rotationId: first } });
   expect((await world.run(first!)).row.status).toBe("completed");
   expect(control().directory.secrets(app.appId)).toHaveLength(2);
-  // After it another may begin, of the new secret.
-  const [keyId] = live(app);
+  // When the rotation has ended, another one may replace the new secret.
+  const [keyId] = validKeyIds(app);
   expect(await world.start().begin({ ...app.request, secretId: keyId! }, BOSS)).toMatchObject({ status: "planned" });
 });
 
-test("messages that come twice, to two workers at once, do everything once", async () => {
-  const app = world.application(name(), { places: 2 });
+test("duplicate messages to two workers at once repeat no step", async () => {
+  const app = world.addApplication(newAppName(), { places: 2 });
   const rotationId = await startRotation(app);
-  const [one, two] = [world.start(), world.start()];
+  const [firstWorker, secondWorker] = [world.start(), world.start()];
   for (let turns = 0; turns < 40; turns++) {
-    const row = await one.get(rotationId);
+    const row = await firstWorker.get(rotationId);
     if (row.status === "overlapping") break;
     world.messages.length = 0;
-    world.pass(Math.max(0, Date.parse(row.dueAt) - world.clock.now().getTime()));
-    await Promise.all([one.work(rotationId, "a"), two.work(rotationId, "b"), one.work(rotationId, "c")]);
+    world.advanceClock(Math.max(0, Date.parse(row.dueAt) - world.clock.now().getTime()));
+    await Promise.all([
+      firstWorker.work(rotationId, "a"),
+      secondWorker.work(rotationId, "b"),
+      firstWorker.work(rotationId, "c"),
+    ]);
   }
+  // Drops the duplicates. `run` continues with one message.
   world.messages.length = 1;
   const { row } = await world.run(rotationId);
   expect(row.status).toBe("completed");
@@ -187,37 +198,37 @@ test("messages that come twice, to two workers at once, do everything once", asy
       type === "rotation.secretPublished" && target?.id === rotationId && outcome === "success",
   );
   expect(published).toHaveLength(2);
-  await holds(world, app, row);
+  await expectRotationInvariants(world, app, row);
 });
 
-test("no value is published before spaced sign-ins held, while new secrets flap and reads lag", async () => {
+test("a value is published only after repeated successful sign-ins", async () => {
   control().directory.set({ readLagSeconds: 300, writesLag: true, signInDelaySeconds: 90, flappingSeconds: 600 });
-  const app = world.application(name());
-  world.pass(10 * MINUTE_MS);
+  const app = world.addApplication(newAppName());
+  world.advanceClock(10 * MINUTE_MS);
   const row = await world.rotate(app.request);
   expect(row.status).toBe("completed");
   expect(row.proof!.tries).toBeGreaterThan(5);
-  await holds(world, app, row);
+  await expectRotationInvariants(world, app, row);
 });
 
-test("a secret that never signs in is removed again", async () => {
+test("a new secret that never signs in is removed", async () => {
   control().directory.set({ signInDelaySeconds: 86_400 });
-  const app = world.application(name());
+  const app = world.addApplication(newAppName());
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "notProven" } });
-  await putBack(app, row);
+  await expectOldSecretRestored(app, row);
 });
 
 test("an application that can't sign in at all is not changed", async () => {
-  const app = world.application(name());
+  const app = world.addApplication(newAppName());
   control().directory.changeApplication(app.appId, { signIn: "disabled" });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "signInImpossible" } });
-  expect(live(app)).toEqual([app.keyId]);
+  expect(validKeyIds(app)).toEqual([app.keyId]);
 });
 
-test("a place that another writer changed is not overwritten, and the others are rolled back", async () => {
-  const app = world.application(name(), { places: 2 });
+test("a place that another writer changed is not overwritten, and the rotation is rolled back", async () => {
+  const app = world.addApplication(newAppName(), { places: 2 });
   const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "written" });
   const foreign = control().directory.addSecret(app.appId, { name: "by hand", expiresInDays: 90 });
@@ -225,55 +236,56 @@ test("a place that another writer changed is not overwritten, and the others are
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "rolledBack", failure: { code: "targetChanged" } });
   expect(row.failure!.message).toContain(`${VAULT}/${app.places[1]}`);
-  expect(holder(app, app.places[0]!)).toBe(app.keyId);
-  expect(holder(app, app.places[1]!)).toBe(foreign.keyId);
-  expect(live(app)).toEqual([app.keyId, foreign.keyId]);
+  expect(keyIdInPlace(app, app.places[0]!)).toBe(app.keyId);
+  expect(keyIdInPlace(app, app.places[1]!)).toBe(foreign.keyId);
+  expect(validKeyIds(app)).toEqual([app.keyId, foreign.keyId]);
 });
 
-test("a place that holds another secret than thought is not overwritten", async () => {
-  const app = world.application(name());
-  control().putSecret(VAULT, { name: app.places[0]!, value: "~another value altogether" });
+test("a place that stores an unexpected value is not overwritten", async () => {
+  const app = world.addApplication(newAppName());
+  control().putSecret(VAULT, { name: app.places[0]!, value: "an unrelated value" });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "targetHoldsOther" } });
-  expect(control().secretValue(VAULT, app.places[0]!)).toBe("~another value altogether");
-  expect(live(app)).toEqual([app.keyId]);
+  expect(control().secretValue(VAULT, app.places[0]!)).toBe("an unrelated value");
+  expect(validKeyIds(app)).toEqual([app.keyId]);
 });
 
-test("consumers that can't be refreshed get the old value back", async () => {
-  const app = world.application(name(), { places: 2 });
-  const company = new Company(world);
+test("a consumer that can't be refreshed causes a rollback", async () => {
+  const app = world.addApplication(newAppName(), { places: 2 });
+  const company = new SimulatedConsumers(world);
   world.consumers = company;
-  company.add(`web-shop-${app.appId}`, app.places[0]!, "action", { trouble: "denied" });
+  company.add(`web-shop-${app.appId}`, app.places[0]!, "action", { refreshFault: "denied" });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({
     status: "rolledBack",
     failure: { code: "consumerFailed", message: expect.stringContaining("web-shop") },
   });
-  await putBack(app, row);
+  await expectOldSecretRestored(app, row);
   const { tags } = control()
     .items(VAULT, "secrets")
     .find((item) => item.name === app.places[0])!;
   expect(tags).toEqual({ owner: "shop@acme.example", CredentialId: app.keyId });
 });
 
-test("an old secret whose consumers do not all hold the new value is still there after a year", async () => {
-  const app = world.application(name());
-  const company = new Company(world);
+test("an old secret that a consumer still uses is not removed automatically", async () => {
+  const app = world.addApplication(newAppName());
+  const company = new SimulatedConsumers(world);
   world.consumers = company;
   company.add("web-late", app.places[0]!, "willBreak");
   app.request.includeResources = [];
   app.request.expiryDays = 730;
-  const { rotationId } = await overlapping(app);
+  const { rotationId } = await runToOverlap(app);
+  // The old secret stays valid for 900 days, so for the 13 months of this test only the consumer delays its removal.
   control().directory.expireSecret(app.appId, app.keyId, 900);
   for (let months = 0; months < 13; months++) {
-    world.pass(30 * DAY_MS);
-    await world.start().wake();
+    world.advanceClock(30 * DAY_MS);
+    await world.start().continueOverdue();
     for (const message of world.messages.splice(0)) await world.start().work(message.rotationId, "monthly");
   }
   const row = await world.start().get(rotationId);
   expect(row).toMatchObject({ status: "overlapping", needsConfirmation: true });
-  expect(row.reasons).toEqual(["webApp web-late still holds the old value."]);
-  expect(live(app)).toHaveLength(2);
+  expect(row.reasons).toEqual(["webApp web-late still uses the old value."]);
+  expect(validKeyIds(app)).toHaveLength(2);
   await expect(world.start().finish(rotationId, false, BOSS)).rejects.toMatchObject({
     code: "notFinishable",
     members: { reasons: row.reasons },
@@ -281,84 +293,86 @@ test("an old secret whose consumers do not all hold the new value is still there
   await world.start().finish(rotationId, true, BOSS);
   const ended = (await world.run(rotationId)).row;
   expect(ended.status).toBe("completed");
-  expect(live(app)).toEqual([ended.newKeyId]);
+  expect(validKeyIds(app)).toEqual([ended.newKeyId]);
   const forced = world.events.find(({ type, target }) => type === "rotation.finished" && target?.id === rotationId);
   expect(forced).toMatchObject({ caller: { actor: "boss" }, details: { force: true } });
 });
 
-test("finishing ends the overlap at once, where everything holds the new secret", async () => {
-  const app = world.application(name());
-  const { rotationId } = await overlapping(app);
+test("finishing ends the overlap at once if all places store the new secret", async () => {
+  const app = world.addApplication(newAppName());
+  const { rotationId } = await runToOverlap(app);
   world.targets.push(world.target("somewhere-else", { confidence: "likely" }));
   await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(
-    refused("notFinishable", /somewhere-else/),
+    rejection("notFinishable", /somewhere-else/),
   );
   world.targets.pop();
   await world.start().finish(rotationId, false, BOSS);
   const { row } = await world.run(rotationId);
   expect(row.status).toBe("completed");
   expect(Date.parse(row.endedAt!) - Date.parse(row.createdAt)).toBeLessThan(DAY_MS);
-  await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(refused("conflict"));
+  await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(rejection("conflict"));
 });
 
-test("a handed over value needs a user", async () => {
+test("a rotation that hands the value over waits for a user", async () => {
   const { config } = world;
-  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(HANDOVER) };
-  const app = world.application(name());
+  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.vaultUriOf(HANDOVER_VAULT) };
+  const app = world.addApplication(newAppName());
   const { rotationId } = await world.start().begin({ ...app.request, updateKeyVaults: false }, BOSS);
   const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
-  expect(row.publications).toMatchObject([{ vaultName: HANDOVER, kind: "handover", state: "written" }]);
-  expect(row.reasons.join(" ")).toMatch(/handed over.*holds the old secret/);
+  expect(row.publications).toMatchObject([{ vaultName: HANDOVER_VAULT, kind: "handover", state: "written" }]);
+  expect(row.reasons.join(" ")).toMatch(/handed over.*stores the old secret/);
   const { secretName } = row.publications[0]!;
-  expect(control().directory.keyIdOf(app.appId, control().secretValue(HANDOVER, secretName)!)).toBe(row.newKeyId);
-  expect(holder(app, app.places[0]!)).toBe(app.keyId);
+  expect(control().directory.keyIdOf(app.appId, control().secretValue(HANDOVER_VAULT, secretName)!)).toBe(row.newKeyId);
+  expect(keyIdInPlace(app, app.places[0]!)).toBe(app.keyId);
   await world.start().cancel(rotationId, BOSS);
   expect((await world.run(rotationId)).row.status).toBe("cancelled");
-  expect(live(app)).toEqual([app.keyId]);
-  expect(control().items(HANDOVER, "secrets")).toMatchObject([{ name: secretName, enabled: false }]);
-  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(OWN) };
-  await expect(world.start().plan({ ...app.request, updateKeyVaults: false })).rejects.toEqual(refused("serviceVault"));
+  expect(validKeyIds(app)).toEqual([app.keyId]);
+  expect(control().items(HANDOVER_VAULT, "secrets")).toMatchObject([{ name: secretName, enabled: false }]);
+  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.vaultUriOf(SERVICE_VAULT) };
+  await expect(world.start().plan({ ...app.request, updateKeyVaults: false })).rejects.toEqual(
+    rejection("serviceVault"),
+  );
   world.config = config;
 });
 
 test.each(["planned", "creating", "proving", "publishing", "verifying", "overlapping"] as const)(
-  "cancelled while it is %s, it leaves everything as it was",
+  "cancelling a rotation that is %s restores the previous state",
   async (status) => {
-    const app = world.application(name(), { places: 2 });
+    const app = world.addApplication(newAppName(), { places: 2 });
     if (status === "creating") {
       control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 1 });
     }
     const rotationId = await startRotation(app);
     await world.run(rotationId, { until: (row) => row.status === status });
-    const before = world.messages.length;
+    const messagesBefore = world.messages.length;
     await world.start().cancel(rotationId, BOSS);
-    // It goes back at once, and not when a timer finds it.
-    const sent = world.messages.slice(before);
+    // Cancelling sends a message, so the rollback does not wait for the timer.
+    const sent = world.messages.slice(messagesBefore);
     expect(sent).toMatchObject([{ rotationId }]);
-    expect(sent[0]!.at).toBeLessThanOrEqual(world.clock.now().getTime());
+    expect(sent[0]!.dueAtMs).toBeLessThanOrEqual(world.clock.now().getTime());
     await expect(world.start().cancel(rotationId, BOSS)).resolves.toMatchObject({ rotationId });
     const { row } = await world.run(rotationId);
     expect(row.status).toBe("cancelled");
-    await putBack(app, row);
-    await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(refused("conflict", /has ended/));
+    await expectOldSecretRestored(app, row);
+    await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(rejection("conflict", /has ended/));
   },
 );
 
-test("a rotation that needs attention before the old secret is removed can be cancelled, which rolls it back", async () => {
-  const app = world.application(name());
-  const { rotationId } = await overlapping(app);
+test("cancelling a rotation that needs attention rolls it back", async () => {
+  const app = world.addApplication(newAppName());
+  const { rotationId } = await runToOverlap(app);
   await world.run(rotationId, { until: ({ status }) => status === "revoking" });
   await world.start().giveUp(rotationId);
   expect(await world.start().cancel(rotationId, BOSS)).toMatchObject({ status: "revoking" });
   const { row } = await world.run(rotationId);
   expect(row.status).toBe("cancelled");
-  await putBack(app, row);
+  await expectOldSecretRestored(app, row);
 });
 
-test("a handover whose disabling was not recorded is rolled back nevertheless", async () => {
+test("a handover that was disabled without a record is rolled back", async () => {
   const { config } = world;
-  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(HANDOVER) };
-  const app = world.application(name());
+  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.vaultUriOf(HANDOVER_VAULT) };
+  const app = world.addApplication(newAppName());
   const { rotationId } = await world.start().begin({ ...app.request, updateKeyVaults: false }, BOSS);
   const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
   await world.start().cancel(rotationId, BOSS);
@@ -372,130 +386,132 @@ test("a handover whose disabling was not recorded is rolled back nevertheless", 
     status: "cancelled",
     publications: [{ state: "restored" }],
   });
-  expect(live(app)).toEqual([app.keyId]);
+  expect(validKeyIds(app)).toEqual([app.keyId]);
 });
 
-test("a request that is carried out once everybody took it for lost leaves nothing behind", async () => {
-  // No application was changed recently.
-  world.pass(5000);
-  const alive = await startRotation(world.application(name()));
-  const before = world.calls.length;
+test("a delayed request that adds a secret after the cancellation leaves no secret behind", async () => {
+  // Workers wait between changes of applications. After 5 seconds the next change is allowed at once.
+  world.advanceClock(5000);
+  // A first rotation, whose worker does not crash, shows which call of a worker adds the secret.
+  const alive = await startRotation(world.addApplication(newAppName()));
+  const callsBefore = world.calls.length;
   await world.start().work(alive, "alive");
-  const at = world.calls.slice(before).indexOf("graph.addPassword") + 1;
-  expect(at).toBeGreaterThan(0);
-  const app = world.application(name());
-  world.pass(5000);
+  const callNumber = world.calls.slice(callsBefore).indexOf("graph.addPassword") + 1;
+  expect(callNumber).toBeGreaterThan(0);
+  const app = world.addApplication(newAppName());
+  world.advanceClock(5000);
   const rotationId = await startRotation(app);
-  await expect(world.start({ at, how: "late" }).work(rotationId, "dying")).rejects.toThrow(Died);
-  const [underWay] = world.late.splice(0);
+  // The worker of the second rotation crashes at this call. The directory carries the call out later, during the rollback.
+  await expect(world.start({ callNumber, crashKind: "late" }).work(rotationId, "dying")).rejects.toThrow(WorkerCrashed);
+  const [delayedCall] = world.callsAfterCrash.splice(0);
   await world.start().cancel(rotationId, BOSS);
   await world.run(rotationId, { until: ({ steps }) => steps.some((step) => step.name === "removeNew") });
-  await underWay!();
+  await delayedCall!();
   const { row } = await world.run(rotationId);
   expect(row.status).toBe("cancelled");
   expect(control().directory.secrets(app.appId)).toHaveLength(2);
-  await putBack(app, row);
+  await expectOldSecretRestored(app, row);
 });
 
-test("an application that may have two secrets says so and names both", async () => {
+test("an application with the maximum of two secrets is rejected with both key IDs", async () => {
   const secrets = [
     { name: "old", expiresInDays: 20 },
     { name: "second", expiresInDays: 200 },
   ];
-  const app = world.application(name(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
+  const app = world.addApplication(newAppName(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
   await expect(world.start().begin(app.request, BOSS)).rejects.toMatchObject({
     code: "noRoomForSecret",
-    members: { keyIds: expect.arrayContaining(live(app)) },
+    members: { keyIds: expect.arrayContaining(validKeyIds(app)) },
   });
 });
 
-test("a new secret that the directory has no room for ends the rotation at once with that reason", async () => {
-  const app = world.application(name(), { audience: "AzureADandPersonalMicrosoftAccount" });
+test("a rotation fails at once if the directory allows no further secret", async () => {
+  const app = world.addApplication(newAppName(), { audience: "AzureADandPersonalMicrosoftAccount" });
   const rotationId = await startRotation(app);
   const started = world.clock.now().getTime();
   control().directory.addSecret(app.appId, { name: "of a colleague", expiresInDays: 90 });
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "failed", failure: { code: "noRoomForSecret" } });
   expect(row.attempts.map(({ state }) => state)).toEqual(["refused"]);
-  // A refusal is an answer: no secret can come to light later, so nothing is waited for.
+  // The directory rejected the request, so no secret can appear later and the rotation does not wait.
   expect(world.clock.now().getTime() - started).toBeLessThan(MINUTE_MS);
-  expect(live(app)).not.toContain(row.newKeyId);
+  expect(validKeyIds(app)).not.toContain(row.newKeyId);
 });
 
-test("the last client secret that has not expired is not removed, even when a person forces the end", async () => {
-  const app = world.application(name());
-  const { rotationId, newKeyId } = await overlapping(app);
+test("a forced finish does not remove the last unexpired client secret", async () => {
+  const app = world.addApplication(newAppName());
+  const { rotationId, newKeyId } = await runToOverlap(app);
   control().directory.removeSecret(app.appId, newKeyId!);
   await world.start().finish(rotationId, true, BOSS);
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "lastCredential" } });
   expect(row.attention!.message).toMatch(/has no other client secret that has not expired/);
-  expect(live(app)).toEqual([app.keyId]);
+  expect(validKeyIds(app)).toEqual([app.keyId]);
 });
 
-test("a new secret that failed is left when the application has no other valid one, and the rotation says so", async () => {
-  const app = world.application(name());
+test("a failed rotation does not remove the only valid client secret", async () => {
+  const app = world.addApplication(newAppName());
   control().directory.expireSecret(app.appId, app.keyId, -1);
   control().directory.set({ signInDelaySeconds: 3600 });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "notProven" } });
   expect(row.notes).toEqual([expect.stringMatching(`${row.newKeyId} was not removed: .* no other client secret`)]);
-  expect(live(app)).toEqual([app.keyId, row.newKeyId]);
+  expect(validKeyIds(app)).toEqual([app.keyId, row.newKeyId]);
 });
 
-test("a rotation whose target refuses the service for good ends, and leaves the new secret with the reason", async () => {
-  const app = world.application(name());
+test("a rotation that is denied access to its target fails and notes that the new secret remains", async () => {
+  const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
   control().addFault({ match: { operation: "keyvault.*", vault: VAULT }, action: { kind: "deny" } });
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "failed", failure: { code: "accessDenied" } });
   expect(row.notes).toEqual([expect.stringMatching(`${row.newKeyId} was not removed`)]);
-  expect(live(app)).toEqual([app.keyId, row.newKeyId]);
+  expect(validKeyIds(app)).toEqual([app.keyId, row.newKeyId]);
   await expect(world.start().unfinishedOf(app.appId)).resolves.toBeUndefined();
 });
 
-test("the value of the only valid client secret stays held when its rotation fails", async () => {
-  const app = world.application(name());
+test("a failed rotation retains the stored copy of the only valid client secret", async () => {
+  const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "proving" });
   control().directory.removeSecret(app.appId, app.keyId);
   const { row } = await world.run(rotationId);
-  expect(live(app)).toEqual([row.newKeyId]);
-  const held = control()
-    .items(OWN, "secrets")
+  expect(validKeyIds(app)).toEqual([row.newKeyId]);
+  const copyNames = control()
+    .items(SERVICE_VAULT, "secrets")
     .map((item) => item.name);
-  expect(held).toContain(`rotation-${rotationId}-${row.newKeyId}`);
+  expect(copyNames).toContain(`rotation-${rotationId}-${row.newKeyId}`);
   expect(row.notes.join(" ")).toContain(`rotation-${rotationId}-${row.newKeyId}`);
 });
 
-test("an expired secret makes room only where that was asked for", async () => {
+test("an expired secret is removed only if the request allows it", async () => {
   const secrets = [
     { name: "old", expiresInDays: 20 },
     { name: "expired", expiresInDays: -20 },
   ];
-  const app = world.application(name(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
-  await expect(world.start().begin(app.request, BOSS)).rejects.toEqual(refused("noRoomForSecret", /removeExpired/));
+  const app = world.addApplication(newAppName(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
+  await expect(world.start().begin(app.request, BOSS)).rejects.toEqual(rejection("noRoomForSecret", /removeExpired/));
   app.request.removeExpired = true;
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "completed", removeExpired: expect.any(String) });
-  expect(live(app)).toEqual([row.newKeyId]);
-  await holds(world, app, row);
+  expect(validKeyIds(app)).toEqual([row.newKeyId]);
+  await expectRotationInvariants(world, app, row);
 });
 
-test("the tenant's policy cuts the life of a new secret, and says so", async () => {
-  const app = world.application(name());
+test("the tenant's policy limits the lifetime of a new secret", async () => {
+  const app = world.addApplication(newAppName());
   control().directory.changeApplication(app.appId, { policy: { longestDays: 60 } });
   const plan = await world.start().plan({ ...app.request, expiryDays: 90 });
   expect(plan).toMatchObject({ expiryDays: 60, notes: [expect.stringContaining("from 90 to 60 days")] });
   control().directory.changeApplication(app.appId, { policy: { longestDays: 0 } });
-  await expect(world.start().plan(app.request)).rejects.toEqual(refused("notRotatable", /less than a day/));
+  await expect(world.start().plan(app.request)).rejects.toEqual(rejection("notRotatable", /less than a day/));
   control().directory.changeApplication(app.appId, { policy: { additionRefused: true } });
-  await expect(world.start().plan(app.request)).rejects.toEqual(refused("notRotatable", /policy/));
+  await expect(world.start().plan(app.request)).rejects.toEqual(rejection("notRotatable", /policy/));
 });
 
-test("a life that a policy cut is not refused where the directory's clock is some minutes behind", async () => {
-  const app = world.application(name());
+test("a limited lifetime is accepted by a directory whose clock is five minutes behind", async () => {
+  const app = world.addApplication(newAppName());
   control().directory.changeApplication(app.appId, { policy: { longestDays: 60 } });
   const { rotationId } = await world.start().begin({ ...app.request, expiryDays: 90 }, BOSS);
   const { now } = world.clock;
@@ -507,8 +523,8 @@ test("a life that a policy cut is not refused where the directory's clock is som
   await world.run(rotationId);
 });
 
-test("a plan is refused where a rotation would be, and ids are taken in any case of letters", async () => {
-  const app = world.application(name());
+test("a plan accepts IDs in upper case and is rejected during a rotation", async () => {
+  const app = world.addApplication(newAppName());
   expect(await world.start().plan({ ...app.request, appId: app.appId.toUpperCase() })).toMatchObject({
     appId: app.appId,
   });
@@ -518,20 +534,20 @@ test("a plan is refused where a rotation would be, and ids are taken in any case
   await world.run(rotationId);
 });
 
-test("a secret whose answer was lost is removed, also when the directory shows it late", async () => {
+test("a secret whose response was lost is removed although the directory lists it late", async () => {
   control().directory.set({ readLagSeconds: 280, writesLag: true });
-  const app = world.application(name());
-  world.pass(10 * MINUTE_MS);
+  const app = world.addApplication(newAppName());
+  world.advanceClock(10 * MINUTE_MS);
   control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 2 });
   const row = await world.rotate(app.request);
   expect(row.status).toBe("completed");
   expect(row.attempts.map(({ state }) => state)).toEqual(["removed", "removed", "made"]);
-  expect(live(app)).toEqual([row.newKeyId]);
-  await holds(world, app, row);
+  expect(validKeyIds(app)).toEqual([row.newKeyId]);
+  await expectRotationInvariants(world, app, row);
 });
 
-test("other lost answers and refusals for now do nothing twice", async () => {
-  const app = world.application(name(), { places: 2 });
+test("a rotation completes despite lost responses and temporary errors", async () => {
+  const app = world.addApplication(newAppName(), { places: 2 });
   const lose = { kind: "loseAnswer" as const };
   control().addFault({ match: { operation: "graph.removePassword" }, action: lose, times: 1 });
   control().addFault({
@@ -543,104 +559,111 @@ test("other lost answers and refusals for now do nothing twice", async () => {
   control().addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "fail", status: 503 }, times: 3 });
   const row = await world.rotate(app.request);
   expect(row.status).toBe("completed");
-  await holds(world, app, row);
+  await expectRotationInvariants(world, app, row);
 });
 
-test("an answer that says nothing ends it after some tries, with nothing left behind", async () => {
-  const app = world.application(name());
+test("repeated unclear responses fail the rotation and leave no secret behind", async () => {
+  const app = world.addApplication(newAppName());
   control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "fail", status: 400 } });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "notCreated" } });
-  await putBack(app, row);
+  await expectOldSecretRestored(app, row);
 });
 
-test("a directory that refuses a new secret for good leaves everything as it was", async () => {
-  const app = world.application(name());
+test("a directory that denies access fails the rotation without a change", async () => {
+  const app = world.addApplication(newAppName());
   control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "deny" } });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "failed", failure: { code: "accessDenied" }, attempts: [{ state: "refused" }] });
-  await putBack(app, row);
+  await expectOldSecretRestored(app, row);
 });
 
-test("a secret whose answer was lost and that takes the last place is waited for, and removed", async () => {
-  const app = world.application(name(), { audience: "AzureADandPersonalMicrosoftAccount" });
-  // No replica shows it before the next one is asked for.
-  let isShown = false;
-  let asked = 0;
+test("a secret whose response was lost is removed if it occupies the last slot", async () => {
+  const app = world.addApplication(newAppName(), { audience: "AzureADandPersonalMicrosoftAccount" });
+  // No replica lists the lost secret before the rotation requests the next one.
+  let listsNewSecrets = false;
+  let additions = 0;
   world.graphOf = (real) => ({
     ...real,
-    application: async (id) => {
-      const found = await real.application(id);
-      return found && { ...found, passwords: found.passwords.filter(({ keyId }) => isShown || keyId === app.keyId) };
+    findApplication: async (id) => {
+      const application = await real.findApplication(id);
+      return (
+        application && {
+          ...application,
+          passwords: application.passwords.filter(({ keyId }) => listsNewSecrets || keyId === app.keyId),
+        }
+      );
     },
     addPassword: (...wanted) =>
       real.addPassword(...wanted).finally(() => {
-        asked++;
-        isShown = asked > 1;
+        additions++;
+        listsNewSecrets = additions > 1;
       }),
   });
   control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 1 });
   const row = await world.rotate(app.request);
   expect(row.status, JSON.stringify(row.failure)).toBe("completed");
   expect(row.attempts.map(({ state }) => state)).toEqual(["removed", "refused", "made"]);
-  expect(live(app)).toEqual([row.newKeyId]);
-  await holds(world, app, row);
+  expect(validKeyIds(app)).toEqual([row.newKeyId]);
+  await expectRotationInvariants(world, app, row);
 });
 
 test.each([
-  ["the end that the directory gave it", -HOUR_MS],
-  ["the end that was asked for, where the directory says none", undefined],
-] as const)("a new secret is written with %s", async (_, later) => {
-  const app = world.application(name());
-  let asked = 0;
+  ["the expiry date of the directory's response", -HOUR_MS],
+  ["the requested expiry date if the response has none", undefined],
+] as const)("a new secret is written with %s", async (_, expiryShiftMs) => {
+  const app = world.addApplication(newAppName());
+  let requestedExpiryMs = 0;
   world.graphOf = (real) => ({
     ...real,
     addPassword: async (objectId, wanted) => {
-      asked = wanted.expiresOn * 1000;
-      const { expiresOn: _given, ...made } = await real.addPassword(objectId, wanted);
-      return later === undefined ? made : { ...made, expiresOn: (asked + later) / 1000 };
+      requestedExpiryMs = wanted.expiresOn * 1000;
+      const { expiresOn: _expiresOn, ...password } = await real.addPassword(objectId, wanted);
+      return expiryShiftMs === undefined
+        ? password
+        : { ...password, expiresOn: (requestedExpiryMs + expiryShiftMs) / 1000 };
     },
   });
-  const row = await overlapping(app);
+  const row = await runToOverlap(app);
   const written = control()
     .items(VAULT, "secrets")
     .find((item) => item.name === app.places[0])!;
-  const ends = [row.newExpiresAt!, written.expires!].map((instant) => Date.parse(instant));
-  expect(ends).toEqual([asked + (later ?? 0), asked + (later ?? 0)]);
+  const expiryDates = [row.newExpiresAt!, written.expires!].map((instant) => Date.parse(instant));
+  expect(expiryDates).toEqual([requestedExpiryMs + (expiryShiftMs ?? 0), requestedExpiryMs + (expiryShiftMs ?? 0)]);
   await world.start().cancel(row.rotationId, BOSS);
   await world.run(row.rotationId);
 });
 
-test("a vault that refuses for good puts everything back", async () => {
-  const app = world.application(name(), { places: 2 });
+test("a vault that denies access causes a rollback", async () => {
+  const app = world.addApplication(newAppName(), { places: 2 });
   const match = { operation: "keyvault.setSecret", item: app.places[1]! };
   control().addFault({ match, action: { kind: "deny" } });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "rolledBack", failure: { code: "accessDenied" } });
   expect(row.failure!.remedy).toContain("Key Vault Secrets Officer");
-  await putBack(app, row);
+  await expectOldSecretRestored(app, row);
 });
 
-test("if it can neither continue nor roll back, attention says what was done, what is safe and what to do", async () => {
-  const app = world.application(name());
-  const { rotationId, newKeyId } = await overlapping(app);
+test("a blocked rotation reports what it did, what is safe and what to do next", async () => {
+  const app = world.addApplication(newAppName());
+  const { rotationId, newKeyId } = await runToOverlap(app);
   control().addFault({ match: { operation: "graph.removePassword" }, action: { kind: "deny" } });
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "accessDenied" } });
   expect(row.attention!.done).toContain(newKeyId);
   expect(row.attention!.safe).toMatch(/new client secret .* stays/);
   expect(row.attention!.next).toMatch(/Application\.ReadWrite\.OwnedBy.*retry/s);
-  await expect(world.start().begin(app.request, BOSS)).rejects.toEqual(refused("rotationUnfinished"));
+  await expect(world.start().begin(app.request, BOSS)).rejects.toEqual(rejection("rotationUnfinished"));
   control().clearFaults();
   await world.start().retry(rotationId, BOSS);
   const ended = (await world.run(rotationId)).row;
   expect(ended.status).toBe("completed");
-  await holds(world, app, ended);
-  await expect(world.start().retry(rotationId, BOSS)).rejects.toEqual(refused("conflict"));
+  await expectRotationInvariants(world, app, ended);
+  await expect(world.start().retry(rotationId, BOSS)).rejects.toEqual(rejection("conflict"));
 });
 
-test("attention contains the complete state of the rotation", async () => {
-  const app = world.application(name());
+test("the attention entry describes the state of the rotation at each step", async () => {
+  const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   const readEntries = async (id = rotationId) => {
     await world.start().giveUp(id);
@@ -654,88 +677,88 @@ test("attention contains the complete state of the rotation", async () => {
     since: expect.stringMatching(/Z$/),
   };
   const log = "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.";
-  const anyWay = `${log} Then retry this rotation, or cancel it, which rolls everything back.`;
+  const nextSteps = `${log} Then retry this rotation, or cancel it, which rolls everything back.`;
   const { appName } = await world.start().get(rotationId);
   expect(await readEntries()).toEqual({
     ...common,
     done: `No new client secret of ${appName} is in use. No vault holds the new value.`,
     safe: `The old client secret ${app.keyId} was not touched.`,
-    next: anyWay,
+    next: nextSteps,
     resume: "planned",
   });
   const { newKeyId } = (await world.run(rotationId, { until: ({ status }) => status === "publishing" })).row;
-  const added = `The client secret ${newKeyId} was added to ${appName}.`;
-  const kept = `The old client secret ${app.keyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
+  const secretAdded = `The client secret ${newKeyId} was added to ${appName}.`;
+  const oldSecretSafe = `The old client secret ${app.keyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
   expect(await readEntries()).toEqual({
     ...common,
-    done: `${added} No vault holds the new value.`,
-    safe: kept,
-    next: anyWay,
+    done: `${secretAdded} No vault holds the new value.`,
+    safe: oldSecretSafe,
+    next: nextSteps,
     resume: "publishing",
   });
   await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
   expect(await readEntries()).toEqual({
     ...common,
-    done: `${added} The new value was written to ${VAULT}/${app.places[0]}.`,
-    safe: kept,
-    next: anyWay,
+    done: `${secretAdded} The new value was written to ${VAULT}/${app.places[0]}.`,
+    safe: oldSecretSafe,
+    next: nextSteps,
     resume: "overlapping",
   });
   await world.start().cancel(rotationId, BOSS);
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "restored" });
   expect(await readEntries()).toEqual({
     ...common,
-    done: `${added} No vault holds the new value. ${VAULT}/${app.places[0]} got the previous value again.`,
-    safe: kept,
+    done: `${secretAdded} No vault holds the new value. ${VAULT}/${app.places[0]} got the previous value again.`,
+    safe: oldSecretSafe,
     next: `${log} Then retry this rotation, which continues the rollback.`,
     resume: "overlapping",
   });
   expect((await world.run(rotationId)).row.status).toBe("cancelled");
 
-  const request = world.vaultSecret(name(), "value-before", "value-after");
+  const request = world.addVaultSecret(newAppName(), "value-before", "value-after");
   const ofVault = (await world.start().begin(request, BOSS)).rotationId;
   expect(await readEntries(ofVault)).toEqual({
     ...common,
     done: "No vault holds the new value.",
     safe: "The version with the old value is still in the vault and can be read.",
-    next: anyWay,
+    next: nextSteps,
     resume: "planned",
   });
   expect((await world.run(ofVault)).row.status).toBe("completed");
 });
 
 test("an old value that no longer signs in is not restored", async () => {
-  const app = world.application(name());
-  const { rotationId, newKeyId } = await overlapping(app);
+  const app = world.addApplication(newAppName());
+  const { rotationId, newKeyId } = await runToOverlap(app);
   control().directory.removeSecret(app.appId, app.keyId);
   await world.start().cancel(rotationId, BOSS);
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "previousValueDead" } });
-  expect(holder(app, app.places[0]!)).toBe(newKeyId);
+  expect(keyIdInPlace(app, app.places[0]!)).toBe(newKeyId);
   await world.start().finish(rotationId, false, BOSS);
   expect((await world.run(rotationId)).row.status).toBe("completed");
-  expect(live(app)).toEqual([newKeyId]);
+  expect(validKeyIds(app)).toEqual([newKeyId]);
 });
 
-test("a new secret that another party removed keeps the old one from being removed", async () => {
-  const app = world.application(name());
-  const { rotationId, newKeyId } = await overlapping(app);
+test("the old secret is not removed if the new one was deleted", async () => {
+  const app = world.addApplication(newAppName());
+  const { rotationId, newKeyId } = await runToOverlap(app);
   control().directory.removeSecret(app.appId, newKeyId!);
   const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
   expect(row.reasons.join(" ")).toContain(newKeyId);
-  expect(live(app)).toEqual([app.keyId]);
+  expect(validKeyIds(app)).toEqual([app.keyId]);
 });
 
-test("one worker at a time changes applications of the tenant, with a pause between", async () => {
+test("workers change applications of a tenant one at a time", async () => {
   control().directory.set({ writeGapMilliseconds: 1000 });
-  const apps = [1, 2, 3].map(() => world.application(name()));
+  const apps = [1, 2, 3].map(() => world.addApplication(newAppName()));
   const ids = await Promise.all(apps.map((app) => startRotation(app)));
   world.log.lines.length = 0;
   const rows = () => Promise.all(ids.map((id) => world.start().get(id)));
   for (let rounds = 0; rounds < 100; rounds++) {
     if ((await rows()).every(({ status }) => status === "proving")) break;
     const due = world.messages.splice(0);
-    world.pass(Math.max(0, Math.min(...due.map(({ at }) => at)) - world.clock.now().getTime()));
+    world.advanceClock(Math.max(0, Math.min(...due.map(({ dueAtMs }) => dueAtMs)) - world.clock.now().getTime()));
     const [first, second, ...rest] = due.map(
       ({ rotationId }) =>
         () =>
@@ -748,10 +771,12 @@ test("one worker at a time changes applications of the tenant, with a pause betw
   expect(world.log.lines.filter((line) => line.includes("concurrency"))).toEqual([]);
 });
 
-test("a secret that was rotated before keeps its own tags, and has room for the same of ours again", () => {
-  const own = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`own-${at}`, at === 0 ? "of key-1" : "x"]));
+test("a repeated rotation replaces the service's tags and retains the others", () => {
+  const otherTags = Object.fromEntries(
+    Array.from({ length: 10 }, (_, at) => [`own-${at}`, at === 0 ? "of key-1" : "x"]),
+  );
   const record = { rotationId: "first", appId: "app", oldKeyId: "key-0", newKeyId: "key-1" } as RotationRecord;
-  const first = nextVersion(record, { tags: own, contentType: "x:app:key-0" }, "one", new Date(0));
+  const first = nextVersion(record, { tags: otherTags, contentType: "x:app:key-0" }, "one", new Date(0));
   const again = {
     ...record,
     rotationId: "second",
@@ -764,7 +789,7 @@ test("a secret that was rotated before keeps its own tags, and has room for the 
     contentType: "x:app:key-2",
     expiresOn: 86_400,
     tags: {
-      ...own,
+      ...otherTags,
       "own-0": "of key-2",
       "rotation-id": "second",
       "entra-key-id": "key-2",
@@ -775,32 +800,32 @@ test("a secret that was rotated before keeps its own tags, and has room for the 
   });
 });
 
-test("a worker that wants to change an application gets the remaining time of another worker's lease, to the millisecond", async () => {
+test("a worker that needs the directory lease waits about as long as the lease is old, 3 to 30 seconds", async () => {
   const tables = world.tables();
   const { clock } = world;
   const changed: string[] = [];
   /** Changes an application while the store reports that the lease was taken or released some time ago. */
-  const change = async (who: string, ageMs?: number, meanwhile = async () => {}) => {
+  const changeApplication = async (worker: string, leaseAgeMs?: number, meanwhile = async () => {}) => {
     const getWithAge: typeof tables.getWithAge = async (...row) => {
-      const found = await tables.getWithAge(...row);
-      return found && { ...found, ageMs: ageMs ?? found.ageMs };
+      const lease = await tables.getWithAge(...row);
+      return lease && { ...lease, ageMs: leaseAgeMs ?? lease.ageMs };
     };
-    const turn = createStepContext(
+    const context = createStepContext(
       { tables: { ...tables, getWithAge }, clock, randomness: systemRandomness() } as never,
       {} as never,
-      who,
+      worker,
       BOSS,
     );
-    return await turn.withDirectoryLease(async () => {
-      changed.push(who);
+    return await context.withDirectoryLease(async () => {
+      changed.push(worker);
       await meanwhile();
     });
   };
-  const later = (seconds: number) => expect.objectContaining({ name: "Later", seconds });
-  await change("first", 5 * MINUTE_MS);
-  await expect(change("too early", 0)).rejects.toEqual(later(2));
-  await expect(change("too early", 1_999)).rejects.toEqual(later(2));
-  await change("second", 2_000, async () => {
+  const retryAfter = (seconds: number) => expect.objectContaining({ name: "ContinueLater", seconds });
+  await changeApplication("first", 5 * MINUTE_MS);
+  await expect(changeApplication("too early", 0)).rejects.toEqual(retryAfter(2));
+  await expect(changeApplication("too early", 1_999)).rejects.toEqual(retryAfter(2));
+  await changeApplication("second", 2_000, async () => {
     for (const [ageMs, seconds] of [
       [0, 3],
       [3_000, 3],
@@ -808,62 +833,62 @@ test("a worker that wants to change an application gets the remaining time of an
       [29_001, 30],
       [299_999, 30],
     ] as const)
-      await expect(change("meanwhile", ageMs)).rejects.toEqual(later(seconds));
-    await change("after the second crashed", 5 * MINUTE_MS);
+      await expect(changeApplication("meanwhile", ageMs)).rejects.toEqual(retryAfter(seconds));
+    await changeApplication("after the second crashed", 5 * MINUTE_MS);
   });
   expect(changed).toEqual(["first", "second", "after the second crashed"]);
 });
 
-test("after a crash while a rotation is requested, it either started or did not", async () => {
-  let begins = 0;
-  for (let at = 1; ; at++) {
-    const app = world.application(name());
+test("a crash during the request leaves either no rotation or one that runs", async () => {
+  let startedCount = 0;
+  for (let callNumber = 1; ; callNumber++) {
+    const app = world.addApplication(newAppName());
     world.messages.length = 0;
     const failure = await world
-      .start({ at, how: at % 2 ? "before" : "after" })
+      .start({ callNumber, crashKind: callNumber % 2 ? "before" : "after" })
       .begin(app.request, BOSS)
       .catch((error: unknown) => error);
-    if (!(failure instanceof Died)) break;
+    if (!(failure instanceof WorkerCrashed)) break;
     const rotationId = await world.start().unfinishedOf(app.appId);
     if (rotationId === undefined) continue;
-    begins++;
+    startedCount++;
     const { row } = await world.run(rotationId, { until: ({ status }) => status === "proving" });
     expect(row.attempts).toHaveLength(1);
   }
-  expect(begins).toBeGreaterThan(2);
+  expect(startedCount).toBeGreaterThan(2);
 });
 
-test("a version of another writer in between needs attention", async () => {
-  const app = world.application(name());
+test("a version that another writer creates during the write needs attention", async () => {
+  const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
   const { config, log } = world;
-  const theirs = createVaultSecrets({ config, identity: createIdentity(config), log });
-  const vault = theirs.open({ name: VAULT, vaultUri: world.uriOf(VAULT) });
-  // Its first call signs in.
+  const otherWriter = createVaultSecrets({ config, identity: createIdentity(config), log });
+  const vault = otherWriter.open({ name: VAULT, vaultUri: world.vaultUriOf(VAULT) });
+  // The first call signs in, so that the write below takes no extra time.
   await vault.versions(app.places[0]!);
   const fault = control().addFault({
     match: { operation: "keyvault.setSecret", vault: VAULT },
     action: { kind: "latency", milliseconds: 1_500 },
     times: 1,
   });
-  world.pass(5000);
-  const ours = world.run(rotationId);
-  const isUnderWay = () =>
+  world.advanceClock(5000);
+  const runningRotation = world.run(rotationId);
+  const isWriting = () =>
     control()
       .faults()
       .some(({ id, happened }) => id === fault && happened > 0);
-  await vi.waitUntil(isUnderWay, { timeout: 150_000, interval: 5 });
+  await vi.waitUntil(isWriting, { timeout: 150_000, interval: 5 });
   const { version } = await vault.write(app.places[0]!, { value: "value-of-theirs" });
-  const { row } = await ours;
+  const { row } = await runningRotation;
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "targetChangedMeanwhile" } });
   expect(row.attention!.message).toContain(version);
   await world.start().retry(rotationId, BOSS);
   expect((await world.run(rotationId)).row.status).toBe("completed");
 });
 
-test("history shows the newest first by every filter, and is purged", async () => {
-  const app = world.application(name());
+test("the history is filtered, sorted newest first and purged", async () => {
+  const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   const rotations = world.start();
   const page = { limit: 10, offset: 0, cursor: undefined };
@@ -872,10 +897,10 @@ test("history shows the newest first by every filter, and is purged", async () =
   const { row } = await world.run(rotationId);
   expect(await list({ status: "planned" })).toEqual([]);
   expect(await list({ status: "completed" })).toMatchObject([{ rotationId, newKeyId: row.newKeyId }]);
-  const at = Date.parse(row.createdAt);
-  expect(await list({ start: new Date(at - HOUR_MS), end: new Date(at + HOUR_MS) })).toHaveLength(1);
-  expect(await list({ start: new Date(at + HOUR_MS) })).toEqual([]);
-  expect(await list({ end: new Date(at - HOUR_MS) })).toEqual([]);
+  const createdAtMs = Date.parse(row.createdAt);
+  expect(await list({ start: new Date(createdAtMs - HOUR_MS), end: new Date(createdAtMs + HOUR_MS) })).toHaveLength(1);
+  expect(await list({ start: new Date(createdAtMs + HOUR_MS) })).toEqual([]);
+  expect(await list({ end: new Date(createdAtMs - HOUR_MS) })).toEqual([]);
   const all = await rotations.history({}, { ...page, limit: 2 });
   const next = await rotations.history({}, { limit: 2, offset: 0, cursor: all.nextCursor! });
   const ids = [...all.items, ...next.items].map((one) => one.rotationId);
@@ -885,21 +910,21 @@ test("history shows the newest first by every filter, and is purged", async () =
   const events = [];
   for await (const some of rotations.events()) events.push(...some);
   expect(events.filter((one) => one.rotationId === rotationId)).toMatchObject([{ status: "completed" }]);
-  const open = world.application(name());
+  const open = world.addApplication(newAppName());
   const unfinished = await startRotation(open);
-  world.pass(400 * DAY_MS);
+  world.advanceClock(400 * DAY_MS);
   const cut = { retentionDays: 365, before: new Date(world.clock.now().getTime() - 365 * DAY_MS) };
   const purged = await rotations.store().purge(cut, BOSS);
   expect(purged.removed).toBeGreaterThan(0);
   expect(purged.more).toBe(false);
   expect(await list({})).toEqual([]);
-  await expect(rotations.get(rotationId)).rejects.toEqual(refused("notFound"));
+  await expect(rotations.get(rotationId)).rejects.toEqual(rejection("notFound"));
   expect(await rotations.get(unfinished)).toMatchObject({ status: "planned" });
   for await (const some of rotations.events()) expect(some).toEqual([]);
 });
 
-test("rotations are counted up to ten thousand, and a page is found behind its offset wherever that lies", async () => {
-  const listed = async (count: number, offset: number) => {
+test("the history counts up to 10,000 rotations and returns the page at any offset", async () => {
+  const listPage = async (count: number, offset: number) => {
     const rows = Array.from({ length: count }, (_, at) => ({
       rowKey: `x${String(at).padStart(5, "0")}`,
       rotationId: at,
@@ -912,18 +937,18 @@ test("rotations are counted up to ten thousand, and a page is found behind its o
     const { items, total, totalAtLeast } = await history.list({}, { limit: 2, offset, cursor: undefined });
     return { items: items.map(({ rotationId }) => rotationId), total, totalAtLeast };
   };
-  expect(await listed(2_500, 0)).toEqual({ items: [0, 1], total: 2_500 });
-  expect(await listed(2_500, 999)).toEqual({ items: [999, 1_000], total: 2_500 });
-  expect(await listed(2_500, 1_000)).toEqual({ items: [1_000, 1_001], total: 2_500 });
-  expect(await listed(2_500, 2_499)).toEqual({ items: [2_499], total: 2_500 });
-  expect(await listed(2_500, 2_501)).toEqual({ items: [], total: 2_500 });
-  expect(await listed(10_000, 5)).toEqual({ items: [5, 6], total: 10_000 });
-  expect(await listed(10_001, 5)).toEqual({ items: [5, 6], total: null, totalAtLeast: 10_000 });
+  expect(await listPage(2_500, 0)).toEqual({ items: [0, 1], total: 2_500 });
+  expect(await listPage(2_500, 999)).toEqual({ items: [999, 1_000], total: 2_500 });
+  expect(await listPage(2_500, 1_000)).toEqual({ items: [1_000, 1_001], total: 2_500 });
+  expect(await listPage(2_500, 2_499)).toEqual({ items: [2_499], total: 2_500 });
+  expect(await listPage(2_500, 2_501)).toEqual({ items: [], total: 2_500 });
+  expect(await listPage(10_000, 5)).toEqual({ items: [5, 6], total: 10_000 });
+  expect(await listPage(10_001, 5)).toEqual({ items: [5, 6], total: null, totalAtLeast: 10_000 });
 });
 
-const workspace = () => control().logs.named("law-operations");
-/** From now on rotations hear of the log. */
-function withLogs(): void {
+const workspace = () => control().logs.getOrThrow("law-operations");
+/** Connects the rotations to the Log Analytics workspace of the simulated cloud. */
+function enableLogAnalytics(): void {
   const config = { ...world.config, LOG_ANALYTICS_WORKSPACE_IDS: [workspace().id] };
   const identity = createIdentity(config);
   const { log, clock } = world;
@@ -939,84 +964,87 @@ function withLogs(): void {
     randomness: systemRandomness(),
   }).usage;
 }
-/** Another application reads a version of the vault's secret, at the cloud's time. */
-const readBy = (caller: string, place: string, version: string) =>
-  control().logs.plant("law-operations", {
+/** Adds a log entry that `caller` read this version of the vault secret, at the cloud's current time. */
+const logSecretRead = (caller: string, place: string, version: string) =>
+  control().logs.addEvent("law-operations", {
     table: "AZKVAuditLogs",
     at: Date.parse(control().now()),
     operation: "SecretGet",
     vaultId: control().vaultId(VAULT)!,
-    id: `${world.uriOf(VAULT)}/secrets/${place}/${version}`,
-    requestUri: `${world.uriOf(VAULT)}/secrets/${place}`,
+    id: `${world.vaultUriOf(VAULT)}/secrets/${place}/${version}`,
+    requestUri: `${world.vaultUriOf(VAULT)}/secrets/${place}`,
     status: 200,
     objectId: caller,
     appId: caller,
   });
-const versionOf = (place: string) =>
+const currentVersion = (place: string) =>
   control()
     .items(VAULT, "secrets")
     .find((item) => item.name === place)!.version;
-const held = async (rotationId: string, until: (row: RotationRecord) => boolean = (row) => row.needsConfirmation) =>
+const runUntil = async (rotationId: string, until: (row: RotationRecord) => boolean = (row) => row.needsConfirmation) =>
   (await world.run(rotationId, { until })).row;
 
-test("a reader of the old version delays the end and is named; missing reads end nothing early", async () => {
-  withLogs();
-  const app = world.application(name());
+test("an application that read the old version delays the removal", async () => {
+  enableLogAnalytics();
+  const app = world.addApplication(newAppName());
   const [place] = app.places as [string];
-  const old = versionOf(place);
-  const row = await overlapping(app);
+  const old = currentVersion(place);
+  const row = await runToOverlap(app);
   const { rotationId } = row;
-  const began = world.clock.now().getTime();
-  const [stays, moves] = ["33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"];
-  readBy(stays, place, old);
-  readBy(moves, place, old);
-  world.pass(HOUR_MS);
-  readBy(moves, place, versionOf(place));
-  // As the hourly reading of dependencies does.
+  const overlapStartedAt = world.clock.now().getTime();
+  const [oldVersionReader, newVersionReader] = [
+    "33333333-3333-4333-8333-333333333333",
+    "44444444-4444-4444-8444-444444444444",
+  ];
+  logSecretRead(oldVersionReader, place, old);
+  logSecretRead(newVersionReader, place, old);
+  world.advanceClock(HOUR_MS);
+  logSecretRead(newVersionReader, place, currentVersion(place));
+  // The hourly dependency discovery reads the log in the same way.
   await world.usage.unreadSignIns();
 
-  const waits = await held(rotationId);
-  expect(world.clock.now().getTime() - began).toBeGreaterThan(7 * DAY_MS - HOUR_MS);
+  const waits = await runUntil(rotationId);
+  expect(world.clock.now().getTime() - overlapStartedAt).toBeGreaterThan(7 * DAY_MS - HOUR_MS);
   expect(waits).toMatchObject({
     status: "overlapping",
-    reasons: [expect.stringContaining(`${stays} read the old version ${old} of ${VAULT}/${place}`)],
+    reasons: [expect.stringContaining(`${oldVersionReader} read the old version ${old} of ${VAULT}/${place}`)],
   });
   // Missing reads do not prove that the reader has the new version.
   const now = () => world.clock.now().getTime();
   for (let day = 0; day < 2; day++) {
-    world.pass(DAY_MS + HOUR_MS);
-    const { status, reasons } = await held(rotationId, ({ dueAt }) => Date.parse(dueAt) > now());
+    world.advanceClock(DAY_MS + HOUR_MS);
+    const { status, reasons } = await runUntil(rotationId, ({ dueAt }) => Date.parse(dueAt) > now());
     expect([status, reasons.length]).toEqual(["overlapping", 1]);
   }
-  expect(now() - began).toBeGreaterThan(9 * DAY_MS);
-  expect(live(app)).toContain(app.keyId);
+  expect(now() - overlapStartedAt).toBeGreaterThan(9 * DAY_MS);
+  expect(validKeyIds(app)).toContain(app.keyId);
   await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(
-    refused("notFinishable", new RegExp(stays)),
+    rejection("notFinishable", new RegExp(oldVersionReader)),
   );
 
-  readBy(stays, place, versionOf(place));
-  world.pass(HOUR_MS);
+  logSecretRead(oldVersionReader, place, currentVersion(place));
+  world.advanceClock(HOUR_MS);
   expect((await world.run(rotationId)).row).toMatchObject({ status: "completed", reasons: [] });
-  expect(live(app)).toEqual([row.newKeyId]);
+  expect(validKeyIds(app)).toEqual([row.newKeyId]);
 });
 
-test("a sign-in with the old key holds the end back for 24 hours, and so does a log of sign-ins that can't be read", async () => {
-  withLogs();
-  const app = world.application(name());
+test("a sign-in with the old secret delays its removal for 24 hours", async () => {
+  enableLogAnalytics();
+  const app = world.addApplication(newAppName());
   const value = control().secretValue(VAULT, app.places[0]!)!;
-  const { rotationId } = await overlapping(app);
-  world.pass(7 * DAY_MS - 2 * HOUR_MS);
+  const { rotationId } = await runToOverlap(app);
+  world.advanceClock(7 * DAY_MS - 2 * HOUR_MS);
   const { kind } = await createSignInProof(world.config)(app.appId, value, world.cloud.app.tenantId);
   expect(kind).toBe("accepted");
   const signedInAt = world.clock.now().getTime();
-  const signedIn = await held(rotationId);
-  const toTheSecond = "[\\d-]{10}T\\d\\d:\\d\\d:\\d\\dZ";
+  const signedIn = await runUntil(rotationId);
+  const timePattern = "[\\d-]{10}T\\d\\d:\\d\\d:\\d\\dZ";
   expect(signedIn.reasons).toEqual([
-    expect.stringMatching(`^The old secret ${app.keyId} signed in at ${toTheSecond}, less than 24 hours ago\\.$`),
+    expect.stringMatching(`^The old secret ${app.keyId} signed in at ${timePattern}, less than 24 hours ago\\.$`),
   ]);
 
   const fault = control().addFault({ match: { operation: "loganalytics.query" }, action: { kind: "deny" } });
-  const unread = await held(rotationId, ({ reasons }) => !reasons.some((one) => one.includes("signed in")));
+  const unread = await runUntil(rotationId, ({ reasons }) => !reasons.some((one) => one.includes("signed in")));
   expect(unread.reasons).toEqual([
     expect.stringMatching(
       `^Sign-ins may be missing: the workspace ${workspace().id} can't be read now. .*Log Analytics`,

@@ -11,16 +11,18 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
 /**
- * Hosts killed with SIGKILL while a vault's secret is rotated with those who use it: at a drawn write to the tables or call to
- * the cloud, before it is carried out or after. A campaign has 15 rotations of each outcome killed,
- * the suite one in all.
+ * Tests that a rotation of a vault secret continues after its host process was killed with SIGKILL: at a random table write or
+ * cloud call, before or after it is carried out. A campaign, the long test run, kills 15 rotations of each outcome. The normal
+ * suite kills one.
  */
-const DEATHS = 15;
-/** Number of writes and calls of each rotation. */
-const LEAST_STEPS = 24;
 
-const [VAULT, SECRET, OWN] = ["kv-shop", "db", "kv-lifecycle-service"];
-const PLACE = { vault: VAULT, secret: SECRET };
+/** Number of rotations that a campaign kills for each outcome. */
+const KILLS_PER_OUTCOME = 15;
+/** Minimum number of table writes, and of cloud calls, of one rotation. */
+const MIN_STEPS = 24;
+
+const [VAULT, SECRET, SERVICE_VAULT] = ["kv-shop", "db", "kv-lifecycle-service"];
+const SECRET_PLACE = { vault: VAULT, secret: SECRET };
 const system = { system: true };
 const uri = `{uri:${VAULT}}/secrets/${SECRET}`;
 const webApp = (name: string): CompanyResource => ({
@@ -55,11 +57,11 @@ const resources: CompanyResource[] = [
 
 const dice = new Dice(SEED);
 const storageClock = movedClock();
-/** Logs of all hosts, including crashed ones. */
-const lines: string[][] = [];
-const values = ["value-before-everything"];
+/** Log lines of each host, also of killed ones. */
+const hostLogs: string[][] = [];
+const secretValues = ["value-before-everything"];
 let service: Service;
-/** All ids but of the one that is left out. */
+/** Resource IDs of all consumers except `leftOut`, which no rotation includes. */
 let included: string[];
 let leftOut: string;
 let token: string | undefined;
@@ -69,18 +71,18 @@ beforeAll(async () => {
     tableProxy: true,
     company: {
       subscriptions: [
-        { name: "Shop", vaults: [{ name: VAULT, secrets: [{ name: SECRET, value: values[0]! }] }], resources },
+        { name: "Shop", vaults: [{ name: VAULT, secrets: [{ name: SECRET, value: secretValues[0]! }] }], resources },
       ],
     },
     lease: 1,
     env: { LICENSE_KEY: await licence() },
     storageEnv: storageClock.environment,
   });
-  lines.push(service.hosts[0]!.lines);
+  hostLogs.push(service.hosts[0]!.lines);
   expect(await service.scan()).toMatchObject({ status: "completed" });
   expect((await admin("POST", "/api/assets/dependencies/discover")).body).toMatchObject({ status: "completed" });
   const { consumers } = service.cloud.control;
-  consumers.setIssuer(PLACE);
+  consumers.setIssuer(SECRET_PLACE);
   leftOut = consumers.idOf("app-left-out", "Microsoft.Web/sites");
   included = resources.map(({ name, type }) => consumers.idOf(name, type)).filter((id) => id !== leftOut);
 });
@@ -89,13 +91,13 @@ afterAll(async () => {
   storageClock.remove();
 });
 
-const heldNow = (): string[] =>
+const storedCopies = (): string[] =>
   service.cloud.control
-    .items(OWN, "secrets")
+    .items(SERVICE_VAULT, "secrets")
     .map(({ name }) => name)
     .filter((name) => name.startsWith("rotation-"));
 
-/** Time passes here, and tokens with it. */
+/** Sends a request as the administrator. Signs in again if the token has expired, because tests skip days. */
 async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
   token ??= await service.signIn(ADMIN);
   const answer = await service.call(method, path, { token, body });
@@ -104,41 +106,44 @@ async function admin(method: string, path: string, body?: unknown): Promise<Answ
   return await service.call(method, path, { token, body });
 }
 
-let ahead = 0;
-const now = (): number => Date.now() + ahead;
-async function pass(milliseconds: number): Promise<void> {
-  ahead += milliseconds;
+let clockOffsetMs = 0;
+const currentTimeMs = (): number => Date.now() + clockOffsetMs;
+async function advanceClock(milliseconds: number): Promise<void> {
+  clockOffsetMs += milliseconds;
   service.cloud.control.moveClock(milliseconds);
   await storageClock.add(milliseconds);
 }
 
-async function wake(): Promise<Answer> {
+async function runRotationTimer(): Promise<Answer> {
   return await service.call("POST", "/admin/functions/wakeRotations", { body: {} });
 }
 
-interface Moment {
-  of: "write" | "call";
-  /** The how manieth since the rotation was asked for. */
+/** Moment at which the host is killed. */
+interface KillMoment {
+  /** A write to the tables or a call to the cloud. */
+  kind: "write" | "call";
+  /** Number of the write or call, counted from 1 at the request of the rotation. */
   at: number;
+  /** Whether the host is killed before or after the write or call is carried out. */
   how: "before" | "after";
 }
 
-/** Kills the host at the moment, once. */
-class SimulatedCrash {
+/** Kills the host once, at the given moment. */
+class HostKill {
   #killed: Promise<unknown> | undefined;
   #writes = 0;
   readonly #fault: string | undefined;
   readonly #watch: NodeJS.Timeout | undefined;
 
-  constructor({ of, at, how }: Moment) {
+  constructor({ kind, at, how }: KillMoment) {
     const { control } = service.cloud;
     service.tables.fail([how === "before" ? "LostRequest" : "LostAnswer"], ({ method, path }) => {
-      if (method === "GET" || path.startsWith("LocalHostLeases") || ++this.#writes !== at || of !== "write")
+      if (method === "GET" || path.startsWith("LocalHostLeases") || ++this.#writes !== at || kind !== "write")
         return false;
       this.#kill();
       return true;
     });
-    if (of === "write" || at === Number.POSITIVE_INFINITY) return;
+    if (kind === "write" || at === Number.POSITIVE_INFINITY) return;
     const action = { kind: how === "before" ? ("hang" as const) : ("hangAfter" as const) };
     const id = control.addFault({ action, times: 1, after: at - 1 });
     this.#fault = id;
@@ -147,7 +152,7 @@ class SimulatedCrash {
     }, 10);
   }
 
-  /** So far. */
+  /** Number of table writes since the object was created. */
   get writes(): number {
     return this.#writes;
   }
@@ -157,20 +162,20 @@ class SimulatedCrash {
   }
 
   /**
-   * Starts another host after the leases of the crashed one have expired. @returns Whether a host was killed since the last
-   * call.
+   * Starts another host if the host was killed, and returns whether it did. First moves the clock by 6 minutes, so that the leases of
+   * the killed host expire.
    */
-  async survived(): Promise<boolean> {
+  async replaceKilledHost(): Promise<boolean> {
     if (this.#killed === undefined || service.hosts.length > 0) return false;
     await this.#killed;
-    await pass(6 * MINUTE_MS);
-    lines.push((await service.addHost()).lines);
+    await advanceClock(6 * MINUTE_MS);
+    hostLogs.push((await service.addHost()).lines);
     return true;
   }
 
   disarm(): void {
     clearInterval(this.#watch);
-    service.tables.heal();
+    service.tables.removeFaults();
     if (this.#fault !== undefined) service.cloud.control.removeFault(this.#fault);
   }
 
@@ -180,71 +185,75 @@ class SimulatedCrash {
   }
 }
 
-/** Repeats a request while hosts crash during their responses. */
-async function insist(death: SimulatedCrash, ask: () => Promise<Answer>): Promise<Answer> {
+/** Sends a request, and repeats it on the new host if the host was killed before it responded. */
+async function retryDuringKill(hostKill: HostKill, sendRequest: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
-    await death.survived();
+    await hostKill.replaceKilledHost();
     try {
-      return await ask();
+      return await sendRequest();
     } catch (error) {
-      if (!death.happened || service.hosts.length > 0) throw error;
+      if (!hostKill.happened || service.hosts.length > 0) throw error;
     }
   }
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+// biome-ignore lint/suspicious/noExplicitAny: the body of a response, whose members the tests check
 type Rotation = any;
 
-async function followed(id: string, death: SimulatedCrash): Promise<Rotation> {
-  let [seen, still] = ["", 0];
-  for (let looks = 0; looks < 1200; looks++) {
-    const { body, text } = await insist(death, () => admin("GET", `/api/automation/rotation/rotations/${id}`));
+/** Polls the rotation, and skips waiting times, until it ends or needs attention. */
+async function waitForEnd(id: string, hostKill: HostKill): Promise<Rotation> {
+  let [lastText, unchangedPolls] = ["", 0];
+  for (let poll = 0; poll < 1200; poll++) {
+    const { body, text } = await retryDuringKill(hostKill, () =>
+      admin("GET", `/api/automation/rotation/rotations/${id}`),
+    );
     if (body.endedAt !== null || body.attention !== null) return body;
-    still = text === seen ? still + 1 : 0;
-    seen = text;
-    const wait = Date.parse(body.nextAt) - now();
-    if (wait > 0) await pass(wait + SECOND_MS);
-    else if (still > 0 && still % 60 === 0) await pass(16 * MINUTE_MS);
-    if (still > 0 && still % 20 === 0) await insist(death, wake);
+    unchangedPolls = text === lastText ? unchangedPolls + 1 : 0;
+    lastText = text;
+    const wait = Date.parse(body.nextAt) - currentTimeMs();
+    if (wait > 0) await advanceClock(wait + SECOND_MS);
+    // If the killed host had the queue message, the timer sends another one 15 minutes after the due time.
+    else if (unchangedPolls > 0 && unchangedPolls % 60 === 0) await advanceClock(16 * MINUTE_MS);
+    if (unchangedPolls > 0 && unchangedPolls % 20 === 0) await retryDuringKill(hostKill, runRotationTimer);
     await delay(30);
   }
-  throw new Error(`It does not end: ${seen}`);
+  throw new Error(`The rotation does not end: ${lastText}`);
 }
 
 type Outcome = "completed" | "rolledBack";
 
-/** Runs one rotation in which a host crashes at the given moment, if it is reached. */
-async function rotated(outcome: Outcome, moment: Moment) {
+/** Runs one rotation in which the host is killed at the given moment, if the rotation reaches it. Checks the outcome. */
+async function rotateWithKill(outcome: Outcome, moment: KillMoment) {
   const { control } = service.cloud;
   const { consumers } = control;
-  const [before, value] = [control.secretValue(VAULT, SECRET)!, `a-new-value-${values.length}-of-the-secret`];
-  values.push(value);
-  consumers.accept(PLACE, value, true);
+  const [oldValue, value] = [control.secretValue(VAULT, SECRET)!, `a-new-value-${secretValues.length}-of-the-secret`];
+  secretValues.push(value);
+  consumers.accept(SECRET_PLACE, value, true);
   const failing = `${consumers.idOf("api-shop")}/namedValues/db`;
-  consumers.plantNamedValue(failing, outcome === "rolledBack");
-  await pass(10 * MINUTE_MS);
+  consumers.setNamedValueStaysOld(failing, outcome === "rolledBack");
+  await advanceClock(10 * MINUTE_MS);
   token = await service.signIn(ADMIN);
   control.resetCounts();
-  const where = `${outcome}, killed ${moment.how} ${moment.of} ${moment.at}, SEED=${SEED}`;
-  const death = new SimulatedCrash(moment);
+  const where = `${outcome}, killed ${moment.how} ${moment.kind} ${moment.at}, SEED=${SEED}`;
+  const hostKill = new HostKill(moment);
   try {
     const body = { newValue: value, includeResources: included };
     const path = `/api/assets/dependencies/rotate/${VAULT}.secret.${SECRET}`;
-    const started = await insist(death, () => admin("POST", path, body));
-    // Whose answer was lost asks again.
-    expect([201, ...(death.happened ? [409] : [])], `${where}: ${started.text}`).toContain(started.status);
-    const row = await followed(started.body.rotationId, death);
-    const steps = { writes: death.writes, calls: control.counts().total! };
+    const started = await retryDuringKill(hostKill, () => admin("POST", path, body));
+    // A repeated request gets 409 if the first one started the rotation.
+    expect([201, ...(hostKill.happened ? [409] : [])], `${where}: ${started.text}`).toContain(started.status);
+    const row = await waitForEnd(started.body.rotationId, hostKill);
+    const steps = { writes: hostKill.writes, calls: control.counts().total! };
     expect(row.status, `${where}: ${JSON.stringify(row)}`).toBe(outcome);
-    await standsAs(outcome === "completed" ? value : before, row, where);
-    return { died: death.happened, steps };
+    await expectFinalState(outcome === "completed" ? value : oldValue, row, where);
+    return { wasKilled: hostKill.happened, steps };
   } finally {
-    death.disarm();
+    hostKill.disarm();
   }
 }
 
-/** Checks the invariants after a rotation, whichever host crashed. */
-async function standsAs(value: string, row: Rotation, where: string): Promise<void> {
+/** Checks that the vault and its consumers have `value`, that no consumer had an outage, and that no copy of a value remains. */
+async function expectFinalState(value: string, row: Rotation, where: string): Promise<void> {
   const { control } = service.cloud;
   const { consumers } = control;
   expect(control.secretValue(VAULT, SECRET), where).toBe(value);
@@ -255,79 +264,83 @@ async function standsAs(value: string, row: Rotation, where: string): Promise<vo
   }
   expect(consumers.calls()[leftOut.toLowerCase()] ?? 0, where).toBe(0);
   // Automatic consumers may have had another value for a while.
-  await pass(31 * MINUTE_MS);
-  const held = consumers.values(PLACE).filter(({ resource }) => !resource.startsWith(leftOut));
-  expect(held.length, where).toBe(included.length);
-  for (const { resource, values: over } of held) {
+  await advanceClock(31 * MINUTE_MS);
+  const valuesInUse = consumers.values(SECRET_PLACE).filter(({ resource }) => !resource.startsWith(leftOut));
+  expect(valuesInUse.length, where).toBe(included.length);
+  for (const { resource, values: over } of valuesInUse) {
     expect([resource, over.at(-1)!.value === value], where).toEqual([resource, true]);
   }
   expect([consumers.gaps(), control.directory.gaps()], where).toEqual([[], []]);
-  if (heldNow().length > 0) {
-    // The timer removes a held copy of a crashed request.
-    await pass(2 * 60 * MINUTE_MS);
-    await wake();
+  if (storedCopies().length > 0) {
+    // The timer removes a copy that a killed request left behind.
+    await advanceClock(2 * 60 * MINUTE_MS);
+    await runRotationTimer();
   }
-  await expect.poll(heldNow, { timeout: 150_000, message: where }).toEqual([]);
-  await keptSecret(JSON.stringify(row), where);
+  await expect.poll(storedCopies, { timeout: 150_000, message: where }).toEqual([]);
+  await expectNoValueStored(JSON.stringify(row), where);
 }
 
-/** No value is in a log, a row, a message or an answer. */
-async function keptSecret(answer: string, where: string): Promise<void> {
+/** Checks that no host log, table, queue or response contains a secret value. */
+async function expectNoValueStored(answer: string, where: string): Promise<void> {
   const connection = service.azurite.connectionString();
   const options = { allowInsecureConnection: true };
-  const kept: unknown[] = [lines, answer];
+  const searchedTexts: unknown[] = [hostLogs, answer];
   for await (const { name } of TableServiceClient.fromConnectionString(connection, options).listTables()) {
     const rows = TableClient.fromConnectionString(connection, name!, options).listEntities();
-    for await (const page of rows.byPage({ maxPageSize: 1000 })) kept.push(page);
+    for await (const page of rows.byPage({ maxPageSize: 1000 })) searchedTexts.push(page);
   }
   const queues = QueueServiceClient.fromConnectionString(connection);
   for await (const { name } of queues.listQueues()) {
     const { peekedMessageItems } = await queues.getQueueClient(name).peekMessages({ numberOfMessages: 32 });
-    kept.push(
+    searchedTexts.push(
       peekedMessageItems.map(({ messageText }) => [messageText, Buffer.from(messageText, "base64").toString()]),
     );
   }
-  const everything = JSON.stringify(kept);
+  const everything = JSON.stringify(searchedTexts);
   expect(everything).toContain(SECRET);
-  for (const value of values) {
+  for (const value of secretValues) {
     for (const form of [value, Buffer.from(value).toString("base64")]) {
       expect(everything.includes(form), where).toBe(false);
     }
   }
 }
 
-const drawn = (within: number): number => 1 + Math.floor(dice.next() * within);
-const HOW: Moment["how"][] = ["before", "after"];
+const drawUpTo = (within: number): number => 1 + Math.floor(dice.next() * within);
+const KILL_TIMES: KillMoment["how"][] = ["before", "after"];
 
 if (IS_CAMPAIGN) {
   test.each<Outcome>(["completed", "rolledBack"])(
-    `killed at ${DEATHS} moments of a rotation that ends %s, it ends in the same way`,
+    `a rotation that ends %s does so after each of ${KILLS_PER_OUTCOME} kills`,
     { timeout: 1_800_000 },
     async (outcome) => {
-      const { steps } = await rotated(outcome, { of: "write", at: Number.POSITIVE_INFINITY, how: "before" });
-      expect(Math.min(steps.writes, steps.calls)).toBeGreaterThanOrEqual(LEAST_STEPS);
-      const died: string[] = [];
+      const { steps } = await rotateWithKill(outcome, { kind: "write", at: Number.POSITIVE_INFINITY, how: "before" });
+      expect(Math.min(steps.writes, steps.calls)).toBeGreaterThanOrEqual(MIN_STEPS);
+      const kills: string[] = [];
       let rotations = 0;
-      while (died.length < DEATHS) {
-        expect(++rotations).toBeLessThan(2 * DEATHS);
-        const of = died.length % 2 === 0 ? "write" : "call";
-        // Spread over the whole rotation. Moments after its end are drawn again.
-        const among = steps[`${of}s`];
-        const part = Math.ceil(among / DEATHS);
-        const at = Math.max(1, Math.floor((died.length * among) / DEATHS) + drawn(part));
-        const moment: Moment = { of, at: rotations > died.length + 1 ? drawn(among) : at, how: HOW[drawn(2) - 1]! };
-        if ((await rotated(outcome, moment)).died) died.push(`${moment.how} ${of} ${moment.at}`);
+      while (kills.length < KILLS_PER_OUTCOME) {
+        expect(++rotations).toBeLessThan(2 * KILLS_PER_OUTCOME);
+        const kind = kills.length % 2 === 0 ? "write" : "call";
+        // Kills are spread over the whole rotation. If a rotation ended before the kill, a new moment is drawn.
+        const among = steps[`${kind}s`];
+        const part = Math.ceil(among / KILLS_PER_OUTCOME);
+        const at = Math.max(1, Math.floor((kills.length * among) / KILLS_PER_OUTCOME) + drawUpTo(part));
+        const moment: KillMoment = {
+          kind,
+          at: rotations > kills.length + 1 ? drawUpTo(among) : at,
+          how: KILL_TIMES[drawUpTo(2) - 1]!,
+        };
+        if ((await rotateWithKill(outcome, moment)).wasKilled) kills.push(`${moment.how} ${kind} ${moment.at}`);
       }
       console.info(
-        `${outcome}: ${died.length} crashes in ${rotations} rotations of ${JSON.stringify(steps)}: ${died.join(", ")}; SEED=${SEED}`,
+        `${outcome}: ${kills.length} kills in ${rotations} rotations of ${JSON.stringify(steps)}: ${kills.join(", ")}; SEED=${SEED}`,
       );
     },
   );
 } else {
-  test("killed at a moment, another host continues to the end", { timeout: 300_000 }, async () => {
+  test("a rotation whose host is killed ends on another host", { timeout: 300_000 }, async () => {
     const outcome: Outcome = dice.oneIn(2) ? "completed" : "rolledBack";
-    const of = dice.oneIn(2) ? "write" : "call";
-    const moment: Moment = { of, at: drawn(LEAST_STEPS), how: HOW[drawn(2) - 1]! };
-    expect((await rotated(outcome, moment)).died).toBe(true);
+    const kind = dice.oneIn(2) ? "write" : "call";
+    const moment: KillMoment = { kind, at: drawUpTo(MIN_STEPS), how: KILL_TIMES[drawUpTo(2) - 1]! };
+    expect((await rotateWithKill(outcome, moment)).wasKilled).toBe(true);
   });
 }

@@ -19,34 +19,39 @@ import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import { noLogs, type SecretUsage } from "../../shared/rotation/secret-usage.ts";
 import type { Matches, Target } from "../../shared/rotation/targets.ts";
-import { IMPATIENT, recordingLog } from "../azure/services.ts";
+import { recordingLog, SHORT_WAITS } from "../azure/services.ts";
 
+/** Administrator who starts rotations in tests. */
 export const BOSS: Caller = { actor: "boss", role: "admin", requestId: "request-1" };
+/** Vault that stores the client secrets of the test applications. */
 export const VAULT = "kv-rotation";
-const POISONED = 5;
-/** Simulates the platform: redelivers a message that failed. */
-const AGAIN_MS = 5 * SECOND_MS;
+/** Number of failed deliveries after which a message is given up: `run` then calls `giveUp`, as the poison queue does. */
+const MAX_DELIVERIES = 5;
+/** Delay before a message whose processing failed is delivered again. */
+const REDELIVERY_DELAY_MS = 5 * SECOND_MS;
 
-/** The worker crashed, so none of its later calls happen. */
-export class Died extends Error {
-  override readonly name = "Died";
+/** Thrown by the call at which a simulated worker crashes, and by each call that the crashed worker still makes. */
+export class WorkerCrashed extends Error {
+  override readonly name = "WorkerCrashed";
 }
 
-/** When a worker crashes: at its n-th call to storage or the cloud, before or after the call is carried out. */
+/** Describes when a worker crashes. */
 export interface SimulatedCrash {
-  at: number;
-  how: "before" | "after" | "late";
+  /** Number of the call to storage or the cloud at which the worker crashes, counted from 1. */
+  callNumber: number;
+  /** Whether the call is never carried out, carried out before the crash, or carried out when another worker has continued. */
+  crashKind: "before" | "after" | "late";
 }
 
 interface Message {
   rotationId: string;
-  at: number;
+  dueAtMs: number;
   deliveries: number;
 }
 
 /**
- * Rotations on real tables and the stand-in cloud, with queue, timer and time in the test's hands. The store's clock moves
- * with the others: what `getWithAge` returns is older by the time that passed since the row was written.
+ * Runs rotations on real tables and the simulated cloud. The test controls the queue, the timer and the clock.
+ * `advanceClock` also ages stored rows: `getWithAge` returns ages that include the time that the test skipped.
  */
 export class World {
   readonly cloud: Cloud;
@@ -54,29 +59,29 @@ export class World {
   readonly log = recordingLog();
   readonly events: AuditEvent[] = [];
   readonly messages: Message[] = [];
-  /** Every message that was ever sent, as text. */
+  /** JSON of each message that was sent, also of delivered ones. */
   readonly sent: string[] = [];
   tier: Tier = "pro";
   consumers: ConsumersOfSecrets = unknownConsumers();
-  /** Reads and sign-ins in logs. */
+  /** Log of secret reads and sign-ins. Tests replace it. */
   usage: SecretUsage = noLogs;
-  /** Sign-in failures of one application, or of all. */
+  /** Vault secrets that a rotation of `appId` writes. Without `appId` the entry applies to every application. */
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
     targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId),
-    keepWritten: async () => {},
+    recordWrittenPlaces: async () => {},
   };
-  /** Overrides the answers of the directory. */
+  /** Wraps the Microsoft Graph client, so that a test can change its responses. */
   graphOf: (real: Graph) => Graph = (real) => real;
-  /** Calls of workers so far, by method. */
+  /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
   readonly #connectionString: string;
   readonly #writtenAt = new Map<string, number>();
-  /** Called after each write of a rotation's row, where a test wants to see the store at every step. */
+  /** Runs after each table transaction. A test can read the store at every step here. */
   afterWrite: () => Promise<void> = async () => {};
-  /** Calls in progress when their sender crashed. */
-  readonly late: (() => Promise<unknown>)[] = [];
-  #ahead = 0;
+  /** Calls of crashed workers that `run` carries out later, as if the network had delayed them. */
+  readonly callsAfterCrash: (() => Promise<unknown>)[] = [];
+  #clockOffsetMs = 0;
   #keys: RowKeys | undefined;
 
   constructor(cloud: Cloud, config: Config, connectionString: string) {
@@ -84,24 +89,24 @@ export class World {
     this.config = config;
     this.#connectionString = connectionString;
     // Other worlds may have moved the cloud's clock.
-    this.#ahead = Math.max(0, Date.parse(cloud.control.now()) - Date.now());
+    this.#clockOffsetMs = Math.max(0, Date.parse(cloud.control.now()) - Date.now());
   }
 
-  readonly clock = { now: () => new Date(Date.now() + this.#ahead) };
+  readonly clock = { now: () => new Date(Date.now() + this.#clockOffsetMs) };
 
-  /** Time passes for everybody. */
-  pass(milliseconds: number): void {
-    const by = Math.max(0, Math.ceil(milliseconds));
-    this.#ahead += by;
-    this.cloud.control.moveClock(by);
+  /** Moves the clocks of the service, the tables and the cloud forward. */
+  advanceClock(milliseconds: number): void {
+    const wholeMilliseconds = Math.max(0, Math.ceil(milliseconds));
+    this.#clockOffsetMs += wholeMilliseconds;
+    this.cloud.control.moveClock(wholeMilliseconds);
   }
 
-  uriOf(vault: string): string {
+  vaultUriOf(vault: string): string {
     return `https://${vault}.${this.config.cloud.keyVaultSuffix}:${new URL(this.config.SERVICE_KEY_VAULT_URL!).port}`;
   }
 
-  /** An application with a secret `old`, and a vault's secret that holds its value and is known to. */
-  application(
+  /** Adds an application with a client secret `old`, and `places` vault secrets that store its value and are its targets. */
+  addApplication(
     name: string,
     options: Partial<{
       secrets: { name: string; expiresInDays: number }[];
@@ -134,31 +139,31 @@ export class World {
     return { appId, keyId, places, request, oldValue: secretValueOf(name, "old") };
   }
 
-  /** A vault's secret that is no application's, with the request for a new value. */
-  vaultSecret(secretName: string, oldValue: string, value: string): VaultSecretRequest {
+  /** Adds a vault secret that belongs to no application. Returns the request that gives the secret a new value. */
+  addVaultSecret(secretName: string, oldValue: string, value: string): VaultSecretRequest {
     this.cloud.control.putSecret(VAULT, { name: secretName, value: oldValue, tags: { owner: "shop@acme.example" } });
-    return { secret: { vaultName: VAULT, vaultUri: this.uriOf(VAULT), secretName }, value, overlapDays: 0 };
+    return { secret: { vaultName: VAULT, vaultUri: this.vaultUriOf(VAULT), secretName }, value, overlapDays: 0 };
   }
 
   target(secretName: string, rest: Partial<Target> = {}): Target {
     return {
       vaultName: VAULT,
-      vaultUri: this.uriOf(VAULT),
+      vaultUri: this.vaultUriOf(VAULT),
       secretName,
       vaultId: this.cloud.control.vaultId(rest.vaultName ?? VAULT) ?? "",
       confidence: "certain",
-      standing: "rotated",
+      approval: "rotated",
       ...rest,
     };
   }
 
-  /** Creates an instance of the service. With `death` it crashes at that call. */
-  start(death?: SimulatedCrash): Rotations {
+  /** Creates an instance of the rotation service, here called a worker. With `crash` it crashes at that call. */
+  start(crash?: SimulatedCrash): Rotations {
     const { config, log, clock } = this;
-    const life = { calls: 0, dead: false };
-    const crashable = <T extends object>(name: string, whole: T): T => this.#crashable(name, whole, life, death);
+    const worker = { calls: 0, hasCrashed: false };
+    const crashable = <T extends object>(name: string, service: T): T => this.#crashable(name, service, worker, crash);
     const identity = createIdentity(config);
-    const cloud = { config, identity, log, limits: IMPATIENT };
+    const cloud = { config, identity, log, limits: SHORT_WAITS };
     const vaults = createVaultSecrets(cloud);
     const proof = createSignInProof(config);
     const { tenantId } = this.cloud.app;
@@ -167,8 +172,8 @@ export class World {
       queues: crashable("queues", {
         send: async (_queue: string, message: unknown, options: { delaySeconds?: number } = {}) => {
           this.sent.push(JSON.stringify(message));
-          const at = clock.now().getTime() + (options.delaySeconds ?? 0) * SECOND_MS;
-          this.messages.push({ ...(message as { rotationId: string }), at, deliveries: 0 });
+          const dueAtMs = clock.now().getTime() + (options.delaySeconds ?? 0) * SECOND_MS;
+          this.messages.push({ ...(message as { rotationId: string }), dueAtMs, deliveries: 0 });
         },
         checkReachable: async () => {},
       }),
@@ -182,10 +187,10 @@ export class World {
       graph: crashable("graph", this.graphOf(createGraph(cloud))),
       signIn: crashable("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => crashable("vault", vaults.open(vault)) },
-      own: crashable("own", createServiceKeyVault(cloud)!),
+      serviceVault: crashable("own", createServiceKeyVault(cloud)!),
       matches: crashable("matches", {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
-        keepWritten: (rotation) => this.matches.keepWritten(rotation),
+        recordWrittenPlaces: (rotation) => this.matches.recordWrittenPlaces(rotation),
       } satisfies Matches),
       usage: {
         readersOfOldVersion: (written) => this.usage.readersOfOldVersion(written),
@@ -193,14 +198,14 @@ export class World {
         unreadSignIns: () => this.usage.unreadSignIns(),
       },
       consumers: crashable("consumers", {
-        of: (written) => this.consumers.of(written),
+        findConsumers: (written) => this.consumers.findConsumers(written),
         refresh: (consumer, wanted) => this.consumers.refresh(consumer, wanted),
         check: (consumer, version, since) => this.consumers.check(consumer, version, since),
       } satisfies ConsumersOfSecrets),
     });
   }
 
-  /** Wraps tables as instances use them, without crashes. */
+  /** Returns the tables that workers use, without simulated crashes. */
   tables(): Tables {
     return this.#tables();
   }
@@ -209,28 +214,28 @@ export class World {
     const vault = createServiceKeyVault({ config: this.config, identity: createIdentity(this.config), log: this.log })!;
     this.#keys ??= keyVaultRowKeys(vault, systemRandomness());
     const tables = createTables({ connectionString: this.#connectionString }, { log: this.log, keys: this.#keys });
-    const wrote = (...rowKeys: string[]) => {
-      for (const key of rowKeys) this.#writtenAt.set(key, this.#ahead);
+    const recordWriteTime = (...rowKeys: string[]) => {
+      for (const key of rowKeys) this.#writtenAt.set(key, this.#clockOffsetMs);
     };
     return {
       ...tables,
       getWithAge: async (e, partitionKey, rowKey) => {
-        const found = await tables.getWithAge(e, partitionKey, rowKey);
-        return found && { ...found, ageMs: found.ageMs + this.#ahead - (this.#writtenAt.get(rowKey) ?? 0) };
+        const row = await tables.getWithAge(e, partitionKey, rowKey);
+        return row && { ...row, ageMs: row.ageMs + this.#clockOffsetMs - (this.#writtenAt.get(rowKey) ?? 0) };
       },
       insert: async (e, partitionKey, rowKey, value) => {
         const row = await tables.insert(e, partitionKey, rowKey, value);
-        wrote(rowKey);
+        recordWriteTime(rowKey);
         return row;
       },
       replace: async (e, row) => {
         const written = await tables.replace(e, row);
-        wrote(row.rowKey);
+        recordWriteTime(row.rowKey);
         return written;
       },
       transaction: async (table, partitionKey, operations) => {
         const etags = await tables.transaction(table, partitionKey, operations);
-        wrote(...operations.map(({ rowKey }) => rowKey));
+        recordWriteTime(...operations.map(({ rowKey }) => rowKey));
         await this.afterWrite();
         return etags;
       },
@@ -240,69 +245,78 @@ export class World {
   #crashable<T extends object>(
     name: string,
     whole: T,
-    life: { calls: number; dead: boolean },
-    death: SimulatedCrash | undefined,
+    worker: { calls: number; hasCrashed: boolean },
+    crash: SimulatedCrash | undefined,
   ): T {
     return new Proxy(whole, {
       get: (target, member) => {
-        const work = Reflect.get(target, member) as unknown;
-        if (typeof work !== "function") return work;
-        if (member === "pages") return work.bind(target);
+        const method = Reflect.get(target, member) as unknown;
+        if (typeof method !== "function") return method;
+        if (member === "pages") return method.bind(target);
         return async (...parameters: unknown[]) => {
-          const call = async () => (await work.apply(target, parameters)) as unknown;
-          if (life.dead) throw new Died();
+          const call = async () => (await method.apply(target, parameters)) as unknown;
+          if (worker.hasCrashed) throw new WorkerCrashed();
           this.calls.push(`${name}.${String(member)}`);
-          const dies = death !== undefined && ++life.calls === death.at;
-          if (!dies) return await call();
-          life.dead = true;
-          if (death.how === "after") await call().catch(() => {});
-          if (death.how === "late") this.late.push(call);
-          throw new Died();
+          const crashesNow = crash !== undefined && ++worker.calls === crash.callNumber;
+          if (!crashesNow) return await call();
+          worker.hasCrashed = true;
+          if (crash.crashKind === "after") await call().catch(() => {});
+          if (crash.crashKind === "late") this.callsAfterCrash.push(call);
+          throw new WorkerCrashed();
         };
       },
     });
   }
 
-  /** Messages are worked on as they become due, by `death` first and then by workers that live, until nothing is left. */
+  /**
+   * Delivers messages as they become due until the rotation ends, needs attention or fulfills `until`. The first worker
+   * crashes as `crash` says, and a new worker then continues.
+   *
+   * @throws Error after `most` deliveries, 200 by default.
+   */
   async run(
     rotationId: string,
-    options: { death?: SimulatedCrash; most?: number; until?: (row: RotationRecord) => boolean } = {},
+    options: { crash?: SimulatedCrash; most?: number; until?: (row: RotationRecord) => boolean } = {},
   ) {
     const reader = this.start();
-    let worker = this.start(options.death);
-    let deaths = 0;
-    let lived = options.death === undefined;
-    for (let turns = 0; turns < (options.most ?? 200); turns++) {
+    let worker = this.start(options.crash);
+    let crashCount = 0;
+    let crashIsOver = options.crash === undefined;
+    for (let deliveryCount = 0; deliveryCount < (options.most ?? 200); deliveryCount++) {
       const row = await reader.get(rotationId);
-      if (isOver(row.status) || row.status === "needsAttention" || options.until?.(row)) return { row, deaths, turns };
-      this.messages.sort((a, b) => a.at - b.at);
+      if (isOver(row.status) || row.status === "needsAttention" || options.until?.(row))
+        return { row, crashCount, turns: deliveryCount };
+      this.messages.sort((a, b) => a.dueAtMs - b.dueAtMs);
       const message = this.messages.shift();
       const now = this.clock.now().getTime();
-      // The timer runs every ten minutes. Simulating each run would take too long.
-      const next = message?.at ?? Math.max(now, Date.parse(row.dueAt)) + 16 * MINUTE_MS;
-      if (next > now) this.pass(next - now);
+      // Without a message the rotation waits for the timer. Skip to a timer run after the due time.
+      const next = message?.dueAtMs ?? Math.max(now, Date.parse(row.dueAt)) + 16 * MINUTE_MS;
+      if (next > now) this.advanceClock(next - now);
       try {
-        if (message === undefined) await worker.wake();
+        if (message === undefined) await worker.continueOverdue();
         else await worker.work(message.rotationId, "request-of-worker");
       } catch (error) {
-        if (!(error instanceof Died)) {
-          if (message && ++message.deliveries === POISONED) await worker.giveUp(message.rotationId);
-          else if (message) this.messages.push({ ...message, at: this.clock.now().getTime() + AGAIN_MS });
+        if (!(error instanceof WorkerCrashed)) {
+          if (message && ++message.deliveries === MAX_DELIVERIES) await worker.giveUp(message.rotationId);
+          else if (message)
+            this.messages.push({ ...message, dueAtMs: this.clock.now().getTime() + REDELIVERY_DELAY_MS });
           else throw error;
           continue;
         }
-        deaths++;
-        if (message) this.messages.push({ ...message, at: this.clock.now().getTime() + AGAIN_MS });
+        crashCount++;
+        if (message) this.messages.push({ ...message, dueAtMs: this.clock.now().getTime() + REDELIVERY_DELAY_MS });
         worker = this.start();
-        lived = true;
+        crashIsOver = true;
         continue;
       }
-      if (lived && turns % 3 === 2) for (const call of this.late.splice(0)) await call().catch(() => {});
+      // A call of a crashed worker takes effect only after another worker has continued, every third delivery.
+      if (crashIsOver && deliveryCount % 3 === 2)
+        for (const call of this.callsAfterCrash.splice(0)) await call().catch(() => {});
     }
-    throw new Error(`Rotation ${rotationId} does not end: ${JSON.stringify(await this.start().get(rotationId))}`);
+    throw new Error(`Rotation ${rotationId} does not complete: ${JSON.stringify(await this.start().get(rotationId))}`);
   }
 
-  /** Starts a rotation and runs it to its end. */
+  /** Starts a rotation and runs it until it ends or needs attention. */
   async rotate(request: RotationRequest): Promise<RotationRecord> {
     const { rotationId } = await this.start().begin(request, BOSS);
     return (await this.run(rotationId)).row;

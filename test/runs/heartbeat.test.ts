@@ -8,30 +8,32 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("a lease is renewed one call after the other, also after a failed renewal, until it is stopped", async () => {
-  const ends: (() => void)[] = [];
-  let [under, most, calls] = [0, 0, 0];
-  const renewals = startHeartbeat(1000, async () => {
+// A heartbeat renews a lease at an interval. A renewal that takes longer than the interval delays the next one.
+test("a heartbeat runs one renewal at a time, also after a failure, until it is stopped", async () => {
+  const endRenewals: (() => void)[] = [];
+  let [running, maxRunning, calls] = [0, 0, 0];
+  const heartbeat = startHeartbeat(1000, async () => {
     calls++;
-    most = Math.max(most, ++under);
-    await new Promise<void>((resolve) => ends.push(resolve));
-    under--;
+    maxRunning = Math.max(maxRunning, ++running);
+    await new Promise<void>((resolve) => endRenewals.push(resolve));
+    running--;
     if (calls === 1) throw new Error("refused");
   });
   await vi.advanceTimersByTimeAsync(3500);
-  expect([calls, most]).toEqual([1, 1]);
+  // The renewal that started after 1 s has not ended, so no other one has started.
+  expect([calls, maxRunning]).toEqual([1, 1]);
   for (const expected of [2, 3]) {
-    ends.shift()!();
+    endRenewals.shift()!();
     await vi.advanceTimersByTimeAsync(0);
-    expect([calls, most]).toEqual([expected, 1]);
+    expect([calls, maxRunning]).toEqual([expected, 1]);
   }
   let stopped = false;
-  const stop = renewals.stop().then(() => {
+  const stop = heartbeat.stop().then(() => {
     stopped = true;
   });
   await vi.advanceTimersByTimeAsync(5000);
   expect([calls, stopped]).toEqual([3, false]);
-  ends.shift()!();
+  endRenewals.shift()!();
   await stop;
   await vi.advanceTimersByTimeAsync(5000);
   expect(calls).toBe(3);

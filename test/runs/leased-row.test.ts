@@ -16,13 +16,14 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-test("a worker changes its leased row until another worker takes it over, and is then told to stop", async () => {
-  const held = leaseRow(tables, Work, await tables.insert(Work, "works", "one", { done: 0 }));
-  await Promise.all([held.change({ done: 1 }), held.change({ done: 2 })]);
-  expect([held.row.done, held.signal.aborted]).toEqual([2, false]);
+// A worker that leases a row includes the ETag of its last write in each change, so it notices a change by another worker.
+test("after another worker has changed a leased row, changes by the first worker are rejected and its signal is aborted", async () => {
+  const leased = leaseRow(tables, Work, await tables.insert(Work, "works", "one", { done: 0 }));
+  await Promise.all([leased.change({ done: 1 }), leased.change({ done: 2 })]);
+  expect([leased.row.done, leased.signal.aborted]).toEqual([2, false]);
   await tables.replace(Work, { ...(await tables.get(Work, "works", "one"))!, done: 10 });
-  await expect(held.change({ done: 3 })).rejects.toSatisfy(isConflict);
-  expect(held.signal.aborted).toBe(true);
-  await expect(held.end((row) => tables.replace(Work, { ...row, done: 4 }))).rejects.toSatisfy(isConflict);
+  await expect(leased.change({ done: 3 })).rejects.toSatisfy(isConflict);
+  expect(leased.signal.aborted).toBe(true);
+  await expect(leased.end((row) => tables.replace(Work, { ...row, done: 4 }))).rejects.toSatisfy(isConflict);
   expect((await tables.get(Work, "works", "one"))?.done).toBe(10);
 });

@@ -22,6 +22,8 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "./support.ts";
 
+// Tests of the runtime settings: which source of a value has precedence, changes by administrators (overrides), and caching.
+
 let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
@@ -40,8 +42,8 @@ beforeEach(async () => {
   proxy.requests.length = 0;
 });
 
-/** One instance of the service. Instances share the table and the given clock. */
-function instance(given: {
+/** Creates the settings of one instance of the service. All instances share the table. */
+function createInstance(options: {
   environment?: Record<string, string>;
   appConfiguration?: AppConfiguration;
   clock?: ReturnType<typeof stillClock>;
@@ -49,29 +51,32 @@ function instance(given: {
 }) {
   const audit = recordingAudit();
   const log = recordingLog();
-  const clock = given.clock ?? stillClock();
-  const { appConfiguration } = given;
-  const config = configWith(given.environment);
+  const clock = options.clock ?? stillClock();
+  const { appConfiguration } = options;
+  const config = configWith(options.environment);
   return {
     audit,
     log,
     clock,
-    settings: createSettings({ tables: given.tables ?? tables, config, clock, audit, log, appConfiguration }),
+    settings: createSettings({ tables: options.tables ?? tables, config, clock, audit, log, appConfiguration }),
   };
 }
 
-const store = (values: Record<string, string>): AppConfiguration => ({
+const appConfigurationWith = (values: Record<string, string>): AppConfiguration => ({
   read: async () => new Map(Object.entries(values)),
 });
 
-const unreachable = () =>
+const unreachableFailure = () =>
   new CloudFailure("unreachable", "Could not read settings.", { remedy: "Look at its network." });
 
-async function described(settings: ReturnType<typeof createSettings>, key: SettingKey): Promise<SettingDescription> {
-  return (await settings.describe(DEFINITIONS[key].category)).settings.find((one) => one.key === key)!;
+async function describeSetting(
+  settings: ReturnType<typeof createSettings>,
+  key: SettingKey,
+): Promise<SettingDescription> {
+  return (await settings.describe(DEFINITIONS[key].category)).settings.find((setting) => setting.key === key)!;
 }
 
-/** Three values of each setting besides its default, all different if possible. */
+/** Values of each setting that differ from its default: in the environment, in App Configuration, and as an override. */
 const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> = {
   discoveryMaxWorkers: ["2", "3", 4],
   discoveryScanTimeout: ["60", "61", 86_400],
@@ -93,31 +98,37 @@ const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> =
 
 describe("precedence", () => {
   test.each(SETTING_KEYS)(
-    "%s comes from default, environment, App Configuration or override, the later has precedence",
+    "%s has the value of its override, else of App Configuration, else of the environment, else its default",
     async (key) => {
       const [inEnvironment, inAppConfiguration, override] = SAMPLES[key];
-      const { category, environmentVariable, default: standard } = DEFINITIONS[key];
+      const { category, environmentVariable, default: defaultValue } = DEFINITIONS[key];
       const environment = { [environmentVariable]: inEnvironment };
-      const appConfiguration = store({ [key]: inAppConfiguration });
+      const appConfiguration = appConfigurationWith({ [key]: inAppConfiguration });
 
-      expect(await described(instance({}).settings, key)).toMatchObject({ value: standard, source: "default" });
-      const second = await described(instance({ environment }).settings, key);
-      expect([String(second.value), second.source]).toEqual([inEnvironment, "environment"]);
-      const all = instance({ environment, appConfiguration });
-      const third = await described(all.settings, key);
-      expect([String(third.value), third.source]).toEqual([inAppConfiguration, "appConfiguration"]);
+      expect(await describeSetting(createInstance({}).settings, key)).toMatchObject({
+        value: defaultValue,
+        source: "default",
+      });
+      const fromEnvironment = await describeSetting(createInstance({ environment }).settings, key);
+      expect([String(fromEnvironment.value), fromEnvironment.source]).toEqual([inEnvironment, "environment"]);
+      const instance = createInstance({ environment, appConfiguration });
+      const fromAppConfiguration = await describeSetting(instance.settings, key);
+      expect([String(fromAppConfiguration.value), fromAppConfiguration.source]).toEqual([
+        inAppConfiguration,
+        "appConfiguration",
+      ]);
 
-      await all.settings.update(category, { [key]: override }, admin);
-      expect(await described(all.settings, key)).toMatchObject({
+      await instance.settings.update(category, { [key]: override }, admin);
+      expect(await describeSetting(instance.settings, key)).toMatchObject({
         value: override,
         source: "override",
         updatedAt: "2026-11-21T10:00:00.000Z",
         updatedBy: "ada",
       });
-      expect((await all.settings.values())[key]).toBe(override);
+      expect((await instance.settings.values())[key]).toBe(override);
 
-      await all.settings.remove(category, key, admin);
-      expect(await described(all.settings, key)).toMatchObject({
+      await instance.settings.remove(category, key, admin);
+      expect(await describeSetting(instance.settings, key)).toMatchObject({
         source: "appConfiguration",
         updatedAt: null,
         updatedBy: null,
@@ -125,13 +136,17 @@ describe("precedence", () => {
     },
   );
 
-  test("an invalid value of App Configuration is ignored, shown and logged once, and never repeated", async () => {
-    const { settings, log, clock } = instance({
+  test("an invalid value in App Configuration is ignored, and the reason is logged once without the value", async () => {
+    const { settings, log, clock } = createInstance({
       environment: { DISCOVERY_MAX_WORKERS: "5" },
-      appConfiguration: store({ discoveryMaxWorkers: "pa55word", enableNotifications: "TRUE", logLevel: "info" }),
+      appConfiguration: appConfigurationWith({
+        discoveryMaxWorkers: "pa55word",
+        enableNotifications: "TRUE",
+        logLevel: "info",
+      }),
     });
     const reason = "must be a whole number from 1 to 200";
-    expect(await described(settings, "discoveryMaxWorkers")).toMatchObject({
+    expect(await describeSetting(settings, "discoveryMaxWorkers")).toMatchObject({
       value: 5,
       source: "environment",
       ignored: [{ source: "appConfiguration", reason }],
@@ -143,18 +158,18 @@ describe("precedence", () => {
     expect(log.lines.join()).not.toContain("pa55word");
   });
 
-  test("a stored override that is no longer valid is ignored and shown", async () => {
-    const old = { updatedAt: "2025-01-01T00:00:00.000Z", updatedBy: "bo" };
+  test("a stored override that is no longer valid is ignored and reported", async () => {
+    const metadata = { updatedAt: "2025-01-01T00:00:00.000Z", updatedBy: "bo" };
     await tables.put(SettingsRow, SETTINGS_PARTITION, OVERRIDES, {
       overrides: {
-        discoveryMaxWorkers: { value: 9999, ...old },
-        logLevel: { value: "TRACE", ...old },
-        gone: { value: 1, ...old },
+        discoveryMaxWorkers: { value: 9999, ...metadata },
+        logLevel: { value: "TRACE", ...metadata },
+        gone: { value: 1, ...metadata },
       },
     });
-    const { settings } = instance({});
+    const { settings } = createInstance({});
     expect(await settings.values()).toMatchObject({ discoveryMaxWorkers: 10, logLevel: "INFO" });
-    expect((await described(settings, "logLevel")).ignored).toEqual([
+    expect((await describeSetting(settings, "logLevel")).ignored).toEqual([
       { source: "override", reason: "must be one of DEBUG, INFO, WARNING, ERROR" },
     ]);
     expect(await settings.removeAll(admin)).toEqual(["discoveryMaxWorkers", "logLevel"]);
@@ -163,10 +178,10 @@ describe("precedence", () => {
 });
 
 describe("changing", () => {
-  test.each(SETTING_KEYS)("%s accepts its limits and nothing beyond them", async (key) => {
-    const { settings, audit } = instance({});
+  test.each(SETTING_KEYS)("%s accepts its limits and rejects values beyond them", async (key) => {
+    const { settings, audit } = createInstance({});
     const definition = DEFINITIONS[key];
-    const [good, bad]: [unknown[], unknown[]] =
+    const [valid, invalid]: [unknown[], unknown[]] =
       definition.type === "integer"
         ? [
             [definition.minimum, definition.maximum],
@@ -178,25 +193,25 @@ describe("changing", () => {
               ["true", 1, null],
             ]
           : [[...definition.allowed], ["info", "TRACE", 1, null]];
-    for (const value of bad) {
+    for (const value of invalid) {
       const problem = await problemOf(settings.update(definition.category, { [key]: value }, admin));
       expect(problem.code).toBe("invalidRequest");
       expect(problem.errors?.[0]?.path).toBe(`body.${key}`);
     }
     expect(audit.events).toEqual([]);
-    // The thresholds limit each other, so the other one is set to a value that does not matter.
-    const beside =
+    // The two expiry thresholds limit each other, so the other threshold gets a value that allows all values of this one.
+    const otherThreshold =
       key === "criticalExpiryDays"
         ? { warningExpiryDays: 730 }
         : key === "warningExpiryDays"
           ? { criticalExpiryDays: 0 }
           : {};
-    for (const value of good) await settings.update(definition.category, { [key]: value, ...beside }, admin);
-    expect((await settings.values())[key]).toBe(good.at(-1));
+    for (const value of valid) await settings.update(definition.category, { [key]: value, ...otherThreshold }, admin);
+    expect((await settings.values())[key]).toBe(valid.at(-1));
   });
 
   test("a request is applied completely or not at all", async () => {
-    const { settings, audit } = instance({});
+    const { settings, audit } = createInstance({});
     await problemOf(settings.update("performance", { discoveryMaxWorkers: 20, discoveryScanTimeout: 1 }, admin));
     await problemOf(settings.update("performance", { discoveryMaxWorkers: 20, logLevel: "DEBUG" }, admin));
     await problemOf(settings.update("performance", { discoveryMaxWorkers: 20, nonsense: 1 }, admin));
@@ -204,18 +219,18 @@ describe("changing", () => {
     expect(audit.events).toEqual([]);
   });
 
-  test("criticalExpiryDays stays below warningExpiryDays, whichever of them a request sets or removes", async () => {
-    const { settings } = instance({});
-    const set = (changes: object) => settings.update("compliance-policy", { ...changes }, admin);
+  test("a change is rejected if criticalExpiryDays would not be below warningExpiryDays", async () => {
+    const { settings } = createInstance({});
+    const updatePolicy = (changes: object) => settings.update("compliance-policy", { ...changes }, admin);
     for (const changes of [
       { criticalExpiryDays: 30 },
       { warningExpiryDays: 7 },
       { criticalExpiryDays: 40, warningExpiryDays: 40 },
     ]) {
-      const problem = await problemOf(set(changes));
+      const problem = await problemOf(updatePolicy(changes));
       expect([problem.code, problem.errors?.[0]?.path]).toEqual(["invalidRequest", `body.${Object.keys(changes)[0]}`]);
     }
-    await set({ criticalExpiryDays: 40, warningExpiryDays: 60 });
+    await updatePolicy({ criticalExpiryDays: 40, warningExpiryDays: 60 });
     const problem = await problemOf(settings.remove("compliance-policy", "warningExpiryDays", admin));
     expect(problem.code).toBe("conflict");
     expect(await settings.values()).toMatchObject({ criticalExpiryDays: 40, warningExpiryDays: 60 });
@@ -224,30 +239,30 @@ describe("changing", () => {
     expect(await settings.values()).toMatchObject({ criticalExpiryDays: 7, warningExpiryDays: 30 });
   });
 
-  test("two instances that each change one threshold at the same time never leave a conflict", async () => {
-    const [a, b] = [instance({}), instance({})];
-    await a.settings.values();
-    await b.settings.values();
+  test("concurrent changes of both thresholds on two instances do not contradict each other", async () => {
+    const [first, second] = [createInstance({}), createInstance({})];
+    await first.settings.values();
+    await second.settings.values();
     const results = await Promise.allSettled([
-      a.settings.update("compliance-policy", { criticalExpiryDays: 25 }, admin),
-      b.settings.update("compliance-policy", { warningExpiryDays: 20 }, admin),
+      first.settings.update("compliance-policy", { criticalExpiryDays: 25 }, admin),
+      second.settings.update("compliance-policy", { warningExpiryDays: 20 }, admin),
     ]);
     expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-    const { criticalExpiryDays, warningExpiryDays } = await instance({}).settings.values();
+    const { criticalExpiryDays, warningExpiryDays } = await createInstance({}).settings.values();
     expect(criticalExpiryDays).toBeLessThan(warningExpiryDays);
   });
 
   test("concurrent changes of two instances are both stored", async () => {
-    const [a, b] = [instance({}), instance({})];
+    const [first, second] = [createInstance({}), createInstance({})];
     await Promise.all([
-      a.settings.update("performance", { discoveryMaxWorkers: 50 }, admin),
-      b.settings.update("logging", { logLevel: "DEBUG" }, admin),
+      first.settings.update("performance", { discoveryMaxWorkers: 50 }, admin),
+      second.settings.update("logging", { logLevel: "DEBUG" }, admin),
     ]);
-    expect(await instance({}).settings.values()).toMatchObject({ discoveryMaxWorkers: 50, logLevel: "DEBUG" });
+    expect(await createInstance({}).settings.values()).toMatchObject({ discoveryMaxWorkers: 50, logLevel: "DEBUG" });
   });
 
-  test("only an existing override can be removed, under its own category", async () => {
-    const { settings } = instance({});
+  test("an override can be removed only if it exists in the category", async () => {
+    const { settings } = createInstance({});
     expect((await problemOf(settings.remove("logging", "logLevel", admin))).code).toBe("notFound");
     expect((await problemOf(settings.remove("logging", "discoveryMaxWorkers", admin))).code).toBe("notFound");
     expect((await problemOf(settings.remove("logging", "__proto__", admin))).code).toBe("notFound");
@@ -255,37 +270,37 @@ describe("changing", () => {
     expect(await settings.remove("logging", "logLevel", admin)).toMatchObject({ value: "INFO", source: "default" });
   });
 
-  test("removing everything leaves no override", async () => {
-    const { settings } = instance({});
+  test("removing all overrides leaves only defaults", async () => {
+    const { settings } = createInstance({});
     expect(await settings.removeAll(admin)).toEqual([]);
     await settings.update("logging", { logLevel: "DEBUG" }, admin);
     await settings.update("compliance-policy", { criticalExpiryDays: 50, warningExpiryDays: 60 }, admin);
     expect(await settings.removeAll(admin)).toEqual(["logLevel", "criticalExpiryDays", "warningExpiryDays"]);
     const { settings: all } = await settings.describeAll();
-    const sources = Object.values(all).flatMap((category) => category.map((one) => one.source));
+    const sources = Object.values(all).flatMap((category) => category.map((setting) => setting.source));
     expect(new Set(sources)).toEqual(new Set(["default"]));
   });
 
-  test("a stale ETag is rejected; a change of another category does not make one stale", async () => {
-    const { settings } = instance({});
+  test("a stale ETag of the category is rejected", async () => {
+    const { settings } = createInstance({});
     const { etag } = await settings.describe("performance");
     await settings.update("logging", { logLevel: "DEBUG" }, admin);
     const changed = await settings.update("performance", { discoveryMaxWorkers: 11 }, admin, etag);
     expect(changed.etag).not.toBe(etag);
-    for (const stale of [
+    for (const staleChange of [
       settings.update("performance", { discoveryMaxWorkers: 12 }, admin, etag),
       settings.remove("performance", "discoveryMaxWorkers", admin, etag),
       settings.removeAll(admin, etag),
     ]) {
-      expect((await problemOf(stale)).code).toBe("preconditionFailed");
+      expect((await problemOf(staleChange)).code).toBe("preconditionFailed");
     }
     await settings.update("performance", { discoveryMaxWorkers: 12 }, admin, "*");
     await settings.removeAll(admin, (await settings.describeAll()).etag);
     expect((await settings.values()).discoveryMaxWorkers).toBe(10);
   });
 
-  test("a change is recorded with its old and new values, before and after it is made", async () => {
-    const { settings, audit } = instance({ environment: { LOG_LEVEL: "ERROR" } });
+  test("a change is recorded in the audit log with its old and new values, as an intent and as a success", async () => {
+    const { settings, audit } = createInstance({ environment: { LOG_LEVEL: "ERROR" } });
     await settings.update("logging", { logLevel: "DEBUG" }, admin);
     const entry = {
       type: "settings.changed",
@@ -309,70 +324,71 @@ describe("changing", () => {
     });
   });
 
-  test("nothing changes if the change can't be recorded", async () => {
-    const { settings, audit } = instance({});
+  test("nothing changes if the intent can't be recorded in the audit log", async () => {
+    const { settings, audit } = createInstance({});
     audit.append = () => Promise.reject(new Error("no audit"));
     await expect(settings.update("logging", { logLevel: "DEBUG" }, admin)).rejects.toThrow("no audit");
-    expect((await instance({}).settings.values()).logLevel).toBe("INFO");
+    expect((await createInstance({}).settings.values()).logLevel).toBe("INFO");
   });
 
-  test("listeners get the changed settings, after each change is stored", async () => {
-    const { settings } = instance({});
-    const heard: unknown[] = [];
+  test("listeners are called with the changed settings after the change is stored", async () => {
+    const { settings } = createInstance({});
+    const notifications: unknown[] = [];
     settings.onChange(async (keys) => {
-      heard.push([keys, (await settings.values()).criticalExpiryDays]);
+      notifications.push([keys, (await settings.values()).criticalExpiryDays]);
     });
     await settings.update("compliance-policy", { criticalExpiryDays: 14, warningExpiryDays: 30 }, admin);
     await settings.update("compliance-policy", { criticalExpiryDays: 14 }, admin);
     await settings.remove("compliance-policy", "criticalExpiryDays", admin);
-    expect(heard).toEqual([
+    expect(notifications).toEqual([
       [["criticalExpiryDays", "warningExpiryDays"], 14],
       [["criticalExpiryDays"], 7],
     ]);
   });
 
-  test("a change whose listener fails stays, and its repeat or the timer calls the listener", async () => {
-    const { settings, audit } = instance({});
-    const heard: string[][] = [];
+  test("a listener that failed is called again when the change is repeated or by the timer", async () => {
+    const { settings, audit } = createInstance({});
+    const notifications: string[][] = [];
+    // The listener fails after the first change and in the first call of the timer (`notify`).
     let failures = 2;
     settings.onChange(async (keys) => {
-      if (failures-- > 0) throw new Error("The queue is out of reach.");
-      heard.push(keys);
+      if (failures-- > 0) throw new Error("The queue is unreachable.");
+      notifications.push(keys);
     });
-    const put = () => settings.update("compliance-policy", { criticalExpiryDays: 14 }, admin);
-    await put();
+    const changeThreshold = () => settings.update("compliance-policy", { criticalExpiryDays: 14 }, admin);
+    await changeThreshold();
     expect([(await settings.values()).criticalExpiryDays, audit.events.at(-1)?.outcome]).toEqual([14, "success"]);
-    await expect(settings.notify()).rejects.toThrow("out of reach");
-    await put();
-    expect(heard).toEqual([["criticalExpiryDays"]]);
+    await expect(settings.notify()).rejects.toThrow("unreachable");
+    await changeThreshold();
+    expect(notifications).toEqual([["criticalExpiryDays"]]);
     failures = 1;
     await settings.remove("compliance-policy", "criticalExpiryDays", admin);
-    const later = instance({}).settings;
-    later.onChange(async (keys) => {
-      heard.push(["later", ...keys]);
+    const laterSettings = createInstance({}).settings;
+    laterSettings.onChange(async (keys) => {
+      notifications.push(["later", ...keys]);
     });
-    await later.notify();
-    await later.notify();
-    expect(heard).toEqual([["criticalExpiryDays"], ["later", "criticalExpiryDays"]]);
+    await laterSettings.notify();
+    await laterSettings.notify();
+    expect(notifications).toEqual([["criticalExpiryDays"], ["later", "criticalExpiryDays"]]);
   });
 
-  test("a change during a notification of another one is not lost", async () => {
-    const { settings } = instance({});
-    const other = instance({}).settings;
-    other.onChange(() => Promise.reject(new Error("down")));
-    const heard: string[][] = [];
+  test("a change that is made while listeners are called is notified too", async () => {
+    const { settings } = createInstance({});
+    const otherSettings = createInstance({}).settings;
+    otherSettings.onChange(() => Promise.reject(new Error("down")));
+    const notifications: string[][] = [];
     settings.onChange(async (keys) => {
-      if (heard.push(keys) === 1) await other.update("logging", { logLevel: "DEBUG" }, admin);
+      if (notifications.push(keys) === 1) await otherSettings.update("logging", { logLevel: "DEBUG" }, admin);
     });
     await settings.update("features", { enableComplianceScanning: false }, admin);
     await settings.notify();
-    expect(heard).toEqual([["enableComplianceScanning"], ["enableComplianceScanning", "logLevel"]]);
+    expect(notifications).toEqual([["enableComplianceScanning"], ["enableComplianceScanning", "logLevel"]]);
   });
 });
 
 describe("reading", () => {
-  test("values cost one table request per load for all callers, and none for 20 seconds after it", async () => {
-    const { settings, clock } = instance({});
+  test("values are read with one table request and cached for 20 seconds", async () => {
+    const { settings, clock } = createInstance({});
     await Promise.all(Array.from({ length: 10 }, () => settings.values()));
     clock.forward(19_000);
     await settings.values();
@@ -382,53 +398,54 @@ describe("reading", () => {
     expect(proxy.requests).toHaveLength(2);
   });
 
-  test("another instance applies a change within 30 seconds, this one at once and without a restart", async () => {
+  test("another instance applies a change within 30 seconds", async () => {
     const clock = stillClock();
-    const [a, b] = [instance({ clock }), instance({ clock })];
-    await b.settings.values();
-    await a.settings.update("logging", { logLevel: "DEBUG" }, admin);
-    expect(a.settings.current()?.logLevel).toBe("DEBUG");
+    const [first, second] = [createInstance({ clock }), createInstance({ clock })];
+    await second.settings.values();
+    await first.settings.update("logging", { logLevel: "DEBUG" }, admin);
+    expect(first.settings.current()?.logLevel).toBe("DEBUG");
     clock.forward(29_000);
-    expect((await b.settings.values()).logLevel).toBe("DEBUG");
-    expect(b.settings.current()?.logLevel).toBe("DEBUG");
+    expect((await second.settings.values()).logLevel).toBe("DEBUG");
+    expect(second.settings.current()?.logLevel).toBe("DEBUG");
   });
 
-  test("a load that read before a change and ends after it does not restore the old values", async () => {
+  test("a read that started before a change and ends after it does not restore the old values", async () => {
+    // Order: the change records its intent; another read gets the old row and waits; the change is stored; the read continues.
     let release = () => {};
     let hasRead = () => {};
-    let held: Promise<void> | undefined;
-    const slow: Tables = {
+    let released: Promise<void> | undefined;
+    const slowTables: Tables = {
       ...tables,
       get: async (...args) => {
         const row = await tables.get(...args);
         hasRead();
-        await held;
+        await released;
         return row;
       },
     };
-    const { settings, audit } = instance({ tables: slow });
-    let early: Promise<unknown> | undefined;
+    const { settings, audit } = createInstance({ tables: slowTables });
+    let earlyRead: Promise<unknown> | undefined;
     audit.append = async ({ outcome }) => {
       if (outcome !== "intent") return;
-      held = new Promise((resolve) => {
+      released = new Promise((resolve) => {
         release = resolve;
       });
       const reading = new Promise<void>((resolve) => {
         hasRead = resolve;
       });
-      early = settings.describe("logging");
+      earlyRead = settings.describe("logging");
       await reading;
     };
     await settings.update("logging", { logLevel: "DEBUG" }, admin);
     release();
-    await early;
+    await earlyRead;
     expect(settings.current()?.logLevel).toBe("DEBUG");
     expect((await settings.values()).logLevel).toBe("DEBUG");
   });
 
-  test("the last values of App Configuration stay in use while it can't be reached", async () => {
-    let read: AppConfiguration["read"] = () => Promise.reject(unreachable());
-    const { settings, log, clock } = instance({
+  test("the last values of App Configuration are used while it can't be reached", async () => {
+    let read: AppConfiguration["read"] = () => Promise.reject(unreachableFailure());
+    const { settings, log, clock } = createInstance({
       environment: { DISCOVERY_MAX_WORKERS: "5" },
       appConfiguration: { read: () => read() },
     });
@@ -438,55 +455,59 @@ describe("reading", () => {
     clock.forward(20_000);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
     expect(await settings.fresh()).toMatchObject({ discoveryMaxWorkers: 77 });
-    read = () => Promise.reject(unreachable());
+    read = () => Promise.reject(unreachableFailure());
     clock.forward(20_000);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
-    // A caller that requests the present values does not get cached ones.
+    // `fresh` returns no cached values.
     expect(await settings.fresh()).toBeUndefined();
   });
 
+  // Each case: title, environment, App Configuration, effective values, and source of the ignored value by setting. A conflict
+  // is a critical threshold that is not below the warning threshold.
   test.each<[string, Record<string, string>, Record<string, string>, Record<string, number>, object]>([
     [
-      "the value of lower precedence gives way",
+      "the value of lower precedence is ignored",
       { WARNING_EXPIRY_DAYS: "15" },
       { criticalExpiryDays: "20" },
       { criticalExpiryDays: 20, warningExpiryDays: 30 },
       { warningExpiryDays: "environment" },
     ],
     [
-      "the value of higher precedence gives way where the other one's default does not fit either",
+      "the value of higher precedence is ignored if the default of the other setting conflicts with it too",
       { WARNING_EXPIRY_DAYS: "35" },
       { criticalExpiryDays: "40" },
       { criticalExpiryDays: 7, warningExpiryDays: 35 },
       { criticalExpiryDays: "appConfiguration" },
     ],
     [
-      "as few values as possible give way where one source contradicts itself",
+      "only one value is ignored if both come from the same source",
       {},
       { criticalExpiryDays: "50", warningExpiryDays: "40" },
       { criticalExpiryDays: 7, warningExpiryDays: 40 },
       { criticalExpiryDays: "appConfiguration" },
     ],
     [
-      "of two pairs that leave out as many the one with the value of the highest precedence stays",
+      "the value of the highest precedence remains if either of two values could be ignored",
       { CRITICAL_EXPIRY_DAYS: "20", WARNING_EXPIRY_DAYS: "25" },
       { warningExpiryDays: "15" },
       { criticalExpiryDays: 7, warningExpiryDays: 15 },
       { criticalExpiryDays: "environment" },
     ],
-  ])("if sources conflict, %s", async (_, environment, inStore, values, ignored) => {
-    const { settings } = instance({ environment, appConfiguration: store(inStore) });
+  ])("if sources conflict, %s", async (_description, environment, inAppConfiguration, values, ignored) => {
+    const { settings } = createInstance({ environment, appConfiguration: appConfigurationWith(inAppConfiguration) });
     expect(await settings.values()).toMatchObject(values);
-    const shown = (await settings.describe("compliance-policy")).settings;
-    const left = shown.flatMap((one) => one.ignored.map(({ source }) => [one.key, source]));
-    expect(Object.fromEntries(left)).toEqual(ignored);
+    const describedSettings = (await settings.describe("compliance-policy")).settings;
+    const ignoredSources = describedSettings.flatMap((setting) =>
+      setting.ignored.map(({ source }) => [setting.key, source]),
+    );
+    expect(Object.fromEntries(ignoredSources)).toEqual(ignored);
   });
 
-  test("every category shows its settings in full", async () => {
-    const { settings } = await instance({}).settings.describeAll();
+  test("all settings are described by category", async () => {
+    const { settings } = await createInstance({}).settings.describeAll();
     expect(Object.keys(settings)).toEqual(CATEGORY_NAMES);
     for (const category of CATEGORY_NAMES as Category[]) {
-      expect(settings[category].map((one) => one.key)).toEqual(keysOf(category));
+      expect(settings[category].map((setting) => setting.key)).toEqual(keysOf(category));
     }
     expect(settings.performance[0]).toEqual({
       key: "discoveryMaxWorkers",

@@ -2,15 +2,18 @@ import { type AddressInfo, createServer, type Server, Socket } from "node:net";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   ADMINISTRATOR,
+  CALLER,
+  callerAt,
   type Deployment,
-  from,
-  HERE,
   type Instance,
   type InstanceOptions,
   ORIGIN,
   problemOf,
   startDeployments,
 } from "./support.ts";
+
+// Tests that nobody can make the service connect to its own machine or network (server-side request forgery) with the address
+// of an identity provider. A replaced `Socket.connect` and a listening server record every connection.
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -22,13 +25,13 @@ beforeEach(() => {
   deployment = deployments.next();
 });
 
-/** Counts connections on every address of this machine. */
+/** A server on all addresses of this machine that counts connections. */
 let listener: Server;
 let port: number;
-let connected = 0;
+let connectionCount = 0;
 beforeAll(async () => {
   listener = createServer((socket) => {
-    connected += 1;
+    connectionCount += 1;
     socket.destroy();
   });
   await new Promise<void>((resolve) => listener.listen(0, "::", resolve));
@@ -36,21 +39,21 @@ beforeAll(async () => {
 });
 afterAll(() => void listener.close());
 
-/** Connections to the listener or to the https port, on which nothing listens here. */
-const attempts: string[] = [];
-const connect = Socket.prototype.connect;
+/** Attempted connections to the listener's port or to port 443, on which nothing listens here. */
+const connectAttempts: string[] = [];
+const originalConnect = Socket.prototype.connect;
 beforeAll(() => {
-  Socket.prototype.connect = function (this: Socket, ...given: unknown[]) {
-    const [to] = [given[0]].flat() as { host?: string; port?: number }[];
-    if ([443, port].includes(Number(to?.port))) attempts.push(`${to!.host}:${to!.port}`);
-    return (connect as (...all: unknown[]) => Socket).apply(this, given);
-  } as typeof connect;
+  Socket.prototype.connect = function (this: Socket, ...parameters: unknown[]) {
+    const [target] = [parameters[0]].flat() as { host?: string; port?: number }[];
+    if ([443, port].includes(Number(target?.port))) connectAttempts.push(`${target!.host}:${target!.port}`);
+    return (originalConnect as (...all: unknown[]) => Socket).apply(this, parameters);
+  } as typeof originalConnect;
 });
 afterAll(() => {
-  Socket.prototype.connect = connect;
+  Socket.prototype.connect = originalConnect;
 });
 
-/** Host names of a resolver that an attacker controls. */
+/** Answers of a DNS resolver that an attacker controls: private addresses for public names. */
 const RESOLVED: Record<string, string[]> = {
   "private.example": ["10.0.0.1"],
   "loopback.example": ["127.0.0.1"],
@@ -59,7 +62,7 @@ const RESOLVED: Record<string, string[]> = {
   "mapped.example": ["::ffff:127.0.0.1"],
   "metadata.example": ["169.254.169.254"],
   "nat64.example": ["64:ff9b::7f00:1"],
-  // test/outgoing tests that a name is resolved once, and that the checked address is the one connected to.
+  // A name that resolves differently the second time is covered by test/outgoing.
 };
 const resolve: NonNullable<InstanceOptions["resolve"]> = async (host) =>
   (RESOLVED[host] ?? [host === "localhost" ? "127.0.0.1" : host]).map((address) => ({
@@ -67,8 +70,8 @@ const resolve: NonNullable<InstanceOptions["resolve"]> = async (host) =>
     family: address.includes(":") ? 6 : 4,
   }));
 
-/** All URL spellings of an address of this machine or its network. */
-const PRIVATE = [
+/** Private addresses in many URL spellings, and names that resolve to private addresses. */
+const PRIVATE_HOSTS = [
   "127.0.0.1",
   "127.1",
   "2130706433",
@@ -97,80 +100,77 @@ const PRIVATE = [
   ...Object.keys(RESOLVED),
 ];
 
-const issuers = () => PRIVATE.flatMap((host) => [`https://${host}:${port}`, `https://${host}`]);
+const issuers = () => PRIVATE_HOSTS.flatMap((host) => [`https://${host}:${port}`, `https://${host}`]);
 
-describe("no packet reaches a private address", () => {
+describe("the service does not connect to a private address", () => {
   test("when an anonymous caller reads a discovery document", async () => {
     const instance = deployment.start({
       resolve,
-      // Configured hosts are allowed for configured providers, but not here.
+      // These hosts are allowed for configured providers, but not for discovery, which anonymous callers can request.
       config: { PRIVATE_TARGET_HOSTS: [`127.0.0.1:${port}`, `localhost:${port}`, "127.0.0.1:443"] },
     });
+    /** Last number of the caller's address, another one for each call, because calls from one address are limited. */
     let address = 0;
     const codes = new Set<string>();
     for (const issuer of [...issuers(), `http://127.0.0.1:${port}`]) {
-      codes.add(await problemOf(instance.sso.discover(issuer, from(`192.0.2.${address++}`))));
+      codes.add(await problemOf(instance.sso.discover(issuer, callerAt(`192.0.2.${address++}`))));
     }
     expect([...codes]).toEqual(["invalidRequest"]);
-    expect([connected, attempts]).toEqual([0, []]);
+    expect([connectionCount, connectAttempts]).toEqual([0, []]);
   });
 
-  test("when a configuration is tested or saved, except for the configured hosts", async () => {
+  test("when a configuration is tested or saved", async () => {
     const instance = deployment.start({ resolve });
     const client = { oidcClientId: "c", oidcClientSecret: "s" };
     for (const oidcIssuer of [...issuers(), `http://127.0.0.1:${port}`]) {
-      const tested = await instance.sso.test({ oidcIssuer, ...client }, ADMINISTRATOR, ORIGIN).then(
+      const testResult = await instance.sso.test({ oidcIssuer, ...client }, ADMINISTRATOR, ORIGIN).then(
         ({ success }) => success,
         (error: { code: string }) => error.code,
       );
-      expect([false, "invalidRequest"]).toContain(tested);
-      const saved = instance.sso.configure(
-        { isEnabled: true, oidcIssuer, ...client },
-        undefined,
-        ADMINISTRATOR,
-        ORIGIN,
-      );
-      expect(await problemOf(saved)).toBe("invalidRequest");
+      expect([false, "invalidRequest"]).toContain(testResult);
+      const save = instance.sso.configure({ isEnabled: true, oidcIssuer, ...client }, undefined, ADMINISTRATOR, ORIGIN);
+      expect(await problemOf(save)).toBe("invalidRequest");
     }
-    expect([connected, attempts]).toEqual([0, []]);
+    expect([connectionCount, connectAttempts]).toEqual([0, []]);
 
-    // Control: the same address as a configured host.
-    const named = deployment.start({ resolve, config: { PRIVATE_TARGET_HOSTS: [`127.0.0.1:${port}`] } });
-    await named.sso.test({ oidcIssuer: `http://127.0.0.1:${port}`, ...client }, ADMINISTRATOR, ORIGIN);
-    expect([connected, attempts]).toEqual([1, [`127.0.0.1:${port}`]]);
+    // With the same address as a configured host the service connects, so the recording above works.
+    const instanceWithHost = deployment.start({ resolve, config: { PRIVATE_TARGET_HOSTS: [`127.0.0.1:${port}`] } });
+    await instanceWithHost.sso.test({ oidcIssuer: `http://127.0.0.1:${port}`, ...client }, ADMINISTRATOR, ORIGIN);
+    expect([connectionCount, connectAttempts]).toEqual([1, [`127.0.0.1:${port}`]]);
   });
 
-  test("over plain http, if the service itself is not on this machine", async () => {
+  test("over plain HTTP, if the service's own address is not on this machine", async () => {
     const { issuer: oidcIssuer } = deployments.cloud.oidc;
-    const test = (instance: Instance) => problemOf(instance.sso.test({ oidcIssuer }, ADMINISTRATOR, ORIGIN));
-    expect(await test(deployment.start())).toBe("none");
+    const testWith = (instance: Instance) => problemOf(instance.sso.test({ oidcIssuer }, ADMINISTRATOR, ORIGIN));
+    expect(await testWith(deployment.start())).toBe("none");
     const config = { PUBLIC_BASE_URL: "https://lifecycle.acme.example" };
-    expect(await test(deployment.start({ config }))).toBe("invalidRequest");
-    expect(await test(deployment.start({ config: { PUBLIC_BASE_URL: undefined } }))).toBe("invalidRequest");
+    expect(await testWith(deployment.start({ config }))).toBe("invalidRequest");
+    expect(await testWith(deployment.start({ config: { PUBLIC_BASE_URL: undefined } }))).toBe("invalidRequest");
   });
 });
 
 describe("reading a discovery document", () => {
-  test("is limited to ten times a minute per address", async () => {
+  test("is limited to ten times a minute per caller's address", async () => {
     const instance = deployment.start({ resolve });
     const codes: string[] = [];
-    for (let call = 0; call < 11; call++) codes.push(await problemOf(instance.sso.discover("https://127.0.0.1", HERE)));
+    for (let call = 0; call < 11; call++)
+      codes.push(await problemOf(instance.sso.discover("https://127.0.0.1", CALLER)));
     expect(codes).toEqual([...Array.from({ length: 10 }, () => "invalidRequest"), "rateLimited"]);
-    expect(await problemOf(instance.sso.discover("https://127.0.0.1", from("192.0.2.77")))).toBe("invalidRequest");
+    expect(await problemOf(instance.sso.discover("https://127.0.0.1", callerAt("192.0.2.77")))).toBe("invalidRequest");
   });
 
   test("returns the same error for a missing, private or malformed address", async () => {
     const instance = deployment.start({ resolve });
     const failureMessage = (issuer: string) =>
-      instance.sso.discover(issuer, HERE).then(
+      instance.sso.discover(issuer, CALLER).then(
         () => "",
         (error: Error) => error.message,
       );
-    const [refused, unknown] = [
+    const [privateMessage, missingMessage] = [
       await failureMessage("https://private.example"),
       await failureMessage("https://no.such.name.invalid"),
     ];
-    expect(refused).toBe(unknown);
-    expect(refused).not.toContain("10.0.0.1");
+    expect(privateMessage).toBe(missingMessage);
+    expect(privateMessage).not.toContain("10.0.0.1");
   });
 });

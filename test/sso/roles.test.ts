@@ -4,9 +4,13 @@ import { type SsoConfiguration, UNCONFIGURED } from "../../shared/sso/configurat
 import { emailOf, nameOf, verifiedDomainOf } from "../../shared/sso/person.ts";
 import { roleOf } from "../../shared/sso/roles.ts";
 
+// Tests of what the service reads from the claims or attributes of a person who signs in: the role, the email address and the
+// name.
+
 const person = (claims: Record<string, unknown>) => ({ issuer: "https://idp.example", subject: "1", claims });
 const config = (change: Partial<SsoConfiguration>): SsoConfiguration => ({ ...UNCONFIGURED, ...change });
-const mapped = (rolesClaim: string, change: Partial<SsoConfiguration> = {}) =>
+/** A configuration that maps the value `is-ROLE` of a claim to each role. */
+const withRoleMapping = (rolesClaim: string, change: Partial<SsoConfiguration> = {}) =>
   config({ rolesClaim, roleMapping: Object.fromEntries(ROLES.map((role) => [`is-${role}`, role])), ...change });
 
 describe("a mapped role", () => {
@@ -20,8 +24,8 @@ describe("a mapped role", () => {
     [["other", "toString", "__proto__"], "user"],
     [["IS-ADMIN"], "user"],
   ])("of %j is %s", (values, expected) => {
-    const found = roleOf(mapped("roles"), person({ roles: values }), "operator");
-    expect(typeof found === "string" ? found : found.refused).toBe(expected);
+    const result = roleOf(withRoleMapping("roles"), person({ roles: values }), "operator");
+    expect(typeof result === "string" ? result : result.refused).toBe(expected);
   });
 
   test.each<[string, unknown]>([
@@ -30,21 +34,24 @@ describe("a mapped role", () => {
     ["/realm_access/roles", { realm_access: { roles: ["is-auditor"] } }],
     ["/a~1b/c~0d/1", { "a/b": { "c~d": ["is-admin", "is-auditor"] } }],
     ["http://schemas.example/claims/role", { "http://schemas.example/claims/role": ["is-auditor"] }],
-  ])("is read at %s", (rolesClaim, claims) => {
-    expect(roleOf(mapped(rolesClaim), person(claims as Record<string, unknown>), undefined)).toBe("auditor");
+  ])("is read from the claim or JSON pointer %s", (rolesClaim, claims) => {
+    expect(roleOf(withRoleMapping(rolesClaim), person(claims as Record<string, unknown>), undefined)).toBe("auditor");
   });
 
-  test.each(["/roles/0/x", "/toString", "constructor", "/__proto__/x", "/"])("is not found at %s", (rolesClaim) => {
-    const refusing = mapped(rolesClaim, { defaultRole: undefined as never });
-    expect(roleOf(refusing, person({ roles: ["is-admin"] }), "user")).toEqual({ refused: "noRole" });
-  });
+  test.each(["/roles/0/x", "/toString", "constructor", "/__proto__/x", "/"])(
+    "is not found at the claim or JSON pointer %s",
+    (rolesClaim) => {
+      const configuration = withRoleMapping(rolesClaim, { defaultRole: undefined as never });
+      expect(roleOf(configuration, person({ roles: ["is-admin"] }), "user")).toEqual({ refused: "noRole" });
+    },
+  );
 
-  test("is rejected if the provider left the claim out for its length", () => {
+  test("is rejected if the provider left the claim out because it is too long", () => {
     const claims = { _claim_names: { groups: "src1" }, _claim_sources: {} };
-    expect(roleOf(mapped("groups"), person(claims), "admin")).toEqual({ refused: "rolesNotSent" });
+    expect(roleOf(withRoleMapping("groups"), person(claims), "admin")).toEqual({ refused: "rolesNotSent" });
   });
 
-  test("without a mapping is the current role, else the default", () => {
+  test("is the current role, or else the default role, without a mapping", () => {
     expect(roleOf(config({}), person({ roles: ["is-admin"] }), "operator")).toBe("operator");
     expect(roleOf(config({ defaultRole: "auditor" }), person({}), undefined)).toBe("auditor");
     expect(roleOf(config({ defaultRole: undefined as never }), person({}), undefined)).toEqual({ refused: "noRole" });
@@ -62,11 +69,11 @@ describe("an email address", () => {
     [{ email: "a@acme.example", email_verified: "yes" }, undefined],
     [{ email_verified: true, preferred_username: "a@acme.example" }, undefined],
     [{ email: "a@b@acme.example", email_verified: true }, undefined],
-  ])("%j counts for %s", (claims, domain) => {
+  ])("in the claims %j verifies the domain %s", (claims, domain) => {
     expect(verifiedDomainOf(person(claims))).toBe(domain);
   });
 
-  test("is read from the claims of each protocol, and its first part is the name", () => {
+  test("is read from SAML attributes and OIDC claims", () => {
     const saml = person({
       "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress": ["a@acme.example"],
       "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/name": ["ada@acme.example"],

@@ -13,16 +13,19 @@ import { createTables, type Tables } from "../../shared/platform/storage/tables.
 import type { SsoChange } from "../../shared/sso/api.ts";
 import type { Arrival, Redirection } from "../../shared/sso/sign-ins.ts";
 import { createSso, type Sso } from "../../shared/sso/sso.ts";
-import { ADMIN, from, HERE, quickly, signingKey } from "../access/instances.ts";
-import { configIn, liveIn } from "../azure/live-cloud.ts";
+import { ADMIN, CALLER, callerAt, deriveQuickly, signingKey } from "../access/instances.ts";
+import { configFor, startTestCloud } from "../azure/live-cloud.ts";
 import { ProviderVisitor } from "../support/provider-visitor.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
-export { ADMIN, from, HERE };
+export { ADMIN, CALLER, callerAt };
 
-/** The service's own address: another site than the provider's, on the same machine. */
+// Starts instances of single sign-on (SSO) on real tables and a simulated identity provider, and plays the browser of a
+// sign-in.
+
+/** The service's public address. To browsers it is another site than the provider's. */
 export const ORIGIN = "http://localhost:7071";
-export const ADMINISTRATOR = { ...HERE, actor: ADMIN.username, role: "admin" as const };
+export const ADMINISTRATOR = { ...CALLER, actor: ADMIN.username, role: "admin" as const };
 
 /** One instance of the service with the parts that signing in needs. */
 export interface Instance {
@@ -34,20 +37,24 @@ export interface Instance {
 export interface InstanceOptions {
   tier?: Tier;
   config?: Partial<Config>;
-  /** Address of its tables, if not the direct one. */
+  /** Connection string of a proxy in front of the storage account. */
   connectionString?: string;
+  /** Replaces the DNS resolver. */
   resolve?: (host: string) => Promise<{ address: string; family: number }[]>;
 }
 
-/** A storage account and a provider, and any number of instances that use them. Its clock is the provider's. */
+/**
+ * A storage account and an identity provider that several instances share. `pass` advances the service's clock, not the
+ * provider's.
+ */
 export class Deployment {
   readonly connectionString: string;
   readonly cloud: Cloud;
   readonly events: AuditEvent[] = [];
-  readonly logged: string[] = [];
+  readonly logLines: string[] = [];
   readonly #signingKeys = [signingKey("k1")];
-  #ahead = 0;
-  readonly clock = { now: () => new Date(Date.now() + this.#ahead) };
+  #advancedMs = 0;
+  readonly clock = { now: () => new Date(Date.now() + this.#advancedMs) };
 
   constructor(connectionString: string, cloud: Cloud) {
     this.connectionString = connectionString;
@@ -55,20 +62,20 @@ export class Deployment {
   }
 
   pass(milliseconds: number): void {
-    this.#ahead += milliseconds;
+    this.#advancedMs += milliseconds;
   }
 
   start(options: InstanceOptions = {}): Instance {
     const { tier = "pro" } = options;
     const { clock, cloud } = this;
-    const write = (message: string, fields?: object) => void this.logged.push(`${message} ${JSON.stringify(fields)}`);
+    const write = (message: string, fields?: object) => void this.logLines.push(`${message} ${JSON.stringify(fields)}`);
     const log: Logger = { debug: write, info: write, warn: write, error: write };
     const randomness = systemRandomness();
     const tables = createTables({ connectionString: options.connectionString ?? this.connectionString }, { log });
     const append = async (event: AuditEvent) => void this.events.push(event);
     const audit = { append, refused: append } as unknown as Audit;
     const config = {
-      ...configIn(cloud),
+      ...configFor(cloud),
       JWT_SIGNING_KEYS: this.#signingKeys,
       BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
       BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
@@ -84,7 +91,7 @@ export class Deployment {
       randomness,
       audit,
       log,
-      passwords: createPasswords({ randomness, derive: quickly }),
+      passwords: createPasswords({ randomness, derive: deriveQuickly }),
       limiter: createRateLimiter({ tables, clock, limits, name: "signIn" }),
       passwordSignIn: (username) => sso.passwordSignIn(username),
       roleMapped: () => sso.roleMapped(),
@@ -116,70 +123,80 @@ export class Deployment {
     return { isEnabled: true, oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret };
   }
 
+  /** Turns on SSO with the simulated provider on an instance, with changes by a test. */
   configure({ sso }: Instance, change: SsoChange = {}) {
     return sso.configure({ ...this.settings, ...change }, undefined, ADMINISTRATOR, ORIGIN);
   }
 
-  /** Reasons of the rejected sign-ins, the last one last. */
-  refusals(): string[] {
+  /** Returns the reasons of rejected sign-ins, oldest first: the reason and, if there is one, the detailed code. */
+  rejectionReasons(): string[] {
     return this.events
       .filter(({ type }) => type === "user.signInRefused")
       .map(({ details }) => [details!.reason, details!.code].filter(Boolean).join(" "));
   }
 }
 
-/** Azurite with an account for each test of a file, and a simulated cloud with its identity provider. */
+/** Starts Azurite with a storage account for each test of a file, and a simulated cloud with its identity provider. */
 export async function startDeployments(
   tests = 40,
 ): Promise<{ next(): Deployment; stop(): Promise<void>; cloud: Cloud }> {
-  const accounts = Array.from({ length: tests }, (_, at) => `sso${at}`);
+  const accounts = Array.from({ length: tests }, (_, index) => `sso${index}`);
   const [azurite, { cloud }]: [TestStorage, { cloud: Cloud }] = await Promise.all([
     openStorage(accounts),
-    liveIn({ company: { subscriptions: [] } }),
+    startTestCloud({ company: { subscriptions: [] } }),
   ]);
-  let used = 0;
+  let usedAccounts = 0;
   return {
     cloud,
-    next: () => new Deployment(azurite.connectionString(accounts[used++]!), cloud),
+    next: () => new Deployment(azurite.connectionString(accounts[usedAccounts++]!), cloud),
     stop: async () => void (await Promise.all([azurite.stop(), cloud.stop()])),
   };
 }
 
-/** A browser that starts a sign-in and returns from the provider as the chosen person. */
+/** Starts a sign-in, chooses a person at the provider, and returns what the browser then sends to the callback. */
 export async function browse({ sso }: Instance, person: string, returnUrl?: string): Promise<Arrival> {
-  const redirection = await sso.begin(returnUrl, ORIGIN, HERE);
-  const back = new URL(await new ProviderVisitor().choose(redirection.location, person));
-  return arrivalOf(redirection, back);
+  const redirection = await sso.begin(returnUrl, ORIGIN, CALLER);
+  const callbackUrl = new URL(await new ProviderVisitor().choose(redirection.location, person));
+  return arrivalOf(redirection, callbackUrl);
 }
 
-export function arrivalOf(redirection: Redirection, back: URL): Arrival {
+/**
+ * Returns what a browser sends to the callback.
+ *
+ * @param redirection - The response that started the sign-in, with the cookie that binds it to the browser.
+ * @param callbackUrl - The URL to which the provider redirected the browser.
+ */
+export function arrivalOf(redirection: Redirection, callbackUrl: URL): Arrival {
   return {
     protocol: "oidc",
-    parameters: back.searchParams,
-    requestId: back.searchParams.get("state") ?? undefined,
+    parameters: callbackUrl.searchParams,
+    requestId: callbackUrl.searchParams.get("state") ?? undefined,
     cookie: redirection.cookies[0]!.value,
     userAgent: "a browser",
   };
 }
 
+/** Lets an instance handle the callback of a browser. */
 export const complete = ({ sso }: Instance, arrival: Arrival): Promise<Redirection> =>
-  sso.complete(arrival, ORIGIN, HERE);
+  sso.complete(arrival, ORIGIN, CALLER);
 
-/** Returns the value of the session's cookie. */
-export async function signIn(instance: Instance, person: string, at = instance): Promise<string> {
-  const { cookies } = await complete(at, await browse(instance, person));
+/**
+ * Signs a person in, and returns the value of the session's cookie. @param atInstance - The instance that handles the callback
+ */
+export async function signIn(instance: Instance, person: string, atInstance = instance): Promise<string> {
+  const { cookies } = await complete(atInstance, await browse(instance, person));
   return cookies[0]!.value;
 }
 
-/** Returns the user of a session's cookie on this instance. */
-export async function whoIs({ access }: Instance, cookie: string): Promise<Actor | undefined> {
-  const found = await access.authenticate({ kind: "session", cookie });
-  return found instanceof Problem ? undefined : found;
+/** Authenticates a session's cookie on an instance. Undefined if it is not valid. */
+export async function authenticateSession({ access }: Instance, cookie: string): Promise<Actor | undefined> {
+  const result = await access.authenticate({ kind: "session", cookie });
+  return result instanceof Problem ? undefined : result;
 }
 
-/** Returns the code of the problem that the work throws. */
-export const problemOf = (work: Promise<unknown>): Promise<string> =>
-  work.then(
+/** Returns the code of the problem with which a call is rejected, or "none". */
+export const problemOf = (call: Promise<unknown>): Promise<string> =>
+  call.then(
     () => "none",
     (error: unknown) => (error instanceof Problem ? error.code : String(error)),
   );

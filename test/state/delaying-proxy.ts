@@ -2,6 +2,11 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
+/**
+ * Proxy between one worker and the table service. It delays, drops or cuts off single writes, so that a test can let them
+ * arrive late, for example after another worker has taken over.
+ */
+
 /** What happens to one write on its way to the table service. */
 export type Fate =
   | "pass"
@@ -21,67 +26,76 @@ export interface Write {
   readonly body: string;
 }
 
-/** The table service's response to a write. */
-export interface Answered extends Write {
+/** A write to which the table service has responded. */
+export interface CompletedWrite extends Write {
   readonly fate: Fate;
   readonly applied: boolean;
-  /** True if the first or only row of the transaction was rejected because another writer was faster. */
-  readonly overtaken: boolean;
+  /**
+   * True if the first or only row of the transaction was rejected because of another writer. In a worker's writes, it is the
+   * fence.
+   */
+  readonly rejectedByFence: boolean;
 }
 
-export interface HeldProxy {
+export interface DelayingProxy {
   /** The given connection string, with the proxy as the table endpoint. */
   readonly connectionString: string;
   /** Every write to which the table service responded, oldest first. */
-  readonly answered: Answered[];
-  /** Writes that are held and not released yet. */
-  readonly held: { readonly clientWaits: boolean; release(): Promise<void> }[];
-  /** Stops new requests and responses. Held writes can still be released. */
+  readonly writes: CompletedWrite[];
+  /** Writes that are held and not released yet. `release` resolves when the table service has responded. */
+  readonly heldWrites: { readonly clientWaits: boolean; release(): Promise<void> }[];
+  /** Simulates the worker's crash: stops new requests and responses. Held writes can still be released. */
   kill(): void;
   stop(): Promise<void>;
 }
 
-/** Starts a proxy between one worker and a table service that decides for each write when it arrives. */
-export async function startHeldProxy(connectionString: string, fateOf: (write: Write) => Fate): Promise<HeldProxy> {
+/** Starts the proxy. It calls `fateOf` for each write, but not for reads and the creation of tables, which pass. */
+export async function startDelayingProxy(
+  connectionString: string,
+  fateOf: (write: Write) => Fate,
+): Promise<DelayingProxy> {
   const endpoint = new URL(/TableEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
-  const answered: Answered[] = [];
-  const held: { clientWaits: boolean; release(): Promise<void> }[] = [];
-  let dead = false;
+  const writes: CompletedWrite[] = [];
+  const heldWrites: { clientWaits: boolean; release(): Promise<void> }[] = [];
+  let isKilled = false;
 
-  const handle = async (incoming: IncomingMessage, answer: ServerResponse) => {
+  const handle = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const url = new URL(incoming.url ?? "/", endpoint);
     const body = await text(incoming);
-    if (dead) return;
+    if (isKilled) return;
     const method = incoming.method ?? "GET";
     const path = decodeURIComponent(url.pathname).replace(/^\/[^/]+\//, "");
     const write = { method, path, body };
     const fate = method === "GET" || path === "Tables" ? "pass" : fateOf(write);
     if (fate === "cut" || fate === "drop") incoming.socket.destroy();
     if (fate === "drop") return;
-    const arrived = fate === "hold" || fate === "cut" ? await released(fate === "hold") : undefined;
+    const onArrival = fate === "hold" || fate === "cut" ? await waitForRelease(fate === "hold") : undefined;
     try {
-      const got = await forward(incoming, url, body);
-      if (method !== "GET") answered.push({ ...write, fate, ...verdict(got) });
+      const response = await forward(incoming, url, body);
+      if (method !== "GET") writes.push({ ...write, fate, ...outcomeOf(response) });
       if (fate === "lose") incoming.socket.destroy();
-      if (fate === "lose" || fate === "cut" || dead) return;
-      answer.writeHead(got.status, got.headers);
-      answer.end(got.body);
+      if (fate === "lose" || fate === "cut" || isKilled) return;
+      outgoing.writeHead(response.status, response.headers);
+      outgoing.end(response.body);
     } finally {
-      arrived?.();
+      onArrival?.();
     }
   };
 
-  /** Resolves when the write is released, with a callback for its arrival, for which the releasing test waits. */
-  const released = (clientWaits: boolean) =>
+  /**
+   * Resolves when the test releases the write. The result is a function to call when the table service has responded, because
+   * `release` waits for the response.
+   */
+  const waitForRelease = (clientWaits: boolean) =>
     new Promise<() => void>((resolve) => {
-      const one = {
+      const heldWrite = {
         clientWaits,
         async release() {
-          held.splice(held.indexOf(one), 1);
-          await new Promise<void>((arrived) => resolve(arrived));
+          heldWrites.splice(heldWrites.indexOf(heldWrite), 1);
+          await new Promise<void>((onArrival) => resolve(onArrival));
         },
       };
-      held.push(one);
+      heldWrites.push(heldWrite);
     });
 
   const server = createServer((incoming, answer) => void handle(incoming, answer).catch(() => answer.destroy()));
@@ -89,10 +103,10 @@ export async function startHeldProxy(connectionString: string, fateOf: (write: W
   const { port } = server.address() as AddressInfo;
   return {
     connectionString: connectionString.replace(endpoint.origin, `http://127.0.0.1:${port}`),
-    answered,
-    held,
+    writes,
+    heldWrites,
     kill: () => {
-      dead = true;
+      isKilled = true;
     },
     stop: () =>
       new Promise((resolve) => {
@@ -102,27 +116,32 @@ export async function startHeldProxy(connectionString: string, fateOf: (write: W
   };
 }
 
-interface Got {
+/** Response of the table service. */
+interface TableResponse {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: string;
 }
 
-/** In a transaction's response, the first error is inside the body, with the number of its operation. */
-function verdict({ status, body }: Got): { applied: boolean; overtaken: boolean } {
-  const inside = /HTTP\/1\.1 (4\d\d)/.exec(body)?.[1];
-  const code = status === 202 && inside ? Number(inside) : status;
-  const leads = /"value"\s*:\s*"0:/.test(body) || !/"value"\s*:\s*"\d+:/.test(body);
-  return { applied: code < 300, overtaken: leads && (code === 412 || code === 409 || code === 404) };
+/**
+ * Returns whether a write was applied, and whether it was rejected by its first row. A transaction has the status 202 also if
+ * it fails. Its body then contains the status of the failed operation (`HTTP/1.1 412 …`) and a message that starts with the
+ * operation's index (`"value":"0:The update condition …"`).
+ */
+function outcomeOf({ status, body }: TableResponse): { applied: boolean; rejectedByFence: boolean } {
+  const innerStatus = /HTTP\/1\.1 (4\d\d)/.exec(body)?.[1];
+  const code = status === 202 && innerStatus ? Number(innerStatus) : status;
+  const isFirstRow = /"value"\s*:\s*"0:/.test(body) || !/"value"\s*:\s*"\d+:/.test(body);
+  return { applied: code < 300, rejectedByFence: isFirstRow && (code === 412 || code === 409 || code === 404) };
 }
 
 function forward(incoming: IncomingMessage, url: URL, body: string) {
-  return new Promise<Got>((resolve, reject) => {
+  return new Promise<TableResponse>((resolve, reject) => {
     const { method, headers } = incoming;
     const forwarded = request(url, { method, headers }, (response) => {
-      const { "transfer-encoding": _, ...kept } = response.headers;
+      const { "transfer-encoding": _, ...otherHeaders } = response.headers;
       const { statusCode: status = 500 } = response;
-      text(response).then((answer) => resolve({ status, headers: kept, body: answer }), reject);
+      text(response).then((responseBody) => resolve({ status, headers: otherHeaders, body: responseBody }), reject);
     });
     forwarded.once("error", reject);
     forwarded.end(body);

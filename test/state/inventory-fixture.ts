@@ -21,7 +21,9 @@ const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
-/** The modules of one worker that bring a vault from the cloud into the tables. */
+/**
+ * The modules with which one worker scans a vault: it reads the vault and writes its assets and compliance results to tables.
+ */
 export interface Worker {
   tables: Tables;
   writer: InventoryWriter;
@@ -62,16 +64,16 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
     };
   }
 
-  /** Back-off is off, because vaults are unavailable for a while in these tests. */
+  /** Returns the vaults that a scan has to read. Forced, so that vaults with failures are not skipped. */
   async function plan(tables: Tables, subscriptions: string[]): Promise<PlannedVault[]> {
     const signal = AbortSignal.timeout(10 * MINUTE_MS);
     const watched = async () => ({ all: true, named: [], discovered: [] });
-    const deps = { tables, resourceManager, clock, watched, seen: async () => {}, signal };
+    const deps = { tables, resourceManager, clock, watched, onSubscriptionsListed: async () => {}, signal };
     return (await planVaults({ mode: "force", subscriptions }, deps)).vaults;
   }
 
-  /** Runs an undisturbed delta scan of these subscriptions. Moves the time to wait for leases. */
-  async function delta(connectionString: string, subscriptions: string[], time: MovedClock): Promise<void> {
+  /** Runs an undisturbed delta scan of these subscriptions. Moves the clock until the leases of crashed workers expire. */
+  async function runDeltaScan(connectionString: string, subscriptions: string[], time: MovedClock): Promise<void> {
     const { tables, scan } = worker(connectionString);
     for (const planned of await plan(tables, subscriptions)) {
       for (let attempt = 1; ; attempt++) {
@@ -86,37 +88,42 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
     }
   }
 
-  return { worker, plan, delta };
+  return { worker, plan, runDeltaScan };
 }
 
-/** Members with times or IDs of writes, in which two inventories of one cloud may differ. */
-const WHEN =
+/** Matches names of members with times or ids of writes, in which two inventories of the same cloud may differ. */
+const TIME_MEMBERS =
   /^(etag|timestamp|partitionKey|rowKey|odata.*|firstSeenAt|listedAt_json|fences_json|describedAt|createdAt|evaluatedAt|evaluationId)$/;
 
 /**
- * Returns every row of assets, vaults and results as text, without fences, logged changes and times. Results contain since when
- * each failure lasts, so that member and the hashes over it are removed.
+ * Returns all rows of assets, vaults and compliance results as text, by table and key, so that two inventories can be compared.
+ * Leaves out everything that depends on the history instead of the cloud's state: fences, logged changes, times, and the start
+ * of each failure with the hashes over it.
  */
-export async function everyRow(connectionString: string): Promise<Map<string, string>> {
-  const found = new Map<string, string>();
+export async function readAllRows(connectionString: string): Promise<Map<string, string>> {
+  const rows = new Map<string, string>();
   for (const table of ["Assets", "Vaults", "Compliance"]) {
     const client = TableClient.fromConnectionString(connectionString, table, { allowInsecureConnection: true });
     try {
       for await (const row of client.listEntities<Record<string, unknown>>()) {
         const key = row.rowKey!;
         const isFence = table === "Compliance" ? key.endsWith("!!fence") : key.startsWith("f!");
+        // Row keys start with a prefix for their kind. `0!`: new violations. `4!`: the last evaluation, thresholds and totals.
         const isEvent = table === "Compliance" && /^[04]!/.test(key);
-        // Logged changes, removal markers and marks for totals depend on the history, not on the state.
+        // `c!`: logged changes. `k!`: totals of all vaults. `l!`: markers of outdated totals. `x!`: removed vaults.
         const isChange = table === "Vaults" && /^[cklx]!/.test(key);
-        if (!isFence && !isEvent && !isChange) found.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
+        if (!isFence && !isEvent && !isChange) rows.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
       }
     } catch (error) {
       if ((error as { statusCode?: number }).statusCode !== 404) throw error;
     }
   }
-  return found;
+  return rows;
 }
 
+/**
+ * Returns a row as text without its history. Results have a key prefix for their kind: `6!` details of assets, `1!` findings.
+ */
 function textOf(table: string, row: Record<string, unknown>): string {
   const key = String(row.rowKey);
   if (table === "Compliance" && key.startsWith("6!")) {
@@ -124,11 +131,12 @@ function textOf(table: string, row: Record<string, unknown>): string {
     return JSON.stringify(assets.map((asset) => ({ ...asset, failed: asset.failed.map(withoutSince) })));
   }
   if (table === "Compliance" && key.startsWith("1!"))
+    // A finding is `[name, since, evidence, …]`. The start of the failure, `since`, is left out.
     return JSON.stringify(unpackFindings(row.items as Uint8Array).map(([name, , evidence]) => [name, evidence]));
-  // In a vault's own row: when details were read, and whether all at once.
-  const ofReading = (name: string) => table === "Vaults" && (name === "details_json" || name === "answers_json");
-  const isWhen = (name: string) => WHEN.test(name) || ofReading(name);
-  const members = Object.entries(row).filter(([name]) => !isWhen(name));
+  // In a vault's row, these members contain the times and hashes of the last reads.
+  const isReadHistory = (name: string) => table === "Vaults" && (name === "details_json" || name === "answers_json");
+  const isHistory = (name: string) => TIME_MEMBERS.test(name) || isReadHistory(name);
+  const members = Object.entries(row).filter(([name]) => !isHistory(name));
   return JSON.stringify(
     members
       .map(([name, value]) => {
@@ -143,14 +151,14 @@ function textOf(table: string, row: Record<string, unknown>): string {
 
 const withoutSince = <T extends { since: number }>({ since: _since, ...rest }: T) => rest;
 
-/** Returns the rows that differ or are only in the first. Empty if both are equal. */
-export function differences(found: Map<string, string>, wanted: Map<string, string>): string[] {
-  const all = new Set([...found.keys(), ...wanted.keys()]);
-  return [...all].sort().flatMap((key) => {
-    const [is, should] = [found.get(key), wanted.get(key)];
-    if (is === should) return [];
-    if (is === undefined) return [`missing: ${key}`];
-    if (should === undefined) return [`too many: ${key}`];
-    return [`wrong: ${key}\n  is     ${is}\n  should ${should}`];
+/** Returns a line for each row that is missing, superfluous or different. Empty if both inventories are equal. */
+export function differences(actual: Map<string, string>, expected: Map<string, string>): string[] {
+  const keys = new Set([...actual.keys(), ...expected.keys()]);
+  return [...keys].sort().flatMap((key) => {
+    const [actualRow, expectedRow] = [actual.get(key), expected.get(key)];
+    if (actualRow === expectedRow) return [];
+    if (actualRow === undefined) return [`missing: ${key}`];
+    if (expectedRow === undefined) return [`superfluous: ${key}`];
+    return [`different: ${key}\n  actual   ${actualRow}\n  expected ${expectedRow}`];
   });
 }

@@ -8,11 +8,18 @@ import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-key
 import { Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
 import { put, remove } from "../../shared/platform/storage/tables.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
-import { type Fate, type HeldProxy, startHeldProxy, type Write } from "./delaying-proxy.ts";
-import { createWorkers, differences, everyRow } from "./inventory-fixture.ts";
+import { type DelayingProxy, type Fate, startDelayingProxy, type Write } from "./delaying-proxy.ts";
+import { createWorkers, differences, readAllRows } from "./inventory-fixture.ts";
 
+// Writes of a slow or crashed worker that arrive after another worker has taken over the vault. They must not be applied. After
+// each test, all rows must be those that a first scan of the cloud writes into an empty storage account. A worker claims a
+// vault by a lease and protects its writes by fences: rows whose ETag is part of each transaction. The next worker rewrites the
+// fences, so that transactions with an old ETag are rejected. In the tests, `slow` is the worker whose write is held until
+// another worker has finished.
+
+// Shortens the delays between attempts, which would take most of the time.
 vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
   FIRST_RETRY_MS: 5,
@@ -24,21 +31,23 @@ afterAll(() => {
   vi.resetModules();
 });
 
+/** Two subscriptions. The vault "kv-t" is in the first one, and is moved to the second one in some tests. */
 const HERE = "11111111-1111-4111-8111-111111111111";
 const THERE = "22222222-2222-4222-8222-222222222222";
-const LEASE_ENDED_MS = 17_000;
-/** Two accounts per test, and as many for retries. */
-const ACCOUNTS = Array.from({ length: 40 }, (_, at) => [`found${at}`, `wanted${at}`]).flat();
+/** Longer than a worker's lease of a vault. */
+const LEASE_EXPIRED_MS = 17_000;
+/** Two storage accounts per test: one for the tested workers, and an empty one for the expected rows. Some more for retries. */
+const ACCOUNTS = Array.from({ length: 40 }, (_, index) => [`tested${index}`, `expected${index}`]).flat();
 
 let azurite: Azurite;
 let cloud: Cloud;
 let time: MovedClock;
 let workers: ReturnType<typeof createWorkers>;
-let used = 0;
+let usedAccounts = 0;
 beforeAll(async () => {
   time = movedClock();
   azurite = await startAzurite({ accounts: ACCOUNTS, environment: time.environment });
-  const live = await liveIn({
+  const testCloud = await startTestCloud({
     company: {
       subscriptions: [
         { name: "Here", id: HERE },
@@ -46,8 +55,8 @@ beforeAll(async () => {
       ],
     },
   });
-  cloud = live.cloud;
-  workers = createWorkers(live);
+  cloud = testCloud.cloud;
+  workers = createWorkers(testCloud);
 });
 afterAll(async () => {
   await cloud?.stop();
@@ -56,12 +65,13 @@ afterAll(async () => {
 });
 
 let connectionString: string;
-let fresh: string;
-let proxies: HeldProxy[];
+/** Connection string of the storage account for the expected rows. */
+let expectedConnection: string;
+let proxies: DelayingProxy[];
 beforeEach(async () => {
-  connectionString = azurite.connectionString(ACCOUNTS[used]!);
-  fresh = azurite.connectionString(ACCOUNTS[used + 1]!);
-  used += 2;
+  connectionString = azurite.connectionString(ACCOUNTS[usedAccounts]!);
+  expectedConnection = azurite.connectionString(ACCOUNTS[usedAccounts + 1]!);
+  usedAccounts += 2;
   proxies = [];
   for (const { name } of cloud.control.vaults()) if (name.startsWith("kv-t")) cloud.control.removeVault(name);
   cloud.control.putVault(HERE, {
@@ -71,163 +81,167 @@ beforeEach(async () => {
       { name: "other", expiresInDays: 200, contentType: "text" },
     ],
   });
-  await delta();
+  await runDeltaScan();
 });
 afterEach(() => Promise.all(proxies.map((proxy) => proxy.stop())));
 
-const delta = () => workers.delta(connectionString, [HERE, THERE], time);
-const clean = () => workers.worker(connectionString);
+const runDeltaScan = () => workers.runDeltaScan(connectionString, [HERE, THERE], time);
+/** Returns a worker without a proxy, so that none of its writes is held. */
+const undisturbed = () => workers.worker(connectionString);
 
-/** Starts a worker of whose writes those that the matcher selects are held, each only once. */
-async function holding(matches: (write: Write) => boolean, fate: Fate = "hold") {
-  let taken = false;
-  const proxy = await startHeldProxy(connectionString, (write) => {
-    if (taken || !matches(write)) return "pass";
-    taken = true;
+/** Returns a worker whose first matching write is held by its proxy. `untilHeld` waits until that write has arrived there. */
+async function workerHolding(matches: (write: Write) => boolean, fate: Fate = "hold") {
+  let isDone = false;
+  const proxy = await startDelayingProxy(connectionString, (write) => {
+    if (isDone || !matches(write)) return "pass";
+    isDone = true;
     return fate;
   });
   proxies.push(proxy);
-  const isHeld = () => vi.waitFor(() => expect(proxy.held).toHaveLength(1), { timeout: 150_000, interval: 5 });
-  return { ...workers.worker(proxy.connectionString), proxy, isHeld };
+  const untilHeld = () => vi.waitFor(() => expect(proxy.heldWrites).toHaveLength(1), { timeout: 150_000, interval: 5 });
+  return { ...workers.worker(proxy.connectionString), proxy, untilHeld };
 }
 
-const inPartition = (partition: string) => (write: Write) =>
+/** Returns a matcher of transactions with assets in a partition. */
+const isAssetWriteIn = (partition: string) => (write: Write) =>
   write.path === "$batch" && write.body.includes(`Assets(PartitionKey='${encodeURIComponent(partition)}'`);
-const ofResults = ({ path, body }: Write) => path === "$batch" && body.includes("/Compliance");
-const ofClaims = ({ path, body }: Write) => path === "$batch" && body.includes("/Vaults");
+const isResultsWrite = ({ path, body }: Write) => path === "$batch" && body.includes("/Compliance");
+const isClaim = ({ path, body }: Write) => path === "$batch" && body.includes("/Vaults");
 
-const planned = async () =>
-  (await workers.plan(clean().tables, [HERE, THERE])).find(({ name }) => name.toLowerCase() === "kv-t")!;
-const expireSoon = (days: number) => cloud.control.change("kv-t", "secrets", "moving", { expiresInDays: days });
+const planVault = async () =>
+  (await workers.plan(undisturbed().tables, [HERE, THERE])).find(({ name }) => name.toLowerCase() === "kv-t")!;
+/** Makes the secret `moving` expire in this number of days. A negative number means that it has expired. */
+const setExpiryDays = (days: number) => cloud.control.change("kv-t", "secrets", "moving", { expiresInDays: days });
 
-/** Expects every row as a first scan writes it. */
-async function expectTheCloud(): Promise<void> {
-  await workers.delta(fresh, [HERE, THERE], time);
-  expect(differences(await everyRow(connectionString), await everyRow(fresh))).toEqual([]);
+/** Expects all rows to be those that a first scan of the cloud's current state writes. */
+async function expectStateOfFirstScan(): Promise<void> {
+  await workers.runDeltaScan(expectedConnection, [HERE, THERE], time);
+  expect(differences(await readAllRows(connectionString), await readAllRows(expectedConnection))).toEqual([]);
 }
 
-test("a transaction held for longer than the lease, and a second message for that vault: nothing of it is applied late", async () => {
-  expireSoon(50);
-  const slow = await holding(inPartition("all"));
-  const scan = slow.scan(await planned());
-  await slow.isHeld();
-  expireSoon(3);
-  await expect(clean().scan(await planned())).rejects.toThrow(VaultBusy);
-  await time.add(LEASE_ENDED_MS);
-  await clean().scan(await planned());
-  await slow.proxy.held[0]!.release();
+test("a transaction that arrives after the lease has expired is rejected", async () => {
+  setExpiryDays(50);
+  const slow = await workerHolding(isAssetWriteIn("all"));
+  const scan = slow.scan(await planVault());
+  await slow.untilHeld();
+  setExpiryDays(3);
+  await expect(undisturbed().scan(await planVault())).rejects.toThrow(VaultBusy);
+  await time.add(LEASE_EXPIRED_MS);
+  await undisturbed().scan(await planVault());
+  await slow.proxy.heldWrites[0]!.release();
   await expect(scan).rejects.toThrow(VaultBusy);
-  expect(slow.proxy.answered.some(({ fate, applied }) => fate === "hold" && applied)).toBe(false);
-  await expectTheCloud();
+  expect(slow.proxy.writes.some(({ fate, applied }) => fate === "hold" && applied)).toBe(false);
+  await expectStateOfFirstScan();
 });
 
 test.each([
-  ["the subscription's copies", inPartition(`sub:${HERE}`)],
-  ["the vault's own rows", inPartition("vault:kv-t")],
-  ["the results", ofResults],
-  ["the claim", ofClaims],
-])("%s of a crashed worker that arrive after another one has ended are rejected", async (_, matches) => {
-  expireSoon(-3);
-  const slow = await holding(matches);
-  slow.scan(await planned()).catch(() => {});
-  await slow.isHeld();
+  ["the assets in the subscription's partition", isAssetWriteIn(`sub:${HERE}`)],
+  ["the assets in the vault's partition", isAssetWriteIn("vault:kv-t")],
+  ["the results", isResultsWrite],
+  ["the claim", isClaim],
+])("a write of %s by a crashed worker is rejected after the next worker has finished", async (_, matches) => {
+  setExpiryDays(-3);
+  const slow = await workerHolding(matches);
+  slow.scan(await planVault()).catch(() => {});
+  await slow.untilHeld();
   slow.proxy.kill();
-  expireSoon(3);
-  await time.add(LEASE_ENDED_MS);
-  await clean().scan(await planned());
-  await slow.proxy.held[0]!.release();
-  expect(slow.proxy.answered.at(-1)).toMatchObject({ applied: false });
-  await expectTheCloud();
+  setExpiryDays(3);
+  await time.add(LEASE_EXPIRED_MS);
+  await undisturbed().scan(await planVault());
+  await slow.proxy.heldWrites[0]!.release();
+  expect(slow.proxy.writes.at(-1)).toMatchObject({ applied: false });
+  await expectStateOfFirstScan();
 });
 
-test("a worker that takes over takes the fences before it reads the stored rows", async () => {
-  expireSoon(50);
-  const slow = await holding(inPartition("vault:kv-t"));
-  slow.scan(await planned()).catch(() => {});
-  await slow.isHeld();
+test("a worker that takes over rewrites the fences before it reads the stored rows", async () => {
+  setExpiryDays(50);
+  const slow = await workerHolding(isAssetWriteIn("vault:kv-t"));
+  slow.scan(await planVault()).catch(() => {});
+  await slow.untilHeld();
   slow.proxy.kill();
-  expireSoon(3);
-  await time.add(LEASE_ENDED_MS);
-  const next = await holding(ofClaims);
-  const scan = next.scan(await planned());
-  await next.isHeld();
-  await slow.proxy.held[0]!.release();
-  expect(slow.proxy.answered.at(-1)).toMatchObject({ applied: false });
-  await next.proxy.held[0]!.release();
+  setExpiryDays(3);
+  await time.add(LEASE_EXPIRED_MS);
+  const next = await workerHolding(isClaim);
+  const scan = next.scan(await planVault());
+  await next.untilHeld();
+  await slow.proxy.heldWrites[0]!.release();
+  expect(slow.proxy.writes.at(-1)).toMatchObject({ applied: false });
+  await next.proxy.heldWrites[0]!.release();
   await scan;
-  await expectTheCloud();
+  await expectStateOfFirstScan();
 });
 
-test("results of a crashed worker are rejected although the next one found nothing to write", async () => {
+test("results of a crashed worker are rejected although the next worker found nothing to write", async () => {
   const before = { expiresInDays: 100 };
-  expireSoon(-3);
-  const slow = await holding(ofResults);
-  slow.scan(await planned()).catch(() => {});
-  await slow.isHeld();
+  setExpiryDays(-3);
+  const slow = await workerHolding(isResultsWrite);
+  slow.scan(await planVault()).catch(() => {});
+  await slow.untilHeld();
   slow.proxy.kill();
   cloud.control.change("kv-t", "secrets", "moving", before);
-  await time.add(LEASE_ENDED_MS);
-  await clean().scan(await planned());
-  await slow.proxy.held[0]!.release();
-  await delta();
-  await expectTheCloud();
+  await time.add(LEASE_EXPIRED_MS);
+  await undisturbed().scan(await planVault());
+  await slow.proxy.heldWrites[0]!.release();
+  await runDeltaScan();
+  await expectStateOfFirstScan();
 });
 
-test("a worker that was taken over before it wrote results does not write them from outdated data", async () => {
+test("a worker whose vault was taken over does not write results from outdated data", async () => {
   cloud.control.changeVault("kv-t", { purgeProtection: false });
-  const slow = await holding(ofResults);
-  const scan = slow.scan(await planned());
-  await slow.isHeld();
+  const slow = await workerHolding(isResultsWrite);
+  const scan = slow.scan(await planVault());
+  await slow.untilHeld();
   cloud.control.changeVault("kv-t", { purgeProtection: true, publicNetworkAccess: "Disabled" });
-  await time.add(LEASE_ENDED_MS);
-  await clean().scan(await planned());
-  await slow.proxy.held[0]!.release();
+  await time.add(LEASE_EXPIRED_MS);
+  await undisturbed().scan(await planVault());
+  await slow.proxy.heldWrites[0]!.release();
   await expect(scan).rejects.toThrow(VaultBusy);
-  await expectTheCloud();
+  await expectStateOfFirstScan();
 });
 
-test("an evaluation after a worker's lease has expired: the worker can't finish, and the next delta scan does", async () => {
-  expireSoon(-3);
-  const slow = await holding(inPartition("vault:kv-t"));
-  const scan = slow.scan(await planned());
-  await slow.isHeld();
-  await expect(clean().evaluator.evaluateWholeVault("kv-t")).rejects.toThrow(VaultBusy);
-  await time.add(LEASE_ENDED_MS);
-  await clean().evaluator.evaluateWholeVault("kv-t");
-  await slow.proxy.held[0]!.release();
+test("a worker can't finish after its lease has expired and an evaluation has run", async () => {
+  setExpiryDays(-3);
+  const slow = await workerHolding(isAssetWriteIn("vault:kv-t"));
+  const scan = slow.scan(await planVault());
+  await slow.untilHeld();
+  await expect(undisturbed().evaluator.evaluateWholeVault("kv-t")).rejects.toThrow(VaultBusy);
+  await time.add(LEASE_EXPIRED_MS);
+  await undisturbed().evaluator.evaluateWholeVault("kv-t");
+  await slow.proxy.heldWrites[0]!.release();
   await expect(scan).rejects.toThrow(VaultBusy);
-  await delta();
-  await expectTheCloud();
+  await runDeltaScan();
+  await expectStateOfFirstScan();
 });
 
-test("an evaluation that read before the first scan does not remove what the scan wrote", async () => {
+test("an evaluation that read before the first scan does not remove the results of the scan", async () => {
   cloud.control.putVault(HERE, { name: "kv-t2", secrets: [{ name: "s" }] });
-  const early = await holding(({ path }) => path.startsWith("Compliance"));
+  const early = await workerHolding(({ path }) => path.startsWith("Compliance"));
   const evaluation = early.evaluator.evaluateWholeVault("kv-t2");
-  await early.isHeld();
-  await delta();
-  await early.proxy.held[0]!.release();
+  await early.untilHeld();
+  await runDeltaScan();
+  await early.proxy.heldWrites[0]!.release();
   await evaluation;
-  await expectTheCloud();
+  await expectStateOfFirstScan();
 });
 
-test("a vault that moves while its old subscription's copies are being written is stored only in the new one", async () => {
-  expireSoon(50);
-  const slow = await holding(inPartition(`sub:${HERE}`), "cut");
-  slow.scan(await planned()).catch(() => {});
-  await slow.isHeld();
+test("a vault that moves during a write to its old subscription is stored only in the new one", async () => {
+  setExpiryDays(50);
+  const slow = await workerHolding(isAssetWriteIn(`sub:${HERE}`), "cut");
+  slow.scan(await planVault()).catch(() => {});
+  await slow.untilHeld();
   slow.proxy.kill();
   cloud.control.removeVault("kv-t");
   cloud.control.putVault(THERE, { name: "kv-t", secrets: [{ name: "moving", expiresInDays: 7.5 }] });
-  await time.add(LEASE_ENDED_MS);
-  await delta();
-  await slow.proxy.held[0]!.release();
-  await expectTheCloud();
+  await time.add(LEASE_EXPIRED_MS);
+  await runDeltaScan();
+  await slow.proxy.heldWrites[0]!.release();
+  await expectStateOfFirstScan();
 });
 
-test("rows of the version before fences, with a crashed worker's lock from a wrong clock", async () => {
-  const { tables } = clean();
-  // That version's state: no fences, a lock until 2099, one expiry written in one partition and announced.
+test("a vault can be scanned whose rows are of a version without fences, with a lock until 2099", async () => {
+  const { tables } = undisturbed();
+  // Builds that version's state: no fences, a lock of a crashed worker with a wrong clock, and an interrupted change of an
+  // expiry date, which is recorded as a pending write but was written in only one partition.
   for (const partitionKey of ["all", `sub:${HERE}`, "vault:kv-t"]) await tables.remove(Assets, partitionKey, "f!kv-t");
   const table = (name: string) =>
     TableClient.fromConnectionString(connectionString, name, { allowInsecureConnection: true });
@@ -236,28 +250,33 @@ test("rows of the version before fences, with a crashed worker's lock from a wro
   const { fences_json: _fences, etag: _etag, timestamp: _timestamp, ...old } = row;
   const locked = { ...old, pending: true, lockOwner: "old", lockedUntil: "2099-01-01T00:00:00.000Z" };
   await table("Vaults").updateEntity({ ...locked, partitionKey: "vaults", rowKey: "n!kv-t" }, "Replace");
-  const announced = deflateRawSync(JSON.stringify([["secret", "moving", 1_900_000_000]]));
-  await table("Vaults").upsertEntity({ partitionKey: "vaults", rowKey: "w!kv-t!000", entries: announced });
+  // The entries that a worker announces before it writes them: type, name and expiry date.
+  const pendingWrite = deflateRawSync(JSON.stringify([["secret", "moving", 1_900_000_000]]));
+  await table("Vaults").upsertEntity({ partitionKey: "vaults", rowKey: "w!kv-t!000", entries: pendingWrite });
   const asset = (await tables.get(Assets, "all", nameKey("secret", "moving", "kv-t")))!;
   await tables.write("Assets", "all", [
     put(Assets, expiryKey("secret", 1_900_000_000, "moving", "kv-t"), asset as AssetRecord),
   ]);
-  await expect(clean().scan(await planned())).rejects.toMatchObject({ name: "VaultBusy", waitMs: expect.any(Number) });
-  await time.add(LEASE_ENDED_MS);
-  await clean().scan(await planned());
-  await expectTheCloud();
+  await expect(undisturbed().scan(await planVault())).rejects.toMatchObject({
+    name: "VaultBusy",
+    waitMs: expect.any(Number),
+  });
+  await time.add(LEASE_EXPIRED_MS);
+  await undisturbed().scan(await planVault());
+  await expectStateOfFirstScan();
 });
 
-describe("repairs", () => {
-  const everywhere = ["all", `sub:${HERE}`, "vault:kv-t"];
+describe("repairs and clean-ups", () => {
+  const allPartitions = ["all", `sub:${HERE}`, "vault:kv-t"];
   const asset = async (name: string) =>
-    (await clean().tables.get(Assets, partitions.vault("kv-t"), nameKey("secret", name, "kv-t")))!;
+    (await undisturbed().tables.get(Assets, partitions.vault("kv-t"), nameKey("secret", name, "kv-t")))!;
 
   test("restore missing, wrong and superfluous rows from the vault's own rows", async () => {
-    const { tables, writer } = clean();
+    const { tables, writer } = undisturbed();
     const [moving, other] = [await asset("moving"), await asset("other")];
+    // An asset that does not exist in the vault.
     const ghost = { ...other, name: "ghost" };
-    for (const partition of everywhere) {
+    for (const partition of allPartitions) {
       await tables.write("Assets", partition, [
         remove(Assets, expiryKey("secret", moving.expiresOn, "moving", "kv-t")),
         put(Assets, expiryKey("secret", 5, "moving", "kv-t"), moving),
@@ -280,14 +299,16 @@ describe("repairs", () => {
       ],
       "repair",
     );
+    // Written: the rows by name and by expiry date of two assets, in three partitions. Removed: three wrong expiry rows of
+    // `moving`, two rows of `ghost`, and one row of `other` in the wrong subscription.
     expect(restored).toEqual({ written: 12, removed: 6 });
-    await expectTheCloud();
-    await delta();
-    await expectTheCloud();
+    await expectStateOfFirstScan();
+    await runDeltaScan();
+    await expectStateOfFirstScan();
   });
 
   test("remove the rows of an unknown vault", async () => {
-    const { tables, writer } = clean();
+    const { tables, writer } = undisturbed();
     const ghost: AssetRecord = { ...(await asset("other")), vaultName: "kv-gone" };
     const rows = [
       put(Assets, nameKey("secret", "other", "kv-gone"), ghost),
@@ -296,7 +317,7 @@ describe("repairs", () => {
     for (const partition of ["all", `sub:${THERE}`, "vault:kv-gone"]) await tables.write("Assets", partition, rows);
     const entry = { type: "secret", name: "other", expiresOn: ghost.expiresOn, subscriptionId: THERE } as const;
     expect(await writer.restore("kv-gone", [entry], "repair")).toEqual({ written: 0, removed: 6 });
-    await expectTheCloud();
+    await expectStateOfFirstScan();
   });
 
   test.each(["kv-t", "kv-gone"])(
@@ -304,46 +325,50 @@ describe("repairs", () => {
     async (name) => {
       const wrong: AssetRecord = { ...(await asset("other")), vaultName: name };
       for (const partition of ["all", `vault:${name}`]) {
-        await clean().tables.put(Assets, partition, expiryKey("secret", 5, "other", name), wrong);
+        await undisturbed().tables.put(Assets, partition, expiryKey("secret", 5, "other", name), wrong);
       }
-      let [taken, written] = [false, false];
-      const proxy = await startHeldProxy(connectionString, (write) => {
-        if (!taken && write.method === "PUT" && write.path.includes("f!")) {
-          taken = true;
+      let [isFenceCut, isWriteHeld] = [false, false];
+      const proxy = await startDelayingProxy(connectionString, (write) => {
+        if (!isFenceCut && write.method === "PUT" && write.path.includes("f!")) {
+          isFenceCut = true;
           return "cut";
         }
-        if (written || !inPartition("all")(write)) return "pass";
-        written = true;
+        if (isWriteHeld || !isAssetWriteIn("all")(write)) return "pass";
+        isWriteHeld = true;
         return "hold";
       });
       proxies.push(proxy);
       const entry = { type: "secret", name: "other", expiresOn: 5 } as const;
       const restored = workers.worker(proxy.connectionString).writer.restore(name, [entry], "repair");
-      await vi.waitFor(() => expect(proxy.held).toHaveLength(2), { timeout: 150_000, interval: 5 });
-      await proxy.held[0]!.release();
-      await proxy.held[0]!.release();
+      // The worker sent the cut-off fence request again, which passed, and then its first write of assets. So the two held
+      // writes are the old fence request, which changes the fence when it arrives, and the write of assets.
+      await vi.waitFor(() => expect(proxy.heldWrites).toHaveLength(2), { timeout: 150_000, interval: 5 });
+      await proxy.heldWrites[0]!.release();
+      await proxy.heldWrites[0]!.release();
       expect(await restored).toMatchObject({ removed: 2 });
-      await expectTheCloud();
+      await expectStateOfFirstScan();
     },
   );
 
-  test("clear fingerprints, so that the next scan reads and compares the lists again", async () => {
-    const { tables, writer } = clean();
+  test("clear the hashes of lists, so that the next scan reads and compares the lists again", async () => {
+    const { tables, writer } = undisturbed();
     await tables.remove(Assets, "vault:kv-t", nameKey("secret", "moving", "kv-t"));
-    await delta();
+    await runDeltaScan();
     expect(await asset("moving")).toBeUndefined();
     await writer.forgetListings("kv-t", ["secret"]);
-    await delta();
-    await expectTheCloud();
+    await runDeltaScan();
+    await expectStateOfFirstScan();
   });
 
   test("rewrite results, and remove superfluous ones", async () => {
-    const { evaluator } = clean();
-    expireSoon(-3);
-    await delta();
+    const { evaluator } = undisturbed();
+    setExpiryDays(-3);
+    await runDeltaScan();
     const table = TableClient.fromConnectionString(connectionString, "Compliance", { allowInsecureConnection: true });
     const rows: string[] = [];
     for await (const { rowKey } of table.listEntities()) rows.push(rowKey!);
+    // Keys of findings (`1!…`) and of details of assets (`6!…`) end with the number of the row, because results can need
+    // several.
     const findings = rows.find((key) => key.startsWith("1!") && key.endsWith("!kv-t!00000"))!;
     await table.deleteEntity("state", findings);
     await table.upsertEntity({
@@ -352,37 +377,42 @@ describe("repairs", () => {
       items: Buffer.from("x"),
     });
     await table.upsertEntity({ partitionKey: "state", rowKey: "6!kv-t!00003", assets: Buffer.from("unreadable") });
+    // `restore` returns the number of evaluated assets. The vault has two.
     expect(await evaluator.restore("kv-t")).toBe(2);
-    await expectTheCloud();
+    await expectStateOfFirstScan();
   });
 
-  test("fences are kept for a day after their vault was removed or moved, and then removed", async () => {
+  test("remove fences a day after their vault was removed or moved, but not earlier", async () => {
     cloud.control.putVault(HERE, { name: "kv-t2", secrets: [{ name: "s" }] });
     cloud.control.putVault(HERE, { name: "kv-t3", secrets: [{ name: "s" }] });
-    await delta();
+    await runDeltaScan();
     cloud.control.removeVault("kv-t2");
     cloud.control.removeVault("kv-t3");
     cloud.control.putVault(THERE, { name: "kv-t3", secrets: [{ name: "s" }] });
-    await delta();
-    const { writer, evaluator } = clean();
-    const places = ["all", `sub:${HERE}`, `sub:${THERE}`, "vault:kv-t2", "vault:kv-t3"];
+    await runDeltaScan();
+    const { writer, evaluator } = undisturbed();
+    const partitionsWithFences = ["all", `sub:${HERE}`, `sub:${THERE}`, "vault:kv-t2", "vault:kv-t3"];
     await time.add(23 * 3_600_000);
-    expect([await writer.purgeFencesAndMarkers(places), await evaluator.removeOldFences()]).toEqual([0, 0]);
+    expect([await writer.purgeFencesAndMarkers(partitionsWithFences), await evaluator.removeOldFences()]).toEqual([
+      0, 0,
+    ]);
     await time.add(2 * 3_600_000);
-    // The fences of the removed vault, and that in the old subscription of the moved one.
-    expect([await writer.purgeFencesAndMarkers(places), await evaluator.removeOldFences()]).toEqual([4, 1]);
-    await delta();
-    await expectTheCloud();
+    // Three fences of the removed vault and one in the old subscription of the moved vault, and one of the results.
+    expect([await writer.purgeFencesAndMarkers(partitionsWithFences), await evaluator.removeOldFences()]).toEqual([
+      4, 1,
+    ]);
+    await runDeltaScan();
+    await expectStateOfFirstScan();
   });
 });
 
-test("a vault's row contains the ETags of its fences, so that the next worker needs no further request", async () => {
-  expireSoon(-3);
-  const counting = await holding(() => false);
-  await counting.scan(await planned());
-  const writes = counting.proxy.answered.map(({ method, path }) => `${method} ${path}`);
-  // The claim, three partitions, the results, and the end. The last two are written twice, because the vault's marks for the
-  // totals exist already.
+test("a vault's row contains the ETags of its fences, so that the next worker does not have to read them", async () => {
+  setExpiryDays(-3);
+  const counting = await workerHolding(() => false);
+  await counting.scan(await planVault());
+  const writes = counting.proxy.writes.map(({ method, path }) => `${method} ${path}`);
+  // The claim, three partitions, the results, and the release of the claim. The last two are written twice: the first attempt
+  // inserts a row that marks the totals as outdated, which fails because the row exists.
   expect(writes).toEqual(Array.from({ length: 8 }, () => "POST $batch"));
   const row = (await counting.tables.get(Vaults, "vaults", vaultKey("kv-t")))!;
   for (const [name, partition] of [

@@ -5,11 +5,14 @@ import { Dice } from "simulated-cloud/company/dice.ts";
 import type { PlannedVault } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
-import { type Fate, type HeldProxy, startHeldProxy, type Write } from "./delaying-proxy.ts";
+import { type DelayingProxy, type Fate, startDelayingProxy, type Write } from "./delaying-proxy.ts";
 import type { createWorkers } from "./inventory-fixture.ts";
 
-/** Counts which situations the schedules reached. A test that reaches none proves nothing. */
-export const KINDS = [
+/**
+ * Situations that the random schedules must reach. A schedule is a random sequence of changes in the cloud, workers, crashes
+ * and delayed writes. The test fails if a situation is not reached by any schedule.
+ */
+export const SITUATIONS = [
   "first scans",
   "changes",
   "removals",
@@ -30,48 +33,60 @@ export const KINDS = [
   "workers sent away busy",
   "workers that ended well",
 ] as const;
-export type Reached = Record<(typeof KINDS)[number], number>;
+/**
+ * How often each situation was reached. "Refused" means rejected by the table service. "Sent away busy" means that a scan threw
+ * VaultBusy, because another worker had claimed the vault.
+ */
+export type Reached = Record<(typeof SITUATIONS)[number], number>;
 
-export interface Place {
+/** The environment of one schedule. */
+export interface Environment {
   cloud: Cloud;
   workers: ReturnType<typeof createWorkers>;
   time: MovedClock;
   connectionString: string;
-  /** Two subscriptions of its own. */
+  /** Two subscriptions that no other schedule uses. */
   subscriptions: [string, string];
   /** A part of its vaults' names that is unique to this schedule. */
   tag: string;
   reached: Reached;
 }
 
+/** A started worker. */
 interface Running {
-  proxy: HeldProxy;
+  proxy: DelayingProxy;
+  /** Whether the worker has finished or was killed. */
   done: boolean;
 }
 
-/** Longer than a lease. */
-const LEASE_ENDED_MS = 17_000;
+/** Longer than a worker's lease of a vault. */
+const LEASE_EXPIRED_MS = 17_000;
 
 /**
- * Runs one random history of two vaults: the cloud changes, workers start, are held, cut off and killed, and their requests
- * arrive in any order. Returns what happened, to explain a wrong result.
+ * Runs one random history of two vaults: the cloud changes, workers start, their writes are delayed, cut off or dropped, and
+ * workers are killed. At the end, all delayed writes arrive and an undisturbed delta scan runs. Returns a log of the events,
+ * which explains a wrong result.
  */
-export async function runSchedule(place: Place, seed: number): Promise<string[]> {
-  const { cloud, workers, time, reached, subscriptions, connectionString } = place;
+export async function runSchedule(environment: Environment, seed: number): Promise<string[]> {
+  const { cloud, workers, time, reached, subscriptions, connectionString } = environment;
   const dice = new Dice(seed);
   const random = () => dice.next();
   const below = (count: number) => Math.floor(random() * count);
   const oneOf = <T>(items: readonly T[]): T => items[below(items.length)]!;
   const log: string[] = [];
   const running: Running[] = [];
-  const ended: Promise<void>[] = [];
+  /** Resolves for each worker when its work has succeeded or failed. */
+  const ends: Promise<void>[] = [];
+  /** Messages of planned scans, oldest first. A worker can receive any of them again, as a duplicate delivery. */
   const planned: PlannedVault[] = [];
-  const seen = new Set<string>();
+  const scannedVaults = new Set<string>();
   const vaults = ["a", "b"].map((name) => ({
-    name: `kv-${place.tag}-${name}`,
+    name: `kv-${environment.tag}-${name}`,
+    /** Number of secrets. */
     size: random() < 0.2 ? 60 : 3 + below(4),
-    at: undefined as string | undefined,
-    left: false,
+    /** Undefined if the vault does not exist now. */
+    subscription: undefined as string | undefined,
+    wasRemoved: false,
   }));
   type Vault = (typeof vaults)[number];
 
@@ -84,18 +99,18 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
   function changeCloud(): void {
     const vault = oneOf(vaults);
     const choice = random();
-    if (vault.at === undefined) {
-      vault.at = oneOf(subscriptions);
-      cloud.control.putVault(vault.at, content(vault));
-      if (vault.left) reached.returns++;
+    if (vault.subscription === undefined) {
+      vault.subscription = oneOf(subscriptions);
+      cloud.control.putVault(vault.subscription, content(vault));
+      if (vault.wasRemoved) reached.returns++;
     } else if (choice < 0.15) {
       cloud.control.removeVault(vault.name);
-      Object.assign(vault, { at: undefined, left: true });
+      Object.assign(vault, { subscription: undefined, wasRemoved: true });
       reached.removals++;
     } else if (choice < 0.3) {
       cloud.control.removeVault(vault.name);
-      vault.at = subscriptions[vault.at === subscriptions[0] ? 1 : 0]!;
-      cloud.control.putVault(vault.at, content(vault));
+      vault.subscription = subscriptions[vault.subscription === subscriptions[0] ? 1 : 0]!;
+      cloud.control.putVault(vault.subscription, content(vault));
       reached.moves++;
     } else if (choice < 0.45) {
       cloud.control.changeVault(vault.name, {
@@ -112,7 +127,7 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
       }
       reached.changes++;
     }
-    log.push(`cloud: ${vault.name} in ${vault.at ?? "no subscription"}`);
+    log.push(`cloud: ${vault.name} in ${vault.subscription ?? "no subscription"}`);
   }
 
   const contentType = () => (random() < 0.5 ? { contentType: "text" } : {});
@@ -126,22 +141,22 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
   }
 
   async function start(name: string, work: (worker: ReturnType<typeof workers.worker>) => Promise<unknown>) {
-    const proxy = await startHeldProxy(connectionString, (write) => fateOf(name, write));
-    const one: Running = { proxy, done: false };
-    running.push(one);
-    log.push(`${name}: begins`);
-    const ends = (how: string) => {
-      one.done = true;
-      log.push(`${name}: ${how}`);
+    const proxy = await startDelayingProxy(connectionString, (write) => fateOf(name, write));
+    const worker: Running = { proxy, done: false };
+    running.push(worker);
+    log.push(`${name}: starts`);
+    const markDone = (outcome: string) => {
+      worker.done = true;
+      log.push(`${name}: ${outcome}`);
     };
-    ended.push(
+    ends.push(
       work(workers.worker(proxy.connectionString)).then(
         () => {
-          ends("ends well");
+          markDone("succeeds");
           reached["workers that ended well"]++;
         },
         (error: unknown) => {
-          ends(String(error));
+          markDone(String(error));
           if (error instanceof VaultBusy) reached["workers sent away busy"]++;
         },
       ),
@@ -152,16 +167,16 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
   async function startScan(): Promise<void> {
     if (random() < 0.6) changeCloud();
     if (planned.length === 0 || random() < 0.7) {
-      const clean = workers.worker(connectionString);
-      const found = await workers.plan(clean.tables, subscriptions);
-      if (found.length === 0) return;
-      planned.push(oneOf(found));
+      const { tables } = workers.worker(connectionString);
+      const currentVaults = await workers.plan(tables, subscriptions);
+      if (currentVaults.length === 0) return;
+      planned.push(oneOf(currentVaults));
     } else reached.duplicates++;
-    // An old message is delivered again, whatever the cloud's state is now.
+    // Usually the newest message, otherwise an older one that is delivered again although the cloud may have changed.
     const vault = planned.at(random() < 0.7 ? -1 : below(planned.length))!;
     const key = vault.name.toLowerCase();
-    if (vault.action === "scan" && !seen.has(key)) reached["first scans"]++;
-    seen.add(key);
+    if (vault.action === "scan" && !scannedVaults.has(key)) reached["first scans"]++;
+    scannedVaults.add(key);
     await start(`w${++workerCount} ${vault.action} ${vault.name} ${vault.subscriptionId.slice(-4)}`, (worker) =>
       worker.scan(vault),
     );
@@ -177,28 +192,28 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
     );
   }
 
-  const held = () => running.flatMap(({ proxy }) => proxy.held);
+  const heldWrites = () => running.flatMap(({ proxy }) => proxy.heldWrites);
   async function releaseOne(): Promise<void> {
-    const all = held();
-    if (all.length === 0) return;
+    const writes = heldWrites();
+    if (writes.length === 0) return;
     log.push("releases a write");
-    await oneOf(all).release();
+    await oneOf(writes).release();
   }
 
   function killOne(): void {
     const alive = running.filter(({ done }) => !done);
     if (alive.length === 0) return;
-    const one = oneOf(alive);
-    one.proxy.kill();
-    one.done = true;
-    log.push(`kills worker ${running.indexOf(one) + 1}`);
+    const victim = oneOf(alive);
+    victim.proxy.kill();
+    victim.done = true;
+    log.push(`kills worker ${running.indexOf(victim) + 1}`);
     reached.kills++;
   }
 
-  /** Waits until every worker is done or waits for a held write. */
+  /** Waits until every worker is done or waits for a held write, for about a second at most. */
   async function settle(): Promise<void> {
     for (let waited = 0; waited < 400; waited++) {
-      const busy = running.some(({ done, proxy }) => !done && !proxy.held.some(({ clientWaits }) => clientWaits));
+      const busy = running.some(({ done, proxy }) => !done && !proxy.heldWrites.some(({ clientWaits }) => clientWaits));
       if (!busy) return;
       await delay(2);
     }
@@ -212,7 +227,7 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
     else if (choice < 0.72) await releaseOne();
     else if (choice < 0.8) killOne();
     else if (choice < 0.93) {
-      await time.add(LEASE_ENDED_MS);
+      await time.add(LEASE_EXPIRED_MS);
       log.push("leases end");
       reached["leases that ended"]++;
     } else await settle();
@@ -221,42 +236,44 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
     else if (pause < 0.75) await settle();
   }
 
-  const count = 10 + below(8);
+  const steps = 10 + below(8);
   changeCloud();
   await startScan();
-  for (let at = 0; at < count; at++) await step();
+  for (let index = 0; index < steps; index++) await step();
   await settle();
-  // Held writes arrive before the next scan, or long after it.
-  const late = random() < 0.5;
+  // Held writes arrive before the next scan, or after it.
+  const arriveAfterScan = random() < 0.5;
   for (const { done, proxy } of running) if (!done && random() < 0.5) proxy.kill();
-  if (late) await workers.delta(connectionString, subscriptions, time);
-  log.push(late ? "a delta scan, then the held writes" : "the held writes, then a delta scan");
-  while (held().length > 0) {
+  if (arriveAfterScan) await workers.runDeltaScan(connectionString, subscriptions, time);
+  log.push(arriveAfterScan ? "a delta scan, then the held writes" : "the held writes, then a delta scan");
+  while (heldWrites().length > 0) {
     await releaseOne();
     await settle();
   }
   for (const { proxy } of running) proxy.kill();
-  await workers.delta(connectionString, subscriptions, time);
+  await workers.runDeltaScan(connectionString, subscriptions, time);
   for (const { proxy } of running) {
     await proxy.stop();
-    countAnswers(proxy, reached);
+    countOutcomes(proxy, reached);
   }
-  await Promise.all(ended);
+  await Promise.all(ends);
   return log;
 }
 
-function countAnswers({ answered }: HeldProxy, reached: Reached): void {
-  for (const { fate, method, path, applied, overtaken } of answered) {
+/** Counts the situations that the responses to a worker's writes show. */
+function countOutcomes({ writes }: DelayingProxy, reached: Reached): void {
+  for (const { fate, method, path, applied, rejectedByFence } of writes) {
     const wasHeld = fate === "hold" || fate === "cut";
     if (wasHeld && applied) reached["held writes that landed late"]++;
     if (wasHeld && !applied) reached["held writes that were refused"]++;
     if (fate === "lose") reached["answers lost"]++;
-    if (fate === "pass" && path === "$batch" && overtaken) reached["transactions refused by a fence"]++;
+    if (fate === "pass" && path === "$batch" && rejectedByFence) reached["transactions refused by a fence"]++;
     if (method !== "PUT" && method !== "POST") continue;
-    const ofRows = path.startsWith("Assets(") && path.includes("RowKey='f!");
-    const ofResults = path.startsWith("Compliance(") && path.includes("!!fence'");
-    if (ofRows) reached["takeovers of a vault's rows"]++;
-    if (ofResults) reached["takeovers of results"]++;
-    if ((ofRows || ofResults) && wasHeld && applied) reached["takeovers that arrived late"]++;
+    // Single writes of fences, by which a worker takes over.
+    const isAssetFence = path.startsWith("Assets(") && path.includes("RowKey='f!");
+    const isResultsFence = path.startsWith("Compliance(") && path.includes("!!fence'");
+    if (isAssetFence) reached["takeovers of a vault's rows"]++;
+    if (isResultsFence) reached["takeovers of results"]++;
+    if ((isAssetFence || isResultsFence) && wasHeld && applied) reached["takeovers that arrived late"]++;
   }
 }

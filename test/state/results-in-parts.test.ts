@@ -7,9 +7,13 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { asset, START, vault } from "../compliance/compliance-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { type HeldProxy, startHeldProxy } from "./delaying-proxy.ts";
-import { differences, everyRow } from "./inventory-fixture.ts";
+import { type DelayingProxy, startDelayingProxy } from "./delaying-proxy.ts";
+import { differences, readAllRows } from "./inventory-fixture.ts";
 
+// A vault with so many failing assets that its compliance results are written in several transactions. A worker crashes between
+// two of them.
+
+// Shortens the delays between attempts.
 vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
   FIRST_RETRY_MS: 5,
@@ -21,11 +25,14 @@ afterAll(() => {
   vi.resetModules();
 });
 
-/** So many failing assets that a vault's results don't fit into one transaction. */
+/** Number of failing assets whose results don't fit into one transaction. */
 const ASSETS = 17_000;
-const of = vault("kv-large");
+const largeVault = vault("kv-large");
 const assets: AssetRecord[] = Array.from({ length: ASSETS }, (_, at) =>
-  asset(of.name, "secret", `s-${String(at).padStart(5, "0")}`, { expiresOn: undefined, contentType: undefined }),
+  asset(largeVault.name, "secret", `s-${String(at).padStart(5, "0")}`, {
+    expiresOn: undefined,
+    contentType: undefined,
+  }),
 );
 const changes = assets.map((after) => ({ type: after.type, name: after.name, before: undefined, after }));
 const log = { debug() {}, info() {}, warn() {}, error() {} };
@@ -34,9 +41,9 @@ const settings = Object.fromEntries(
 ) as unknown as SettingValues;
 
 let azurite: TestStorage;
-const proxies: HeldProxy[] = [];
+const proxies: DelayingProxy[] = [];
 beforeAll(async () => {
-  azurite = await openStorage(["found", "wanted"]);
+  azurite = await openStorage(["tested", "expected"]);
 });
 afterEach(() => Promise.all(proxies.splice(0).map((proxy) => proxy.stop())));
 afterAll(() => azurite?.stop());
@@ -49,35 +56,43 @@ const evaluatorOn = (connectionString: string) =>
     log,
   });
 
-/** Records changes as a scan does, for assets that the inventory has or not. */
-async function evaluate(connectionString: string, known: boolean): Promise<void> {
+/** Evaluates all assets as new ones, as a scan does. `isVaultKnown` says whether the inventory already has the vault. */
+async function evaluate(connectionString: string, isVaultKnown: boolean): Promise<void> {
   const evaluator = evaluatorOn(connectionString);
-  const write = await evaluator.prepareChange({ vault: of, vaultBefore: known ? of : undefined, vaultGone: false });
+  const write = await evaluator.prepareChange({
+    vault: largeVault,
+    vaultBefore: isVaultKnown ? largeVault : undefined,
+    vaultGone: false,
+  });
   await write(changes, async () => {});
 }
 
-test("after a worker crashed between the parts of a vault's results, the next one writes all of them and no violation is lost", {
+test("after a crash between two transactions of a vault's results, the next worker writes all of them", {
   timeout: 150_000,
 }, async () => {
-  const [found, wanted] = [azurite.connectionString("found"), azurite.connectionString("wanted")];
+  const [tested, expected] = [azurite.connectionString("tested"), azurite.connectionString("expected")];
   let batches = 0;
-  const crashing = await startHeldProxy(found, ({ path }) => (path === "$batch" && ++batches === 2 ? "hold" : "pass"));
+  // The second transaction is held, and the worker crashes while it waits for the response.
+  const crashing = await startDelayingProxy(tested, ({ path }) =>
+    path === "$batch" && ++batches === 2 ? "hold" : "pass",
+  );
   proxies.push(crashing);
-  const dead = evaluate(crashing.connectionString, false).catch(() => {});
-  await vi.waitFor(() => expect(crashing.held).toHaveLength(1), { timeout: 150_000 });
+  const crashedWorker = evaluate(crashing.connectionString, false).catch(() => {});
+  await vi.waitFor(() => expect(crashing.heldWrites).toHaveLength(1), { timeout: 150_000 });
   crashing.kill();
-  expect(crashing.answered.filter(({ path, applied }) => path === "$batch" && applied)).toHaveLength(1);
+  expect(crashing.writes.filter(({ path, applied }) => path === "$batch" && applied)).toHaveLength(1);
 
-  await evaluate(found, true);
-  await crashing.held[0]!.release();
-  expect(crashing.answered.at(-1)).toMatchObject({ applied: false });
-  await evaluate(wanted, false);
-  expect(differences(await everyRow(found), await everyRow(wanted))).toEqual([]);
+  await evaluate(tested, true);
+  await crashing.heldWrites[0]!.release();
+  expect(crashing.writes.at(-1)).toMatchObject({ applied: false });
+  await evaluate(expected, false);
+  expect(differences(await readAllRows(tested), await readAllRows(expected))).toEqual([]);
 
+  // Each asset violates two checks. No violation is lost, and none is reported twice.
   const reported = new Set<string>();
-  for await (const rows of createTables({ connectionString: found }).pages(NewViolationRows, newViolationsRange))
+  for await (const rows of createTables({ connectionString: tested }).pages(NewViolationRows, newViolationsRange))
     for (const { items } of rows)
       for (const [code, name] of unpackNewViolations(items)) reported.add(`${code} ${name}`);
   expect(reported.size).toBe(2 * ASSETS);
-  await Promise.all([...proxies.splice(0).map((proxy) => proxy.stop()), dead]);
+  await Promise.all([...proxies.splice(0).map((proxy) => proxy.stop()), crashedWorker]);
 });

@@ -8,6 +8,9 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const Things = entity("Things", z.object({ name: z.string() }));
 
+// The store's clock estimates the time of the storage service from the `Date` headers of its responses, because the clock of this
+// process can be wrong.
+
 describe("the store's clock", () => {
   let azurite: TestStorage;
   beforeAll(async () => {
@@ -22,18 +25,19 @@ describe("the store's clock", () => {
     const tables = createTables({ connectionString: azurite.connectionString() }, { clock });
     const started = performance.now();
     await tables.put(Things, "p", "r", { name: "x" });
-    // An answer's Date is accurate to a second, and to the duration of the request.
-    const unsure = 2000 + performance.now() - started;
-    expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(unsure);
+    // A response's Date has whole seconds, and is as old as the request's duration at most.
+    const toleranceMs = 2000 + performance.now() - started;
+    expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(toleranceMs);
   });
 
-  test("stays within the bounds of every answer", () => {
-    let monotonic = 0;
-    const clock = createStoreClock(() => monotonic);
+  test("stays within the bounds that each response implies", () => {
+    let monotonicMs = 0;
+    const clock = createStoreClock(() => monotonicMs);
+    // Arguments: the response's date, and the monotonic times of the request and the response.
     clock.adjust(1_000_000, 0, 100);
     expect(clock.now().getTime()).toBeGreaterThanOrEqual(1_000_000 - 100);
     expect(clock.now().getTime()).toBeLessThanOrEqual(1_000_000 + 1000);
-    monotonic = 5000;
+    monotonicMs = 5000;
     const before = clock.now().getTime();
     clock.adjust(1_005_000, 4990, 5000);
     expect(Math.abs(clock.now().getTime() - before)).toBeLessThanOrEqual(1000);
@@ -41,7 +45,7 @@ describe("the store's clock", () => {
     expect(Number.isFinite(clock.now().getTime())).toBe(true);
   });
 
-  test("the age of a row is measured by the service, to the second", async () => {
+  test("the age of a row is based on the service's time", async () => {
     const tables = createTables({ connectionString: azurite.connectionString() });
     await tables.put(Things, "p", "aged", { name: "x" });
     const aged = await tables.getWithAge(Things, "p", "aged");

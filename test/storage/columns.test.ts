@@ -4,12 +4,14 @@ import { encode } from "../../shared/platform/storage/columns.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { MAX_TEXT_UNITS } from "../../shared/platform/storage/limits.ts";
 
+// A text that is too long for one column of Azure Table storage is split into several columns.
+
 const { members } = entity("Texts", z.object({ text: z.string() }));
 
 /** Characters of two UTF-16 units: the first and the last of each range of high surrogates, and one between. */
 const PAIRS = ["\u{10000}", "\u{103ff}", "\u{1f511}", "\u{10fc00}", "\u{10ffff}"];
 
-test.each(PAIRS)("a long text is never split within a surrogate pair (%j)", (pair) => {
+test.each(PAIRS)("a long text is not split within the surrogate pair %j", (pair) => {
   for (const before of [MAX_TEXT_UNITS - 2, MAX_TEXT_UNITS - 1, MAX_TEXT_UNITS]) {
     const text = `${"a".repeat(before)}${pair}${"b".repeat(MAX_TEXT_UNITS)}`;
     const pieces = Object.values(encode(members, { text })) as string[];
@@ -22,7 +24,7 @@ test.each(PAIRS)("a long text is never split within a surrogate pair (%j)", (pai
   }
 });
 
-test("a BMP character at the end of a piece stays there", () => {
+test("a character of one unit next to the range of surrogates can be the last of a piece", () => {
   const text = `${"a".repeat(MAX_TEXT_UNITS - 1)}\ud7ff${"b".repeat(10)}`;
   const [first] = Object.values(encode(members, { text })) as string[];
   expect(first).toHaveLength(MAX_TEXT_UNITS);

@@ -15,10 +15,14 @@ import {
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
+// A fence is a row in a partition. Its owner includes the fence's ETag in each transaction, so that writes of an earlier owner
+// are rejected after another worker has taken the fence.
+
 const Things = entity("Things", z.object({ text: z.string() }));
 const Fences = fenceEntity("Things");
-const thing = (at: number) => `t${String(at).padStart(4, "0")}`;
-const puts = (count: number, text = "x") => Array.from({ length: count }, (_, at) => put(Things, thing(at), { text }));
+const thingKey = (at: number) => `t${String(at).padStart(4, "0")}`;
+const puts = (count: number, text = "x") =>
+  Array.from({ length: count }, (_, at) => put(Things, thingKey(at), { text }));
 
 let azurite: TestStorage;
 let proxy: TableProxy;
@@ -36,29 +40,34 @@ beforeEach(async () => {
 });
 afterEach(() => proxy.stop());
 
+/** Returns the fence of this test's partition for an owner, who knows its ETag or not. */
 const fence = (owner: string, etag?: string): Fence => tables.fence(Fences, `p${partition}`, "fence", { owner, etag });
-async function standing(): Promise<string[]> {
-  const found: string[] = [];
+/** Returns the rows of this test's partition as "key text". */
+async function readThings(): Promise<string[]> {
+  const things: string[] = [];
   for await (const rows of tables.pages(Things, { partitionKey: `p${partition}`, from: "t" }))
-    found.push(...rows.map(({ rowKey, text }) => `${rowKey} ${text}`));
-  return found;
+    things.push(...rows.map(({ rowKey, text }) => `${rowKey} ${text}`));
+  return things;
 }
-const batches = () => proxy.requests.filter(({ path }) => path === "$batch").length;
+const countTransactions = () => proxy.requests.filter(({ path }) => path === "$batch").length;
 
-test("250 rows are written in three transactions, one after the other, and the next worker continues with the last ETag", async () => {
+test("250 rows are written in three transactions, and the next worker continues with the fence's last ETag", async () => {
   const first = fence("first");
   expect(await first.write(puts(250))).toEqual({ written: 250, removed: 0 });
-  expect(batches()).toBe(3);
+  expect(countTransactions()).toBe(3);
   const next = fence("next", first.etag);
-  await next.write([remove(Things, thing(0))]);
-  expect(await standing()).toHaveLength(249);
+  await next.write([remove(Things, thingKey(0))]);
+  expect(await readThings()).toHaveLength(249);
+  // Only `readThings` sent a GET. The next worker knows the fence's ETag, so it does not read the fence.
   expect(proxy.requests.filter(({ method }) => method !== "POST")).toHaveLength(1);
+  // `sequence` counts the writes of the fence by its owner.
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ owner: "next", sequence: 1, open: false });
 });
 
-test("operations for the last transaction are in the last one, however many precede, and again after a rejection", async () => {
-  const together = ["u-own", "u-mark"].map((key) => put(Things, key, { text: "end" }));
-  const one = fence("one");
+test("operations for the last transaction are in the last one, for any number of other operations", async () => {
+  const lastOperations = ["u-own", "u-mark"].map((key) => put(Things, key, { text: "end" }));
+  const owner = fence("one");
+  // A transaction has at most 100 operations. One of them is the fence, and two in the last transaction are `lastOperations`.
   for (const [rows, transactions] of [
     [0, 1],
     [97, 1],
@@ -66,16 +75,16 @@ test("operations for the last transaction are in the last one, however many prec
     [99, 2],
     [200, 3],
   ] as const) {
-    const before = batches();
+    const before = countTransactions();
     const beforeEach = vi.fn(async () => {});
-    expect((await one.write(puts(rows), { inLastTransaction: together, beforeEach })).written).toBe(rows + 2);
-    expect([batches() - before, beforeEach.mock.calls.length]).toEqual([transactions, transactions]);
+    expect((await owner.write(puts(rows), { inLastTransaction: lastOperations, beforeEach })).written).toBe(rows + 2);
+    expect([countTransactions() - before, beforeEach.mock.calls.length]).toEqual([transactions, transactions]);
   }
-  const key = thing(7);
-  await expect(one.write(puts(150), { inLastTransaction: [insert(Things, "u-mark", { text: "no" })] })).rejects.toThrow(
-    RowExists,
-  );
-  await one.write([remove(Things, key)], { inLastTransaction: [put(Things, "u-mark", { text: "yes" })] });
+  const key = thingKey(7);
+  await expect(
+    owner.write(puts(150), { inLastTransaction: [insert(Things, "u-mark", { text: "no" })] }),
+  ).rejects.toThrow(RowExists);
+  await owner.write([remove(Things, key)], { inLastTransaction: [put(Things, "u-mark", { text: "yes" })] });
   expect(await tables.get(Things, `p${partition}`, "u-mark")).toMatchObject({ text: "yes" });
   expect(await tables.get(Things, `p${partition}`, key)).toBe(undefined);
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });
@@ -85,90 +94,91 @@ test("after another worker takes the fence, no write or removal of the previous 
   const slow = fence("slow");
   await slow.write(puts(2));
   await fence("other").take();
-  await expect(slow.write([remove(Things, thing(0))])).rejects.toThrow(RowChanged);
+  await expect(slow.write([remove(Things, thingKey(0))])).rejects.toThrow(RowChanged);
   await expect(slow.write(puts(3, "late"))).rejects.toThrow(RowChanged);
   await expect(slow.advance()).rejects.toThrow(RowChanged);
-  expect(await standing()).toEqual([`${thing(0)} x`, `${thing(1)} x`]);
+  expect(await readThings()).toEqual([`${thingKey(0)} x`, `${thingKey(1)} x`]);
 });
 
-test("taking a fence is one request, whether or not the row exists", async () => {
-  const one = fence("one");
-  await one.take();
+test("taking a fence needs one request, whether or not the row exists", async () => {
+  const owner = fence("one");
+  await owner.take();
   await fence("two").take();
   expect(proxy.requests.map(({ method, status }) => [method, status])).toEqual([
     ["PUT", 204],
     ["PUT", 204],
   ]);
-  await expect(one.write(puts(1))).rejects.toThrow(RowChanged);
+  await expect(owner.write(puts(1))).rejects.toThrow(RowChanged);
 });
 
-test("a delayed duplicate of a take counts as another worker's: the owner's write is rejected, and the owner takes the fence again", async () => {
-  const one = fence("one");
-  await one.take();
-  await one.write(puts(2));
-  // Between a transaction whose answer is lost and its second sending.
-  let sent = 0;
+test("after a delayed duplicate of its take, the owner's write is rejected until the owner takes the fence again", async () => {
+  const owner = fence("one");
+  await owner.take();
+  await owner.write(puts(2));
+  // The duplicate arrives between a transaction whose response is lost and the repetition of the transaction.
+  let sentTransactions = 0;
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
   proxy.before(
     () => fence("one").take(),
-    ({ path }) => path === "$batch" && ++sent === 2,
+    ({ path }) => path === "$batch" && ++sentTransactions === 2,
   );
-  await expect(one.write(puts(1, "later"))).rejects.toThrow(RowChanged);
-  expect(sent).toBe(2);
-  expect(await standing()).toEqual([`${thing(0)} later`, `${thing(1)} x`]);
-  await expect(one.write(puts(2, "again"))).rejects.toThrow(RowChanged);
-  await one.take();
-  expect(await one.write(puts(2, "again"))).toEqual({ written: 2, removed: 0 });
-  expect(await standing()).toEqual([`${thing(0)} again`, `${thing(1)} again`]);
+  await expect(owner.write(puts(1, "later"))).rejects.toThrow(RowChanged);
+  expect(sentTransactions).toBe(2);
+  expect(await readThings()).toEqual([`${thingKey(0)} later`, `${thingKey(1)} x`]);
+  await expect(owner.write(puts(2, "again"))).rejects.toThrow(RowChanged);
+  await owner.take();
+  expect(await owner.write(puts(2, "again"))).toEqual({ written: 2, removed: 0 });
+  expect(await readThings()).toEqual([`${thingKey(0)} again`, `${thingKey(1)} again`]);
 });
 
-test("of two workers that know of no fence, one is rejected", async () => {
+test("one of two workers is rejected if both write to a partition without a fence", async () => {
   const two = [fence("one"), fence("two")];
-  const written = await Promise.allSettled(two.map((one, at) => one.write(puts(1, String(at)))));
+  const written = await Promise.allSettled(two.map((owner, at) => owner.write(puts(1, String(at)))));
   expect(written.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   expect((written.find(({ status }) => status === "rejected") as PromiseRejectedResult).reason).toBeInstanceOf(
     RowExists,
   );
 });
 
-test("a fence is open from the take, or the first of several transactions, until the last one", async () => {
-  const one = fence("one");
-  await one.take();
+// An open fence tells the next worker that a write may be incomplete.
+test("a fence is open from its take or the first of several transactions until the last one", async () => {
+  const owner = fence("one");
+  await owner.take();
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: true });
   const opens: boolean[] = [];
-  await one.write(puts(150), {
+  await owner.write(puts(150), {
     beforeEach: async () => void opens.push((await tables.get(Fences, `p${partition}`, "fence"))!.open),
   });
   expect(opens).toEqual([true, true]);
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });
 });
 
-test("after a lost answer, only the fence is read to verify that a transaction was applied", async () => {
-  const one = fence("one");
-  await one.write(puts(40));
+test("after a lost response, only the fence is read to verify that a transaction was applied", async () => {
+  const owner = fence("one");
+  await owner.write(puts(40));
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
   const operations = Array.from({ length: 40 }, (_, at) =>
-    at < 20 ? remove(Things, thing(at)) : put(Things, thing(at), { text: "y" }),
+    at < 20 ? remove(Things, thingKey(at)) : put(Things, thingKey(at), { text: "y" }),
   );
   const before = proxy.requests.length;
-  expect(await one.write(operations)).toEqual({ written: 20, removed: 20 });
+  expect(await owner.write(operations)).toEqual({ written: 20, removed: 20 });
   expect(proxy.requests.slice(before).map(({ method }) => method)).toEqual(["POST", "POST", "GET"]);
-  expect(await standing()).toEqual(Array.from({ length: 20 }, (_, at) => `${thing(at + 20)} y`));
+  expect(await readThings()).toEqual(Array.from({ length: 20 }, (_, at) => `${thingKey(at + 20)} y`));
 });
 
 test("removing missing rows succeeds, and the other rows of the transaction are written", async () => {
-  const one = fence("one");
-  await one.write(puts(3));
-  const operations = [5, 1, 6, 2, 7].map((at) => remove(Things, thing(at)));
-  expect(await one.write([...operations, put(Things, "u", { text: "new" })])).toEqual({ written: 1, removed: 2 });
-  expect(await standing()).toEqual([`${thing(0)} x`, "u new"]);
+  const owner = fence("one");
+  await owner.write(puts(3));
+  const operations = [5, 1, 6, 2, 7].map((at) => remove(Things, thingKey(at)));
+  expect(await owner.write([...operations, put(Things, "u", { text: "new" })])).toEqual({ written: 1, removed: 2 });
+  expect(await readThings()).toEqual([`${thingKey(0)} x`, "u new"]);
 });
 
 test("a removal with an ETag, and an insert, are rejected with the whole transaction", async () => {
-  const one = fence("one");
-  await one.write([insert(Things, thing(0), { text: "x" })]);
-  await expect(one.write([insert(Things, thing(0), { text: "y" })])).rejects.toThrow(RowExists);
-  await expect(one.write([remove(Things, thing(9), 'W/"x"')])).rejects.toThrow();
-  await one.write(puts(1, "z"));
-  expect(await standing()).toEqual([`${thing(0)} z`]);
+  const owner = fence("one");
+  await owner.write([insert(Things, thingKey(0), { text: "x" })]);
+  await expect(owner.write([insert(Things, thingKey(0), { text: "y" })])).rejects.toThrow(RowExists);
+  await expect(owner.write([remove(Things, thingKey(9), 'W/"x"')])).rejects.toThrow();
+  await owner.write(puts(1, "z"));
+  expect(await readThings()).toEqual([`${thingKey(0)} z`]);
 });

@@ -2,6 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { keyEnd, keyProblem, keyText, keyTextOf } from "../../shared/platform/storage/keys.ts";
 
+// Row keys are built from texts that are encoded so that Azure Table storage accepts them, with "|" as the separator of their parts.
+
 describe("keyText", () => {
   test("encodes any text reversibly as a legal key without the separator", () => {
     fc.assert(
@@ -26,7 +28,7 @@ describe("keyText", () => {
 });
 
 describe("keyEnd", () => {
-  test("sorts after every key with the prefix and not after the next one", () => {
+  test("sorts after all keys with the prefix and not after any later key", () => {
     const text = fc.string({ unit: "binary", maxLength: 5 });
     fc.assert(
       fc.property(

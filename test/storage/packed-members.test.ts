@@ -26,6 +26,9 @@ import { readLastScans, recordLastScan } from "../../shared/subscriptions/last-s
 import { assetRecord, START, vaultRecord } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
+// Packed members are members of rows that are stored as compressed JSON in a binary column. Invalid bytes in such a column must
+// cause an error that names the row but does not contain the value.
+
 let azurite: TestStorage;
 let tables: Tables;
 beforeAll(async () => {
@@ -34,15 +37,16 @@ beforeAll(async () => {
 });
 afterAll(() => azurite?.stop());
 
+/** Text in the invalid bytes, which no error message may contain. */
 const VALUE = "what-no-message-repeats";
-/** Bytes that `pack` never made, or not of such a value. */
+/** Invalid bytes: not created by `pack`, or packed from a value of another shape. */
 const GARBAGE: [what: string, bytes: Uint8Array][] = [
   ["text", Buffer.from(VALUE)],
   ["nothing", new Uint8Array()],
   ["deflated text", deflateRawSync(VALUE)],
   ["a packed value of another shape", pack([{ [VALUE]: VALUE }])],
 ];
-/** More than one column holds. */
+/** A value that is larger than any that is written, although its compressed bytes are few. */
 const TOO_LARGE: (typeof GARBAGE)[number] = ["65 MiB of spaces", deflateRawSync(Buffer.alloc(65 * 1024 * 1024, " "))];
 
 describe("a packed member", () => {
@@ -66,19 +70,21 @@ describe("a packed member", () => {
   );
 });
 
-interface Place {
+/** A packed member of the service's rows. */
+interface PackedMember {
   what: string;
-  /** The table whose only row with `member` is planted in, and how it is read. */
   table: string;
   member: string;
+  /** Writes a row, which must be the only one in the table with this member. */
   write: () => Promise<unknown>;
+  /** Reads the member as the service does. */
   read: () => Promise<unknown>;
-  /** No bytes stand for none. */
+  /** Whether a column without bytes is valid and means an empty value. */
   mayBeEmpty?: boolean;
 }
 
 const vault = vaultRecord("planted");
-const everything = { limit: 10, offset: 0, cursor: undefined };
+const FIRST_PAGE = { limit: 10, offset: 0, cursor: undefined };
 const NOW = new Date(START).toISOString();
 const WORKSPACE = randomUUID();
 const RESOURCE = resourceKey("unit", "resource");
@@ -100,7 +106,7 @@ const delivery: DeliveryRecord = {
   newsTotal: 0,
   news: pack([]),
 };
-const PLACES: Place[] = [
+const PACKED_MEMBERS: PackedMember[] = [
   {
     what: "the change log",
     table: Vaults.table,
@@ -110,17 +116,17 @@ const PLACES: Place[] = [
       const change = { kind: "added" as const, type: "secret" as const, name: "added", before: undefined, after };
       return tables.write(Vaults.table, VAULTS, [...changeOperations(vault, [change], new Date(START)).rows]);
     },
-    read: () => listChanges(tables, {}, everything),
+    read: () => listChanges(tables, {}, FIRST_PAGE),
   },
   {
-    what: "what a worker that died announced",
+    what: "the pending writes of a crashed worker",
     table: Vaults.table,
     member: "entries",
     write: async () => {
       await tables.put(Vaults, VAULTS, vaultKey(vault.name), { ...vault, pending: true });
-      const announced = pack([["secret", "added", null]]);
+      const pendingWrite = pack([["secret", "added", null]]);
       await tables.write(Vaults.table, VAULTS, [
-        put(PendingWrites, `${pendingPrefix(vault.name)}000`, { entries: announced }),
+        put(PendingWrites, `${pendingPrefix(vault.name)}000`, { entries: pendingWrite }),
       ]);
     },
     read: () => readStoredVault(tables, vault.name),
@@ -139,7 +145,7 @@ const PLACES: Place[] = [
     read: () => readLastScans(tables),
   },
   {
-    what: "what the alert rules saw",
+    what: "the snapshot of vaults for alert rules",
     table: "AlertStates",
     member: "versions",
     write: () => readVaultSnapshot(tables, true),
@@ -153,16 +159,18 @@ const PLACES: Place[] = [
     read: async () => itemsIn((await tables.get(Deliveries, delivery.deliveryId, DELIVERY_ROW))!),
   },
   {
-    what: "violations that arose",
+    what: "new violations",
     table: NewViolationRows.table,
     member: "items",
     write: () => {
       const { name, id, subscriptionId } = vault;
+      // The code of the check, the name of the asset, the start of the violation, and tags.
       const items = packNewViolations([[1, "added", 1_700_000_000, {}]]);
       const key = newViolationsKey(NOW, name, "write", 0);
       return tables.put(NewViolationRows, STATE, key, { name, vaultId: id, subscriptionId, items });
     },
     read: () => {
+      // The cursor starts at the row that `write` created. The test has no exemptions, so the overview with them is not read.
       const cursor = encodeCursor({ k: newViolationsFrom(NOW), i: 0 });
       return newViolations(tables, () => Promise.reject(new Error("Nothing is exempted.")), new Date(START), cursor, 0);
     },
@@ -190,7 +198,7 @@ const PLACES: Place[] = [
   },
 ];
 
-test.for(PLACES)(
+test.for(PACKED_MEMBERS)(
   "garbage in $what throws an error that names the row",
   async ({ table, member, write, read, mayBeEmpty }) => {
     await write();
@@ -202,7 +210,7 @@ test.for(PLACES)(
     for await (const row of directClient.listEntities<Record<string, Uint8Array>>())
       if (row[member] !== undefined) rows.push(row as (typeof rows)[number]);
     expect(rows).toHaveLength(1);
-    const { partitionKey, rowKey, [member]: whole } = rows[0]!;
+    const { partitionKey, rowKey, [member]: validBytes } = rows[0]!;
     for (const [, bytes] of GARBAGE) {
       if (mayBeEmpty && bytes.length === 0) continue;
       await directClient.updateEntity({ partitionKey, rowKey, [member]: bytes }, "Merge");
@@ -215,7 +223,7 @@ test.for(PLACES)(
       expect(String(error)).toContain(member);
       expect(String(error)).not.toContain(VALUE);
     }
-    await directClient.updateEntity({ partitionKey, rowKey, [member]: whole }, "Merge");
+    await directClient.updateEntity({ partitionKey, rowKey, [member]: validBytes }, "Merge");
     await read();
   },
 );

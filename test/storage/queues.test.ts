@@ -33,7 +33,7 @@ test("a delayed message is hidden at first", async () => {
   expect(approximateMessagesCount).toBe(1);
 });
 
-test("a message has up to 48 KiB", async () => {
+test("a message can have up to 48 KiB", async () => {
   await queues.send("large", "x".repeat(48 * 1024 - 2));
   expect(await receive("large")).toHaveLength(1);
   await expect(queues.send("large", "x".repeat(48 * 1024 - 1))).rejects.toThrow(RangeError);
@@ -41,16 +41,16 @@ test("a message has up to 48 KiB", async () => {
 });
 
 test("a credential that could not be acquired is requested again for the next message", async () => {
-  let asked = 0;
+  let attempts = 0;
   const credential = async (): Promise<never> => {
-    asked++;
+    attempts++;
     throw new Error("no identity yet");
   };
   const address = "http://127.0.0.1:1/account";
-  const away = createQueues({ tableServiceUri: address, queueServiceUri: address, credential });
-  for (let tries = 1; tries <= 2; tries++) {
-    await expect(away.send("work", {})).rejects.toThrow("no identity yet");
-    expect(asked).toBe(tries);
+  const queuesWithoutCredential = createQueues({ tableServiceUri: address, queueServiceUri: address, credential });
+  for (let sends = 1; sends <= 2; sends++) {
+    await expect(queuesWithoutCredential.send("work", {})).rejects.toThrow("no identity yet");
+    expect(attempts).toBe(sends);
   }
 });
 

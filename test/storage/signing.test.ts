@@ -16,6 +16,9 @@ import {
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
+// Rows of some tables are signed with a key from the service's own key vault, so that a row that another program wrote or changed is
+// rejected. The table can be written directly by anyone with the account key.
+
 const shape = {
   name: z.string(),
   count: z.number().optional(),
@@ -25,7 +28,7 @@ const shape = {
 };
 const Signed = entity("Signed", z.object(shape), { signed: true });
 
-const keysOf = (keys: Record<string, Uint8Array>, current: string): RowKeys => ({
+const signingKeys = (keys: Record<string, Uint8Array>, current: string): RowKeys => ({
   current: async () => ({ name: current, key: keys[current]! }),
   named: async (name) => keys[name],
 });
@@ -33,15 +36,15 @@ const keysOf = (keys: Record<string, Uint8Array>, current: string): RowKeys => (
 let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
-/** Writes to the table like anyone with the account key. */
+/** Writes to the table without signing, like anyone with the account key. */
 let directClient: TableClient;
-const ring = { one: randomBytes(32), two: randomBytes(32) };
+const allKeys = { one: randomBytes(32), two: randomBytes(32) };
 let partition = 0;
 let p: string;
 beforeAll(async () => {
   azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
-  tables = createTables({ connectionString: proxy.connectionString }, { keys: keysOf(ring, "one") });
+  tables = createTables({ connectionString: proxy.connectionString }, { keys: signingKeys(allKeys, "one") });
   directClient = TableClient.fromConnectionString(azurite.connectionString(), "Signed", {
     allowInsecureConnection: true,
   });
@@ -54,7 +57,7 @@ beforeEach(() => {
   p = `p${++partition}`;
 });
 afterEach(() => {
-  proxy.heal();
+  proxy.removeFaults();
 });
 
 const value = {
@@ -64,13 +67,14 @@ const value = {
   bytes: new Uint8Array([0, 1, 255]),
   places: ["kv-one/db"],
 };
-/** The stored row without the service's own columns. */
-async function stored(rowKey: string) {
+/** Returns the stored columns of a row, without those that the table service adds. */
+async function readColumns(rowKey: string) {
   const { etag: _e, timestamp: _t, ...row } = await directClient.getEntity<Record<string, unknown>>(p, rowKey);
   const columns = Object.entries(row).filter(([name]) => !name.includes("odata."));
   return { ...Object.fromEntries(columns), count: { type: "Double", value: "1.5" }, partitionKey: p, rowKey };
 }
-const refused = async (rowKey: string, reader = tables) => {
+/** Expects a row to be rejected by each method that reads rows. */
+const expectRejected = async (rowKey: string, reader = tables) => {
   await expect(reader.get(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
   await expect(reader.getWithAge(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
   const corrupt: string[] = [];
@@ -80,7 +84,7 @@ const refused = async (rowKey: string, reader = tables) => {
 };
 
 describe("a signed row", () => {
-  test("is read unchanged, singly, in transactions and in pages", async () => {
+  test("is read unchanged after single writes and transactions, also in pages", async () => {
     await tables.insert(Signed, p, "a", value);
     await tables.transaction("Signed", p, [insert(Signed, "b", value), put(Signed, "c", { name: "short" })]);
     expect(await tables.get(Signed, p, "a")).toMatchObject({ ...value, bytes: Buffer.from(value.bytes) });
@@ -94,68 +98,71 @@ describe("a signed row", () => {
   });
 
   test.each(["LostAnswer", "ServerBusyApplied"] as const)(
-    "is recognized after %s like any other row",
+    "is recognized as written after the fault %s",
     async (fault) => {
       await tables.insert(Signed, p, "before", value);
       proxy.fail([fault], ({ method }) => method !== "GET");
       await tables.insert(Signed, p, "a", value);
-      expect(proxy.heal()).toBe(0);
+      expect(proxy.removeFaults()).toBe(0);
       proxy.fail([fault], ({ path }) => path === "$batch");
       await tables.transaction("Signed", p, [insert(Signed, "b", value)]);
-      expect(proxy.heal()).toBe(0);
+      expect(proxy.removeFaults()).toBe(0);
     },
   );
 
   test.each<[what: string, change: Record<string, unknown>]>([
-    ["a member changed", { name: "another" }],
-    ["a flag turned", { on: true }],
-    ["a number changed", { count: 2.5 }],
-    ["bytes changed", { bytes: new Uint8Array([0, 1, 254]) }],
-    ["a list changed", { places_json: '["kv-two/db"]' }],
-    ["a member taken away", { count: undefined }],
-    ["a column more", { more: "x" }],
-    ["its signature taken away", { _signature: undefined }],
-    ["a signature that is none", { _signature: "" }],
-    ["half a signature", { _signature: "one." }],
-    ["a short one", { _signature: "one.AAAA" }],
-    ["one by nobody's key", { _signature: "nobody.AAAA" }],
+    ["a changed text", { name: "another" }],
+    ["a changed flag", { on: true }],
+    ["a changed number", { count: 2.5 }],
+    ["changed bytes", { bytes: new Uint8Array([0, 1, 254]) }],
+    ["a changed list", { places_json: '["kv-two/db"]' }],
+    ["a removed member", { count: undefined }],
+    ["an additional column", { more: "x" }],
+    ["no signature", { _signature: undefined }],
+    ["an empty signature", { _signature: "" }],
+    ["a signature without its value", { _signature: "one." }],
+    ["a short signature", { _signature: "one.AAAA" }],
+    ["a signature by an unknown key", { _signature: "nobody.AAAA" }],
   ])("is rejected with %s", async (_what, change) => {
     await tables.insert(Signed, p, "a", value);
-    await directClient.updateEntity({ ...(await stored("a")), ...change }, "Replace");
-    await refused("a");
+    await directClient.updateEntity({ ...(await readColumns("a")), ...change }, "Replace");
+    await expectRejected("a");
   });
 
-  test("is accepted when it is written again unchanged, by any writer", async () => {
+  test("is accepted if another program writes it again unchanged", async () => {
     await tables.insert(Signed, p, "a", value);
-    await directClient.updateEntity(await stored("a"), "Replace");
+    await directClient.updateEntity(await readColumns("a"), "Replace");
     expect(await tables.get(Signed, p, "a")).toMatchObject({ count: 1.5, on: false, places: ["kv-one/db"] });
   });
 
-  test("is rejected at another location, and with another key", async () => {
+  test("is rejected under another row key or partition key, and if it is signed with another key", async () => {
     await tables.insert(Signed, p, "a", value);
-    await directClient.createEntity({ ...(await stored("a")), rowKey: "moved" });
-    await refused("moved");
-    await directClient.createEntity({ ...(await stored("a")), partitionKey: `${p}x` });
+    await directClient.createEntity({ ...(await readColumns("a")), rowKey: "moved" });
+    await expectRejected("moved");
+    await directClient.createEntity({ ...(await readColumns("a")), partitionKey: `${p}x` });
     await expect(tables.get(Signed, `${p}x`, "a")).rejects.toThrow(StorageCorrupt);
     const other = createTables(
       { connectionString: azurite.connectionString() },
-      { keys: keysOf({ one: randomBytes(32) }, "one") },
+      { keys: signingKeys({ one: randomBytes(32) }, "one") },
     );
     await other.insert(Signed, p, "other", value);
-    await refused("other");
+    await expectRejected("other");
   });
 
   test("is accepted after a new signing key was added, and rejected after its own key was removed", async () => {
     await tables.insert(Signed, p, "a", value);
-    const later = createTables({ connectionString: azurite.connectionString() }, { keys: keysOf(ring, "two") });
+    const later = createTables({ connectionString: azurite.connectionString() }, { keys: signingKeys(allKeys, "two") });
     expect(await later.get(Signed, p, "a")).toMatchObject({ count: 1.5 });
-    await refused(
+    await expectRejected(
       "a",
-      createTables({ connectionString: azurite.connectionString() }, { keys: keysOf({ two: ring.two }, "two") }),
+      createTables(
+        { connectionString: azurite.connectionString() },
+        { keys: signingKeys({ two: allKeys.two }, "two") },
+      ),
     );
   });
 
-  test("can't be merged, written in bulk or read in part, or used without keys", async () => {
+  test("can't be merged, written in bulk, read in part, or used without signing keys", async () => {
     await tables.insert(Signed, p, "a", value);
     await expect(tables.transaction("Signed", p, [merge(Signed, "a", { count: 3 })])).rejects.toThrow(TypeError);
     await expect(tables.write("Signed", p, [put(Signed, "a", value)])).rejects.toThrow(TypeError);

@@ -19,6 +19,8 @@ import {
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type Fault, startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
+// The table client of the service against Azurite, through a proxy that counts requests and injects faults.
+
 const Thing = entity(
   "Things",
   z.object({
@@ -37,11 +39,12 @@ let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
 let partition = 0;
+/** Partition key of the current test. */
 let p: string;
 
 beforeAll(async () => {
   azurite = await openStorage(["tables"]);
-  // The table is there before anything is counted.
+  // Creates the table before requests are counted.
   await createTables({ connectionString: azurite.connectionString() }).put(Thing, "first", "row", { name: "x" });
 });
 afterAll(() => azurite.stop());
@@ -52,15 +55,16 @@ beforeEach(async () => {
 });
 afterEach(() => proxy.stop());
 
-const names = async (pages: AsyncGenerator<{ rowKey: string }[]>) => {
+/** Returns the row keys of each page. */
+const rowKeysByPage = async (pages: AsyncGenerator<{ rowKey: string }[]>) => {
   const found: string[][] = [];
   for await (const page of pages) found.push(page.map((row) => row.rowKey));
   return found;
 };
-const numbered = (count: number) => Array.from({ length: count }, (_, i) => `r${String(i).padStart(5, "0")}`);
+const numberedKeys = (count: number) => Array.from({ length: count }, (_, i) => `r${String(i).padStart(5, "0")}`);
 
 describe("a row", () => {
-  test("is read as it was written", async () => {
+  test("has the same value when it is read as when it was written", async () => {
     const value = fc.record(
       {
         name: fc.string({ unit: "binary" }).filter((text) => text.isWellFormed()),
@@ -137,11 +141,13 @@ describe("a row", () => {
     expect(proxy.requests).toEqual([]);
   });
 
-  test("a row that another program wrote is distinguished from a valid row", async () => {
+  test("with an invalid member, as another program may write it, throws StorageCorrupt", async () => {
     const Other = entity("Things", z.object({ name: z.number() }));
     await tables.put(Other, p, "r", { name: 5 });
     await expect(tables.get(Thing, p, "r")).rejects.toThrow(StorageCorrupt);
-    await expect(names(tables.pages(Thing, { partitionKey: p }))).rejects.toThrow(/Things.*name \(invalid_type\)/);
+    await expect(rowKeysByPage(tables.pages(Thing, { partitionKey: p }))).rejects.toThrow(
+      /Things.*name \(invalid_type\)/,
+    );
   });
 
   test("beyond Azure's limits is rejected before it is sent", async () => {
@@ -156,7 +162,7 @@ describe("a row", () => {
   });
 
   test("of exactly one mebibyte by the documented formula is accepted", async () => {
-    // 4 + keys + (8 + name + 4 + text) per piece; the rest of the budget is text.
+    // The formula: 4 + 2 * characters of both keys + for each piece of the text 8 + 2 * characters of its name + 4 + 2 * its length.
     const pieces = 17;
     const frame = 4 + 2 * (p.length + 1) + pieces * (8 + 4) + 2 * (4 + (pieces - 1) * "name__1".length + 7);
     const length = Math.floor((1024 * 1024 - frame) / 2);
@@ -185,7 +191,7 @@ describe("an entity", () => {
 });
 
 describe("concurrent writers", () => {
-  test("only one of many inserts wins", async () => {
+  test("only one of many concurrent inserts succeeds", async () => {
     const outcomes = await Promise.allSettled(
       Array.from({ length: 8 }, (_, i) => tables.insert(Thing, p, "r", { name: String(i) })),
     );
@@ -220,7 +226,7 @@ describe("concurrent writers", () => {
   });
 
   test.each(["a/b", "a\\b", "a#b", "a?b", "a%2Fb", "a\u0001", "x".repeat(2000)])(
-    "an illegal key has no row, without a request: %#",
+    "a read with an illegal key returns undefined without a request: %#",
     async (key) => {
       const before = proxy.requests.length;
       expect(await tables.get(Thing, p, key)).toBeUndefined();
@@ -231,10 +237,10 @@ describe("concurrent writers", () => {
   test("modify throws RowChanged after ten attempts", async () => {
     await tables.insert(Thing, p, "r", { name: "a" });
     proxy.fail(Array(10).fill("UpdateConditionNotSatisfied"), ({ method }) => method === "PUT");
-    let tries = 0;
-    const change = () => ({ name: String(++tries) });
+    let attempts = 0;
+    const change = () => ({ name: String(++attempts) });
     await expect(tables.modify(Thing, p, "r", change)).rejects.toThrow(RowChanged);
-    expect(tries).toBe(10);
+    expect(attempts).toBe(10);
   });
 });
 
@@ -258,19 +264,19 @@ describe("a transaction", () => {
   });
 
   test("names the failed row and operation, and applies nothing", async () => {
-    const there = await tables.insert(Thing, p, "there", { name: "a" });
-    const fresh = await tables.replace(Thing, there);
+    const outdated = await tables.insert(Thing, p, "there", { name: "a" });
+    const current = await tables.replace(Thing, outdated);
     const run = (operation: Parameters<Tables["transaction"]>[2][number]) =>
       tables.transaction("Things", p, [put(Thing, "other", { name: "b" }), operation]).catch((e: unknown) => e);
     const at = (rowKey: string) => ({ table: "Things", partitionKey: p, rowKey, index: 1 });
 
     for (const [operation, kind, rowKey] of [
       [insert(Thing, "there", { name: "b" }), RowExists, "there"],
-      [replace(Thing, "there", { name: "b" }, there.etag), RowChanged, "there"],
-      [replace(Thing, "missing", { name: "b" }, there.etag), RowChanged, "missing"],
-      [merge(Thing, "there", { name: "b" }, there.etag), RowChanged, "there"],
+      [replace(Thing, "there", { name: "b" }, outdated.etag), RowChanged, "there"],
+      [replace(Thing, "missing", { name: "b" }, outdated.etag), RowChanged, "missing"],
+      [merge(Thing, "there", { name: "b" }, outdated.etag), RowChanged, "there"],
       [merge(Thing, "missing", { name: "b" }), RowMissing, "missing"],
-      [remove(Thing, "there", there.etag), RowChanged, "there"],
+      [remove(Thing, "there", outdated.etag), RowChanged, "there"],
       [remove(Thing, "missing"), RowMissing, "missing"],
     ] as const) {
       const error = await run(operation);
@@ -278,16 +284,16 @@ describe("a transaction", () => {
       expect(error).toMatchObject(at(rowKey));
     }
     expect(await tables.get(Thing, p, "other")).toBeUndefined();
-    expect(await tables.get(Thing, p, "there")).toEqual(fresh);
+    expect(await tables.get(Thing, p, "there")).toEqual(current);
   });
 
   test("beyond the limits is rejected before it is sent", async () => {
-    const many = numbered(101).map((rowKey) => put(Thing, rowKey, { name: "x" }));
+    const many = numberedKeys(101).map((rowKey) => put(Thing, rowKey, { name: "x" }));
     await expect(tables.transaction("Things", p, many)).rejects.toThrow(/1 to 100/);
     await expect(tables.transaction("Things", p, [])).rejects.toThrow(/1 to 100/);
     const twice = [put(Thing, "r", { name: "x" }), remove(Thing, "r")];
     await expect(tables.transaction("Things", p, twice)).rejects.toThrow(/twice/);
-    const large = numbered(5).map((rowKey) => put(Thing, rowKey, { name: "é".repeat(480_000) }));
+    const large = numberedKeys(5).map((rowKey) => put(Thing, rowKey, { name: "é".repeat(480_000) }));
     await expect(tables.transaction("Things", p, large)).rejects.toThrow(/4194304/);
     await expect(tables.transaction("Others", p, [remove(Thing, "r")])).rejects.toThrow(TypeError);
     await expect(tables.transaction("Things", "a/b", [remove(Thing, "r")])).rejects.toThrow(RowInvalid);
@@ -306,12 +312,12 @@ describe("a transaction", () => {
 
 describe("write", () => {
   test("fills transactions of a hundred operations and can be repeated", async () => {
-    const rowKeys = numbered(250);
+    const rowKeys = numberedKeys(250);
     const all = () => rowKeys.map((rowKey) => insert(Thing, rowKey, { name: rowKey }));
     await tables.write("Things", p, all());
     expect(proxy.requests.map(({ path }) => path)).toEqual(["$batch", "$batch", "$batch"]);
     await tables.write("Things", p, all());
-    expect((await names(tables.pages(Thing, { partitionKey: p }))).flat()).toEqual(rowKeys);
+    expect((await rowKeysByPage(tables.pages(Thing, { partitionKey: p }))).flat()).toEqual(rowKeys);
   });
 
   test("keeps transactions under four mebibytes", async () => {
@@ -319,26 +325,27 @@ describe("write", () => {
     await tables.write(
       "Things",
       p,
-      numbered(9).map((rowKey) => put(Thing, rowKey, { name })),
+      numberedKeys(9).map((rowKey) => put(Thing, rowKey, { name })),
     );
     expect(proxy.requests).toHaveLength(2);
     for (const { bytes } of proxy.requests) expect(bytes).toBeLessThan(4 * 1024 * 1024);
   });
 
   test("leaves room for the reserved operations and bytes of each transaction", async () => {
-    const rows = numbered(9).map((rowKey) => put(Thing, rowKey, { name: "x".repeat(450_000) }));
+    const rows = numberedKeys(9).map((rowKey) => put(Thing, rowKey, { name: "x".repeat(450_000) }));
+    // The first operation of the first transaction.
     const lead = [put(Thing, "lead", { name: "x".repeat(450_000) })];
-    const sizes = async (beside: { operations?: number; bytes: number }, of = rows) =>
-      (await tables.batches("Things", p, of, { lead, ...beside })).map((some) => some.length);
+    const sizes = async (reserved: { operations?: number; bytes: number }, operations = rows) =>
+      (await tables.batches("Things", p, operations, { lead, ...reserved })).map((batch) => batch.length);
     expect(await sizes({ bytes: 0 })).toEqual([8, 1]);
     expect(await sizes({ bytes: 1_500_000 })).toEqual([4, 4, 1]);
     expect(await sizes({ bytes: 3_500_000 })).toEqual([0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    const small = numbered(100).map((rowKey) => put(Thing, rowKey, { name: rowKey }));
+    const small = numberedKeys(100).map((rowKey) => put(Thing, rowKey, { name: rowKey }));
     expect(await sizes({ operations: 2, bytes: 0 }, small)).toEqual([97, 3]);
   });
 
   test("removes existing rows and ignores missing rows", async () => {
-    const rowKeys = numbered(6);
+    const rowKeys = numberedKeys(6);
     await tables.write(
       "Things",
       p,
@@ -349,7 +356,7 @@ describe("write", () => {
     const again = [...rowKeys.map((rowKey) => remove(Thing, rowKey)), put(Thing, "kept", { name: "y" })];
     await tables.write("Things", p, again);
     await tables.write("Things", p, again);
-    expect(await names(tables.pages(Thing, { partitionKey: p }))).toEqual([["kept"]]);
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p }))).toEqual([["kept"]]);
   });
 
   test("keeps the order of operations on one row", async () => {
@@ -364,27 +371,27 @@ describe("write", () => {
     expect(await tables.get(Thing, p, "b")).toBeUndefined();
   });
 
-  test("reads operations only as far as running transactions need, and calls beforeEach before each", async () => {
-    let taken = 0;
+  test("reads operations only as far as running transactions need", async () => {
+    let readOperations = 0;
     function* many() {
-      for (const rowKey of numbered(1000)) {
-        taken++;
+      for (const rowKey of numberedKeys(1000)) {
+        readOperations++;
         yield put(Thing, rowKey, { name: "x" });
       }
     }
-    let asked = 0;
+    let transactions = 0;
     const beforeEach = async () => {
-      if (++asked === 3) throw new Error("claim lost");
+      if (++transactions === 3) throw new Error("claim lost");
     };
     await expect(tables.write("Things", p, many(), { parallel: 2, beforeEach })).rejects.toThrow("claim lost");
     expect(proxy.requests).toHaveLength(2);
-    expect(taken).toBeLessThanOrEqual(301);
+    expect(readOperations).toBeLessThanOrEqual(301);
   });
 
   test("stops at the first failure, after the running transactions", async () => {
     const operations = [
       merge(Thing, "missing", { count: 1 }),
-      ...numbered(500).map((rowKey) => put(Thing, rowKey, { name: "x" })),
+      ...numberedKeys(500).map((rowKey) => put(Thing, rowKey, { name: "x" })),
     ];
     await expect(tables.write("Things", p, operations, { parallel: 1 })).rejects.toThrow(RowMissing);
     expect(proxy.requests).toHaveLength(1);
@@ -392,7 +399,7 @@ describe("write", () => {
 });
 
 describe("pages", () => {
-  test("are one request each, over one partition and one range of row keys", async () => {
+  test("contain the rows of one partition and one range of row keys, with one request per page", async () => {
     await tables.write(
       "Things",
       p,
@@ -400,7 +407,7 @@ describe("pages", () => {
     );
     await tables.put(Thing, `${p}x`, "b", { name: "another partition" });
     proxy.requests.length = 0;
-    expect(await names(tables.pages(Thing, { partitionKey: p, from: "b", before: "b}" }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "b", before: "b}" }))).toEqual([
       ["b", "b|1", "b|2"],
     ]);
     expect(proxy.requests).toMatchObject([
@@ -414,43 +421,45 @@ describe("pages", () => {
         bytes: 0,
       },
     ]);
-    expect(await names(tables.pages(Thing, { partitionKey: p, from: "b", after: "b|1" }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "b", after: "b|1" }))).toEqual([
       ["b|2", "b}", "c"],
     ]);
-    expect(await names(tables.pages(Thing, { partitionKey: p, from: "b", after: "a" }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "b", after: "a" }))).toEqual([
       ["b", "b|1", "b|2", "b}", "c"],
     ]);
-    expect(await names(tables.pages(Thing, { partitionKey: p, pageSize: 4 }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, pageSize: 4 }))).toEqual([
       ["a", "b", "b|1", "b|2"],
       ["b}", "c"],
     ]);
-    expect(await names(tables.pages(Thing, { partitionKey: "it's empty" }))).toEqual([]);
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: "it's empty" }))).toEqual([]);
     const quoted = `${p}'s`;
     for (const rowKey of ["a", "o'b", "o'c", "z"]) await tables.put(Thing, quoted, rowKey, { name: rowKey });
-    expect(await names(tables.pages(Thing, { partitionKey: quoted, from: "o'b", before: "o'c" }))).toEqual([["o'b"]]);
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: quoted, from: "o'b", before: "o'c" }))).toEqual([
+      ["o'b"],
+    ]);
   });
 
-  test("that the service returns short or empty lose no row, and no empty page is returned", async () => {
-    const rowKeys = numbered(25);
+  test("are complete if the service returns short or empty pages", async () => {
+    const rowKeys = numberedKeys(25);
     await tables.write(
       "Things",
       p,
       rowKeys.map((rowKey) => put(Thing, rowKey, { name: "x" })),
     );
     proxy.shortPages(10);
-    const found = await names(tables.pages(Thing, { partitionKey: p }));
+    const found = await rowKeysByPage(tables.pages(Thing, { partitionKey: p }));
     expect(found.map((page) => page.length)).toEqual([10, 10, 5]);
     expect(found.flat()).toEqual(rowKeys);
     proxy.requests.length = 0;
-    expect(await names(tables.pages(Thing, { partitionKey: p, from: "z" }))).toEqual([]);
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "z" }))).toEqual([]);
     expect(proxy.requests).toHaveLength(2);
   });
 
-  test("pages are not read ahead: the first page costs one request", async () => {
+  test("are not read ahead: the first page needs one request", async () => {
     await tables.write(
       "Things",
       p,
-      numbered(6).map((rowKey) => put(Thing, rowKey, { name: "x" })),
+      numberedKeys(6).map((rowKey) => put(Thing, rowKey, { name: "x" })),
     );
     proxy.requests.length = 0;
     for await (const page of tables.pages(Thing, { partitionKey: p, pageSize: 2 })) {
@@ -476,7 +485,7 @@ describe("pages", () => {
   });
 
   test("are consistent, although rows with long members are read separately", async () => {
-    const others = createTables({ connectionString: azurite.connectionString() });
+    const otherWriter = createTables({ connectionString: azurite.connectionString() });
     const tags = (of: string) => ({ long: of.repeat(70_000) });
     const pages = (change: () => Promise<unknown>) => {
       proxy.before(change, ({ path }) => path === `Things(PartitionKey='${p}',RowKey='b')`);
@@ -487,7 +496,7 @@ describe("pages", () => {
       put(Thing, "b", { name: "b", count: 1, tags: tags("1") }),
     ]);
     const changed = pages(() =>
-      others.transaction("Things", p, [
+      otherWriter.transaction("Things", p, [
         merge(Thing, "a", { count: 2 }),
         merge(Thing, "b", { count: 2, tags: tags("2") }),
       ]),
@@ -501,22 +510,24 @@ describe("pages", () => {
       [2, undefined],
       [2, "2"],
     ]);
-    const removed = pages(() => others.transaction("Things", p, [merge(Thing, "a", { count: 3 }), remove(Thing, "b")]));
+    const removed = pages(() =>
+      otherWriter.transaction("Things", p, [merge(Thing, "a", { count: 3 }), remove(Thing, "b")]),
+    );
     expect(await read(removed)).toEqual([[3, undefined]]);
   });
 
   test("have 1 to 1000 rows", async () => {
     for (const pageSize of [0, 1001, 1.5])
-      await expect(names(tables.pages(Thing, { partitionKey: p, pageSize }))).rejects.toThrow(RangeError);
+      await expect(rowKeysByPage(tables.pages(Thing, { partitionKey: p, pageSize }))).rejects.toThrow(RangeError);
   });
 });
 
 describe("a table", () => {
   const New = entity("Newcomers", z.object({ name: z.string() }));
 
-  test("that does not exist reads as empty, is created by the first write only, and is never checked again", async () => {
+  test("that does not exist reads as empty and is created by the first write", async () => {
     expect(await tables.get(New, p, "r")).toBeUndefined();
-    expect(await names(tables.pages(New, { partitionKey: p }))).toEqual([]);
+    expect(await rowKeysByPage(tables.pages(New, { partitionKey: p }))).toEqual([]);
     expect(await tables.remove(New, p, "r")).toBe(false);
     expect(proxy.requests.map(({ path }) => path)).not.toContain("Tables");
     proxy.requests.length = 0;
@@ -527,7 +538,7 @@ describe("a table", () => {
     expect(proxy.requests.map(({ path }) => path)).toEqual(["Newcomers"]);
   });
 
-  test("that several processes create at once still has one winner per row", async () => {
+  test("that several processes create at the same time has one successful insert per row", async () => {
     const Fresh = entity("Races", z.object({ name: z.string() }));
     const outcomes = await Promise.allSettled(
       Array.from({ length: 5 }, () => tables.transaction("Races", p, [insert(Fresh, "r", { name: "the same" })])),
@@ -565,7 +576,7 @@ describe("a busy service", () => {
   });
 
   test.each<Fault>(["ServerBusyInside", "OperationTimedOutInside", "ThrottledInside"])(
-    "is retried if a transaction's answer says so: %s",
+    "is retried if the body of a transaction's response contains the fault %s",
     async (fault) => {
       proxy.fail([fault]);
       await tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
@@ -574,23 +585,23 @@ describe("a busy service", () => {
     },
   );
 
-  test("is not retried if the answer contains a rejection", async () => {
+  test("is not retried if the body of the response contains a rejection", async () => {
     proxy.fail(["InvalidInputInside"]);
-    const refused = tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
-    await expect(refused).rejects.toMatchObject({ code: "InvalidInput", statusCode: 400 });
+    const rejected = tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+    await expect(rejected).rejects.toMatchObject({ code: "InvalidInput", statusCode: 400 });
     expect(proxy.requests).toHaveLength(1);
   });
 });
 
-describe("a lost answer", () => {
-  test("does not look like another writer's insert", async () => {
+describe("a lost response", () => {
+  test("to an insert is not mistaken for another writer's insert", async () => {
     proxy.fail(["LostAnswer"]);
     const row = await tables.insert(Thing, p, "r", { name: "mine", tags: { a: "b" } });
     expect(await tables.get(Thing, p, "r")).toEqual(row);
     await expect(tables.insert(Thing, p, "r", { name: "mine", tags: { a: "b" } })).rejects.toThrow(RowExists);
   });
 
-  test("does not make modify apply its change twice", async () => {
+  test("to modify does not make it apply its change twice", async () => {
     await tables.insert(Thing, p, "r", { name: "n", count: 1 });
     proxy.fail(["LostAnswer"], ({ method }) => method === "PUT");
     const row = await tables.modify(Thing, p, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
@@ -598,7 +609,7 @@ describe("a lost answer", () => {
     expect(await tables.get(Thing, p, "r")).toEqual(row);
   });
 
-  test("leaves a transaction applied, and returns its ETags", async () => {
+  test("to a transaction does not prevent the return of its ETags", async () => {
     const mark = await tables.insert(Thing, p, "mark", { name: "open", count: 1 });
     await tables.insert(Thing, p, "gone", { name: "x" });
     proxy.fail(["LostAnswer"]);
@@ -629,9 +640,9 @@ test("partitions are listed once each, in order, after a given partition", async
     await tables.put(Placed, partition, row, { name: row });
   const listFrom = async (after?: string) => {
     const found: string[] = [];
-    for await (const one of tables.partitions("Placed", after)) {
-      found.push(one);
-      // A repeated partition would never end.
+    for await (const partition of tables.partitions("Placed", after)) {
+      found.push(partition);
+      // Ends the loop if a partition is listed again and again.
       if (found.length > 3) break;
     }
     return found;

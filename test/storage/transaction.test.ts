@@ -7,13 +7,15 @@ import { insert, type Operation, put, remove, replace } from "../../shared/platf
 import { transactionBody, transactionParts } from "../../shared/platform/storage/transaction.ts";
 import { SEED } from "../support/sampling.ts";
 
+// The body of a transaction request. Its parts are precomputed in ASCII if that fits, otherwise in UTF-8.
+
 const Thing = entity("Things", z.object({ name: z.string() }));
-/** With this number of characters, the text in ASCII (six bytes each) exceeds the size of an entity, and is sent in UTF-8. */
-const OUTGROWN = "ä".repeat(Math.ceil(MAX_ENTITY_BYTES / 6));
+/** Escaped in ASCII (`\u00e4`, six bytes per character), this text exceeds the size of an entity, so it is sent in UTF-8. */
+const TOO_LARGE_IN_ASCII = "ä".repeat(Math.ceil(MAX_ENTITY_BYTES / 6));
 
 const text = fc.oneof(
   { weight: 20, arbitrary: fc.string({ unit: "binary", maxLength: 20 }) },
-  fc.constant(OUTGROWN),
+  fc.constant(TOO_LARGE_IN_ASCII),
   fc.constant("🎂\r\n--changeset_"),
 );
 const operation: fc.Arbitrary<Operation> = fc
@@ -33,7 +35,7 @@ test("a transaction's body contains all of its parts completely", () => {
     partitionKey: "ä'b",
     address: `https://a.example/${"ö".repeat(30)}`,
   });
-  const counts = { whole: 0, outgrown: 0 };
+  const counts = { all: 0, utf8: 0 };
   fc.assert(
     fc.property(fc.array(operation, { minLength: 1, maxLength: 8 }), (operations) => {
       const parts = operations.map(partOf);
@@ -41,15 +43,15 @@ test("a transaction's body contains all of its parts completely", () => {
       const batch = contentType.slice("multipart/mixed; boundary=".length);
       const sent = Buffer.from(body).toString();
       const [, changeSet] = /boundary=(changeset_[0-9a-f-]{36})\r\n/.exec(sent)!;
-      const own = parts.map(({ pieces }) => `--${changeSet}\r\n${pieces.join("")}\r\n`);
+      const expectedParts = parts.map(({ pieces }) => `--${changeSet}\r\n${pieces.join("")}\r\n`);
       expect(sent).toBe(
-        `--${batch}\r\nContent-Type: multipart/mixed; boundary=${changeSet}\r\n\r\n${own.join("")}--${changeSet}--\r\n--${batch}--\r\n`,
+        `--${batch}\r\nContent-Type: multipart/mixed; boundary=${changeSet}\r\n\r\n${expectedParts.join("")}--${changeSet}--\r\n--${batch}--\r\n`,
       );
-      counts.whole++;
-      if (sent.includes("ä".repeat(1000))) counts.outgrown++;
+      counts.all++;
+      if (sent.includes("ä".repeat(1000))) counts.utf8++;
     }),
     { seed: SEED, numRuns: 100 },
   );
-  expect(counts.whole).toBe(100);
-  expect(counts.outgrown).toBeGreaterThan(5);
+  expect(counts.all).toBe(100);
+  expect(counts.utf8).toBeGreaterThan(5);
 });

@@ -6,25 +6,28 @@ import type { CredentialType, Identity } from "../../shared/platform/azure/ident
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { SAMPLED_VAULTS, testConnection } from "../../shared/subscriptions/connection-test.ts";
-import { type OddServer, startOddServer } from "../azure/odd-server.ts";
-import { IMPATIENT, plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
+import { type FakeServer, startFakeServer } from "../azure/odd-server.ts";
+import { fakeIdentity, recordingLog, SHORT_WAITS, testConfig } from "../azure/services.ts";
 import { stillClock } from "../settings/support.ts";
+
+// Tests of the connection test of a subscription, which tries what a scan reads and names the fix for what it can't read. The
+// cloud is a fake server whose responses the tests replace.
 
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
 const SCOPE = `/subscriptions/${SUBSCRIPTION}`;
 const OBJECT_ID = "99999999-9999-4999-8999-999999999999";
 
-let server: OddServer;
+let server: FakeServer;
 beforeAll(async () => {
-  server = await startOddServer();
+  server = await startFakeServer();
 });
 afterAll(() => server.stop());
 
-type Answer = { status: number; body: unknown };
-const good = (body: unknown): Answer => ({ status: 200, body });
-const refused = (status: number, code: string, inner?: string): Answer => ({
+type CloudResponse = { status: number; body: unknown };
+const success = (body: unknown): CloudResponse => ({ status: 200, body });
+const failure = (status: number, code: string, innerCode?: string): CloudResponse => ({
   status,
-  body: { error: { code, message: "no", ...(inner ? { innererror: { code: inner } } : {}) } },
+  body: { error: { code, message: "no", ...(innerCode ? { innererror: { code: innerCode } } : {}) } },
 });
 
 const vaultId = (name: string) => `${SCOPE}/resourceGroups/rg-shared/providers/Microsoft.KeyVault/vaults/${name}`;
@@ -41,29 +44,29 @@ const vault = (name: string, properties: object = {}) => ({
   },
 });
 
-/** Responses of the cloud by host and path. Tests replace entries. */
-let cloud: Map<string, Answer>;
+/** Responses by the first label of the host name and the path, for example `kv-one/secrets`. All others are empty lists. */
+let cloud: Map<string, CloudResponse>;
 beforeEach(() => {
   cloud = new Map();
-  cloud.set(`management${SCOPE}`, good({ subscriptionId: SUBSCRIPTION, displayName: "Payments", state: "Enabled" }));
+  cloud.set(`management${SCOPE}`, success({ subscriptionId: SUBSCRIPTION, displayName: "Payments", state: "Enabled" }));
   setVaults([vault("kv-one")]);
-  server.answer((request, response) => {
-    const { status, body } = cloud.get(pathOf(request)) ?? good({ value: [] });
+  server.setResponse((request, response) => {
+    const { status, body } = cloud.get(pathOf(request)) ?? success({ value: [] });
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
   });
 });
 const pathOf = (request: IncomingMessage) =>
   `${request.headers.host?.split(".")[0]}${new URL(request.url ?? "", "https://x").pathname}`;
 const setVaults = (vaults: object[]) =>
-  cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, good({ value: vaults }));
+  cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, success({ value: vaults }));
 
-function run(identity: Partial<Identity> = {}, credentialType: CredentialType = "managedIdentity") {
+function runConnectionTest(identity: Partial<Identity> = {}, credentialType: CredentialType = "managedIdentity") {
   const config = testConfig({
     AZURE_KEY_VAULT_SUFFIX: "vault.localhost",
     AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
   });
-  const who: Identity = {
-    ...plainIdentity,
+  const testIdentity: Identity = {
+    ...fakeIdentity,
     describe: async () => ({
       credentialType,
       objectId: OBJECT_ID,
@@ -73,17 +76,17 @@ function run(identity: Partial<Identity> = {}, credentialType: CredentialType = 
     }),
     ...identity,
   };
-  const clients = { config, identity: who, log: recordingLog(), limits: IMPATIENT };
+  const clients = { config, identity: testIdentity, log: recordingLog(), limits: SHORT_WAITS };
   return testConnection(SUBSCRIPTION, {
     resourceManager: createResourceManager(clients),
     keyVaults: createKeyVaults(clients),
-    identity: who,
+    identity: testIdentity,
     clock: stillClock(),
   });
 }
 
-test("if everything can be read, every step succeeds", async () => {
-  const result = await run();
+test("all steps succeed if everything can be read", async () => {
+  const result = await runConnectionTest();
   expect(result).toMatchObject({
     subscriptionId: SUBSCRIPTION,
     ok: true,
@@ -102,24 +105,25 @@ test("if everything can be read, every step succeeds", async () => {
   );
 });
 
-test("a subscription without vaults succeeds", async () => {
+test("the test of a subscription without vaults succeeds", async () => {
   setVaults([]);
-  const result = await run();
+  const result = await runConnectionTest();
   expect([result.ok, result.sampledVaults, result.steps.length]).toEqual([true, [], 2]);
 });
 
-test("of many vaults a few are tested, spread over the listing", async () => {
+test("five of 48 vaults are tested, spread over the list", async () => {
   setVaults(Array.from({ length: 48 }, (_, i) => vault(`kv-${i}`)));
-  const { sampledVaults, steps } = await run();
+  const { sampledVaults, steps } = await runConnectionTest();
+  // Every 9.6th vault: 48 / 5.
   expect(sampledVaults).toEqual([0, 9, 19, 28, 38].map((i) => vaultId(`kv-${i}`)));
   expect(sampledVaults).toHaveLength(SAMPLED_VAULTS);
   expect(steps).toHaveLength(2 + 3 * SAMPLED_VAULTS);
 });
 
-test("a subscription that can't be read is fixed by the watch template, with the identity filled in", async () => {
-  cloud.set(`management${SCOPE}`, refused(404, "SubscriptionNotFound"));
-  cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, refused(403, "AuthorizationFailed"));
-  const result = await run();
+test("the fix of a subscription that can't be read deploys the watch template for the service's identity", async () => {
+  cloud.set(`management${SCOPE}`, failure(404, "SubscriptionNotFound"));
+  cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, failure(403, "AuthorizationFailed"));
+  const result = await runConnectionTest();
   expect(result.ok).toBe(false);
   expect(result.steps.map(({ step, code }) => [step, code])).toEqual([
     ["subscriptionReadable", "notFound"],
@@ -136,30 +140,33 @@ test("a subscription that can't be read is fixed by the watch template, with the
   }
 });
 
-test("the command for a subscription deploys the watch template, with every required parameter", async () => {
-  cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
-  const command = (await run()).steps[0]!.remedy!.azCliCommand!;
+test("the command for a subscription sets all required parameters of the watch template", async () => {
+  cloud.set(`management${SCOPE}`, failure(403, "AuthorizationFailed"));
+  const command = (await runConnectionTest()).steps[0]!.remedy!.azCliCommand!;
   const file = /--template-file (\S+)/.exec(command)![1]!;
   const template = readFileSync(path.join(import.meta.dirname, "../..", file), "utf8");
-  const required = [...template.matchAll(/^param (\w+) \w+$/gm)].map(([, name]) => name!);
-  const given = [...command.slice(command.indexOf("--parameters")).matchAll(/(\w+)="/g)].map(([, name]) => name!);
-  expect(given.sort()).toEqual(required.sort());
+  // Matches parameters without a default, for example `param principalId string`.
+  const requiredParameters = [...template.matchAll(/^param (\w+) \w+$/gm)].map(([, name]) => name!);
+  const passedParameters = [...command.slice(command.indexOf("--parameters")).matchAll(/(\w+)="/g)].map(
+    ([, name]) => name!,
+  );
+  expect(passedParameters.sort()).toEqual(requiredParameters.sort());
   expect(template).toContain("roleName: 'Credential Lifecycle Inventory Reader (");
 });
 
-test("a developer's own sign-in gets the role that the template created, since the template assigns service principals", async () => {
-  cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
-  const { remedy } = (await run({}, "developerSignIn")).steps[0]!;
+test("the fix for a developer's own sign-in assigns the template's role to a user, because the template assigns it to service principals", async () => {
+  cloud.set(`management${SCOPE}`, failure(403, "AuthorizationFailed"));
+  const { remedy } = (await runConnectionTest({}, "developerSignIn")).steps[0]!;
   expect(remedy!.azCliCommand).toBe(
     `az role assignment create --assignee-object-id "${OBJECT_ID}" --assignee-principal-type User --role "Credential Lifecycle Inventory Reader (<environment name>, ${SUBSCRIPTION})" --scope "${SCOPE}"`,
   );
   expect(remedy!.text).toContain("infra/azure/watch/subscription.bicep");
 });
 
-test("a denied list of a vault with role-based access is fixed by Key Vault Reader, and the other lists are still tested", async () => {
-  cloud.set("kv-one/keys", refused(403, "Forbidden", "ForbiddenByRbac"));
-  const { steps } = await run();
-  expect(steps.filter((one) => !one.ok)).toEqual([
+test("the fix of a denied list of a vault with role-based access assigns Key Vault Reader", async () => {
+  cloud.set("kv-one/keys", failure(403, "Forbidden", "ForbiddenByRbac"));
+  const { steps } = await runConnectionTest();
+  expect(steps.filter((step) => !step.ok)).toEqual([
     {
       step: "keysListable",
       resource: vaultId("kv-one"),
@@ -176,44 +183,44 @@ test("a denied list of a vault with role-based access is fixed by Key Vault Read
   ]);
 });
 
-test("a vault with access policies is fixed by its policy, not by a role", async () => {
+test("the fix of a vault with access policies changes its policy", async () => {
   setVaults([vault("kv-old", { enableRbacAuthorization: false })]);
   for (const list of ["secrets", "keys", "certificates"])
-    cloud.set(`kv-old/${list}`, refused(403, "Forbidden", "AccessDenied"));
-  const { steps } = await run();
-  const remedies = steps.slice(2).map((one) => one.remedy!);
-  expect(remedies.map((one) => one.roleDefinition)).toEqual([null, null, null]);
+    cloud.set(`kv-old/${list}`, failure(403, "Forbidden", "AccessDenied"));
+  const { steps } = await runConnectionTest();
+  const remedies = steps.slice(2).map((step) => step.remedy!);
+  expect(remedies.map((remedy) => remedy.roleDefinition)).toEqual([null, null, null]);
   for (const { text } of remedies) expect(text).toMatch(/ The command needs Azure CLI 2\.90 or later\.$/);
-  expect(remedies.map((one) => one.azCliCommand)).toEqual([
+  expect(remedies.map((remedy) => remedy.azCliCommand)).toEqual([
     `az keyvault set-policy --name "kv-old" --object-id "${OBJECT_ID}" --secret-permissions list`,
     `az keyvault set-policy --name "kv-old" --object-id "${OBJECT_ID}" --key-permissions list get getrotationpolicy`,
     `az keyvault set-policy --name "kv-old" --object-id "${OBJECT_ID}" --certificate-permissions list get`,
   ]);
 });
 
-test("a vault behind a firewall is fixed by its network rules, not by a role", async () => {
-  cloud.set("kv-one/secrets", refused(403, "Forbidden", "ForbiddenByFirewall"));
-  const failed = (await run()).steps.find((one) => !one.ok);
+test("the fix of a vault behind a firewall changes its network rules", async () => {
+  cloud.set("kv-one/secrets", failure(403, "Forbidden", "ForbiddenByFirewall"));
+  const failed = (await runConnectionTest()).steps.find((step) => !step.ok);
   expect([failed?.code, failed?.remedy?.roleDefinition]).toEqual(["firewall", null]);
   expect(failed?.remedy?.azCliCommand).toContain('az keyvault network-rule add --name "kv-one"');
   expect(failed?.remedy?.text).toMatch(/ The command needs Azure CLI 2\.90 or later\.$/);
 
   setVaults([vault("kv-one", { publicNetworkAccess: "Disabled" })]);
-  const shut = (await run()).steps.find((one) => !one.ok);
-  expect([shut?.code, shut?.remedy?.azCliCommand]).toEqual(["firewall", null]);
+  const withoutPublicAccess = (await runConnectionTest()).steps.find((step) => !step.ok);
+  expect([withoutPublicAccess?.code, withoutPublicAccess?.remedy?.azCliCommand]).toEqual(["firewall", null]);
 });
 
-test("a vault with a foreign address fails, and nothing is sent there", async () => {
+test("nothing is sent to a vault address outside the cloud's key vault domain", async () => {
   setVaults([vault("kv-one", { vaultUri: `https://evil.localhost:${server.port}/` })]);
-  const { steps } = await run();
-  expect(steps.slice(2).map((one) => one.code)).toEqual(["foreignHost", "foreignHost", "foreignHost"]);
+  const { steps } = await runConnectionTest();
+  expect(steps.slice(2).map((step) => step.code)).toEqual(["foreignHost", "foreignHost", "foreignHost"]);
   expect(server.requests.some(({ host }) => host.startsWith("evil"))).toBe(false);
 });
 
-test("if the service does not know its own identity, the command has a placeholder", async () => {
+test("the command has a placeholder if the service does not know its own identity", async () => {
   const { CloudFailure } = await import("../../shared/platform/azure/failure.ts");
-  cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
+  cloud.set(`management${SCOPE}`, failure(403, "AuthorizationFailed"));
   const describe = () => Promise.reject(new CloudFailure("unreachable", "No answer.", { remedy: "Wait." }));
-  const command = (await run({ describe })).steps[0]?.remedy?.azCliCommand;
+  const command = (await runConnectionTest({ describe })).steps[0]?.remedy?.azCliCommand;
   expect(command).toContain("<object id of the service's identity>");
 });

@@ -3,6 +3,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { seriesIn } from "../metrics/exposition.ts";
 import { Service } from "../support/service.ts";
 
+// Tests of the scope (the subscriptions that the service watches) and its effects on lists, counts, scans and alerts. The tests
+// build on each other. With the setting `watchAll`, the scope is every subscription that the identity can read, otherwise only
+// those that were added or configured. Assets out of scope stay listed, but are not counted.
+
 const [ALPHA, BETA, GAMMA] = ["a", "b", "c"].map((digit) => `${digit}1111111-1111-4111-8111-111111111111`) as [
   string,
   string,
@@ -52,28 +56,28 @@ const get = async (path: string) => {
   return body;
 };
 const subscription = async (id: string) => get(`/subscriptions/${id}`);
-const assets = (query = "") => service.all(`/api/assets/discovery/assets?sort=name&${query}`);
+const assets = (query = "") => service.listAll(`/api/assets/discovery/assets?sort=name&${query}`);
 const idsOf = async (query = "") => (await assets(query)).map(({ id }) => id).sort();
-const switchWatchAll = (watchAll: boolean, query = "") =>
+const setWatchAll = (watchAll: boolean, query = "") =>
   service.admin("PUT", `/api/settings/features${query}`, { watchAll });
 const scopeChange = (answer: { body: { key: string; scopeChange?: object }[] }) =>
   answer.body.find(({ key }) => key === "watchAll")!.scopeChange;
 const mailTexts = () => service.cloud.control.mails().map((mail) => JSON.stringify(mail));
-const evaluated = async () => {
-  const answer = await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
-  expect(await answer.json()).toMatchObject({ succeeded: true });
+const evaluateAlerts = async () => {
+  const response = await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
+  expect(await response.json()).toMatchObject({ succeeded: true });
 };
 
-const OF_ALPHA = ["kv-alpha.key.sign", "kv-alpha.secret.gone", "kv-alpha.secret.late", "kv-alpha.secret.soon"];
-const OF_BETA = ["kv-beta.certificate.www", "kv-beta.secret.lost", "kv-beta.secret.never"];
-const ALL = [...OF_ALPHA, ...OF_BETA];
+const ALPHA_ASSET_IDS = ["kv-alpha.key.sign", "kv-alpha.secret.gone", "kv-alpha.secret.late", "kv-alpha.secret.soon"];
+const BETA_ASSET_IDS = ["kv-beta.certificate.www", "kv-beta.secret.lost", "kv-beta.secret.never"];
+const ALL_ASSET_IDS = [...ALPHA_ASSET_IDS, ...BETA_ASSET_IDS];
 
-/** Returns the counts of each endpoint that counts. */
-async function counted() {
+/** Returns the counts of the summary, and expects those of the metrics, the asset list and the violations to agree. */
+async function countEverywhere() {
   const [summary, score, violations, metrics] = await Promise.all([
     get("/api/assets/summary"),
     get("/compliance/score"),
-    service.all("/compliance/violations"),
+    service.listAll("/compliance/violations"),
     service.admin("GET", "/metrics"),
   ]);
   const series = Object.entries(seriesIn(metrics.text));
@@ -90,8 +94,8 @@ async function counted() {
   };
 }
 
-describe("the scope is visible, and changes take effect at once", () => {
-  test("after the first scan every subscription is listed, with its name, its scan, its failure and its counts", async () => {
+describe("the scope", () => {
+  test("all subscriptions are listed with their counts and failures after the first scan", async () => {
     expect((await service.scan({ mode: "full" })).status).toBe("partial");
     const { items } = await get("/subscriptions");
     expect(items).toMatchObject([
@@ -107,14 +111,14 @@ describe("the scope is visible, and changes take effect at once", () => {
         },
       },
     ]);
-    expect((await assets()).map((one) => one.subscriptionName)).toEqual(
+    expect((await assets()).map((asset) => asset.subscriptionName)).toEqual(
       expect.arrayContaining(["sub-alpha", "sub-beta"]),
     );
-    const { vaults } = await counted();
+    const { vaults } = await countEverywhere();
     expect(vaults).toEqual(["kv-alpha", "kv-beta"]);
   });
 
-  test("adding the first subscription does not narrow the scope, and the response says so", async () => {
+  test("adding the first subscription does not narrow the scope", async () => {
     const added = await service.admin("POST", "/subscriptions", { subscriptionId: ALPHA, name: "Alpha" });
     expect([added.status, added.body.name, added.body.watching]).toEqual([
       201,
@@ -128,11 +132,11 @@ describe("the scope is visible, and changes take effect at once", () => {
     ]);
   });
 
-  test("turning watchAll off is previewed and reported; subscriptions that leave are marked and in no count", async () => {
-    const before = await counted();
-    expect(before).toMatchObject({ assets: 7, outOfScope: { vaults: 0, assets: 0 } });
-    expect(before.violated).toContain("kv-beta");
-    const preview = scopeChange(await switchWatchAll(false, "?preview=true"));
+  test("turning watchAll off removes other subscriptions from the scope and from all counts", async () => {
+    const countsBefore = await countEverywhere();
+    expect(countsBefore).toMatchObject({ assets: 7, outOfScope: { vaults: 0, assets: 0 } });
+    expect(countsBefore.violated).toContain("kv-beta");
+    const preview = scopeChange(await setWatchAll(false, "?preview=true"));
     expect(preview).toEqual({
       leaves: {
         subscriptions: 1,
@@ -143,74 +147,77 @@ describe("the scope is visible, and changes take effect at once", () => {
       returns: { subscriptions: 0, vaults: 0, assets: 0, largest: [] },
       warning: expect.stringContaining("out of scope"),
     });
-    expect(await counted()).toEqual(before);
-    const started = Date.now();
-    expect(scopeChange(await switchWatchAll(false))).toEqual(preview);
+    expect(await countEverywhere()).toEqual(countsBefore);
+    const changedAfter = Date.now();
+    expect(scopeChange(await setWatchAll(false))).toEqual(preview);
 
-    expect(await counted()).toEqual({
+    expect(await countEverywhere()).toEqual({
       assets: 4,
       vaults: ["kv-alpha"],
       outOfScope: { vaults: 1, assets: 3 },
       violated: ["kv-alpha"],
     });
     const { outOfScopeSince } = await subscription(BETA);
-    expect(Date.parse(outOfScopeSince)).toBeGreaterThan(started - 2000);
+    expect(Date.parse(outOfScopeSince)).toBeGreaterThan(changedAfter - 2000);
     expect(await get("/api/assets/discovery/assets/kv-beta.secret.lost")).toMatchObject({
       outOfScope: true,
       outOfScopeSince,
       notCounted: "outOfScope",
     });
-    expect(await idsOf()).toEqual(ALL);
-    expect(await idsOf("outOfScope=true")).toEqual(OF_BETA);
-    expect(await idsOf("outOfScope=false")).toEqual(OF_ALPHA);
+    expect(await idsOf()).toEqual(ALL_ASSET_IDS);
+    expect(await idsOf("outOfScope=true")).toEqual(BETA_ASSET_IDS);
+    expect(await idsOf("outOfScope=false")).toEqual(ALPHA_ASSET_IDS);
     expect((await get("/api/assets/discovery/vaults?outOfScope=true")).items).toMatchObject([
       { name: "kv-beta", outOfScope: true, outOfScopeSince },
     ]);
     expect((await get("/api/assets/discovery/vaults?outOfScope=false")).total).toBe(1);
-    const entries = await service.all("/audit/entries?event_type=scope.changed");
+    const entries = await service.listAll("/audit/entries?event_type=scope.changed");
     expect(entries[0]).toMatchObject({ outcome: "success", details: { leaves: { subscriptions: [BETA], assets: 3 } } });
   });
 
-  test("scans skip a subscription out of scope, and a scan that requests it is rejected", async () => {
+  test("scans skip a subscription out of scope", async () => {
     const scan = await service.scan({ mode: "full" });
     expect([scan.status, scan.progress.vaultsTotal, scan.subscriptionOutcomes]).toEqual([
       "completed",
       1,
       [{ subscriptionId: ALPHA, name: "sub-alpha", vaults: 1, failure: null }],
     ]);
-    const refused = await service.admin("POST", "/api/assets/discovery/scan", { mode: "full", subscriptions: [BETA] });
-    expect([refused.status, refused.body.errors[0].path]).toEqual([400, "body.subscriptions"]);
-    expect(await idsOf("outOfScope=true")).toEqual(OF_BETA);
+    const rejected = await service.admin("POST", "/api/assets/discovery/scan", { mode: "full", subscriptions: [BETA] });
+    expect([rejected.status, rejected.body.errors[0].path]).toEqual([400, "body.subscriptions"]);
+    expect(await idsOf("outOfScope=true")).toEqual(BETA_ASSET_IDS);
   });
 
-  test("there are no notifications for subscriptions out of scope, and all of them once they return", async () => {
+  test("alerts about a subscription are sent once it returns to the scope", async () => {
     const rule = { name: "Expired", alertType: "expired", recipients: ["team@acme.example"] };
     expect((await service.admin("POST", "/alerts/rules", rule)).status).toBe(201);
-    await evaluated();
+    await evaluateAlerts();
     await expect.poll(() => mailTexts().length, { timeout: 150_000 }).toBe(1);
     expect(mailTexts()[0]).toContain("kv-alpha");
     expect(mailTexts()[0]).not.toContain("kv-beta");
 
-    const back = { leaves: { vaults: 0 }, returns: { subscriptions: 1, assets: 3 }, warning: null };
+    const expectedChange = { leaves: { vaults: 0 }, returns: { subscriptions: 1, assets: 3 }, warning: null };
     const reset = (path: string) => service.admin("DELETE", `/api/settings/${path}`);
-    const outOfScope = await counted();
+    const countsOutOfScope = await countEverywhere();
     expect((await reset("features/watchAll?preview=true")).body).toMatchObject({
       deleted: false,
-      setting: { value: true, source: "default", scopeChange: back },
+      setting: { value: true, source: "default", scopeChange: expectedChange },
     });
-    expect((await reset("all?preview=true")).body).toMatchObject({ keys: ["watchAll"], scopeChange: back });
-    expect(await counted()).toEqual(outOfScope);
-    expect((await reset("features/watchAll")).body).toMatchObject({ deleted: true, setting: { scopeChange: back } });
+    expect((await reset("all?preview=true")).body).toMatchObject({ keys: ["watchAll"], scopeChange: expectedChange });
+    expect(await countEverywhere()).toEqual(countsOutOfScope);
+    expect((await reset("features/watchAll")).body).toMatchObject({
+      deleted: true,
+      setting: { scopeChange: expectedChange },
+    });
     expect((await reset("features/watchAll?preview=true")).status).toBe(404);
-    expect(await counted()).toMatchObject({ assets: 7, outOfScope: { vaults: 0, assets: 0 } });
+    expect(await countEverywhere()).toMatchObject({ assets: 7, outOfScope: { vaults: 0, assets: 0 } });
     expect(await idsOf("outOfScope=true")).toEqual([]);
-    await evaluated();
+    await evaluateAlerts();
     await expect.poll(() => mailTexts().length, { timeout: 150_000 }).toBe(2);
     expect(mailTexts()[1]).toContain("kv-beta");
     expect(mailTexts()[1]).not.toContain("kv-alpha");
   });
 
-  test("removing the entry only removes its name; without watchAll its vaults leave the scope, or are deleted at once", async () => {
+  test("a removed subscription leaves the scope if watchAll is off, and its inventory is deleted with forget=true", async () => {
     const removed = await service.admin("DELETE", `/subscriptions/${ALPHA}`);
     expect(removed.body).toMatchObject({ inventory: { outcome: "kept" }, warning: null, watching: { watchAll: true } });
     expect(await subscription(ALPHA)).toMatchObject({ name: "sub-alpha", source: "discovered", watched: true });
@@ -219,23 +226,23 @@ describe("the scope is visible, and changes take effect at once", () => {
       [BETA, "Beta"],
     ])
       expect((await service.admin("POST", "/subscriptions", { subscriptionId, name })).status).toBe(201);
-    await switchWatchAll(false);
-    const left = await service.admin("DELETE", `/subscriptions/${BETA}`);
-    expect(left.body).toMatchObject({
+    await setWatchAll(false);
+    const removedWithoutForget = await service.admin("DELETE", `/subscriptions/${BETA}`);
+    expect(removedWithoutForget.body).toMatchObject({
       inventory: { outcome: "outOfScope", vaults: 1, assets: 3 },
       warning: expect.stringContaining("outOfScopeRetentionDays"),
     });
-    expect(await idsOf("outOfScope=true")).toEqual(OF_BETA);
+    expect(await idsOf("outOfScope=true")).toEqual(BETA_ASSET_IDS);
     expect((await service.admin("DELETE", `/subscriptions/${BETA}`)).status).toBe(409);
-    const gone = await service.admin("DELETE", `/subscriptions/${BETA}?forget=true`);
-    expect(gone.body).toMatchObject({ inventory: { outcome: "removed", vaults: 1, assets: 3 } });
-    expect(await idsOf()).toEqual(OF_ALPHA);
+    const removedWithForget = await service.admin("DELETE", `/subscriptions/${BETA}?forget=true`);
+    expect(removedWithForget.body).toMatchObject({ inventory: { outcome: "removed", vaults: 1, assets: 3 } });
+    expect(await idsOf()).toEqual(ALPHA_ASSET_IDS);
     expect((await subscription(BETA)).counts).toMatchObject({ vaults: 0, assets: 0 });
   });
 });
 
 describe("the inventory in numbers, its changes and versions", () => {
-  test("the summary agrees with the list for every filter", async () => {
+  test("the summary's counts equal those of the asset list for each filter", async () => {
     for (const filter of [
       "",
       "type=secret",
@@ -252,9 +259,9 @@ describe("the inventory in numbers, its changes and versions", () => {
           list.filter((asset) => asset.status === status).length,
         ]);
       const ids = ({ items }: { items: { id: string }[] }) => items.map(({ id }) => id);
-      const now = new Date().toISOString();
+      const requestedAt = new Date().toISOString();
       expect(summary.endsNext.map(({ id }: { id: string }) => id)).toEqual(
-        ids(await get(`/api/assets/discovery/assets?counted=true&limit=10&expiresAfter=${now}&${filter}`)),
+        ids(await get(`/api/assets/discovery/assets?counted=true&limit=10&expiresAfter=${requestedAt}&${filter}`)),
       );
     }
     const { owners, subscriptions } = await get("/api/assets/summary");
@@ -262,12 +269,12 @@ describe("the inventory in numbers, its changes and versions", () => {
     expect(subscriptions.largest).toMatchObject([{ subscriptionId: ALPHA, name: "Alpha", vaults: 1, assets: 4 }]);
   });
 
-  test("the changes of a scan are listed, and counted in the summary", async () => {
+  test("the changes that a scan found are listed and counted", async () => {
     const since = new Date().toISOString();
     service.cloud.control.putSecret("kv-alpha", { name: "new", expiresInDays: 50.5 });
     service.cloud.control.putSecret("kv-alpha", { name: "late", expiresInDays: 300.5 });
     expect((await service.scan({ mode: "delta" })).status).toBe("completed");
-    const items = await service.all(`/api/assets/discovery/changes?since=${since}`);
+    const items = await service.listAll(`/api/assets/discovery/changes?since=${since}`);
     expect(items.map(({ change, assetId }) => `${change} ${assetId}`).sort()).toEqual([
       "added kv-alpha.secret.new",
       "updated kv-alpha.secret.late",
@@ -280,19 +287,18 @@ describe("the inventory in numbers, its changes and versions", () => {
       removed: 0,
       complete: true,
     });
-    const all = await service.all("/api/assets/discovery/changes?change=removed");
-    expect(all.map(({ assetId }) => assetId).sort()).toEqual(OF_BETA);
+    const removals = await service.listAll("/api/assets/discovery/changes?change=removed");
+    expect(removals.map(({ assetId }) => assetId).sort()).toEqual(BETA_ASSET_IDS);
   });
 
-  test("an asset's versions are read from its vault without values; a vault that can't be read returns the reason", async () => {
+  test("an asset's versions are read from its vault without their values", async () => {
     const versions = "/api/assets/discovery/assets/kv-alpha.secret.late/versions";
     const { body, text } = await service.admin("GET", versions);
     expect(body).toMatchObject({ assetId: "kv-alpha.secret.late", complete: true });
     expect(body.versions).toHaveLength(2);
     expect(Date.parse(body.versions[0].createdOn)).toBeGreaterThanOrEqual(Date.parse(body.versions[1].createdOn));
     expect(text).not.toContain("value");
-    for (const id of ["kv-alpha.key.sign"])
-      expect((await get(`/api/assets/discovery/assets/${id}/versions`)).versions).toHaveLength(1);
+    expect((await get("/api/assets/discovery/assets/kv-alpha.key.sign/versions")).versions).toHaveLength(1);
     expect((await service.admin("GET", versions.replace("late", "none"))).status).toBe(404);
     expect((await service.admin("GET", versions.replace("kv-alpha", "kv-none"))).status).toBe(404);
     service.cloud.control.addFault({ match: { vault: "kv-alpha" }, action: { kind: "deny" } });
@@ -302,14 +308,14 @@ describe("the inventory in numbers, its changes and versions", () => {
     expect(denied.body.detail).toContain("Key Vault Reader");
   });
 
-  test("a vault that the last scan could not read is counted as such in its subscription until a scan succeeds", async () => {
-    const unreadable = async () => (await subscription(ALPHA)).counts.vaultsUnreadable;
+  test("a vault that the last scan could not read is counted in `vaultsUnreadable` of its subscription", async () => {
+    const unreadableVaults = async () => (await subscription(ALPHA)).counts.vaultsUnreadable;
     service.cloud.control.addFault({ match: { vault: "kv-alpha" }, action: { kind: "deny" } });
     expect((await service.scan({ mode: "full" })).status).toBe("failed");
     service.cloud.control.clearFaults();
-    expect(await unreadable()).toBe(1);
+    expect(await unreadableVaults()).toBe(1);
     expect((await service.scan({ mode: "force" })).status).toBe("completed");
-    expect(await unreadable()).toBe(0);
+    expect(await unreadableVaults()).toBe(0);
   });
 
   test.each([
@@ -318,7 +324,7 @@ describe("the inventory in numbers, its changes and versions", () => {
     ["/api/assets/discovery/changes?since=2026-11-23&until=2026-11-21", "query.until"],
     ["/audit/entries?start_date=2026-11-23&end_date=2026-11-21", "query.end_date"],
     ["/alerts/history?start_date=2026-11-23&end_date=2026-11-21", "query.end_date"],
-  ])("contradictory filters are 400 with their path: %s", async (path, parameter) => {
+  ])("contradictory filters are rejected with the name of the parameter: %s", async (path, parameter) => {
     const { status, body } = await service.admin("GET", path);
     expect([status, body.errors?.[0].path]).toEqual([400, parameter]);
   });

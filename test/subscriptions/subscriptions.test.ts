@@ -8,6 +8,7 @@ import type { KeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import type { ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { createSettings } from "../../shared/settings/settings.ts";
 import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../../shared/subscriptions/added-subscriptions.ts";
 import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
@@ -18,44 +19,49 @@ import { admin, configWith, problemOf, recordingAudit, stillClock } from "../set
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 
+// Tests of the watched subscriptions without HTTP. The scope is all subscriptions while the setting `watchAll` is true,
+// otherwise the named ones: those that administrators added and those of the configuration (AZURE_SUBSCRIPTION_IDS).
+
 const PAYMENTS = "11111111-1111-4111-8111-111111111111";
 const CLAIMS = "22222222-2222-4222-8222-222222222222";
 const SHARED = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa";
 
 let azurite: TestStorage;
 let tables: Tables;
-let account = 0;
+let nextAccount = 0;
 
 beforeAll(async () => {
   azurite = await openStorage(Array.from({ length: 60 }, (_, i) => `subscriptions${i}`));
 });
 afterAll(() => azurite.stop());
-const freshStore = () => {
-  tables = createTables({ connectionString: azurite.connectionString(`subscriptions${account++}`) });
+/** Opens the tables of a storage account that no test has used. */
+const openNewStorage = () => {
+  tables = createTables({ connectionString: azurite.connectionString(`subscriptions${nextAccount++}`) });
 };
-beforeEach(freshStore);
+beforeEach(openNewStorage);
 
-/** These modules are not used here. The connection test has tests of its own. */
+/** Clients that only the connection test uses, which has tests of its own. */
 const unused = { resourceManager: {} as ResourceManager, keyVaults: {} as KeyVaults, identity: {} as Identity };
 
 interface FixtureOptions {
   configured?: string[];
   watchAll?: boolean;
-  /** The content of the inventory. */
+  /** Numbers of vaults and assets in the inventory, by subscription. */
   counts?: Map<string, SubscriptionCounts>;
   clock?: ReturnType<typeof stillClock>;
   forget?: SubscriptionInventory["forget"];
   rejectWhileScanned?: SubscriptionInventory["rejectWhileScanned"];
 }
 
-const holding = (vaults: number, assets: number): SubscriptionCounts => ({
+const countsOf = (vaults: number, assets: number): SubscriptionCounts => ({
   vaults,
   unreadable: 0,
   assets,
   withEvents: 0,
 });
 
-function fixture(options: FixtureOptions = {}) {
+/** Creates the module with a fake inventory, which records the subscriptions whose data is deleted. */
+function createFixture(options: FixtureOptions = {}) {
   const { configured = [], watchAll, counts = new Map(), clock = stillClock() } = options;
   const { rejectWhileScanned = async () => {} } = options;
   const audit = recordingAudit();
@@ -86,20 +92,20 @@ function fixture(options: FixtureOptions = {}) {
   return { audit, clock, counts, forgotten, settings, subscriptions };
 }
 
-/** Returns the scope in short form. */
-const watchedIn = async ({ subscriptions }: Pick<ReturnType<typeof fixture>, "subscriptions">) => {
+/** Returns the scope: "all", or the IDs of the named subscriptions. */
+const scopeOf = async ({ subscriptions }: Pick<ReturnType<typeof createFixture>, "subscriptions">) => {
   const { all, named } = await subscriptions.watched();
   return all ? "all" : named;
 };
 
-const firstPage = { limit: 100, offset: 0, cursor: undefined };
+const FIRST_PAGE = { limit: 100, offset: 0, cursor: undefined };
 
 describe("listing", () => {
-  test("added and configured subscriptions are listed by name, each once", async () => {
-    const { subscriptions } = fixture({ configured: [SHARED.toUpperCase()] });
+  test("added and configured subscriptions are listed by name", async () => {
+    const { subscriptions } = createFixture({ configured: [SHARED.toUpperCase()] });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.add({ subscriptionId: CLAIMS, name: "Claims" }, admin);
-    const { items, total } = await subscriptions.list({}, firstPage);
+    const { items, total } = await subscriptions.list({}, FIRST_PAGE);
     expect(total).toBe(3);
     expect(items).toEqual([
       {
@@ -114,6 +120,7 @@ describe("listing", () => {
         lastScan: null,
         lastFailure: null,
         counts: { vaults: 0, vaultsUnreadable: 0, assets: 0, vaultsWithEvents: 0 },
+        // The configuration has no row, and so no ETag of its own.
         etag: '"configuration"',
       },
       expect.objectContaining({ subscriptionId: CLAIMS, name: "Claims", source: "api" }),
@@ -124,22 +131,22 @@ describe("listing", () => {
         state: "active",
         addedAt: "2026-11-21T10:00:00.000Z",
         addedBy: "ada",
-        // The service's own ETag: storage's would be weak.
+        // An ETag that the service computes: those of Azure Storage are weak.
         etag: expect.stringMatching(/^"[\w-]{22}"$/),
       }),
     ]);
-    const first = await subscriptions.list({}, { ...firstPage, limit: 2 });
+    const first = await subscriptions.list({}, { ...FIRST_PAGE, limit: 2 });
     const second = await subscriptions.list({}, { limit: 2, offset: 0, cursor: first.nextCursor! });
     expect([...first.items, ...second.items]).toEqual(items);
     expect(second.nextCursor).toBeNull();
   });
 
-  test("the named subscriptions are those of both sources, in lower case and each once", async () => {
-    const earlier = fixture({ watchAll: false });
-    await earlier.subscriptions.add({ subscriptionId: SHARED.toUpperCase(), name: "shared" }, admin);
-    const { subscriptions } = fixture({ configured: [SHARED.toUpperCase(), PAYMENTS], watchAll: false });
-    expect(await watchedIn({ subscriptions })).toEqual([PAYMENTS, SHARED]);
-    expect((await subscriptions.list({}, firstPage)).items.map((one) => [one.subscriptionId, one.source])).toEqual([
+  test("a subscription from both sources is named once, in lower case", async () => {
+    const fixture = createFixture({ watchAll: false });
+    await fixture.subscriptions.add({ subscriptionId: SHARED.toUpperCase(), name: "shared" }, admin);
+    const { subscriptions } = createFixture({ configured: [SHARED.toUpperCase(), PAYMENTS], watchAll: false });
+    expect(await scopeOf({ subscriptions })).toEqual([PAYMENTS, SHARED]);
+    expect((await subscriptions.list({}, FIRST_PAGE)).items.map((item) => [item.subscriptionId, item.source])).toEqual([
       [PAYMENTS, "configuration"],
       [SHARED, "api"],
     ]);
@@ -147,8 +154,8 @@ describe("listing", () => {
 });
 
 describe("adding", () => {
-  test("the same subscription twice is rejected, in upper or lower case, at once or one after the other", async () => {
-    const { subscriptions, audit } = fixture({ configured: [SHARED] });
+  test("the same subscription twice is rejected, even in another case or at the same time", async () => {
+    const { subscriptions, audit } = createFixture({ configured: [SHARED] });
     const results = await Promise.allSettled([
       subscriptions.add({ subscriptionId: PAYMENTS, name: "a" }, admin),
       subscriptions.add({ subscriptionId: PAYMENTS.toUpperCase(), name: "b" }, admin),
@@ -163,20 +170,20 @@ describe("adding", () => {
   });
 
   test("an added subscription is found under its ID in upper or lower case", async () => {
-    const { subscriptions } = fixture();
+    const { subscriptions } = createFixture();
     const added = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    const { watching: _, ...shown } = added;
-    expect(await subscriptions.get(PAYMENTS.toUpperCase())).toEqual(shown);
+    const { watching: _, ...subscription } = added;
+    expect(await subscriptions.get(PAYMENTS.toUpperCase())).toEqual(subscription);
     expect((await problemOf(subscriptions.get(CLAIMS))).code).toBe("notFound");
     expect((await problemOf(subscriptions.test(CLAIMS))).code).toBe("notFound");
   });
 });
 
 describe("removing", () => {
-  const narrow = () => ({ watchAll: false, counts: new Map([[PAYMENTS, holding(3, 40)]]) });
+  const optionsWithInventory = () => ({ watchAll: false, counts: new Map([[PAYMENTS, countsOf(3, 40)]]) });
 
-  test("a subscription leaves the scope, reported in the response and the audit log, and returns when it is added again", async () => {
-    const { subscriptions, audit, forgotten, clock } = fixture(narrow());
+  test("a removed subscription leaves the scope, and returns when it is added again", async () => {
+    const { subscriptions, audit, forgotten, clock } = createFixture(optionsWithInventory());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     clock.forward(60_000);
     const removed = await subscriptions.remove(PAYMENTS.toUpperCase(), admin);
@@ -208,9 +215,9 @@ describe("removing", () => {
     expect(audit.events.at(-1)).toMatchObject({ details: { returns: { subscriptions: [PAYMENTS], assets: 40 } } });
   });
 
-  test("each keeps the time at which it left the scope, whatever leaves or returns later", async () => {
-    const counts = new Map([PAYMENTS, CLAIMS, SHARED].map((id) => [id, holding(1, 2)]));
-    const { subscriptions, clock } = fixture({ watchAll: false, counts });
+  test("a subscription's time of leaving the scope does not change when others leave or return", async () => {
+    const counts = new Map([PAYMENTS, CLAIMS, SHARED].map((id) => [id, countsOf(1, 2)]));
+    const { subscriptions, clock } = createFixture({ watchAll: false, counts });
     for (const id of [PAYMENTS, CLAIMS, SHARED]) await subscriptions.add({ subscriptionId: id, name: id }, admin);
     for (const id of [PAYMENTS, CLAIMS, SHARED]) {
       clock.forward(60_000);
@@ -226,8 +233,8 @@ describe("removing", () => {
     ]);
   });
 
-  test("with forget its inventory is deleted at once, also if it left before", async () => {
-    const { subscriptions, audit, forgotten, counts } = fixture(narrow());
+  test("the inventory of a subscription is deleted at once with the option forget", async () => {
+    const { subscriptions, audit, forgotten, counts } = createFixture(optionsWithInventory());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const { inventory } = await subscriptions.remove(PAYMENTS, admin, { forget: true });
     expect(inventory).toEqual({ outcome: "removed", vaults: 3, assets: 40 });
@@ -239,134 +246,138 @@ describe("removing", () => {
     expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { forget: true }))).code).toBe("notFound");
   });
 
-  test("a subscription in scope for another reason keeps its inventory", async () => {
-    await fixture({ watchAll: false }).subscriptions.add({ subscriptionId: SHARED, name: "shared" }, admin);
-    const { subscriptions, forgotten } = fixture({ configured: [SHARED], watchAll: false });
-    const kept = { outcome: "kept", vaults: 0, assets: 0 };
-    expect((await subscriptions.remove(SHARED, admin, { forget: true })).inventory).toEqual(kept);
+  test("the inventory of a subscription is not deleted if it is in scope for another reason", async () => {
+    await createFixture({ watchAll: false }).subscriptions.add({ subscriptionId: SHARED, name: "shared" }, admin);
+    const { subscriptions, forgotten } = createFixture({ configured: [SHARED], watchAll: false });
+    const unchanged = { outcome: "kept", vaults: 0, assets: 0 };
+    expect((await subscriptions.remove(SHARED, admin, { forget: true })).inventory).toEqual(unchanged);
     expect((await subscriptions.get(SHARED)).source).toBe("configuration");
     expect((await problemOf(subscriptions.remove(SHARED, admin))).code).toBe("conflict");
 
-    const all = fixture({ watchAll: true, counts: new Map([[CLAIMS, holding(1, 2)]]) });
-    await all.subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
-    expect((await all.subscriptions.remove(CLAIMS, admin)).inventory).toEqual(kept);
-    expect((await problemOf(all.subscriptions.remove(CLAIMS, admin, { forget: true }))).code).toBe("conflict");
-    expect([...forgotten, ...all.forgotten]).toEqual([]);
+    const withWatchAll = createFixture({ watchAll: true, counts: new Map([[CLAIMS, countsOf(1, 2)]]) });
+    await withWatchAll.subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
+    expect((await withWatchAll.subscriptions.remove(CLAIMS, admin)).inventory).toEqual(unchanged);
+    expect((await problemOf(withWatchAll.subscriptions.remove(CLAIMS, admin, { forget: true }))).code).toBe("conflict");
+    expect([...forgotten, ...withWatchAll.forgotten]).toEqual([]);
   });
 
-  test("an interrupted removal is shown, is out of scope, and is completed by the next one", async () => {
-    const failing = fixture({ ...narrow(), forget: () => Promise.reject(new Error("cut off")) });
+  test("an interrupted removal is completed by the next removal", async () => {
+    const failing = createFixture({
+      ...optionsWithInventory(),
+      forget: () => Promise.reject(new Error("connection lost")),
+    });
     await failing.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    await expect(failing.subscriptions.remove(PAYMENTS, admin, { forget: true })).rejects.toThrow("cut off");
+    await expect(failing.subscriptions.remove(PAYMENTS, admin, { forget: true })).rejects.toThrow("connection lost");
     expect(failing.audit.events.at(-1)).toMatchObject({ type: "subscription.removed", outcome: "failure" });
 
-    const { subscriptions, forgotten, counts } = fixture({ ...narrow(), counts: new Map() });
+    const { subscriptions, forgotten, counts } = createFixture({ ...optionsWithInventory(), counts: new Map() });
     expect(await subscriptions.get(PAYMENTS)).toMatchObject({ state: "removing", watched: false });
-    expect(await watchedIn({ subscriptions })).toEqual([]);
+    expect(await scopeOf({ subscriptions })).toEqual([]);
     expect((await problemOf(subscriptions.add({ subscriptionId: PAYMENTS, name: "x" }, admin))).code).toBe("conflict");
     await subscriptions.remove(PAYMENTS, admin, { forget: true });
     expect([forgotten, counts.size]).toEqual([[PAYMENTS], 0]);
     expect((await problemOf(subscriptions.get(PAYMENTS))).code).toBe("notFound");
   });
 
-  test("while a scan covers it, nothing of it is deleted or changed", async () => {
-    let refused = true;
-    const { subscriptions, audit, forgotten } = fixture({
-      ...narrow(),
+  test("a subscription is not removed while a scan covers it", async () => {
+    let isScanRunning = true;
+    const { subscriptions, audit, forgotten } = createFixture({
+      ...optionsWithInventory(),
       rejectWhileScanned: async () => {
-        if (refused) throw new Problem("scanRunning", "A scan covers this subscription.");
+        if (isScanRunning) throw new Problem("scanRunning", "A scan covers this subscription.");
       },
     });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { forget: true }))).code).toBe("scanRunning");
     expect(await subscriptions.get(PAYMENTS)).toMatchObject({ name: "payments", state: "active", watched: true });
-    expect([await watchedIn({ subscriptions }), forgotten]).toEqual([[PAYMENTS], []]);
+    expect([await scopeOf({ subscriptions }), forgotten]).toEqual([[PAYMENTS], []]);
     expect(audit.events.at(-1)).toMatchObject({ type: "subscription.removed", outcome: "refused" });
-    refused = false;
+    isScanRunning = false;
     expect((await subscriptions.remove(PAYMENTS, admin, { forget: true })).inventory.outcome).toBe("removed");
   });
 
-  test("no scan can add the subscription's vaults while its inventory is deleted", async () => {
-    let during: Awaited<ReturnType<typeof watchedIn>> | undefined;
-    const { subscriptions } = fixture({
-      ...narrow(),
+  test("the subscription is out of scope while its inventory is deleted, so that no scan adds its vaults", async () => {
+    let scopeDuringDeletion: Awaited<ReturnType<typeof scopeOf>> | undefined;
+    const { subscriptions } = createFixture({
+      ...optionsWithInventory(),
       forget: async () => {
-        during = await watchedIn({ subscriptions });
+        scopeDuringDeletion = await scopeOf({ subscriptions });
         return { vaults: 0, assets: 0 };
       },
     });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.remove(PAYMENTS, admin, { forget: true });
-    expect(during).toEqual([]);
+    expect(scopeDuringDeletion).toEqual([]);
   });
 
-  test("a stale ETag is rejected and nothing leaves", async () => {
-    const { subscriptions, audit } = fixture(narrow());
+  test("a stale ETag is rejected", async () => {
+    const { subscriptions, audit } = createFixture(optionsWithInventory());
     const { etag } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const row = await tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
     await tables.replace(SubscriptionRow, { ...row!, name: "renamed" });
-    const before = audit.events.length;
+    const eventsBefore = audit.events.length;
     expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { ifMatch: etag }))).code).toBe("preconditionFailed");
-    expect([await watchedIn({ subscriptions }), audit.events.length]).toEqual([[PAYMENTS], before]);
+    expect([await scopeOf({ subscriptions }), audit.events.length]).toEqual([[PAYMENTS], eventsBefore]);
     const current = await subscriptions.get(PAYMENTS);
     expect((await subscriptions.remove(PAYMENTS, admin, { ifMatch: current.etag })).inventory.vaults).toBe(3);
   });
 });
 
 describe("watchAll", () => {
-  const seen = [
+  const listedSubscriptions = [
     { subscriptionId: PAYMENTS.toUpperCase(), displayName: "Payments" },
     { subscriptionId: CLAIMS, displayName: "Claims" },
   ];
-  const both = () => new Map([PAYMENTS, CLAIMS].map((id, at) => [id, holding(at + 1, 10)]));
+  /** The inventory has one vault of Payments and two of Claims. */
+  const inventoryOfBoth = () => new Map([PAYMENTS, CLAIMS].map((id, index) => [id, countsOf(index + 1, 10)]));
 
   test("adding the first subscription does not narrow the scope while watchAll is true", async () => {
-    const all = fixture();
-    expect(await watchedIn(all)).toBe("all");
-    const added = await all.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    const fixture = createFixture();
+    expect(await scopeOf(fixture)).toBe("all");
+    const added = await fixture.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     expect(added.watching).toMatchObject({ watchAll: true, message: expect.stringContaining("narrows nothing") });
-    expect(await watchedIn(all)).toBe("all");
-    expect(all.audit.events.some(({ type }) => type === "scope.changed")).toBe(false);
+    expect(await scopeOf(fixture)).toBe("all");
+    expect(fixture.audit.events.some(({ type }) => type === "scope.changed")).toBe(false);
   });
 
-  test("adding the first one while watchAll is false puts only that one in scope, and a scan of others is rejected", async () => {
-    const { subscriptions, ...rest } = fixture({ watchAll: false, counts: both() });
-    expect(await watchedIn({ subscriptions })).toEqual([]);
+  test("adding the first subscription while watchAll is false puts only that subscription in scope", async () => {
+    const { subscriptions, ...rest } = createFixture({ watchAll: false, counts: inventoryOfBoth() });
+    expect(await scopeOf({ subscriptions })).toEqual([]);
     const { watching } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     expect(watching).toMatchObject({
       watchAll: false,
       subscriptions: 1,
       message: expect.stringMatching(/\b1 subscription\b/),
     });
-    expect(await watchedIn({ subscriptions })).toEqual([PAYMENTS]);
+    expect(await scopeOf({ subscriptions })).toEqual([PAYMENTS]);
     await subscriptions.requireWatched([PAYMENTS]);
-    const refused = await problemOf(subscriptions.requireWatched([PAYMENTS, CLAIMS]));
-    expect([refused.code, refused.errors![0]!.path]).toEqual(["invalidRequest", "body.subscriptions"]);
-    expect(refused.message).toContain(CLAIMS);
+    const problem = await problemOf(subscriptions.requireWatched([PAYMENTS, CLAIMS]));
+    expect([problem.code, problem.errors![0]!.path]).toEqual(["invalidRequest", "body.subscriptions"]);
+    expect(problem.message).toContain(CLAIMS);
     expect(rest.forgotten).toEqual([]);
     const second = await subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
     expect(second.watching.message).toMatch(/\b2 subscriptions\b/);
   });
 
   test("a preview contains a subscription that leaves because its entry is gone", async () => {
-    const { subscriptions } = fixture({ watchAll: false, counts: both() });
+    const { subscriptions } = createFixture({ watchAll: false, counts: inventoryOfBoth() });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    // As after a removal that crashed before the scope was stored.
+    // The state after a removal that crashed before the scope was stored.
     await tables.remove(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
     const { leaves } = await subscriptions.previewWatchAll(false);
     expect(leaves).toEqual([{ subscriptionId: PAYMENTS, name: "payments", vaults: 1, assets: 10 }]);
   });
 
-  test("turning it off previews what leaves and records it; turning it on brings everything back", async () => {
-    const { subscriptions, settings, audit, clock } = fixture({ counts: both() });
+  test("turning watchAll off removes subscriptions from the scope, and turning it on returns them", async () => {
+    const { subscriptions, settings, audit, clock } = createFixture({ counts: inventoryOfBoth() });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    await subscriptions.discovered(seen, true);
+    await subscriptions.discovered(listedSubscriptions, true);
     const preview = await subscriptions.previewWatchAll(false);
     expect(preview).toEqual({
       leaves: [{ subscriptionId: CLAIMS, name: "Claims", vaults: 2, assets: 10 }],
       returns: [],
     });
-    expect(await watchedIn({ subscriptions })).toBe("all");
+    expect(await scopeOf({ subscriptions })).toBe("all");
     clock.forward(1000);
     await settings.update("features", { watchAll: false }, admin);
     await subscriptions.refreshScope(admin);
@@ -376,48 +387,49 @@ describe("watchAll", () => {
       outcome: "success",
       details: { leaves: { subscriptions: [CLAIMS], vaults: 2, assets: 10 } },
     });
-    const shown = async () =>
-      (await subscriptions.list({}, firstPage)).items.map(({ name, watched, outOfScopeSince }) => [
+    const listedStates = async () =>
+      (await subscriptions.list({}, FIRST_PAGE)).items.map(({ name, watched, outOfScopeSince }) => [
         name,
         watched,
         outOfScopeSince,
       ]);
     const leftAt = "2026-11-21T10:00:01.000Z";
-    expect(await shown()).toEqual([
+    expect(await listedStates()).toEqual([
       ["Claims", false, leftAt],
       ["payments", true, null],
     ]);
     clock.forward(1000);
-    // After another refresh, the time at which it left is unchanged.
+    // Another refresh does not change the time at which the subscription left.
     await subscriptions.refreshScope(admin);
-    expect((await shown())[0]).toEqual(["Claims", false, leftAt]);
+    expect((await listedStates())[0]).toEqual(["Claims", false, leftAt]);
     expect((await subscriptions.previewWatchAll(true)).returns).toMatchObject([{ subscriptionId: CLAIMS }]);
     await settings.update("features", { watchAll: true }, admin);
     await subscriptions.refreshScope(admin);
-    expect((await shown())[0]).toEqual(["Claims", true, null]);
+    expect((await listedStates())[0]).toEqual(["Claims", true, null]);
   });
 
-  test("unchanged display names cost no request", async () => {
-    const proxy = await startTableProxy(azurite.connectionString(`subscriptions${account++}`));
+  test("reporting unchanged display names costs no table request", async () => {
+    const proxy = await startTableProxy(azurite.connectionString(`subscriptions${nextAccount++}`));
     tables = createTables({ connectionString: proxy.connectionString });
-    const { subscriptions } = fixture({ counts: both() });
-    await watchedIn({ subscriptions });
-    await subscriptions.discovered(seen, true);
+    const { subscriptions } = createFixture({ counts: inventoryOfBoth() });
+    await scopeOf({ subscriptions });
+    await subscriptions.discovered(listedSubscriptions, true);
     expect((await subscriptions.watched()).discovered).toEqual([PAYMENTS, CLAIMS]);
-    const before = proxy.requests.length;
-    await subscriptions.discovered(seen, true);
-    expect(proxy.requests.slice(before)).toEqual([]);
+    const requestsBefore = proxy.requests.length;
+    await subscriptions.discovered(listedSubscriptions, true);
+    expect(proxy.requests.slice(requestsBefore)).toEqual([]);
     await proxy.stop();
   });
 
-  test("subscriptions that the identity can no longer read are reported with a remedy, and can be deleted", async () => {
-    const { subscriptions, counts, forgotten } = fixture({ counts: both() });
-    await watchedIn({ subscriptions });
-    await subscriptions.discovered(seen, true);
-    // If some entries could not be read, it is unknown whether the subscription is gone.
-    await subscriptions.discovered(seen.slice(0, 1), false);
+  test("a subscription that the identity can no longer read has a failure with a remedy", async () => {
+    const { subscriptions, counts, forgotten } = createFixture({ counts: inventoryOfBoth() });
+    await scopeOf({ subscriptions });
+    // `true`: the list of subscriptions is complete.
+    await subscriptions.discovered(listedSubscriptions, true);
+    // `false`: a part of the list could not be read, so it is unknown whether the subscription still exists.
+    await subscriptions.discovered(listedSubscriptions.slice(0, 1), false);
     expect((await subscriptions.get(CLAIMS)).lastFailure).toBeNull();
-    await subscriptions.discovered(seen.slice(0, 1), true);
+    await subscriptions.discovered(listedSubscriptions.slice(0, 1), true);
     expect(await subscriptions.get(CLAIMS)).toMatchObject({
       source: "discovered",
       watched: true,
@@ -430,8 +442,8 @@ describe("watchAll", () => {
     expect((await problemOf(subscriptions.get(CLAIMS))).code).toBe("notFound");
   });
 
-  test("an ended scan is stored as the last one of its subscriptions, unless a later one is", async () => {
-    const { subscriptions } = fixture({ counts: both() });
+  test("an ended scan becomes the last scan of its subscriptions unless a later scan has ended", async () => {
+    const { subscriptions } = createFixture({ counts: inventoryOfBoth() });
     const failure = { code: "accessDenied", message: "No.", remedy: "Assign a role.", at: "2026-11-21T10:00:00.000Z" };
     const scan = (scanId: string, outcomes: object[]) =>
       subscriptions.scanned({
@@ -454,10 +466,14 @@ describe("watchAll", () => {
   });
 });
 
-describe("subscriptions that were not read", () => {
+describe("unread subscriptions (those that the last scan did not read)", () => {
   const FAILURE = { code: "badResponse", message: "No.", remedy: "Wait.", at: "2026-11-21T10:00:00.000Z" };
-  const IDS = ["01KAAAAAAAAAAAAAAAAAAAAAAA", "01KBBBBBBBBBBBBBBBBBBBBBBB", "01KCCCCCCCCCCCCCCCCCCCCCCC"] as const;
-  const scanned = (scanId: string, status: "completed" | "partial" | "timedOut" | "cancelled", outcomes: object[]) => ({
+  const SCAN_IDS = ["01KAAAAAAAAAAAAAAAAAAAAAAA", "01KBBBBBBBBBBBBBBBBBBBBBBB", "01KCCCCCCCCCCCCCCCCCCCCCCC"] as const;
+  const endedScan = (
+    scanId: string,
+    status: "completed" | "partial" | "timedOut" | "cancelled",
+    outcomes: object[],
+  ) => ({
     scanId,
     status,
     finishedAt: "2026-11-21T10:05:00.000Z",
@@ -465,40 +481,49 @@ describe("subscriptions that were not read", () => {
   });
   const outcomes = [PAYMENTS, CLAIMS].map((subscriptionId) => ({ subscriptionId, vaults: 1 }));
 
-  test.each(["timedOut", "cancelled"] as const)("include those whose last scan ended as %s", async (status) => {
-    const { subscriptions } = fixture({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
-    const unread = async () =>
-      (await subscriptions.list({ unread: true }, firstPage)).items.map((one) => one.subscriptionId).sort();
-    await subscriptions.scanned(scanned(IDS[0], status, outcomes));
-    expect(await unread()).toEqual([PAYMENTS, CLAIMS].sort());
-    await subscriptions.scanned(scanned(IDS[1], "completed", outcomes));
-    expect(await unread()).toEqual([]);
-  });
+  test.each(["timedOut", "cancelled"] as const)(
+    "include subscriptions whose last scan ended with the status %s",
+    async (status) => {
+      const { subscriptions } = createFixture({
+        counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, countsOf(1, 1)])),
+      });
+      const unread = async () =>
+        (await subscriptions.list({ unread: true }, FIRST_PAGE)).items.map((item) => item.subscriptionId).sort();
+      await subscriptions.scanned(endedScan(SCAN_IDS[0], status, outcomes));
+      expect(await unread()).toEqual([PAYMENTS, CLAIMS].sort());
+      await subscriptions.scanned(endedScan(SCAN_IDS[1], "completed", outcomes));
+      expect(await unread()).toEqual([]);
+    },
+  );
 
   test("an unreadable entry in the list of subscriptions is reported until a scan reads the whole list", async () => {
-    const { subscriptions } = fixture({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
-    const failure = async () => (await subscriptions.list({}, firstPage)).lastFailure;
+    const { subscriptions } = createFixture({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, countsOf(1, 1)])) });
+    const failure = async () => (await subscriptions.list({}, FIRST_PAGE)).lastFailure;
     await subscriptions.scanned(
-      scanned(IDS[0], "partial", [...outcomes, { subscriptionId: "unreadable", vaults: 0, failure: FAILURE }]),
+      endedScan(SCAN_IDS[0], "partial", [...outcomes, { subscriptionId: "unreadable", vaults: 0, failure: FAILURE }]),
     );
     expect(await failure()).toEqual(FAILURE);
-    await subscriptions.scanned({ ...scanned(IDS[1], "completed", outcomes), subscriptions: [PAYMENTS, CLAIMS] });
+    await subscriptions.scanned({
+      ...endedScan(SCAN_IDS[1], "completed", outcomes),
+      subscriptions: [PAYMENTS, CLAIMS],
+    });
     expect(await failure()).toEqual(FAILURE);
-    await subscriptions.scanned(scanned(IDS[2], "completed", outcomes));
+    await subscriptions.scanned(endedScan(SCAN_IDS[2], "completed", outcomes));
     expect(await failure()).toBeNull();
-    expect((await subscriptions.list({}, firstPage)).items.map((one) => one.subscriptionId).sort()).toEqual(
+    expect((await subscriptions.list({}, FIRST_PAGE)).items.map((item) => item.subscriptionId).sort()).toEqual(
       [PAYMENTS, CLAIMS].sort(),
     );
   });
 });
 
 describe("deleting the inventory of subscriptions that left", () => {
-  test("happens only after the retention, a failure does not stop the others, and returned subscriptions are kept", async () => {
+  test("happens after the retention, for all except those that returned", async () => {
     const OTHER = "33333333-3333-4333-8333-333333333333";
+    /** Subscriptions whose deletion fails. The failure must not stop the deletion of others. */
     const busy = new Set([CLAIMS]);
     const forgotten: string[] = [];
-    const counts = new Map([PAYMENTS, CLAIMS, OTHER].map((id) => [id, holding(1, 1)]));
-    const { subscriptions, settings, clock, audit } = fixture({
+    const counts = new Map([PAYMENTS, CLAIMS, OTHER].map((id) => [id, countsOf(1, 1)]));
+    const { subscriptions, settings, clock, audit } = createFixture({
       counts,
       forget: async (id) => {
         if (busy.has(id)) throw new Problem("conflict", "A worker writes it.");
@@ -507,11 +532,11 @@ describe("deleting the inventory of subscriptions that left", () => {
         return { vaults: 1, assets: 1 };
       },
     });
-    await watchedIn({ subscriptions });
+    await scopeOf({ subscriptions });
     await settings.update("features", { watchAll: false }, admin);
     await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
     await subscriptions.refreshScope(admin);
-    clock.forward(2 * 86_400_000);
+    clock.forward(2 * DAY_MS);
     await subscriptions.forgetOutOfScope(admin);
     expect(forgotten).toEqual([]);
     await subscriptions.add({ subscriptionId: OTHER, name: "back" }, admin);
@@ -529,78 +554,82 @@ describe("deleting the inventory of subscriptions that left", () => {
     expect(forgotten).toEqual([PAYMENTS, CLAIMS]);
   });
 
-  test("throws the failures of all subscriptions that failed", async () => {
-    const counts = new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)]));
-    const { subscriptions, clock } = fixture({
+  test("throws the failures of all subscriptions that could not be deleted", async () => {
+    const counts = new Map([PAYMENTS, CLAIMS].map((id) => [id, countsOf(1, 1)]));
+    const { subscriptions, clock } = createFixture({
       watchAll: false,
       counts,
       forget: async (id) => Promise.reject(new Problem("conflict", `A worker writes ${id}.`)),
     });
     await subscriptions.refreshScope(admin);
-    clock.forward(1000 * 86_400_000);
+    clock.forward(1000 * DAY_MS);
     await expect(subscriptions.forgetOutOfScope(admin)).rejects.toMatchObject({
-      message: "2 subscriptions could not be forgotten",
+      message: "2 subscriptions could not be deleted",
       errors: [PAYMENTS, CLAIMS].map((id) => ({ message: `A worker writes ${id}.` })),
     });
   });
 
-  test("the scope keeps times and names of subscriptions that left as long", async () => {
-    const { subscriptions, settings, clock } = fixture({ watchAll: false });
+  test("the names and times of subscriptions that left are deleted after the same retention", async () => {
+    const { subscriptions, settings, clock } = createFixture({ watchAll: false });
     await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.remove(PAYMENTS, admin);
-    for (const seen of [[{ subscriptionId: CLAIMS, displayName: "Claims" }], []]) {
-      await watchedIn({ subscriptions });
-      await subscriptions.discovered(seen, true);
+    for (const list of [[{ subscriptionId: CLAIMS, displayName: "Claims" }], []]) {
+      await scopeOf({ subscriptions });
+      await subscriptions.discovered(list, true);
     }
-    const keptAfter = async (milliseconds: number) => {
+    const storedKeysAfter = async (milliseconds: number) => {
       clock.forward(milliseconds);
       await subscriptions.forgetOutOfScope(admin);
+      // By subscription: when it left the scope, its display name, and since when the list of subscriptions lacks it.
       const { left, discovered, unseenSince } = (await readScopeRow(tables))!;
-      return [left, discovered, unseenSince].map((kept) => Object.keys(kept));
+      return [left, discovered, unseenSince].map((entries) => Object.keys(entries));
     };
-    expect(await keptAfter(2 * 86_400_000)).toEqual([[PAYMENTS], [CLAIMS], [CLAIMS]]);
-    expect(await keptAfter(1)).toEqual([[], [], []]);
+    expect(await storedKeysAfter(2 * DAY_MS)).toEqual([[PAYMENTS], [CLAIMS], [CLAIMS]]);
+    expect(await storedKeysAfter(1)).toEqual([[], [], []]);
   });
 });
 
-describe("a store of an earlier version", () => {
+// Earlier versions had no setting `watchAll`: they watched all subscriptions until one was added or configured.
+describe("a storage account of an earlier version", () => {
   const entry = { subscriptionId: PAYMENTS, name: "payments", addedAt: "2026-11-20T10:00:00.000Z", addedBy: "ada" };
-  const anEntry = () => tables.insert(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS, entry);
-  const written = (record: ReturnType<typeof vaultRecord>) => writeVault(createInventoryWriter({ tables }), record, []);
-  /** In addition, a holder of application credentials, which belongs to no subscription. */
-  const aVault = async () => {
-    await written({ ...vaultRecord("entra-a", "entra"), source: "entra" });
-    await written(vaultRecord("kv-a"));
+  const addEntry = () => tables.insert(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS, entry);
+  const writeVaultRow = (record: ReturnType<typeof vaultRecord>) =>
+    writeVault(createInventoryWriter({ tables }), record, []);
+  /** Writes a vault, and a holder: a row for credentials of applications, which belongs to no subscription. */
+  const addVault = async () => {
+    await writeVaultRow({ ...vaultRecord("entra-a", "entra"), source: "entra" });
+    await writeVaultRow(vaultRecord("kv-a"));
   };
 
   test.each([
-    ["none was added: all are watched, and go on to be, whatever the setting would say", aVault, [], "all"],
-    ["one was added: it alone is watched", anEntry, [], [PAYMENTS]],
-    ["the configuration names one: it alone is watched", aVault, [SHARED], [SHARED]],
-    ["both", anEntry, [SHARED], [PAYMENTS, SHARED]],
-  ])("%s", async (_, left, configured, wanted) => {
+    // Title, rows of the earlier version, configured subscriptions, and expected scope.
+    ["without an added subscription continues to watch all", addVault, [], "all"],
+    ["with an added subscription watches only it", addEntry, [], [PAYMENTS]],
+    ["with a configured subscription watches only it", addVault, [SHARED], [SHARED]],
+    ["with an added and a configured subscription watches both", addEntry, [SHARED], [PAYMENTS, SHARED]],
+  ])("%s", async (_description, writeEarlierRows, configured, expectedScope) => {
     for (const watchAll of [undefined, true, false]) {
-      freshStore();
-      await left();
-      const { audit, settings, subscriptions } = fixture({
+      openNewStorage();
+      await writeEarlierRows();
+      const { audit, settings, subscriptions } = createFixture({
         configured,
         ...(watchAll === undefined ? {} : { watchAll }),
       });
-      expect((await settings.values()).watchAll).toBe(wanted === "all");
-      expect(await watchedIn({ subscriptions })).toEqual(wanted);
+      expect((await settings.values()).watchAll).toBe(expectedScope === "all");
+      expect(await scopeOf({ subscriptions })).toEqual(expectedScope);
       expect(audit.events.every(({ caller }) => caller.actor === "system")).toBe(true);
-      if (watchAll !== (wanted !== "all")) continue;
-      // It is a normal override, which an administrator may remove.
+      if (watchAll !== (expectedScope !== "all")) continue;
+      // The service stored the earlier behavior as an override of the setting, which an administrator can remove.
       await settings.removeAll(admin);
       await subscriptions.refreshScope(admin);
-      expect(await watchedIn({ subscriptions })).toEqual(wanted === "all" ? configured : "all");
+      expect(await scopeOf({ subscriptions })).toEqual(expectedScope === "all" ? configured : "all");
     }
   });
 
-  test("watched all subscriptions if a scan read vaults; a scan that failed before is no evidence", async () => {
+  test("watched all subscriptions if a scan did not fail", async () => {
     for (const status of ["completed", "partial", "timedOut", "failed"] as const) {
-      freshStore();
+      openNewStorage();
       await tables.insert(Scans, SCAN_LIST, "a", {
         scanId: "a",
         mode: "full",
@@ -612,17 +641,17 @@ describe("a store of an earlier version", () => {
         vaultsTotal: 0,
         subscriptionOutcomes: [],
       });
-      const reported = status === "failed" ? undefined : true;
-      expect([status, await watchedAllBefore(tables, configWith({}))]).toEqual([status, reported]);
+      const watchedAll = status === "failed" ? undefined : true;
+      expect([status, await watchedAllBefore(tables, configWith({}))]).toEqual([status, watchedAll]);
     }
   });
 
-  test("a new store has the default, with a configured subscription too, and is checked only once", async () => {
-    const { settings, audit } = fixture({ configured: [SHARED] });
+  test("a new storage account has the default of watchAll, and is checked only once", async () => {
+    const { settings, audit } = createFixture({ configured: [SHARED] });
     expect((await settings.values()).watchAll).toBe(true);
-    await aVault();
-    await anEntry();
-    expect((await fixture({ configured: [SHARED] }).settings.values()).watchAll).toBe(true);
+    await addVault();
+    await addEntry();
+    expect((await createFixture({ configured: [SHARED] }).settings.values()).watchAll).toBe(true);
     expect(audit.events).toEqual([]);
   });
 });

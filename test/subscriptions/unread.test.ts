@@ -3,6 +3,9 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { pdfText } from "../support/pdf-text.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
+// Tests of how subscriptions that a scan could not read are reported: in the scan, the lists, the alerts, the audit log and the
+// report. The tests build on each other.
+
 const [DEV, OPERATIONS, FINANCE] = ["a", "b", "c"].map((digit) => `${digit}1111111-1111-4111-8111-111111111111`) as [
   string,
   string,
@@ -40,47 +43,47 @@ const subscriptions = async (query = "") => {
   expect(status, text).toBe(200);
   return body;
 };
-/** The text of an assessor's report. */
-async function assessment(): Promise<string> {
+/** Returns the text of the compliance report (PDF). */
+async function readReport(): Promise<string> {
   const token = await service.signIn(ADMIN);
   const headers = { Authorization: `Bearer ${token}` };
-  const answer = await fetch(`${service.url}/compliance/frameworks/soc-2/pdf`, { headers });
-  expect(answer.status).toBe(200);
-  return await pdfText(new Uint8Array(await answer.arrayBuffer()));
+  const response = await fetch(`${service.url}/compliance/frameworks/soc-2/pdf`, { headers });
+  expect(response.status).toBe(200);
+  return await pdfText(new Uint8Array(await response.arrayBuffer()));
 }
 const namesOf = async (query: string) => (await subscriptions(query)).items.map(({ name }: { name: string }) => name);
 
-test("before the first scan no subscription counts as read", async () => {
+test("the list is empty and has no last scan before the first scan", async () => {
   expect(await subscriptions()).toMatchObject({ total: 0, lastScan: null, lastFailure: null });
 });
 
-test("a subscription that can't be read is reported first, with the reason and the role, in every summary of a scan", async () => {
+test("a subscription that can't be read is reported first, with the reason and the missing role", async () => {
   const rule = { name: "Scans", alertType: "scanFailure", recipients: ["on-call@acme.example"] };
   expect((await service.admin("POST", "/alerts/rules", rule)).status).toBe(201);
   deny("arm.listVaults", FINANCE);
   service.cloud.control.addFault({ match: { vault: "kv-development" }, action: { kind: "deny" } });
-  const ended = await scan();
-  const named = `Acme Finance (${FINANCE})`;
-  expect(ended).toMatchObject({ status: "partial", failure: null });
+  const endedScan = await scan();
+  const financeLabel = `Acme Finance (${FINANCE})`;
+  expect(endedScan).toMatchObject({ status: "partial", failure: null });
 
-  const { scan: summary } = (await service.admin("GET", `/api/assets/discovery/scan/${ended.scanId}/results`)).body;
-  for (const { subscriptionOutcomes } of [ended, summary]) {
+  const { scan: summary } = (await service.admin("GET", `/api/assets/discovery/scan/${endedScan.scanId}/results`)).body;
+  for (const { subscriptionOutcomes } of [endedScan, summary]) {
     expect(subscriptionOutcomes).toMatchObject([
       { name: "Acme Finance", failure: { code: "accessDenied", remedy: expect.stringContaining(ROLE) } },
       { name: "Acme Development", failure: null },
       { name: "Acme Operations", failure: null },
     ]);
   }
-  const line = service.hosts[0]!.lines.findLast((one) => one.includes("A scan is over"))!;
+  const line = service.hosts[0]!.lines.findLast((each) => each.includes("A scan is over"))!;
   expect(JSON.parse(line.slice(line.indexOf("{")))).toMatchObject({
-    scanId: ended.scanId,
+    scanId: endedScan.scanId,
     status: "partial",
     subscriptionsFailed: 1,
-    unreadSubscriptions: [named],
+    unreadSubscriptions: [financeLabel],
     vaultsFailed: 1,
   });
-  const [entry] = await service.all("/audit/entries?event_type=scan.finished");
-  expect(entry!.details).toMatchObject({ subscriptionsFailed: 1, unreadSubscriptions: [named] });
+  const [entry] = await service.listAll("/audit/entries?event_type=scan.finished");
+  expect(entry!.details).toMatchObject({ subscriptionsFailed: 1, unreadSubscriptions: [financeLabel] });
 
   expect((await service.admin("POST", "/alerts/preview", rule)).body.items).toMatchObject([
     { id: `subscription:${FINANCE}` },
@@ -89,50 +92,52 @@ test("a subscription that can't be read is reported first, with the reason and t
   await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
   await vi.waitUntil(() => service.cloud.control.mails().length > 0, { timeout: 150_000, interval: 100 });
   const { subject, plainText: text = "" } = service.cloud.control.mails()[0]!;
-  expect(subject).toContain(`first Subscription ${named} can't be read`);
-  expect(text.indexOf(`Subscription ${named}`)).toBeGreaterThan(-1);
-  expect(text.indexOf(`Subscription ${named}`)).toBeLessThan(text.indexOf("kv-development"));
+  expect(subject).toContain(`first Subscription ${financeLabel} can't be read`);
+  expect(text.indexOf(`Subscription ${financeLabel}`)).toBeGreaterThan(-1);
+  expect(text.indexOf(`Subscription ${financeLabel}`)).toBeLessThan(text.indexOf("kv-development"));
   expect(text).toContain(ROLE);
 });
 
-test("the list of subscriptions can be filtered by those that were not read, with failures first", async () => {
+test("the filter unread=true returns the subscriptions that were not read, with failures first", async () => {
   expect(await subscriptions("unread=true")).toMatchObject({
     items: [{ subscriptionId: FINANCE, name: "Acme Finance", lastFailure: { code: "accessDenied" } }],
     total: 1,
     lastScan: { status: "partial" },
     lastFailure: null,
   });
-  const added = "d1111111-1111-4111-8111-111111111111";
-  expect((await service.admin("POST", "/subscriptions", { subscriptionId: added, name: "Acme Early" })).status).toBe(
+  const addedId = "d1111111-1111-4111-8111-111111111111";
+  expect((await service.admin("POST", "/subscriptions", { subscriptionId: addedId, name: "Acme Early" })).status).toBe(
     201,
   );
   expect(await namesOf("unread=true")).toEqual(["Acme Finance", "Acme Early"]);
   expect((await subscriptions("unread=true")).items[1]).toMatchObject({ lastScan: null, lastFailure: null });
-  const first = await subscriptions("unread=true&limit=1");
-  expect(await namesOf(`unread=true&limit=1&cursor=${first.nextCursor}`)).toEqual(["Acme Early"]);
+  const firstPage = await subscriptions("unread=true&limit=1");
+  expect(await namesOf(`unread=true&limit=1&cursor=${firstPage.nextCursor}`)).toEqual(["Acme Early"]);
   expect(await namesOf("unread=false")).toEqual(["Acme Development", "Acme Operations"]);
   expect((await service.admin("GET", "/subscriptions?unread=maybe")).status).toBe(400);
-  expect((await service.admin("DELETE", `/subscriptions/${added}`)).status).toBe(200);
+  expect((await service.admin("DELETE", `/subscriptions/${addedId}`)).status).toBe(200);
 
-  expect(await assessment()).toContain("The last scan did not read 1 subscription: Acme Finance.");
+  expect(await readReport()).toContain("The last scan did not read 1 subscription: Acme Finance.");
 
   expect((await scan()).status).toBe("completed");
-  expect(await assessment()).not.toContain("Not read");
+  // "Not read" is the label of the row that names unread subscriptions.
+  expect(await readReport()).not.toContain("Not read");
   expect(await subscriptions("unread=true")).toMatchObject({ items: [], lastScan: { status: "completed" } });
 });
 
-test("an unreadable list of subscriptions is reported until it can be read, also after scans of single subscriptions", async () => {
+test("an unreadable list of subscriptions is reported until a scan can read it", async () => {
   deny("arm.listSubscriptions");
   const failed = await scan();
   expect(failed).toMatchObject({ status: "failed", failure: { code: "accessDenied" } });
-  const denied = {
+  const expectedFailure = {
     lastScan: { scanId: failed.scanId, status: "failed" },
     lastFailure: { code: "accessDenied", remedy: expect.stringContaining(ROLE) },
   };
-  expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...denied });
-  expect(await assessment()).toContain("The last scan could not read the list of subscriptions.");
+  expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...expectedFailure });
+  expect(await readReport()).toContain("The last scan could not read the list of subscriptions.");
+  // A scan of one subscription does not read the list, so the failure remains.
   expect((await scan({ subscriptions: [DEV] })).status).toBe("completed");
-  expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...denied });
+  expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...expectedFailure });
   service.cloud.control.clearFaults();
   const { scanId } = await scan();
   expect(await subscriptions()).toMatchObject({
@@ -142,7 +147,7 @@ test("an unreadable list of subscriptions is reported until it can be read, also
   });
 });
 
-test("a scan that read nothing names every subscription that it could not read", async () => {
+test("a scan that read nothing names the subscriptions that it could not read", async () => {
   deny("arm.listVaults");
   const { status, failure } = await scan();
   expect(status).toBe("failed");

@@ -7,23 +7,30 @@ import { type RunningHost, runHost } from "functions-host/test/run-host.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { ReceivedRequest } from "simulated-cloud/webhook-sink.ts";
 import { startAzurite } from "../../infra/local/azurite.ts";
-import { jsonLine, start } from "../../infra/local/processes.ts";
+import { parseJsonLine, startProcess } from "../../infra/local/processes.ts";
 import { startTableProxy } from "./table-proxy.ts";
 import { TEST_APP } from "./test-app.ts";
+
+/*
+ * Runs the built app over many simulated days, to check that each alert rule sends each notification exactly once, also if the
+ * process is killed. Tests and benchmarks of alerts call `runDays`.
+ */
 
 const DAY_MS = 86_400_000;
 const INFRA = path.resolve(import.meta.dirname, "../../infra");
 const ADMIN = { username: "admin", password: "correct-horse-battery" };
-/** Longer than a moved clock takes a process to notice. */
-const NOTICED_MS = 150;
-/** More milliseconds than a process needs to notice a moved clock. */
+/** Milliseconds after which the other processes use a moved clock. */
+const CLOCK_MOVED_MS = 150;
+/** Time by which the clock moves ahead after a kill, so that the leases of the killed process expire. */
 const AFTER_A_KILL_MS = 3 * 60_000;
-const DRAINED_MS = 150_000;
+/** Maximum time in milliseconds until all pending deliveries are sent. */
+const DELIVERY_TIMEOUT_MS = 150_000;
 /** Milliseconds that the simulated cloud delays the operation during which the process is killed. */
 const OPERATION_MS = 5000;
-const TYPES = ["secrets", "keys", "certificates"] as const;
-/** The first asset expires this many days before the first day. Expiry times lie halfway between two evaluations. */
+const ASSET_KINDS = ["secrets", "keys", "certificates"] as const;
+/** The day on which the first asset expires, counted from the first day. Expiry times lie halfway between two evaluations. */
 const FIRST_EXPIRY_DAY = -2.5;
+/** The expiry dates of the assets are spread over this many days. */
 const EXPIRY_DAYS = 100;
 
 /** A `kill -9` of the functions process on one day, during an evaluation of alerts or a scan. */
@@ -31,9 +38,8 @@ export interface Kill {
   day: number;
   during: "alerts" | "scan";
   /**
-   * The kill happens at the n-th write to the tables, counted from 1, which is applied or not. Or it happens during an
-   * operation of the simulated cloud, which completes, such as `mail.getOperation`, the first status request of an accepted
-   * mail.
+   * The moment of the kill: at a write to the tables, counted from 1, which is applied or not, or during an operation of the
+   * simulated cloud, which completes. For example, `mail.getOperation` is the first status request of an accepted mail.
    */
   at: { write: number; applied: boolean } | { operation: string };
 }
@@ -53,6 +59,7 @@ export interface DaysOptions {
 
 export interface RuleOutcome {
   rule: keyof DaysOptions["thresholds"];
+  /** Number of notifications that the rule should have sent, and of those that it sent. */
   expected: number;
   notified: number;
   /** Notifications (asset, expiry, threshold) that are missing, and notifications that are duplicates or unexpected. */
@@ -60,7 +67,7 @@ export interface RuleOutcome {
   extra: string[];
   /** Number of stored mails, or of requests to the webhook. */
   messages: number;
-  /** Number of different webhook IDs, or of different operation IDs of mails. */
+  /** Number of different webhook IDs, or of different operation IDs of mails. Less than `messages` if one was sent twice. */
   distinct: number;
   deliveries: number;
   /** Differences between the alert history and the received notifications. */
@@ -70,15 +77,18 @@ export interface RuleOutcome {
 export interface DaysOutcome {
   rules: RuleOutcome[];
   assets: number;
+  /** Number of expiry dates that were renewed between scans. */
   renewed: number;
+  /** Number of scans, including the one before the first day. */
   scans: number;
   /** Day and place of each kill. */
   kills: string[];
+  /** Number of mails that the simulated cloud stored. */
   mailFiles: number;
 }
 
-/** An expiry date of an asset, and the days on which the service knows this date. */
-interface Life {
+/** An expiry date of an asset. The service knows this date from the day `from` until before the day `until`. */
+interface ExpiryDate {
   name: string;
   expires: number;
   from: number;
@@ -99,7 +109,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   const tables = await startTableProxy(azurite.connectionString());
   const data = path.join(folder, "cloud");
   mkdirSync(data);
-  const cloud = await start(
+  const cloud = await startProcess(
     "The simulated cloud",
     [
       process.execPath,
@@ -110,7 +120,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       "--company",
       path.join(folder, "company.json"),
     ],
-    { environment: { PATH: process.env.PATH, ...clock.environment, NODE_OPTIONS: preload }, isReady: jsonLine },
+    { environment: { PATH: process.env.PATH, ...clock.environment, NODE_OPTIONS: preload }, isReady: parseJsonLine },
   );
   const { environment, controlUrl } = cloud.ready as { environment: Record<string, string>; controlUrl: string };
   const control = <T>(method: string, at: string, body?: object) => json<T>(method, `${controlUrl}/${at}`, body);
@@ -155,26 +165,28 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     try {
       return await json<T>(method, host!.url + at, body, token);
     } catch (error) {
-      if (!(error instanceof Refused && error.status === 401)) throw error;
+      if (!(error instanceof HttpError && error.status === 401)) throw error;
       await signIn();
       return await json<T>(method, host!.url + at, body, token);
     }
   };
-  const fire = async () => {
+  /** Runs the timer that evaluates the alert rules. */
+  const evaluateRules = async () => {
     const { succeeded } = await json<{ succeeded: boolean }>("POST", `${host!.url}/__host/timers/evaluateAlerts`);
     if (!succeeded) throw new Error(`The rules could not be evaluated:\n${host!.lines.slice(-20).join("\n")}`);
   };
-  const drained = async () => {
-    const end = performance.now() + DRAINED_MS;
+  /** Waits until all notifications are delivered. */
+  const waitForDeliveries = async () => {
+    const deadline = performance.now() + DELIVERY_TIMEOUT_MS;
     for (;;) {
       const { total } = await admin<{ total: number }>("GET", "/alerts/history?status=pending&limit=1");
       if (total === 0) return;
-      if (performance.now() > end) throw new Error(`${total} deliveries are still pending`);
+      if (performance.now() > deadline) throw new Error(`${total} deliveries are still pending`);
       await delay(100);
     }
   };
   const startScan = (mode: string) => admin<{ scanId: string }>("POST", "/api/assets/discovery/scan", { mode });
-  const scanEnds = async (scanId: string) => {
+  const waitForScan = async (scanId: string) => {
     for (;;) {
       const { status } = await admin<{ status: string }>("GET", `/api/assets/discovery/scan/${scanId}/status`);
       if (status === "completed") return;
@@ -183,9 +195,9 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     }
   };
 
-  const killed: string[] = [];
+  const kills: string[] = [];
   const kill = (how: string): Promise<unknown> => {
-    killed.push(how);
+    kills.push(how);
     return host!.stop("SIGKILL");
   };
   /** Kills the process at its n-th write to the tables, counted from now. */
@@ -199,8 +211,8 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       });
     });
   /** Kills the process while it waits for a response that a fault delays, unless the work completes first. */
-  const killInFault = async (fault: string, how: string, through: AbortSignal): Promise<void> => {
-    while (!through.aborted) {
+  const killInFault = async (fault: string, how: string, workEnded: AbortSignal): Promise<void> => {
+    while (!workEnded.aborted) {
       const faults = await control<{ id: string; happened: number }[]>("GET", "faults");
       if (faults.some(({ id, happened }) => id === fault && happened > 0)) {
         await kill(how);
@@ -209,30 +221,31 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       await delay(20);
     }
   };
-  const holdBack = async (operation: string): Promise<string> => {
+  /** Delays the next call of an operation of the simulated cloud, and returns the id of the fault. */
+  const delayOperation = async (operation: string): Promise<string> => {
     const fault = { match: { operation }, action: { kind: "latency", milliseconds: OPERATION_MS }, times: 1 };
     return (await control<{ id: string }>("POST", "faults", fault)).id;
   };
-  /** Runs the work while a kill is pending, and then starts a new process. */
-  const killedIn = async ({ day, during, at }: Kill, work: () => Promise<void>) => {
+  /** Runs the work, kills the process during it, and then starts a new process. */
+  const runWithKill = async ({ day, during, at }: Kill, work: () => Promise<void>) => {
     await admin("GET", "/alerts/rules"); // Signs in first, so that the following writes belong to the work.
-    const before = killed.length;
+    const killsBefore = kills.length;
     const when = `day ${day}, ${during},`;
-    const through = new AbortController();
-    const death =
+    const workEnded = new AbortController();
+    const killing =
       "write" in at
         ? killAtWrite(at.write, at.applied, when)
-        : killInFault(await holdBack(at.operation), `${when} in ${at.operation}`, through.signal);
+        : killInFault(await delayOperation(at.operation), `${when} in ${at.operation}`, workEnded.signal);
     // A failure of the work is expected after the kill. Success after the kill, or a failure before it, is an error.
     try {
       await work();
     } catch (error) {
-      if (killed.length === before) throw error;
+      if (kills.length === killsBefore) throw error;
     } finally {
-      through.abort();
+      workEnded.abort();
     }
-    if (killed.length === before) throw new Error(`${when} the process was through before it could be killed`);
-    await death;
+    if (kills.length === killsBefore) throw new Error(`${when} the work ended before the process could be killed`);
+    await killing;
     await clock.set(day * DAY_MS + AFTER_A_KILL_MS);
     await startHost();
   };
@@ -240,15 +253,15 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   try {
     await startHost();
     await signIn();
-    await scanEnds((await startScan("full")).scanId);
-    const lives = new Map<string, Life[]>();
+    await waitForScan((await startScan("full")).scanId);
+    const expiryDates = new Map<string, ExpiryDate[]>();
     for (const { name, expires } of await itemsOf(options, control))
-      lives.set(name, [{ name, expires, from: 0, until: Number.POSITIVE_INFINITY }]);
+      expiryDates.set(name, [{ name, expires, from: 0, until: Number.POSITIVE_INFINITY }]);
 
     const created = clock.now();
     const ids: Record<string, string> = {};
     for (const rule of ["immediate", "digest", "webhook"] as const) {
-      const made = await admin<{ id: string }>("POST", "/alerts/rules", {
+      const createdRule = await admin<{ id: string }>("POST", "/alerts/rules", {
         name: rule,
         alertType: "expiration",
         // Only thresholds: other tests cover renewals.
@@ -259,7 +272,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
           : { deliveryMethod: "email", recipients: [`${rule}@acme.example`] }),
         ...(rule === "digest" ? { deliveryMode: "digest", digestFrequency: "daily" } : { deliveryMode: "immediate" }),
       });
-      ids[rule] = made.id;
+      ids[rule] = createdRule.id;
     }
 
     const evaluations: number[] = [];
@@ -274,74 +287,82 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         let scanId = "";
         const scan = async () => {
           scanId = (await startScan("delta")).scanId;
-          await scanEnds(scanId);
+          await waitForScan(scanId);
         };
-        const inTheWay = killOf("scan");
-        if (inTheWay) {
-          await killedIn(inTheWay, scan);
-          await scanEnds(scanId === "" ? (await startScan("delta")).scanId : scanId);
+        const scanKill = killOf("scan");
+        if (scanKill) {
+          await runWithKill(scanKill, scan);
+          await waitForScan(scanId === "" ? (await startScan("delta")).scanId : scanId);
         } else await scan();
       }
       evaluations.push(clock.now());
       const report = async () => {
-        await fire();
-        await drained();
+        await evaluateRules();
+        await waitForDeliveries();
       };
-      const inTheWay = killOf("alerts");
-      if (inTheWay) {
-        await killedIn(inTheWay, report);
+      const alertsKill = killOf("alerts");
+      if (alertsKill) {
+        await runWithKill(alertsKill, report);
         // Past due timers evaluate at the same time as this call, so another evaluation runs when they have ended.
         await report();
       }
       await report();
     }
-    await tellNothingMore();
+    await expectNoFurtherNotification();
 
     const mails = await control<{ to: string[]; plainText: string; operationId: string }[]>("GET", "mails");
-    const sunk = await control<ReceivedRequest[]>("GET", "sink/days");
+    const webhookRequests = await control<ReceivedRequest[]>("GET", "sink/days");
     const rules: RuleOutcome[] = [];
     for (const rule of ["immediate", "digest", "webhook"] as const) {
       // The digest of a day is created at 06:00, and the first day starts after that.
       const from = rule === "digest" ? 1 : 0;
-      const expected = [...lives.values()]
+      const expected = [...expiryDates.values()]
         .flat()
-        .flatMap((life) => tellingsOf(life, options.thresholds[rule], [...evaluations.entries()].slice(from), created));
-      const mine = mails.filter(({ to }) => to[0] === `${rule}@acme.example`);
-      const posts = new Map(sunk.map(({ headers, body }) => [headers["webhook-id"]!, body]));
+        .flatMap((expiryDate) =>
+          expectedNotifications(expiryDate, options.thresholds[rule], [...evaluations.entries()].slice(from), created),
+        );
+      const mailsOfRule = mails.filter(({ to }) => to[0] === `${rule}@acme.example`);
+      const posts = new Map(webhookRequests.map(({ headers, body }) => [headers["webhook-id"]!, body]));
       const history = await historyOf(ids[rule]!);
-      const named = rule === "webhook" ? [...posts.values()].flatMap(tellingsPosted) : mine.flatMap(tellingsMailed);
+      const namedInMessages =
+        rule === "webhook"
+          ? [...posts.values()].flatMap(notificationsInPost)
+          : mailsOfRule.flatMap(notificationsInMail);
       // Items that don't fit into a mail are in the history.
-      const counted = mine.reduce(
+      const countOfOmittedItems = mailsOfRule.reduce(
         (sum, mail) => sum + Number(/^(\d+) more items? (?:is|are) not shown/m.exec(mail.plainText)?.[1] ?? 0),
         0,
       );
-      const reported = [...named, ...without(history.told, named).slice(0, counted)];
-      const received = rule === "webhook" ? posts.size : mine.length;
+      const reported = [
+        ...namedInMessages,
+        ...listDifference(history.reported, namedInMessages).slice(0, countOfOmittedItems),
+      ];
+      const received = rule === "webhook" ? posts.size : mailsOfRule.length;
       rules.push({
         rule,
         expected: expected.length,
         notified: reported.length,
-        missing: without(expected, reported),
-        extra: without(reported, expected),
-        messages: rule === "webhook" ? sunk.length : mine.length,
-        distinct: rule === "webhook" ? posts.size : new Set(mine.map(({ operationId }) => operationId)).size,
+        missing: listDifference(expected, reported),
+        extra: listDifference(reported, expected),
+        messages: rule === "webhook" ? webhookRequests.length : mailsOfRule.length,
+        distinct: rule === "webhook" ? posts.size : new Set(mailsOfRule.map(({ operationId }) => operationId)).size,
         deliveries: history.entries,
         historyDiffers: [
-          ...without(reported, history.told).map((notification) => `lacks ${notification}`),
-          ...without(history.told, reported).map((notification) => `has ${notification}`),
+          ...listDifference(reported, history.reported).map((notification) => `lacks ${notification}`),
+          ...listDifference(history.reported, reported).map((notification) => `has ${notification}`),
           ...history.undelivered.map((id) => `${id} is not delivered`),
           ...(history.entries === received ? [] : [`${history.entries} entries for ${received} messages`]),
         ],
       });
     }
     const mailFiles = readdirSync(path.join(data, "mails")).filter((name) => name.endsWith(".json")).length;
-    return { rules, assets: lives.size, renewed, scans: options.scans.length + 1, kills: killed, mailFiles };
+    return { rules, assets: expiryDates.size, renewed, scans: options.scans.length + 1, kills, mailFiles };
 
     /** Sets the expiry date of every fiftieth asset except certificates to 40 days ahead. The name stays the same. */
     async function renew(day: number): Promise<number> {
       let count = 0;
       for (let index = day % 50; index < options.assets; index += 50) {
-        const kind = TYPES[index % TYPES.length]!;
+        const kind = ASSET_KINDS[index % ASSET_KINDS.length]!;
         const name = nameOf(index);
         if (kind === "certificates") continue;
         const vault = vaultOf(index, options);
@@ -350,24 +371,22 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
           expiresInDays: 40.5,
         });
         const expires = Date.parse(items.find((item) => item.name === name)!.expires);
-        const known = lives.get(name)!;
-        known.at(-1)!.until = day;
-        known.push({ name, expires, from: day, until: Number.POSITIVE_INFINITY });
+        const datesOfAsset = expiryDates.get(name)!;
+        datesOfAsset.at(-1)!.until = day;
+        datesOfAsset.push({ name, expires, from: day, until: Number.POSITIVE_INFINITY });
         count++;
       }
       return count;
     }
 
-    /**
-     * A repeated evaluation at the same time has nothing to send. If the last run was interrupted by another one, this shows
-     * it.
-     */
-    async function tellNothingMore(): Promise<void> {
-      const count = async () => (await admin<{ total: number }>("GET", "/alerts/history?limit=1")).total;
-      const before = await count();
-      await fire();
-      await drained();
-      if ((await count()) !== before) throw new Error("Another evaluation of the last day sent notifications again");
+    /** Evaluates the rules again at the same time, and expects that they send no further notification. */
+    async function expectNoFurtherNotification(): Promise<void> {
+      const countEntries = async () => (await admin<{ total: number }>("GET", "/alerts/history?limit=1")).total;
+      const countBefore = await countEntries();
+      await evaluateRules();
+      await waitForDeliveries();
+      if ((await countEntries()) !== countBefore)
+        throw new Error("Another evaluation of the last day sent notifications again");
     }
 
     async function historyOf(ruleId: string) {
@@ -392,7 +411,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         );
       }
       const undelivered = entries.filter(({ status }) => status !== "delivered").map(({ id }) => id);
-      return { entries: entries.length, told: reported, undelivered };
+      return { entries: entries.length, reported, undelivered };
     }
   } finally {
     await host?.stop("SIGKILL");
@@ -403,7 +422,10 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   }
 }
 
-/** A clock of other processes. The clock starts at the last 10:00 UTC, so that results don't depend on the hour of the run. */
+/**
+ * Creates a clock for the other processes. The clock starts at the last 10:00 UTC, so that results don't depend on the hour of
+ * the run.
+ */
 function movedClock(file: string) {
   const ten = new Date();
   ten.setUTCHours(10, 0, 0, 0);
@@ -417,37 +439,37 @@ function movedClock(file: string) {
       offset = first + milliseconds;
       writeFileSync(`${file}.new`, String(offset));
       renameSync(`${file}.new`, file);
-      await delay(NOTICED_MS);
+      await delay(CLOCK_MOVED_MS);
     },
   };
 }
 
 const nameOf = (index: number): string => `asset-${String(index).padStart(4, "0")}`;
 const vaultOf = (index: number, { vaults }: DaysOptions): string =>
-  `kv-days-${Math.floor(index / TYPES.length) % vaults}`;
+  `kv-days-${Math.floor(index / ASSET_KINDS.length) % vaults}`;
 
 function companyOf(options: DaysOptions): Company {
   const vaults = Array.from({ length: options.vaults }, (_, vault) => {
     const name = `kv-days-${vault}`;
-    const items = (kind: (typeof TYPES)[number]) =>
+    const items = (kind: (typeof ASSET_KINDS)[number]) =>
       Array.from({ length: options.assets }, (_, index) => index)
-        .filter((index) => vaultOf(index, options) === name && TYPES[index % TYPES.length] === kind)
+        .filter((index) => vaultOf(index, options) === name && ASSET_KINDS[index % ASSET_KINDS.length] === kind)
         .map((index) => ({ name: nameOf(index), expiresInDays: FIRST_EXPIRY_DAY + ((index * 37) % EXPIRY_DAYS) }));
     return { name, secrets: items("secrets"), keys: items("keys"), certificates: items("certificates") };
   });
   return { subscriptions: [{ name: "Days", vaults }] };
 }
 
-/** Returns every asset of the cloud, as the expected state of the service. */
+/** Returns every asset of the simulated cloud with its expiry date. */
 async function itemsOf(options: DaysOptions, control: <T>(method: string, at: string) => Promise<T>) {
-  const found: { name: string; expires: number }[] = [];
+  const assets: { name: string; expires: number }[] = [];
   for (let vault = 0; vault < options.vaults; vault++) {
-    for (const kind of TYPES) {
+    for (const kind of ASSET_KINDS) {
       const items = await control<{ name: string; expires: string }[]>("GET", `vaults/kv-days-${vault}/${kind}`);
-      found.push(...items.map(({ name, expires }) => ({ name, expires: Date.parse(expires) })));
+      assets.push(...items.map(({ name, expires }) => ({ name, expires: Date.parse(expires) })));
     }
   }
-  return found;
+  return assets;
 }
 
 const notification = (name: string, expires: number, threshold: number): string =>
@@ -457,27 +479,29 @@ const notification = (name: string, expires: number, threshold: number): string 
  * Returns the notifications that a rule must send for one expiry date: on each day the lowest crossed threshold, unless the
  * rule has notified for it or for a lower one.
  */
-function tellingsOf(
-  { name, expires, from, until }: Life,
+function expectedNotifications(
+  { name, expires, from, until }: ExpiryDate,
   thresholds: readonly number[],
   evaluations: [day: number, instant: number][],
   created: number,
 ): string[] {
-  const reported: number[] = [];
-  let last = created;
-  for (const [day, now] of evaluations) {
-    const crossed = thresholds.filter((days) => expires - now <= days * DAY_MS);
-    const lowest = Math.min(...crossed);
+  const notifiedThresholds: number[] = [];
+  let lastEvaluation = created;
+  for (const [day, evaluatedAt] of evaluations) {
+    const crossedThresholds = thresholds.filter((days) => expires - evaluatedAt <= days * DAY_MS);
+    const lowest = Math.min(...crossedThresholds);
+    const isKnown = day >= from && day < until;
     // An asset that had expired before the rule's last evaluation belongs to rules for `expired`.
-    if (day >= from && day < until && expires > last && crossed.length > 0 && lowest < Math.min(...reported))
-      reported.push(lowest);
-    last = now;
+    const isNotExpiredYet = expires > lastEvaluation;
+    if (isKnown && isNotExpiredYet && crossedThresholds.length > 0 && lowest < Math.min(...notifiedThresholds))
+      notifiedThresholds.push(lowest);
+    lastEvaluation = evaluatedAt;
   }
-  return reported.map((threshold) => notification(name, expires, threshold));
+  return notifiedThresholds.map((threshold) => notification(name, expires, threshold));
 }
 
 /** Returns the notifications in a mail. */
-function tellingsMailed({ plainText }: { plainText: string }): string[] {
+function notificationsInMail({ plainText }: { plainText: string }): string[] {
   const lines = plainText.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\s]+\/(\S+).*\n(.*)$/gm);
   return [...lines].flatMap(([, name, facts]) => {
     const expires = /Expire[sd]: (.+?), (\d\d:\d\d) UTC/.exec(facts!);
@@ -488,7 +512,8 @@ function tellingsMailed({ plainText }: { plainText: string }): string[] {
   });
 }
 
-function tellingsPosted(body: string): string[] {
+/** Returns the notifications in a request to the webhook. */
+function notificationsInPost(body: string): string[] {
   const { data } = JSON.parse(body) as {
     data: { items: { name: string; expiresOn: string; thresholdDays: number }[] };
   };
@@ -496,17 +521,17 @@ function tellingsPosted(body: string): string[] {
 }
 
 /** Returns the items that occur more often in the first list than in the second. */
-function without(list: readonly string[], taken: readonly string[]): string[] {
-  const left = new Map<string, number>();
-  for (const one of taken) left.set(one, (left.get(one) ?? 0) + 1);
-  return list.filter((one) => {
-    const count = left.get(one) ?? 0;
-    left.set(one, count - 1);
+function listDifference(list: readonly string[], taken: readonly string[]): string[] {
+  const remainingCounts = new Map<string, number>();
+  for (const item of taken) remainingCounts.set(item, (remainingCounts.get(item) ?? 0) + 1);
+  return list.filter((item) => {
+    const count = remainingCounts.get(item) ?? 0;
+    remainingCounts.set(item, count - 1);
     return count <= 0;
   });
 }
 
-class Refused extends Error {
+class HttpError extends Error {
   readonly status: number;
   constructor(what: string, status: number, text: string) {
     super(`${what} answered ${status}: ${text}`);
@@ -524,6 +549,6 @@ async function json<T>(method: string, address: string, body?: object, token?: s
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   const text = await answer.text();
-  if (!answer.ok) throw new Refused(`${method} ${address}`, answer.status, text);
+  if (!answer.ok) throw new HttpError(`${method} ${address}`, answer.status, text);
   return JSON.parse(text) as T;
 }

@@ -5,9 +5,9 @@ import { type BrowserContext, chromium } from "playwright-core";
 import { resolveBrowser } from "./chromium.ts";
 
 /**
- * Opens a browser with a new profile, which is deleted when the browser closes.
+ * Opens a headless browser for a test, with a new profile that is deleted when the browser closes.
  *
- * @throws {Error} Where there is no browser.
+ * @throws {Error} If the machine has no browser.
  */
 export async function openBrowser(): Promise<BrowserContext> {
   const { executablePath, environment } = await resolveBrowser();
@@ -15,9 +15,9 @@ export async function openBrowser(): Promise<BrowserContext> {
   const context = await chromium.launchPersistentContext(profile, {
     executablePath,
     env: environment as Record<string, string>,
-    // A failure before the first test is not retried.
+    // Five minutes, because a busy machine starts a browser slowly and Vitest retries only tests, not their set-up.
     timeout: 300_000,
-    // Playwright waits until an element no longer moves before it clicks.
+    // Without animations, Playwright need not wait until an element no longer moves before it clicks.
     reducedMotion: "reduce",
     // These options disable the browser's own requests to the internet.
     args: [
@@ -30,7 +30,7 @@ export async function openBrowser(): Promise<BrowserContext> {
       "--disable-sync",
     ],
   });
-  // The browser's processes may still write for a moment.
+  // Retries, because the browser's processes may still write for a moment.
   context.once("close", () => rmSync(profile, { recursive: true, force: true, maxRetries: 20 }));
   return context;
 }

@@ -1,4 +1,6 @@
-/** Finds the browser of the page tests: one that is installed, or on Linux x64 the one that `npm ci` brings. */
+/**
+ * Finds a browser for the tests of the web page: an installed one, or on Linux x64 the one in a package that `npm ci` installs.
+ */
 import { execFile } from "node:child_process";
 import { accessSync, constants, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -16,7 +18,7 @@ export interface Browser {
 /** Programs on the `PATH` of Linux. `chromium-browser` is missing: on Ubuntu it only prints how to install Chromium. */
 const PROGRAMS = ["google-chrome", "google-chrome-stable", "microsoft-edge", "microsoft-edge-stable", "chromium"];
 
-/** Where the installers of Chrome, Edge and Chromium put them. */
+/** Places where the installers of Chrome, Edge and Chromium put them on macOS and Windows. */
 const MAC_APPLICATIONS = ["Google Chrome", "Microsoft Edge", "Chromium"];
 const WINDOWS_FOLDERS = ["ProgramFiles", "ProgramFiles(x86)", "LOCALAPPDATA"];
 const WINDOWS_PROGRAMS = [
@@ -31,30 +33,31 @@ interface Machine {
 }
 
 /**
- * Returns the path of an installed browser, or "packaged" where only the browser of `npm ci` is there. Returns undefined where
- * there is none, or where `CHROMIUM_PATH` is set and names no program.
+ * Returns the path of an installed browser, or "packaged" if the machine has none but can run the packaged one. Returns
+ * undefined if it can run neither, or if the environment variable `CHROMIUM_PATH` is set and names no program.
  */
 export function findBrowser(
   environment: Environment = process.env,
   { platform, arch }: Machine = process,
 ): { installed: string } | "packaged" | undefined {
-  const given = environment.CHROMIUM_PATH;
-  const candidates = given ? [given] : installationPaths(environment, platform);
+  const chosenPath = environment.CHROMIUM_PATH;
+  const candidates = chosenPath ? [chosenPath] : installationPaths(environment, platform);
   const installed = candidates.find(isProgram);
   if (installed) return { installed };
-  return !given && platform === "linux" && arch === "x64" ? "packaged" : undefined;
+  return !chosenPath && platform === "linux" && arch === "x64" ? "packaged" : undefined;
 }
 
 /**
  * Returns the browser to start, and unpacks the packaged one on first use.
  *
- * @throws {Error} Where there is no browser.
+ * @throws {Error} If the machine has no browser.
  */
 export async function resolveBrowser(): Promise<Browser> {
-  const found = findBrowser();
-  if (!found) throw new Error("Chrome, Edge or Chromium was not found; install one or set CHROMIUM_PATH.");
-  if (found !== "packaged") return { executablePath: found.installed, environment: process.env };
+  const browser = findBrowser();
+  if (!browser) throw new Error("Chrome, Edge or Chromium was not found; install one or set CHROMIUM_PATH.");
+  if (browser !== "packaged") return { executablePath: browser.installed, environment: process.env };
   const folder = await unpackBrowser();
+  // The package contains the shared libraries that its browser needs, from Amazon Linux 2023.
   const libraries = [path.join(folder, "al2023/lib"), process.env.LD_LIBRARY_PATH].filter(Boolean).join(":");
   return {
     executablePath: path.join(folder, "chromium"),
@@ -66,10 +69,10 @@ export async function resolveBrowser(): Promise<Browser> {
 const PACKAGE = "@sparticuz/chromium";
 
 /**
- * Unpacks to `$TMPDIR` what the package contains. The package runs any file that it finds at `$TMPDIR/chromium`, so that the
- * folder must be new and belong to this user.
+ * A script that unpacks the browser to `$TMPDIR`. The package would run any program that it finds at `$TMPDIR/chromium`, so
+ * that the folder must be new and belong to this user.
  */
-const UNPACK = `
+const UNPACK_SCRIPT = `
   import path from "node:path";
   import chromium, { inflate } from ${JSON.stringify(PACKAGE)};
   await chromium.executablePath();
@@ -87,11 +90,11 @@ async function unpackBrowser(): Promise<string> {
   mkdirSync(cache, { recursive: true });
   const incomplete = mkdtempSync(`${folder}-`);
   try {
-    await promisify(execFile)(process.execPath, ["--input-type=module", "-e", UNPACK], {
+    await promisify(execFile)(process.execPath, ["--input-type=module", "-e", UNPACK_SCRIPT], {
       cwd: root,
       env: { ...process.env, NODE_OPTIONS: "", TMPDIR: incomplete, PACKAGE_FOLDER: packageFolder },
     });
-    // The package's own file names folders of /tmp.
+    // Replaces the package's own file, which names folders in /tmp.
     writeFileSync(path.join(incomplete, "fonts/fonts.conf"), fontConfiguration(path.join(folder, "fonts")));
     renameSync(incomplete, folder);
   } catch (error) {
@@ -127,7 +130,7 @@ function installationPaths(environment: Environment, platform: NodeJS.Platform):
   return PROGRAMS.flatMap((program) => pathsOf(program, environment));
 }
 
-/** Returns the path of the first such program on the `PATH`. */
+/** Returns the path of a program if the `PATH` contains it. */
 export const onPath = (program: string, environment: Environment): string | undefined =>
   pathsOf(program, environment).find(isProgram);
 

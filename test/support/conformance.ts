@@ -17,10 +17,11 @@ export interface Description {
   components: { schemas: Record<string, object> };
 }
 
-/** Holds every answer a test sees against the service's own description. */
+/** Compares responses with the OpenAPI document of the service. */
 export class Conformance {
   readonly document: Description;
   private readonly ajv = new Ajv2020({ strict: false, allErrors: true });
+  /** Compiled validators by schema. */
   private readonly validators = new Map<object, ValidateFunction>();
 
   constructor(document: Description) {
@@ -29,7 +30,12 @@ export class Conformance {
     this.ajv.addSchema({ $id: "openapi.json", components: document.components });
   }
 
-  /** @throws {Error} If the path is in the document and the response does not match the document. */
+  /**
+   * Checks status, media type, JSON schema and problem code of a response. Does nothing if the document does not contain the
+   * method and path.
+   *
+   * @throws {Error} If the response does not match the document.
+   */
   check(method: string, path: string, status: number, contentType: string | null, text: string): void {
     const operation = this.operation(method, path);
     if (!operation) return;
@@ -46,6 +52,7 @@ export class Conformance {
     if (!validate(JSON.parse(text))) {
       throw new Error(`${where} not as described: ${this.ajv.errorsText(validate.errors)}\n${text.slice(0, 1000)}`);
     }
+    // The description of an error response lists the titles of its problem codes.
     if (status < 400) return;
     const { code, title } = JSON.parse(text) as { code: string; title: string };
     if (!response.description.includes(title))
@@ -64,19 +71,21 @@ export class Conformance {
     return validate;
   }
 
-  /** Paths of one method don't overlap, so the first match is the only one. */
+  /** Returns the operation of a method and path. The paths of one method don't overlap, so at most one operation matches. */
   private operation(method: string, path: string): Operation | undefined {
-    const parts = path.replace(/\/$/, "").split("/");
-    const fits = (template: string) => {
-      const wanted = template.split("/");
+    const segments = path.replace(/\/$/, "").split("/");
+    const matches = (template: string) => {
+      const templateSegments = template.split("/");
       return (
-        wanted.length === parts.length &&
-        wanted.every((part, index) => (part.startsWith("{") ? parts[index] !== "" : part === parts[index]))
+        templateSegments.length === segments.length &&
+        templateSegments.every((part, index) =>
+          part.startsWith("{") ? segments[index] !== "" : part === segments[index],
+        )
       );
     };
-    const found = Object.entries(this.document.paths).find(
-      ([template, operations]) => method.toLowerCase() in operations && fits(template),
+    const match = Object.entries(this.document.paths).find(
+      ([template, operations]) => method.toLowerCase() in operations && matches(template),
     );
-    return found?.[1][method.toLowerCase()];
+    return match?.[1][method.toLowerCase()];
   }
 }

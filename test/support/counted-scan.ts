@@ -3,30 +3,31 @@ import { TableClient } from "@azure/data-tables";
 import type { Service } from "./service.ts";
 
 /**
- * Runs a scan and counts its requests. The status is read around the counting proxy, so that only requests of the scan and of
- * the call that started it are counted.
+ * Runs a scan and counts its requests. The scan's status is read directly from Azurite instead of through the counting proxy, so
+ * that only requests of the scan and of the call that started it are counted.
  *
  * @returns The scan's status, the calls to the cloud by operation with their `total`, and the requests to the tables.
  */
-export async function countedScan(service: Service, request: object, timeoutMs = 300_000) {
+export async function runCountedScan(service: Service, request: object, timeoutMs = 300_000) {
   const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
     allowInsecureConnection: true,
   });
   await service.admin("GET", "/auth/me"); // Signs in once, before counting starts.
   service.cloud.control.resetCounts();
-  service.forgetTables();
+  service.clearTableRequests();
   const started = await service.admin("POST", "/api/assets/discovery/scan", request);
   if (started.status !== 201) throw new Error(`Starting a scan answered ${started.status}: ${started.text}`);
   const { scanId } = started.body as { scanId: string };
 
-  const end = Date.now() + timeoutMs;
-  for (let isOver = false; !isOver; ) {
+  const deadline = Date.now() + timeoutMs;
+  for (let hasEnded = false; !hasEnded; ) {
+    // The scan's own row.
     const { status } = await client.getEntity<{ status: string }>(`scan:${scanId}`, "0");
-    isOver = status !== "queued" && status !== "running";
-    if (Date.now() > end) throw new Error(`The scan is still ${status}`);
+    hasEnded = status !== "queued" && status !== "running";
+    if (Date.now() > deadline) throw new Error(`The scan is still ${status}`);
     await delay(100);
   }
-  await service.settled(timeoutMs);
+  await service.waitForEmptyQueues(timeoutMs);
   const calls = service.cloud.control.counts();
   const tables = [...started.tableRequests(), ...service.queueRequests()];
   const { body: scan } = await service.admin("GET", `/api/assets/discovery/scan/${scanId}/status`);

@@ -1,55 +1,61 @@
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 
 /**
- * Starts work on tables that waits before its n-th request until the returned function is called. With `dies`, the work fails
- * there.
+ * Starts work on tables, and delays one of its requests until the returned function is called. Tests of concurrent writers use
+ * this to place one writer's request after the writes of another. `withInterruption` says which calls count as requests.
  *
+ * @param options.at - Number of the delayed request, counted from 0.
+ * @param options.dies - True if the work fails instead of sending the delayed request, like a process that crashes there.
  * @returns A function that lets the work continue and waits for its end.
  */
-export function held(
+export function startDelayedWork(
   tables: Tables,
   { at, dies }: { at: number; dies: boolean },
-  work: (slow: Tables) => Promise<unknown>,
+  work: (delayedTables: Tables) => Promise<unknown>,
 ): () => Promise<void> {
-  let letGo: () => void = () => {};
-  const gate = new Promise<void>((resolve) => {
-    letGo = resolve;
+  let release: () => void = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
   });
-  const slow = interrupted(tables, at, async () => {
-    await gate;
+  // The message "died" tells the simulated crash apart from a real failure of the work.
+  const delayedTables = withInterruption(tables, at, async () => {
+    await released;
     if (dies) throw new Error("died");
   });
-  const ended = work(slow).catch((error: Error) => {
+  const finished = work(delayedTables).catch((error: Error) => {
     if (error.message !== "died") throw error;
   });
   return async () => {
-    letGo();
-    await ended;
+    release();
+    await finished;
   };
 }
 
-/** Returns tables that wait for `meanwhile` before the request number `at`, counted from 0. */
-export function interrupted(tables: Tables, at: number, meanwhile: () => Promise<void>): Tables {
-  let requests = 0;
-  const passed = async () => {
-    if (requests++ === at) await meanwhile();
+/**
+ * Returns tables that wait for `meanwhile` before the request number `at`, counted from 0. Each call of `get`, `transaction`,
+ * `write` and `pages` counts as one request, even if the call sends several. Calls of all other methods don't count.
+ */
+export function withInterruption(tables: Tables, at: number, meanwhile: () => Promise<void>): Tables {
+  let requestCount = 0;
+  const beforeRequest = async () => {
+    if (requestCount++ === at) await meanwhile();
   };
   return {
     ...tables,
     get: async (...given: Parameters<Tables["get"]>) => {
-      await passed();
+      await beforeRequest();
       return await tables.get(...given);
     },
     transaction: async (...given: Parameters<Tables["transaction"]>) => {
-      await passed();
+      await beforeRequest();
       return await tables.transaction(...given);
     },
     write: async (...given: Parameters<Tables["write"]>) => {
-      await passed();
+      await beforeRequest();
       return await tables.write(...given);
     },
     pages: async function* (...given: Parameters<Tables["pages"]>) {
-      await passed();
+      await beforeRequest();
       yield* tables.pages(...given);
     },
   } as Tables;

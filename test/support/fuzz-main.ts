@@ -16,7 +16,7 @@ const count = Number(values.count);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
 if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed)) usedWrong("--count and --seed are whole numbers");
 
-const [{ knownValues, sendGenerated }, { default: buildTestApp }, { licence }, { Service }] = await Promise.all([
+const [{ readExistingIds, sendGenerated }, { default: buildTestApp }, { licence }, { Service }] = await Promise.all([
   import("./generated-requests.ts"),
   import("./global-setup.ts"),
   import("./licence.ts"),
@@ -26,10 +26,10 @@ const cleanUp = await buildTestApp();
 const service = await Service.start({ env: { LICENSE_KEY: await licence() } });
 try {
   console.log(`${count} requests with the seed ${seed}`);
-  const known = await knownValues(service);
-  const started = performance.now();
-  const { statuses, succeeded } = await sendGenerated(service, { seed, count, known });
-  console.log(`No 500 in ${Math.round((performance.now() - started) / 1000)} s. Answers by status:`, statuses);
+  const existingIds = await readExistingIds(service);
+  const startedMs = performance.now();
+  const { statuses, succeeded } = await sendGenerated(service, { seed, count, existingIds });
+  console.log(`No 500 in ${Math.round((performance.now() - startedMs) / 1000)} s. Answers by status:`, statuses);
   console.log(`Operations that succeeded at least once: ${[...succeeded].sort().join(", ")}`);
 } catch (error) {
   console.error(error);

@@ -1,6 +1,7 @@
 /**
- * Requests generated from the OpenAPI document: valid, nearly valid and hostile ones. The same seed generates the same
- * requests. The service must answer all of them as documented, and never with 500.
+ * Generates requests from the OpenAPI document (valid, nearly valid and hostile ones), sends them to a service, and checks that
+ * no response is a 500 and that every response is documented. The same seed generates the same requests. test/http and
+ * `npm run fuzz` use this module.
  */
 import fc from "fast-check";
 import { Conformance } from "./conformance.ts";
@@ -46,17 +47,17 @@ export interface GeneratedRequest {
   path: string;
   headers: Record<string, string>;
   body?: string;
-  /** The role whose token the request sends. */
+  /** The sender: the administrator, a caller without a token (`nobody`), or a caller with an invalid token (`stranger`). */
   as: "administrator" | "nobody" | "stranger";
 }
 
-/** Existing values by the name of the path parameter. */
-export type Known = Record<string, readonly string[]>;
+/** Ids that exist in the service, by the name of the path parameter. */
+export type ExistingIds = Record<string, readonly string[]>;
 
-/** Valid requests to these operations start work that takes seconds, so few of them are valid. */
-const LONG = new Set(["startScan"]);
+/** Operations whose valid requests start work that takes seconds. Few of the generated requests to them are valid. */
+const SLOW_OPERATIONS = new Set(["startScan"]);
 
-/** Without NUL, which the platform's web server rejects in paths. */
+/** Texts that have caused errors in other services. NUL is missing, because the platform's web server rejects it in paths. */
 const HOSTILE_TEXTS = [
   "",
   " ",
@@ -93,7 +94,7 @@ const HOSTILE_TEXTS = [
 
 const hostileText = fc.oneof(fc.constantFrom(...HOSTILE_TEXTS), fc.string({ unit: "grapheme", maxLength: 60 }));
 
-/** Half of a surrogate pair and NUL are possible in JSON, but not in a path. */
+/** Hostile texts in JSON, which can also contain a lone surrogate or NUL. */
 const hostileMember = fc.oneof(hostileText, fc.constantFrom("\uD800", "a\u0000b", "\uDFFF\uD83D"));
 
 const hostileNumber = fc.constantFrom(
@@ -117,18 +118,18 @@ const hostileValue: fc.Arbitrary<unknown> = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
 );
 
-/** Returns values that match the schema. */
-function described(schema: Schema, document: Description): fc.Arbitrary<unknown> {
-  const again = (inner: Schema) => described(inner, document);
-  if (schema.$ref) return again(document.components.schemas[schema.$ref.split("/").at(-1)!]!);
+/** Generates values that match the schema. */
+function validValues(schema: Schema, document: Description): fc.Arbitrary<unknown> {
+  const valuesOf = (inner: Schema) => validValues(inner, document);
+  if (schema.$ref) return valuesOf(document.components.schemas[schema.$ref.split("/").at(-1)!]!);
   if ("const" in schema) return fc.constant(schema.const);
   if (schema.enum) return fc.constantFrom(...schema.enum);
   const choices = schema.anyOf ?? schema.oneOf;
-  if (choices) return fc.oneof(...choices.map(again));
+  if (choices) return fc.oneof(...choices.map(valuesOf));
   if (schema.allOf) {
-    return fc.tuple(...schema.allOf.map(again)).map((parts) => Object.assign({}, ...(parts as object[])) as unknown);
+    return fc.tuple(...schema.allOf.map(valuesOf)).map((parts) => Object.assign({}, ...(parts as object[])) as unknown);
   }
-  if (Array.isArray(schema.type)) return fc.oneof(...schema.type.map((type) => again({ ...schema, type })));
+  if (Array.isArray(schema.type)) return fc.oneof(...schema.type.map((type) => valuesOf({ ...schema, type })));
   switch (schema.type) {
     case "string":
       return text(schema);
@@ -141,7 +142,7 @@ function described(schema: Schema, document: Description): fc.Arbitrary<unknown>
     case "null":
       return fc.constant(null);
     case "array":
-      return fc.array(again(schema.items ?? {}), {
+      return fc.array(valuesOf(schema.items ?? {}), {
         minLength: schema.minItems ?? 0,
         maxLength: Math.min(schema.maxItems ?? 5, 5),
       });
@@ -162,33 +163,34 @@ function text({ format, pattern, minLength = 0, maxLength = 60 }: Schema): fc.Ar
   return fc.string({ minLength, maxLength: Math.min(maxLength, minLength + 60) });
 }
 
-/** The limits, values next to them, and some in between. */
+/** Generates the limits, the values next to them, and values in between. */
 function wholeNumber({ minimum = -1000, maximum = 1000 }: Schema): fc.Arbitrary<number> {
-  const ends = [minimum, minimum + 1, maximum - 1, maximum].filter((value) => value >= minimum && value <= maximum);
-  return fc.oneof(fc.constantFrom(...ends), fc.integer({ min: minimum, max: maximum }));
+  const limits = [minimum, minimum + 1, maximum - 1, maximum].filter((value) => value >= minimum && value <= maximum);
+  return fc.oneof(fc.constantFrom(...limits), fc.integer({ min: minimum, max: maximum }));
 }
 
 function members({ properties = {}, required = [] }: Schema, document: Description): fc.Arbitrary<unknown> {
-  const values = Object.entries(properties).map(([name, schema]) => [name, described(schema, document)] as const);
+  const values = Object.entries(properties).map(([name, schema]) => [name, validValues(schema, document)] as const);
   return fc.record(Object.fromEntries(values), { requiredKeys: required.filter((name) => name in properties) });
 }
 
-/** Changes one thing of a valid value: adds, removes or retypes a member, or adds its other spelling. */
-function spoiled(good: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> {
+/** Generates values that are valid except for one member, which is added, removed, replaced, or also sent in snake_case. */
+function nearlyValidValues(valid: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> {
   return fc
-    .tuple(good, fc.nat(), fc.constantFrom("more", "less", "other", "twice"), hostileMember, hostileValue)
-    .map(([value, index, how, name, junk]) => {
-      if (typeof value !== "object" || value === null || Array.isArray(value)) return junk;
+    .tuple(valid, fc.nat(), fc.constantFrom("add", "remove", "replace", "bothSpellings"), hostileMember, hostileValue)
+    .map(([value, index, change, name, hostile]) => {
+      if (typeof value !== "object" || value === null || Array.isArray(value)) return hostile;
       const entries = Object.entries(value);
-      const at = entries.length === 0 ? 0 : index % entries.length;
-      if (how === "more" || entries.length === 0) entries.push([name, junk]);
-      else if (how === "less") entries.splice(at, 1);
-      else if (how === "other") entries[at] = [entries[at]![0], junk];
-      else entries.push([entries[at]![0].replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), junk]);
+      const position = entries.length === 0 ? 0 : index % entries.length;
+      if (change === "add" || entries.length === 0) entries.push([name, hostile]);
+      else if (change === "remove") entries.splice(position, 1);
+      else if (change === "replace") entries[position] = [entries[position]![0], hostile];
+      else entries.push([entries[position]![0].replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), hostile]);
       return Object.fromEntries(entries);
     });
 }
 
+/** A request body with its Content-Type. Both are undefined for a request without a body. */
 type Body = { text?: string; type?: string };
 const json = (value: unknown): Body => ({ text: JSON.stringify(value), type: "application/json" });
 
@@ -213,10 +215,10 @@ function bodies(operation: Operation, document: Description): fc.Arbitrary<Body>
   const schema = operation.requestBody?.content["application/json"]?.schema;
   const none: fc.Arbitrary<Body> = fc.constant({});
   if (!schema) return fc.oneof({ weight: 9, arbitrary: none }, { weight: 1, arbitrary: hostileValue.map(json) });
-  const good = described(schema, document);
+  const valid = validValues(schema, document);
   return fc.oneof(
-    { weight: LONG.has(operation.operationId) ? 1 : 10, arbitrary: good.map(json) },
-    { weight: 14, arbitrary: spoiled(good).map(json) },
+    { weight: SLOW_OPERATIONS.has(operation.operationId) ? 1 : 10, arbitrary: valid.map(json) },
+    { weight: 14, arbitrary: nearlyValidValues(valid).map(json) },
     { weight: 2, arbitrary: hostileValue.map(json) },
     { weight: 2, arbitrary: brokenBody },
     { weight: 1, arbitrary: otherBody },
@@ -224,33 +226,39 @@ function bodies(operation: Operation, document: Description): fc.Arbitrary<Body>
   );
 }
 
-const escaped = (value: unknown): string => encodeURIComponent(String(value).toWellFormed().replaceAll("\0", ""));
+const urlEncoded = (value: unknown): string => encodeURIComponent(String(value).toWellFormed().replaceAll("\0", ""));
 
-function paths(template: string, operation: Operation, document: Description, known: Known): fc.Arbitrary<string> {
+function paths(
+  template: string,
+  operation: Operation,
+  document: Description,
+  existingIds: ExistingIds,
+): fc.Arbitrary<string> {
   const parts = template.split("/").map((part): fc.Arbitrary<string> => {
     const name = /^\{(.+)\}$/.exec(part)?.[1];
     if (name === undefined) return fc.constant(part);
-    const schema = operation.parameters?.find((one) => one.in === "path" && one.name === name)?.schema ?? {};
-    const values = [described(schema, document), hostileText];
-    if (known[name]?.length) values.unshift(fc.constantFrom(...known[name]));
-    return fc.oneof(...values).map(escaped);
+    const isParameter = (parameter: { in: string; name: string }) => parameter.in === "path" && parameter.name === name;
+    const schema = operation.parameters?.find(isParameter)?.schema ?? {};
+    const values = [validValues(schema, document), hostileText];
+    if (existingIds[name]?.length) values.unshift(fc.constantFrom(...existingIds[name]));
+    return fc.oneof(...values).map(urlEncoded);
   });
   const suffix = fc.constantFrom("/", "//", "/..", "/.", "/%2F", "%", ".json", ";a=b", "/extra");
-  const end = fc.oneof({ weight: 30, arbitrary: fc.constant("") }, { weight: 1, arbitrary: suffix });
-  return fc.tuple(fc.tuple(...parts), end).map(([filled, odds]) => filled.join("/") + odds);
+  const optionalSuffix = fc.oneof({ weight: 30, arbitrary: fc.constant("") }, { weight: 1, arbitrary: suffix });
+  return fc.tuple(fc.tuple(...parts), optionalSuffix).map(([segments, end]) => segments.join("/") + end);
 }
 
 function queries(operation: Operation, document: Description): fc.Arbitrary<string> {
-  const declared = (operation.parameters ?? []).filter((one) => one.in === "query");
+  const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === "query");
   const unknown = fc.tuple(hostileText, hostileText);
-  const one = declared.map(({ name, schema }) => fc.tuple(fc.constant(name), described(schema, document)));
-  const wrong = declared.map(({ name }) => fc.tuple(fc.constant(name), hostileText));
+  const valid = declared.map(({ name, schema }) => fc.tuple(fc.constant(name), validValues(schema, document)));
+  const hostile = declared.map(({ name }) => fc.tuple(fc.constant(name), hostileText));
   const pair: fc.Arbitrary<[string, unknown]> =
     declared.length === 0
       ? unknown
       : fc.oneof(
-          { weight: 10, arbitrary: fc.oneof(...one) },
-          { weight: 5, arbitrary: fc.oneof(...wrong) },
+          { weight: 10, arbitrary: fc.oneof(...valid) },
+          { weight: 5, arbitrary: fc.oneof(...hostile) },
           { weight: 1, arbitrary: unknown },
         );
   const pairs = fc.array(pair, { maxLength: 4 });
@@ -259,11 +267,11 @@ function queries(operation: Operation, document: Description): fc.Arbitrary<stri
       { weight: declared.length === 0 ? 1 : 9, arbitrary: pairs },
       { weight: declared.length === 0 ? 9 : 1, arbitrary: fc.constant([]) },
     )
-    .map((list) => list.map(([name, value]) => `${escaped(name)}=${escaped(value)}`).join("&"));
+    .map((list) => list.map(([name, value]) => `${urlEncoded(name)}=${urlEncoded(value)}`).join("&"));
 }
 
-/** ASCII only: the platform fails on characters beyond Latin-1 before it calls the service. */
-const oddHeaders: fc.Arbitrary<Record<string, string>> = fc.oneof(
+/** Unusual headers, in ASCII only: the platform fails on characters beyond Latin-1 before it calls the service. */
+const unusualHeaders: fc.Arbitrary<Record<string, string>> = fc.oneof(
   { weight: 6, arbitrary: fc.constant({}) },
   {
     weight: 4,
@@ -296,7 +304,7 @@ function requests(
   template: string,
   method: string,
   document: Description,
-  known: Known,
+  existingIds: ExistingIds,
 ): fc.Arbitrary<GeneratedRequest> {
   const operation = document.paths[template]![method]!;
   return fc
@@ -305,41 +313,41 @@ function requests(
         { weight: 19, arbitrary: fc.constant(method.toUpperCase()) },
         { weight: 1, arbitrary: fc.constantFrom(...METHODS) },
       ),
-      path: paths(template, operation, document, known),
+      path: paths(template, operation, document, existingIds),
       query: queries(operation, document),
       body: bodies(operation, document),
-      headers: oddHeaders,
+      headers: unusualHeaders,
       as: fc.oneof(
         { weight: 17, arbitrary: fc.constant("administrator" as const) },
         { weight: 3, arbitrary: fc.constantFrom("nobody" as const, "stranger" as const) },
       ),
     })
     .map(({ query, body, ...rest }) => {
-      const sent = body.text !== undefined && rest.method !== "GET" && rest.method !== "HEAD";
+      const hasBody = body.text !== undefined && rest.method !== "GET" && rest.method !== "HEAD";
       return {
         operation: operation.operationId,
         method: rest.method,
         as: rest.as,
         path: query === "" ? rest.path : `${rest.path}?${query}`,
-        headers: { ...rest.headers, ...(sent && body.type ? { "Content-Type": body.type } : {}) },
-        ...(sent ? { body: body.text! } : {}),
+        headers: { ...rest.headers, ...(hasBody && body.type ? { "Content-Type": body.type } : {}) },
+        ...(hasBody ? { body: body.text! } : {}),
       };
     });
 }
 
-/** Returns the requests of a seed. */
+/** Returns `count` requests, spread over all operations. */
 export function generatedRequests(
   document: Description,
-  options: { seed: number; count: number; known: Known },
+  options: { seed: number; count: number; existingIds: ExistingIds },
 ): GeneratedRequest[] {
-  const all = Object.entries(document.paths).flatMap(([template, methods]) =>
-    Object.keys(methods).map((method) => requests(template, method, document, options.known)),
+  const operationRequests = Object.entries(document.paths).flatMap(([template, methods]) =>
+    Object.keys(methods).map((method) => requests(template, method, document, options.existingIds)),
   );
-  return fc.sample(fc.oneof(...all), { seed: options.seed, numRuns: options.count });
+  return fc.sample(fc.oneof(...operationRequests), { seed: options.seed, numRuns: options.count });
 }
 
 /** Number of concurrent requests. */
-const PARALLEL = 8;
+const CONCURRENT_REQUESTS = 8;
 
 /**
  * Sends the requests and compares each response with the OpenAPI document.
@@ -349,11 +357,11 @@ const PARALLEL = 8;
  */
 export async function sendGenerated(
   service: Service,
-  options: { seed: number; count: number; known: Known },
+  options: { seed: number; count: number; existingIds: ExistingIds },
 ): Promise<{ statuses: Record<string, number>; succeeded: Set<string> }> {
   const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as Description;
   const conformance = new Conformance(document as unknown as ConstructorParameters<typeof Conformance>[0]);
-  const waiting = generatedRequests(document, options);
+  const unsentRequests = generatedRequests(document, options);
   const statuses: Record<string, number> = {};
   const succeeded = new Set<string>();
 
@@ -366,56 +374,60 @@ export async function sendGenerated(
       redirect: "manual" as const,
       ...(request.body === undefined ? {} : { body: request.body }),
     });
-    const answered = await answer.text();
+    const answerText = await answer.text();
     statuses[answer.status] = (statuses[answer.status] ?? 0) + 1;
     if (answer.status < 300) succeeded.add(request.operation);
     if (answer.status === 500)
-      throw new Error(`It answered 500: ${answered}\n${await logged(service, answer.headers)}`);
+      throw new Error(`It answered 500: ${answerText}\n${await readLogLines(service, answer.headers)}`);
     if (request.method === "HEAD") return;
     conformance.check(
       request.method,
       new URL(address).pathname,
       answer.status,
       answer.headers.get("content-type"),
-      answered,
+      answerText,
     );
   }
 
   const worker = async () => {
-    for (let request = waiting.pop(); request; request = waiting.pop()) {
-      const one = request;
-      await send(one).catch((error: unknown) => {
-        waiting.length = 0;
-        throw new Error(`Seed ${options.seed}: ${JSON.stringify(one, shortened, 2)}`, { cause: error });
+    for (let request = unsentRequests.pop(); request; request = unsentRequests.pop()) {
+      const failedRequest = request;
+      await send(request).catch((error: unknown) => {
+        // The other workers stop too.
+        unsentRequests.length = 0;
+        throw new Error(`Seed ${options.seed}: ${JSON.stringify(failedRequest, shortenText, 2)}`, { cause: error });
       });
     }
   };
-  await Promise.all(Array.from({ length: PARALLEL }, worker));
+  await Promise.all(Array.from({ length: CONCURRENT_REQUESTS }, worker));
   return { statuses, succeeded };
 }
 
-const shortened = (_name: string, value: unknown): unknown =>
+const shortenText = (_name: string, value: unknown): unknown =>
   typeof value === "string" && value.length > 300 ? `${value.slice(0, 300)}… (${value.length})` : value;
 
 /** Returns the log lines of the request. */
-async function logged(service: Service, headers: Headers): Promise<string> {
+async function readLogLines(service: Service, headers: Headers): Promise<string> {
   const id = headers.get("x-request-id");
   if (id === null) return "It never reached the service: the host itself failed.";
-  return await service.hosts[0]!.line((line) => line.includes(id));
+  return await service.hosts[0]!.waitForLine((line) => line.includes(id));
 }
 
-/** Returns a new token each time, because a request can end its session. */
+/** Returns the header of the request's sender, with a new token each time, because a request can revoke its token. */
 async function authorization(service: Service, as: GeneratedRequest["as"]): Promise<Record<string, string>> {
   if (as === "nobody") return {};
   const token = as === "administrator" ? await makeToken(service, "admin") : "made.up.token";
   return { Authorization: `Bearer ${token}` };
 }
 
-/** Returns values for path parameters, after a scan of the service's small company. The administrator is not included. */
-export async function knownValues(service: Service): Promise<Known> {
+/**
+ * Runs a scan of the service's simulated company, and returns ids for path parameters. The administrator is not among the users,
+ * because requests could delete or change the user that sends them.
+ */
+export async function readExistingIds(service: Service): Promise<ExistingIds> {
   await createUsers(service, [{ username: "spare", password: "a spare user's password", role: "user" }]);
   const { scanId } = await service.scan({ mode: "full" });
-  const assets = await service.all("/api/assets/discovery/assets");
+  const assets = await service.listAll("/api/assets/discovery/assets");
   return {
     scan_id: [scanId],
     asset_id: assets.map(({ id }: { id: string }) => id),

@@ -3,7 +3,7 @@ import path from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Files that take 25 seconds or more, the longest first. */
-const LONG = [
+const LONGEST_FILES = [
   "page/page.test.ts",
   "outcomes/outcomes.test.ts",
   "state/random-schedules.test.ts",
@@ -22,12 +22,16 @@ const LONG = [
   "alerts/receivers.test.ts",
 ].map((file) => path.resolve(import.meta.dirname, "..", file));
 
-/** Starts the longest files first, so that none of them runs alone at the end. By default, Vitest sorts by file size. */
+/**
+ * Makes Vitest start the test files that take longest first, so that none of them runs alone at the end while other workers are
+ * idle. Without this class, Vitest starts the largest files first.
+ */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    for (const file of LONG)
+    for (const file of LONGEST_FILES)
       if (!existsSync(file)) throw new Error(`longest-first.ts names ${file}, which is not there.`);
-    const place = ({ moduleId }: TestSpecification) => (LONG.includes(moduleId) ? LONG.indexOf(moduleId) : LONG.length);
-    return (await super.sort(files)).sort((one, other) => place(one) - place(other));
+    const rank = ({ moduleId }: TestSpecification) =>
+      LONGEST_FILES.includes(moduleId) ? LONGEST_FILES.indexOf(moduleId) : LONGEST_FILES.length;
+    return (await super.sort(files)).sort((one, other) => rank(one) - rank(other));
   }
 }

@@ -1,7 +1,13 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 
-/** Returns the rows of the first table under a heading, by column name and without backquotes. */
+/**
+ * Returns the rows of the first table under a heading of a Markdown page. Each row has its cells by column name, without
+ * backquotes.
+ *
+ * @param page - The path from the project's folder.
+ * @param heading - The whole line, for example `## Endpoints`.
+ */
 export function tableUnder(page: string, heading: string): Record<string, string>[] {
   const lines = readFileSync(path.join(import.meta.dirname, "../..", page), "utf8").split("\n");
   const start = lines.findIndex((line, at) => at > lines.indexOf(heading) && line.startsWith("|"));

@@ -1,6 +1,9 @@
 import type { Company, CompanyVault } from "simulated-cloud/company/company.ts";
 
-/** The company of the request budgets: 36 vaults with 140 assets each, in three subscriptions. */
+/*
+ * The simulated company for which tests and benchmarks count the requests of a scan: 36 vaults with 140 assets each, in three
+ * subscriptions. The functions below compute the lowest possible number of requests, to compare with.
+ */
 export const VAULTS = 36;
 const SECRETS = 90;
 const KEYS = 20;
@@ -13,7 +16,7 @@ const vault = (index: number): CompanyVault => ({
   generate: { secrets: SECRETS, keys: KEYS, certificates: CERTIFICATES },
 });
 
-/** @param vaults - A multiple of three. */
+/** @param vaults - Number of vaults, a multiple of three. */
 export const measuredCompany = (vaults: number): Company => ({
   subscriptions: Array.from({ length: SUBSCRIPTIONS }, (_, index) => ({
     name: `Subscription ${index}`,
@@ -23,18 +26,23 @@ export const measuredCompany = (vaults: number): Company => ({
 
 export const MEASURED_COMPANY = measuredCompany(VAULTS);
 
-/** Key Vault lists 25 items per page. A certificate is also listed as a managed secret and a managed key. */
+/** Returns the number of pages of a Key Vault list, which has 25 items per page. */
 const pages = (items: number): number => Math.max(1, Math.ceil(items / 25));
 
-/** The lowest possible number of calls of a scan. */
-export function leastCalls(vaults = VAULTS): { lists: number; full: number } {
+/**
+ * Returns the lowest possible number of calls of a scan that only lists, and of a full scan, which also reads details. A
+ * certificate is listed three times: also as a managed secret and as a managed key. Details need two calls for each key, one
+ * for each certificate, and one for the diagnostic settings of the vault.
+ */
+export function minimumCalls(vaults = VAULTS): { lists: number; full: number } {
   const perVault = pages(SECRETS + CERTIFICATES) + pages(KEYS + CERTIFICATES) + pages(CERTIFICATES);
   const subscriptions = 1 + SUBSCRIPTIONS; // One list of subscriptions, and one page of vaults for each.
   const details = 2 * KEYS + CERTIFICATES + 1;
   return { lists: vaults * perVault + subscriptions, full: vaults * (perVault + details) + subscriptions };
 }
 
-/** Sequential calls that parallel reading of one vault can't avoid: the longest list, and then details, eight at a time. */
-export const leastListing = (): number => Math.max(pages(SECRETS + CERTIFICATES), pages(KEYS + CERTIFICATES));
-export const leastChain = (): number =>
+/** Returns the number of calls for one vault that must follow each other: the pages of its longest list. */
+export const minimumListChain = (): number => Math.max(pages(SECRETS + CERTIFICATES), pages(KEYS + CERTIFICATES));
+/** The same with details. A worker reads eight of them at a time, as soon as the list of certificates is complete. */
+export const minimumCallChain = (): number =>
   Math.max(pages(SECRETS + CERTIFICATES), pages(CERTIFICATES) + Math.ceil(CERTIFICATES / 8));

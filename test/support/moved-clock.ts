@@ -4,18 +4,23 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-/** Milliseconds until the preload has read the file again. */
-const NOTICED_MS = 120;
+/** Milliseconds after which the other process has read the file with the offset again. */
+const OFFSET_READ_MS = 120;
 
-/** The clock of another process, which is ahead of this process's clock by the added time. */
+/**
+ * The clock of a process that the test starts, ahead of the real time by the added time. The process loads a module
+ * (infra/local/moved-clock.mjs) that replaces its clock and reads the offset from a file.
+ */
 export interface MovedClock {
   /** Environment variables for the process. */
   readonly environment: { NODE_OPTIONS: string; MOVED_CLOCK_FILE: string };
-  /** Resolves when the process has noticed the new time. */
+  /** Moves the clock ahead, and resolves when the process uses the new time. */
   add(milliseconds: number): Promise<void>;
+  /** Deletes the file with the offset. */
   remove(): void;
 }
 
+/** Creates a clock that is not ahead yet. */
 export function movedClock(): MovedClock {
   const folder = mkdtempSync(join(tmpdir(), "moved-clock-"));
   const file = join(folder, "offset");
@@ -27,7 +32,7 @@ export function movedClock(): MovedClock {
       offset += milliseconds;
       writeFileSync(`${file}.new`, String(offset));
       renameSync(`${file}.new`, file);
-      await delay(NOTICED_MS);
+      await delay(OFFSET_READ_MS);
     },
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };

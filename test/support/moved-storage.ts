@@ -1,11 +1,13 @@
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { movedClock } from "./moved-clock.ts";
 
-/** Storage with a clock that a test moves: the `Date` header, the Timestamps of rows, and the visibility of messages. */
+/**
+ * An Azurite whose clock a test moves ahead. The clock determines the `Date` header, the Timestamps of rows, and the visibility
+ * of messages.
+ */
 export interface MovedStorage {
   azurite: Azurite;
-  /** Moves the clock ahead by milliseconds. */
-  move(by: number): Promise<void>;
+  move(milliseconds: number): Promise<void>;
   stop(): Promise<void>;
 }
 

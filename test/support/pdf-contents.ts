@@ -6,14 +6,18 @@ import { Typesetter } from "../../shared/platform/pdf/typesetter.ts";
 import { openTypeFromWoff } from "../../shared/platform/pdf/woff.ts";
 
 /** Contents of a page, in points from its lower left corner. */
-interface Drawn {
+interface PageContents {
   texts: { text: string; x: number; y: number }[];
+  /** Filled rectangles. */
   boxes: { x: number; y: number; width: number; height: number }[];
+  /** Straight lines, each with its color as PDF writes it, for example `0.5 0.5 0.5`. */
   rules: { x: number; y: number; toX: number; toY: number; color: string }[];
 }
 
-/** Draws on a new document and returns the contents of each page. */
-export async function drawn(draw: (sheet: Sheet, set: Typesetter, document: PDFDocument) => void): Promise<Drawn[]> {
+/** Draws on a new PDF with the project's own drawing functions, reads the PDF back, and returns the contents of each page. */
+export async function drawPages(
+  draw: (sheet: Sheet, set: Typesetter, document: PDFDocument) => void,
+): Promise<PageContents[]> {
   const document = await PDFDocument.create();
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
   const set = await Typesetter.create(document, openTypeFromWoff(await readFile(font)));
@@ -27,14 +31,16 @@ export async function drawn(draw: (sheet: Sheet, set: Typesetter, document: PDFD
       .map((reference) => decodePDFRawStream(node.context.lookup(reference) as PDFRawStream).decode())
       .map((bytes) => Buffer.from(bytes).toString("latin1"))
       .join("\n");
-    const found = (pattern: RegExp) => [...content.matchAll(pattern)].map(([, ...groups]) => groups.map(Number));
+    const numbersIn = (pattern: RegExp) => [...content.matchAll(pattern)].map(([, ...groups]) => groups.map(Number));
+    // The patterns match the operators that pdf-lib writes: `Tm … Tj` places and shows a text in hexadecimal, `cm … m … l`
+    // draws a rectangle from its lower left corner, and `RG … m … l S` strokes a line.
     return {
       texts: [...content.matchAll(/1 0 0 1 (\S+) (\S+) Tm\n<(\w+)> Tj/g)].map(([, x, y, hex]) => ({
         text: Buffer.from(hex!, "hex").toString("latin1"),
         x: Number(x),
         y: Number(y),
       })),
-      boxes: found(/1 0 0 1 (\S+) (\S+) cm\n(?:1 0 0 1 0 0 cm\n)*0 0 m\n0 (\S+) l\n(\S+) \S+ l/g).map(
+      boxes: numbersIn(/1 0 0 1 (\S+) (\S+) cm\n(?:1 0 0 1 0 0 cm\n)*0 0 m\n0 (\S+) l\n(\S+) \S+ l/g).map(
         ([x, y, height, width]) => ({ x: x!, y: y!, width: width!, height: height! }),
       ),
       rules: [...content.matchAll(/(.+) RG\n.+ w\n.+ d\n(?:.+ m\n)*(\S+) (\S+) m\n(\S+) (\S+) l\nS/g)].map(

@@ -1,5 +1,5 @@
 import { configureGlobal } from "fast-check";
 import { SEED } from "./sampling.ts";
 
-/** Property tests use the same seed, so that every run of the suite tests the same cases. */
+/** Vitest loads this file before each test file. It makes property tests (fast-check) use the seed of sampling.ts. */
 configureGlobal({ seed: SEED });

@@ -1,11 +1,15 @@
-/** A browser at an identity provider that can sign in with a button. It keeps cookies and follows redirects. */
+/**
+ * Signs people in at the simulated identity provider, like a browser: it sends cookies back, follows redirects, and submits the
+ * form on which a person is selected.
+ */
 export class ProviderVisitor {
   readonly #cookies = new Map<string, string>();
 
   /**
-   * Opens the address that the service redirected to and selects a person of `infra/simulated-cloud/idp/people.ts`.
+   * Opens the provider's address that the service redirected to, and selects a person.
    *
-   * @param person - The person's ID. An empty ID cancels the sign-in.
+   * @param address - The provider's address.
+   * @param person - The ID of a person in `infra/simulated-cloud/idp/people.ts`. An empty ID cancels the sign-in.
    * @returns The address on another host to which the provider redirects the browser. The address is not opened.
    * @throws {Error} With the provider's response, if the provider does not ask who signs in.
    */
@@ -20,7 +24,7 @@ export class ProviderVisitor {
     return chosen.left;
   }
 
-  /** Opens an address and follows its redirects while they stay at `origin`. */
+  /** Opens an address and follows its redirects while they stay at `origin`. `left` is the first address elsewhere. */
   async #follow(origin: string, start: string, form?: string) {
     let [address, body] = [start, form];
     for (;;) {

@@ -9,7 +9,7 @@ const REQUIREMENTS = path.join(root, "test/clients/requirements.txt");
 
 /**
  * Returns the folder with the packages of test/clients/requirements.txt, for PYTHONPATH. The packages are installed once, into
- * a folder named after their hash. Nothing else on the machine changes.
+ * a folder named after their hash. No other folder of the machine changes.
  *
  * @throws {Error} If pip can't install a package.
  */

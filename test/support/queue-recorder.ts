@@ -2,15 +2,19 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 
-/** Records every message on its way into a queue, because Azurite deletes handled messages. */
+/**
+ * A proxy in front of Azurite's queue service that records every message that is sent to a queue. Azurite deletes handled
+ * messages, so tests could not read them later.
+ */
 export interface QueueRecorder {
   /** The given connection string with the recorder as the queue endpoint. */
   readonly connectionString: string;
-  /** The decoded texts of all recorded messages, with the path of the request. */
+  /** For each recorded message, the path of the request and the decoded text: `/account/queue/messages {"scanId":…}`. */
   readonly messages: string[];
   stop(): Promise<void>;
 }
 
+/** Starts the proxy. Processes that use its connection string send their messages through it. */
 export async function startQueueRecorder(connectionString: string): Promise<QueueRecorder> {
   const endpoint = new URL(/QueueEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
   const messages: string[] = [];
@@ -26,8 +30,8 @@ export async function startQueueRecorder(connectionString: string): Promise<Queu
     forwarded.once("error", () => answer.destroy());
     forwarded.end(body);
   };
-  // A connection that closes on one side, for example when a host is killed, closes on the other side too.
   const server = createServer((incoming, answer) => {
+    // A request that breaks off on one side, for example when a host is killed, breaks off on the other side too.
     handle(incoming, answer).catch(() => answer.destroy());
   });
   // Longer than any pause between two requests, so that no idle connection closes while a client reuses it.

@@ -10,8 +10,10 @@ export interface RawAnswer {
 }
 
 /**
- * Sends lines that an HTTP client would not send, without line ends, and reads until the server closes the connection. The
- * lines must include `Connection: close`.
+ * Sends an HTTP request that HTTP clients refuse to send, for example with an invalid header, and reads the response until the
+ * server closes the connection.
+ *
+ * @param lines - Request line and headers, without line ends. They must include `Connection: close`.
  */
 export async function rawRequest(
   url: string,

@@ -13,25 +13,35 @@ import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 
-/** Hours of the scans of the default schedules after the full scan: one full scan and four delta scans. */
-const SCANS: readonly { mode: "full" | "delta"; after: number }[] = [
-  { mode: "full", after: 0 },
-  ...[4.5, 10.5, 16.5, 22.5].map((after) => ({ mode: "delta" as const, after })),
+/*
+ * Simulates a week of scheduled scans while secrets, keys and certificates change, and reports how long each kind of change
+ * remained undetected. Tests and benchmarks of scans call `runWeek`. A delta scan reads the lists of assets, and details of
+ * assets that changed according to the lists. A full scan also reads details of unchanged assets.
+ */
+
+/** The scans of a day on the default schedules, with their hours after the full scan: one full scan and four delta scans. */
+const DAILY_SCANS: readonly { mode: "full" | "delta"; hoursAfterFullScan: number }[] = [
+  { mode: "full", hoursAfterFullScan: 0 },
+  ...[4.5, 10.5, 16.5, 22.5].map((hoursAfterFullScan) => ({ mode: "delta" as const, hoursAfterFullScan })),
 ];
-/** 01:30, the time of the full scan. */
-const FULL_AT_MS = 1.5 * HOUR_MS;
+/** The time of day of the full scan, 01:30. */
+const FULL_SCAN_TIME_MS = 1.5 * HOUR_MS;
 const DAYS = 7;
-const VAULTS_AT_ONCE = 4;
+/** Number of vaults that the simulated workers scan at the same time. */
+const CONCURRENT_VAULTS = 4;
 const KINDS: Record<AssetType, AssetKind> = { secret: "secrets", key: "keys", certificate: "certificates" };
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** A third of the company of the request budgets (measured-company.ts), with the promised number of changes. */
+/**
+ * The company of the measured week: a third of the company in measured-company.ts, and 500 changes, the number for which the
+ * project promises its detection times.
+ */
 export const WHOLE_WEEK = { vaults: 12, secrets: 90, keys: 20, certificates: 30, changes: 500 };
-/** Changes that neither lists nor events show. */
-export const UNTOLD = ["certificate policy", "key rotation policy"];
+/** Kinds of changes that neither lists nor events show. Only reading the details of an asset detects them. */
+export const UNLISTED_CHANGES = ["certificate policy", "key rotation policy"];
 
 export interface WeekOptions {
   connectionString: string;
@@ -44,31 +54,38 @@ export interface WeekOptions {
   changes: number;
 }
 
-/** Changes of the week by kind. */
+/** The changes of one kind during the week. "Seen" means detected by a scan. */
 export interface ChangesSeen {
+  /** Number of changes. */
   made: number;
   /** Hours from a change to the scan that detected the last change of the kind. */
   longestHours: number;
 }
 
 export interface WeekOutcome {
+  /** The changes by kind. */
   seen: Record<string, ChangesSeen>;
   /** Changes that no scan of the week or of the following week detected. */
   unseen: string[];
-  /** Key Vault operations of the week's scans, and of the same scans if each full scan read everything. */
+  /** Number of Key Vault operations of the week's scans. */
   operations: number;
+  /** For comparison: number of Key Vault operations of the same scans if each full scan read the details of every asset. */
   whole: number;
 }
 
-interface Place {
+/** An asset that the week changes at most once. */
+interface ChangedAsset {
   vault: string;
   type: AssetType;
   name: string;
 }
 
-interface Change extends Place {
+/** A change that no scan has detected yet. */
+interface PendingChange extends ChangedAsset {
   kind: string;
+  /** Time of the change in milliseconds. */
   at: number;
+  /** Returns whether the inventory's record of the asset shows the change. */
   isSeen: (asset: AssetRecord | undefined) => boolean;
 }
 
@@ -83,13 +100,13 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
     generate: { secrets, keys, certificates },
   }));
   const company = { subscriptions: [{ id: SUBSCRIPTION, name: "Week", vaults }] };
-  const { cloud, config } = await liveIn({ company });
+  const { cloud, config } = await startTestCloud({ company });
   const { control } = cloud;
   try {
     const services = { config, identity: createIdentity(config), log };
     const storeClock = createStoreClock();
-    let ahead = 0;
-    const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
+    let aheadMs = 0;
+    const clock = { now: () => new Date(storeClock.now().getTime() + aheadMs) };
     const tables = createTables({ connectionString: options.connectionString }, { clock: storeClock });
     const writer = createInventoryWriter({ tables, clock });
     const resourceManager = createResourceManager(services);
@@ -102,45 +119,54 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       detailRefreshDays: config.DETAIL_REFRESH_DAYS,
       prepareChange: async () => async () => {},
     };
-    const moveTo = (instant: number) => {
-      const by = Math.max(0, instant - clock.now().getTime());
-      ahead += by;
-      control.moveClock(by);
+    /** Moves the clocks of the scans and of the cloud to this time. */
+    const moveTo = (timeMs: number) => {
+      const byMs = Math.max(0, timeMs - clock.now().getTime());
+      aheadMs += byMs;
+      control.moveClock(byMs);
     };
-    const operationsSoFar = () =>
+    const countOperations = () =>
       Object.entries(control.counts()).reduce(
         (sum, [name, count]) => sum + (name.startsWith("keyvault.") ? count : 0),
         0,
       );
 
-    /** Returns the number of Key Vault operations. */
+    /** Scans all vaults, and returns the number of Key Vault operations of the scan. */
     async function scan(mode: ScanMode, scheduled: boolean): Promise<number> {
-      const before = operationsSoFar();
+      const countBefore = countOperations();
       const signal = AbortSignal.timeout(HOUR_MS);
       const watched = async () => ({ all: false, named: [SUBSCRIPTION], discovered: [] });
       const plan = await planVaults(
         { mode },
-        { tables, resourceManager, watched, seen: async () => {}, clock, signal },
+        { tables, resourceManager, watched, onSubscriptionsListed: async () => {}, clock, signal },
       );
       const how = { mode, scheduled, signal };
       const scanOne = async (vault: (typeof plan.vaults)[number]) => {
         const { outcome, failures } = await scanVault(vault, { ...how, owner: randomUUID() }, deps);
         if (outcome !== "succeeded") throw new Error(`${vault.name}: ${outcome} ${JSON.stringify(failures)}`);
       };
-      await pMap(plan.vaults, scanOne, { concurrency: VAULTS_AT_ONCE });
-      return operationsSoFar() - before;
+      await pMap(plan.vaults, scanOne, { concurrency: CONCURRENT_VAULTS });
+      return countOperations() - countBefore;
     }
 
-    const places = placesOf(options, (vault, type) => control.items(vault, KINDS[type]).map(({ name }) => name));
+    const unchangedAssets = queueAssets(options, (vault, type) =>
+      control.items(vault, KINDS[type]).map(({ name }) => name),
+    );
     const uriOf = (vault: string) =>
       `https://${vault}.${config.cloud.keyVaultSuffix}:${new URL(config.SERVICE_KEY_VAULT_URL!).port}`;
     const clients = createVaultSecrets(services);
     const secretsIn = (vault: string) => clients.open({ name: vault, vaultUri: uriOf(vault) });
-    const itemOf = ({ vault, type, name }: Place) =>
-      control.items(vault, KINDS[type]).find((one) => one.name === name)!;
+    const itemOf = ({ vault, type, name }: ChangedAsset) =>
+      control.items(vault, KINDS[type]).find((item) => item.name === name)!;
 
-    /** The kinds of changes: the assets they apply to, the change, and how a scan shows that it detected the change. */
-    const kinds: Record<string, { types: AssetType[]; make(place: Place, at: number): Promise<Change["isSeen"]> }> = {
+    /**
+     * The kinds of changes. `types` are the types of assets that they apply to. `make` makes change number `at` of the week
+     * to the asset `place`, and returns the function that recognizes the change in the inventory.
+     */
+    const kinds: Record<
+      string,
+      { types: AssetType[]; make(place: ChangedAsset, at: number): Promise<PendingChange["isSeen"]> }
+    > = {
       "new version": {
         types: ["secret", "key", "certificate"],
         async make(place) {
@@ -212,69 +238,77 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
         },
       },
     };
-    const wanted = Array.from({ length: options.changes }, (_, at) => {
+    const plannedChanges = Array.from({ length: options.changes }, (_, at) => {
       const names = Object.keys(kinds);
       const kind = names[at % names.length]!;
       const { types } = kinds[kind]!;
-      const place = places.take(types[Math.floor(at / names.length) % types.length]!);
+      const place = unchangedAssets.take(types[Math.floor(at / names.length) % types.length]!);
       return { kind, place, at };
     });
 
-    const tomorrow = Math.ceil(clock.now().getTime() / DAY_MS) * DAY_MS + FULL_AT_MS;
-    // Half of the time to the first scan is then less than the six hours between two delta scans.
-    moveTo(tomorrow - 10 * HOUR_MS);
-    for (const { kind, place } of wanted) if (kind === "recovered") await secretsIn(place.vault).remove(place.name);
+    const firstFullScanMs = Math.ceil(clock.now().getTime() / DAY_MS) * DAY_MS + FULL_SCAN_TIME_MS;
+    // Changes are made halfway between two scans. With ten hours before the first scan, the first changes wait for five hours,
+    // less than the six hours between two delta scans.
+    moveTo(firstFullScanMs - 10 * HOUR_MS);
+    for (const { kind, place } of plannedChanges)
+      if (kind === "recovered") await secretsIn(place.vault).remove(place.name);
     await scan("full", false);
 
-    const seen: WeekOutcome["seen"] = Object.fromEntries(
+    const changesByKind: WeekOutcome["seen"] = Object.fromEntries(
       Object.keys(kinds).map((kind) => [kind, { made: 0, longestHours: 0 }]),
     );
-    let pending: Change[] = [];
-    async function note(): Promise<void> {
-      const now = clock.now().getTime();
+    let pending: PendingChange[] = [];
+    /** Compares the pending changes with the inventory, and records how long the detected ones took. */
+    async function recordDetectedChanges(): Promise<void> {
+      const nowMs = clock.now().getTime();
       const rows = new Map<string, Promise<Map<string, AssetRecord>>>();
-      const left: Change[] = [];
+      const stillPending: PendingChange[] = [];
       for (const change of pending) {
         const list = `${change.vault} ${change.type}`;
         if (!rows.has(list)) rows.set(list, writer.assetsOf(change.vault, change.type));
         const name = change.kind === "added" ? `${change.name}-new` : change.name;
         const asset = (await rows.get(list)!).get(name.toLowerCase());
-        const kind = seen[change.kind]!;
-        if (change.isSeen(asset)) kind.longestHours = Math.max(kind.longestHours, (now - change.at) / HOUR_MS);
-        else left.push(change);
+        const kind = changesByKind[change.kind]!;
+        if (change.isSeen(asset)) kind.longestHours = Math.max(kind.longestHours, (nowMs - change.at) / HOUR_MS);
+        else stillPending.push(change);
       }
-      pending = left;
+      pending = stillPending;
     }
 
     let operations = 0;
-    const slots = DAYS * SCANS.length;
-    let last = clock.now().getTime();
-    for (let slot = 0; slot < slots; slot++) {
-      const { mode, after } = SCANS[slot % SCANS.length]!;
-      const due = tomorrow + Math.floor(slot / SCANS.length) * DAY_MS + after * HOUR_MS;
-      moveTo((last + due) / 2);
-      const [from, until] = [slot, slot + 1].map((part) => Math.floor((part * wanted.length) / slots));
-      for (const { kind, place, at } of wanted.slice(from, until)) {
+    const scanCount = DAYS * DAILY_SCANS.length;
+    let lastScanMs = clock.now().getTime();
+    for (let scanNumber = 0; scanNumber < scanCount; scanNumber++) {
+      const { mode, hoursAfterFullScan } = DAILY_SCANS[scanNumber % DAILY_SCANS.length]!;
+      const day = Math.floor(scanNumber / DAILY_SCANS.length);
+      const dueMs = firstFullScanMs + day * DAY_MS + hoursAfterFullScan * HOUR_MS;
+      moveTo((lastScanMs + dueMs) / 2);
+      // An equal share of the changes precedes each scan.
+      const [from, until] = [scanNumber, scanNumber + 1].map((part) =>
+        Math.floor((part * plannedChanges.length) / scanCount),
+      );
+      for (const { kind, place, at } of plannedChanges.slice(from, until)) {
         const isSeen = await kinds[kind]!.make(place, at);
         pending.push({ ...place, kind, at: clock.now().getTime(), isSeen });
-        seen[kind]!.made++;
+        changesByKind[kind]!.made++;
       }
-      moveTo(due);
-      last = due;
+      moveTo(dueMs);
+      lastScanMs = dueMs;
       operations += await scan(mode, true);
-      await note();
+      await recordDetectedChanges();
     }
     for (let day = DAYS; day < 2 * DAYS + 1 && pending.length > 0; day++) {
-      moveTo(tomorrow + day * DAY_MS);
+      moveTo(firstFullScanMs + day * DAY_MS);
       await scan("full", true);
-      await note();
+      await recordDetectedChanges();
     }
-    const [delta, full] = [await scan("delta", false), await scan("full", false)];
+    // A full scan that a user starts reads the details of every asset. A scheduled one reads only those that are due.
+    const [deltaOperations, fullOperations] = [await scan("delta", false), await scan("full", false)];
     return {
-      seen,
+      seen: changesByKind,
       unseen: pending.map(({ kind, vault, type, name }) => `${kind}: ${vault}.${type}.${name}`),
       operations,
-      whole: DAYS * (SCANS.length - 1) * delta + DAYS * full,
+      whole: DAYS * (DAILY_SCANS.length - 1) * deltaOperations + DAYS * fullOperations,
     };
   } finally {
     await cloud.stop();
@@ -284,22 +318,25 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
 const isAt = (seconds: number | undefined, instant: string): boolean =>
   seconds === Math.floor(Date.parse(instant) / 1000);
 
-/** Returns each asset once, one vault after the other. */
-function placesOf({ vaults }: WeekOptions, names: (vault: string, type: AssetType) => string[]) {
-  const left = Object.fromEntries(
+/** Returns a queue that gives out each asset once, taking turns between the vaults. */
+function queueAssets({ vaults }: WeekOptions, names: (vault: string, type: AssetType) => string[]) {
+  const queues = Object.fromEntries(
     (["secret", "key", "certificate"] as const).map((type) => {
       const inVaults = Array.from({ length: vaults }, (_, at) => `kv-week-${at}`).map((vault) =>
-        names(vault, type).map((name): Place => ({ vault, type, name })),
+        names(vault, type).map((name): ChangedAsset => ({ vault, type, name })),
       );
       const longest = Math.max(...inVaults.map(({ length }) => length));
-      return [type, Array.from({ length: longest }, (_, at) => inVaults.flatMap((own) => own[at] ?? [])).flat()];
+      const takingTurns = Array.from({ length: longest }, (_, index) =>
+        inVaults.flatMap((assets) => assets[index] ?? []),
+      );
+      return [type, takingTurns.flat()];
     }),
-  ) as Record<AssetType, Place[]>;
+  ) as Record<AssetType, ChangedAsset[]>;
   return {
-    take(type: AssetType): Place {
-      const place = left[type].shift();
-      if (!place) throw new Error(`Too few assets of type ${type} for this number of changes.`);
-      return place;
+    take(type: AssetType): ChangedAsset {
+      const asset = queues[type].shift();
+      if (!asset) throw new Error(`Too few assets of type ${type} for this number of changes.`);
+      return asset;
     },
   };
 }

@@ -13,6 +13,7 @@ import { CLOUD_KEYS, TEST_APP } from "./test-app.ts";
 const INVOCATIONS = new URL("./invocations.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
 
+/** The bootstrap administrator of every started service. */
 export const ADMIN = { username: "admin", password: "correct-horse-battery" };
 
 export interface Answer {
@@ -22,7 +23,7 @@ export interface Answer {
   /** The parsed body. */
   // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   body: any;
-  /** Returns the table requests of this call since `forgetTables`. */
+  /** Returns the table requests that this call caused, unless `clearTableRequests` removed them. */
   tableRequests(): SeenRequest[];
 }
 
@@ -33,28 +34,31 @@ export interface CallOptions {
 }
 
 /**
- * The OpenAPI document, shared by all files of this process: all hosts run the same build, and it takes a host half a second to
- * create the document.
+ * The check against the OpenAPI document, shared by all test files of this process: all hosts run the same build, and a host
+ * needs half a second to create the document.
  */
-const kept = globalThis as { conformance?: Promise<Conformance> | undefined };
+const processState = globalThis as { conformance?: Promise<Conformance> | undefined };
 
-async function description(url: string): Promise<Conformance> {
+async function readConformance(url: string): Promise<Conformance> {
   try {
     return new Conformance((await (await fetch(`${url}/openapi.json`)).json()) as Description);
   } catch (error) {
-    kept.conformance = undefined;
+    processState.conformance = undefined;
     throw error;
   }
 }
 
-/** The whole service on one machine: storage, simulated cloud, and a functions host with the built app. */
+/**
+ * The whole service on one machine, for tests: Azurite as storage, a simulated Azure, and one or more functions hosts that run
+ * the built app. Tests call it over HTTP.
+ */
 export class Service {
   readonly azurite: TestStorage;
   readonly cloud: Cloud;
   private readonly proxy: TableProxy | undefined;
   readonly hosts: RunningHost[] = [];
   /** All started hosts, including those that a test removed from `hosts`. */
-  private readonly started: RunningHost[] = [];
+  private readonly startedHosts: RunningHost[] = [];
   readonly environment: Record<string, string>;
   private readonly hostArguments: string[];
   private token: string | undefined;
@@ -72,15 +76,17 @@ export class Service {
     this.hostArguments = hostArguments;
   }
 
-  /** Starts the service with one host. Rate limits are disabled unless `env` sets them. */
+  /** Starts the service, by default with one host. Rate limits are off unless `env` sets them. */
   static async start(
     options: {
       company?: Company | SizedCompany | string;
       env?: Record<string, string>;
       hosts?: number;
-      /** Seconds until the messages of a killed host are redelivered. The default is the platform's. */
+      /** Seconds until the messages of a killed host are redelivered. The default is that of Azure Functions. */
       lease?: number;
-      /** Whether timers run on schedule. By default, only a test fires timers, because the run can start at any time of day. */
+      /**
+       * Whether timers run on schedule. By default, timers run only if a test fires them. A run can start at any time of day.
+       */
       schedules?: boolean;
       /** Whether the hosts reach the tables through `tables`, which counts their requests and simulates faults. */
       tableProxy?: boolean;
@@ -105,7 +111,7 @@ export class Service {
       BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
       RATE_LIMIT_PER_MINUTE: "0",
       RATE_LIMIT_PER_HOUR: "0",
-      // Schedules are far in the future, so that only a test starts work.
+      // On January 1, so that work starts only if a test starts it, even with `schedules`.
       DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
       FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
       RECONCILIATION_SCHEDULE: "0 0 0 1 1 *",
@@ -135,6 +141,7 @@ export class Service {
     return service;
   }
 
+  /** Starts another host with the same storage and cloud, and adds it to `hosts`. */
   async addHost(extra: Record<string, string> = {}, args: string[] = []): Promise<RunningHost> {
     const host = await runHost({
       app: TEST_APP,
@@ -142,7 +149,7 @@ export class Service {
       args: [...this.hostArguments, "--inspect-modules", ...args],
     });
     this.hosts.push(host);
-    this.started.push(host);
+    this.startedHosts.push(host);
     return host;
   }
 
@@ -155,35 +162,43 @@ export class Service {
     return this.proxy;
   }
 
-  /** Returns the requests to the tables since `forgetTables`, without those of the functions host's own timers. */
+  /** Returns the table requests since `clearTableRequests`, without those of the functions host itself. */
   tableRequests() {
     return this.tables.requests.filter((request) => !request.path.startsWith("LocalHostLeases"));
   }
 
   /** Returns the table requests of functions that messages started, without those of HTTP calls and timers. */
   queueRequests() {
-    const started = new Set(
+    const queueFunctions = new Set(
       this.hosts.flatMap(({ functions }) =>
         functions.filter(({ trigger }) => trigger === "queueTrigger").map(({ name }) => name),
       ),
     );
-    return this.tableRequests().filter(({ by }) => by !== undefined && started.has(by));
+    return this.tableRequests().filter(({ by }) => by !== undefined && queueFunctions.has(by));
   }
 
   /** Returns the number of messages that the hosts received, according to their logs. */
-  messages(): number {
+  countMessages(): number {
     return this.hosts.reduce((sum, { lines, functions }) => {
-      const queued = new Set(functions.filter(({ trigger }) => trigger === "queueTrigger").map(({ name }) => name));
-      const taken = lines.filter((line) => queued.has(/ Executing 'Functions\.(\w+)'/.exec(line)?.[1] ?? ""));
-      return sum + taken.length;
+      const queueFunctions = new Set(
+        functions.filter(({ trigger }) => trigger === "queueTrigger").map(({ name }) => name),
+      );
+      const starts = lines.filter((line) => queueFunctions.has(/ Executing 'Functions\.(\w+)'/.exec(line)?.[1] ?? ""));
+      return sum + starts.length;
     }, 0);
   }
 
-  forgetTables(): void {
+  /** Empties the list of table requests, to count those that follow. */
+  clearTableRequests(): void {
     this.tables.requests.length = 0;
   }
 
-  /** Sends a request and compares the response with the OpenAPI document. `path` can be a full address. */
+  /**
+   * Sends a request and compares the response with the OpenAPI document.
+   *
+   * @param path - A path on the first host, or a full address.
+   * @throws {Error} If the response does not match the document.
+   */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const address = path.startsWith("http") ? path : this.url + path;
     const by = `call ${++this.calls}`;
@@ -202,8 +217,8 @@ export class Service {
     });
     const text = await answer.text();
     const type = answer.headers.get("content-type");
-    kept.conformance ??= description(this.url);
-    (await kept.conformance).check(method, new URL(address).pathname, answer.status, type, text);
+    processState.conformance ??= readConformance(this.url);
+    (await processState.conformance).check(method, new URL(address).pathname, answer.status, type, text);
     return {
       status: answer.status,
       headers: answer.headers,
@@ -225,73 +240,74 @@ export class Service {
     return answer.body.access_token;
   }
 
-  /** Starts a scan, waits for its end, and returns its last status. */
+  /** Starts a scan, waits until it has ended, and returns its last status. */
   // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   async scan(request: object = { mode: "full" }, timeoutMs = 150_000): Promise<any> {
     const started = await this.admin("POST", "/api/assets/discovery/scan", request);
     if (started.status !== 201) throw new Error(`Starting a scan answered ${started.status}: ${started.text}`);
-    return await this.scanEnds(started.body.scanId, timeoutMs);
+    return await this.waitForScan(started.body.scanId, timeoutMs);
   }
 
+  /** Waits until a scan has ended, and returns its last status. */
   // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
-  async scanEnds(scanId: string, timeoutMs = 150_000): Promise<any> {
-    const end = Date.now() + timeoutMs;
+  async waitForScan(scanId: string, timeoutMs = 150_000): Promise<any> {
+    const deadline = Date.now() + timeoutMs;
     for (;;) {
       const { body } = await this.admin("GET", `/api/assets/discovery/scan/${scanId}/status`);
       if (body.status !== "queued" && body.status !== "running") return body;
-      if (Date.now() > end) throw new Error(`The scan is still ${body.status}: ${JSON.stringify(body)}`);
+      if (Date.now() > deadline) throw new Error(`The scan is still ${body.status}: ${JSON.stringify(body)}`);
       await delay(100);
     }
   }
 
   /** Waits until every queue is empty, including messages that other messages caused. */
-  async settled(timeoutMs = 150_000): Promise<void> {
+  async waitForEmptyQueues(timeoutMs = 150_000): Promise<void> {
     const queues = QueueServiceClient.fromConnectionString(this.azurite.connectionString());
-    // Received messages count until their function completes.
-    const waiting = async () => {
-      const found: string[] = [];
+    // A received message counts until its function has completed.
+    const nonEmptyQueues = async () => {
+      const counts: string[] = [];
       for await (const { name } of queues.listQueues()) {
         const count = (await queues.getQueueClient(name).getProperties()).approximateMessagesCount ?? 0;
-        if (count > 0) found.push(`${count} in ${name}`);
+        if (count > 0) counts.push(`${count} in ${name}`);
       }
-      return found;
+      return counts;
     };
-    // Counts twice, because a message can move to a queue that was counted before.
-    const end = Date.now() + timeoutMs;
-    while ((await waiting()).length > 0 || (await waiting()).length > 0) {
-      if (Date.now() > end) throw new Error(`There are still messages: ${(await waiting()).join(", ")}`);
+    // Counts twice, because a message can cause another one in a queue that was counted before.
+    const deadline = Date.now() + timeoutMs;
+    while ((await nonEmptyQueues()).length > 0 || (await nonEmptyQueues()).length > 0) {
+      if (Date.now() > deadline) throw new Error(`There are still messages: ${(await nonEmptyQueues()).join(", ")}`);
       await delay(100);
     }
   }
 
   /** Waits until no function runs and no message is visible. Messages with a visibility delay are ignored. */
-  async idle(timeoutMs = 150_000): Promise<void> {
+  async waitUntilIdle(timeoutMs = 150_000): Promise<void> {
     const queues = QueueServiceClient.fromConnectionString(this.azurite.connectionString());
-    const isSeen = async () => {
+    const hasVisibleMessage = async () => {
       for await (const { name } of queues.listQueues())
         if ((await queues.getQueueClient(name).peekMessages()).peekedMessageItems.length > 0) return true;
       return false;
     };
-    const count = (text: string) =>
+    const countLines = (text: string) =>
       this.hosts.reduce((sum, host) => sum + host.lines.filter((line) => line.includes(text)).length, 0);
-    const countStarted = () => count("Executing 'Functions.");
-    // No function ran, no message was visible, and none appeared during the check.
+    const countStarts = () => countLines("Executing 'Functions.");
+    // No function was running, no message was visible, and no function started during the check.
     const isIdle = async () => {
-      const before = countStarted();
-      const hadEnded = before === count("Executed 'Functions.");
-      return hadEnded && !(await isSeen()) && countStarted() === before;
+      const starts = countStarts();
+      const noneRunning = starts === countLines("Executed 'Functions.");
+      return noneRunning && !(await hasVisibleMessage()) && countStarts() === starts;
     };
     // Checks twice, because a function that received a message may not have logged its start yet.
-    const end = Date.now() + timeoutMs;
+    const deadline = Date.now() + timeoutMs;
     while (!(await isIdle()) || !(await isIdle())) {
-      if (Date.now() > end) throw new Error("Functions are still running");
+      if (Date.now() > deadline) throw new Error("Functions are still running");
       await delay(100);
     }
   }
 
-  /** Returns all items of a list, by cursor. */
+  /** Returns the items of all pages of a list. */
   // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
-  async all(path: string): Promise<any[]> {
+  async listAll(path: string): Promise<any[]> {
     const items = [];
     let cursor: string | null = null;
     do {
@@ -308,7 +324,7 @@ export class Service {
   }
 
   async stop(): Promise<void> {
-    await Promise.all(this.started.map((host) => host.stop("SIGKILL")));
+    await Promise.all(this.startedHosts.map((host) => host.stop("SIGKILL")));
     await Promise.all([this.cloud.stop(), this.proxy?.stop()]);
     await this.azurite.stop();
   }

@@ -1,17 +1,28 @@
-/** The simulated crash of a process: after the selected step, nothing that the process does has an effect. */
+/**
+ * Simulates the crash of a process within a test's own process. The dependencies of a module are wrapped with `crashable`, and
+ * at the selected step their methods start to throw this error, so that nothing that the module does afterwards has an effect.
+ */
 export class SimulatedCrash extends Error {
   override readonly name = "SimulatedCrash";
 }
 
-/** Counts the steps with an external effect, and crashes the process before or after one of them. */
+/** State that all wrapped dependencies of one simulated process share. A step is a call with an external effect. */
 export interface Steps {
+  /** Number of steps so far. */
   taken: number;
+  /** Number of the step that crashes the process, counted from 1. Without it, the steps are only counted. */
   crashAt?: number;
+  /** Whether the process crashes before the step has its effect, or after. The default is after. */
   when?: "before" | "after";
+  /** True from the crash on. */
   dead?: boolean;
 }
 
-/** Wraps a dependency of a module. Each call of a method that is `counted` and returns a promise is a step. */
+/**
+ * Wraps a dependency of a module.
+ *
+ * @param counted - Returns whether the calls of a method are steps. The methods for which it returns true must return promises.
+ */
 export function crashable<T extends object>(
   inner: T,
   steps: Steps,
@@ -23,15 +34,16 @@ export function crashable<T extends object>(
       if (typeof member !== "function" || typeof name !== "string") return member;
       return (...args: unknown[]) => {
         if (steps.dead) throw new SimulatedCrash(name);
-        const result = () => member.apply(target, args) as unknown;
-        if (!counted(name)) return result();
+        const callMethod = () => member.apply(target, args) as unknown;
+        if (!counted(name)) return callMethod();
         steps.taken++;
-        const dies = steps.taken === steps.crashAt;
-        if (dies) steps.dead = true;
-        if (dies && steps.when === "before") throw new SimulatedCrash(name);
-        const answer = result();
-        if (!dies) return answer;
-        return Promise.resolve(answer).then(
+        const isCrash = steps.taken === steps.crashAt;
+        if (isCrash) steps.dead = true;
+        if (isCrash && steps.when === "before") throw new SimulatedCrash(name);
+        const promise = callMethod();
+        if (!isCrash) return promise;
+        // The effect takes place, and the caller does not learn its result.
+        return Promise.resolve(promise).then(
           () => Promise.reject(new SimulatedCrash(name)),
           () => Promise.reject(new SimulatedCrash(name)),
         );

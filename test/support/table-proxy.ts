@@ -2,21 +2,27 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** A request to the table service, with data of the response. */
+/** A request that the proxy forwarded or answered, with data of the response. */
 export interface SeenRequest {
   readonly method: string;
-  /** Decoded and without the account: `Things()`, `Things(PartitionKey='p',RowKey='r')`, `Tables`, `$batch`. */
+  /** Decoded and without the account, for example `Things()`, `Things(PartitionKey='p',RowKey='r')`, `Tables` or `$batch`. */
   readonly path: string;
   readonly filter: string | undefined;
   readonly top: number | undefined;
   readonly select: string | undefined;
-  /** Status of the response. For a transaction the status of the whole: 202 even if an operation failed. */
+  /**
+   * Status of the response, or 0 if the request was lost. A transaction has the status 202 even if one of its operations
+   * failed.
+   */
   readonly status: number;
   /** Bytes of the request body. */
   readonly bytes: number;
   /** Bytes of the response body. */
   readonly answered: number;
-  /** The test's call or the function that caused the request, if a functions host sent it (invocations.mjs). */
+  /**
+   * The cause of the request, if a functions host sent it: the call of a test, such as `call 7`, or the name of a function
+   * (invocations.mjs).
+   */
   readonly by: string | undefined;
 }
 
@@ -24,13 +30,13 @@ export interface SeenRequest {
 export type Fault =
   /** 503. The request is not applied. */
   | "ServerBusy"
-  /** 409, as for about 40 seconds after a table was deleted. */
+  /** 409, as Azure responds for about 40 seconds after a table was deleted. */
   | "TableBeingDeleted"
   /** 412, as if another writer had just changed the row. */
   | "UpdateConditionNotSatisfied"
   /** Like ServerBusy, but inside the 202 response to a transaction. */
   | "ServerBusyInside"
-  /** 408, 429 and 400 inside the 202 response to a transaction. */
+  /** The next three: 408, 429 and 400 inside the 202 response to a transaction. */
   | "OperationTimedOutInside"
   | "ThrottledInside"
   | "InvalidInputInside"
@@ -42,18 +48,18 @@ export type Fault =
    * The request is applied. The connection is closed within the response body, or within the head of a response without body.
    */
   | "CutAnswer"
-  /** The request is applied. The response ends early but with a valid length, so that only its content shows it. */
+  /** The request is applied. The response contains only half of the body, with a matching length. */
   | "ShortAnswer"
-  /** 500 or 503. The request is applied. */
+  /** The last two: 500 and 503. The request is applied all the same. */
   | "InternalErrorApplied"
   | "ServerBusyApplied";
 
-/** Selects requests. */
+/** A request as the conditions of `fail` and `before` see it. */
 export interface FaultedRequest {
   readonly method: string;
   readonly path: string;
   readonly body: string;
-  /** Matches `SeenRequest`. */
+  /** The cause of the request, as in `SeenRequest`. */
   readonly by: string | undefined;
 }
 
@@ -62,14 +68,15 @@ export interface TableProxy {
   readonly connectionString: string;
   /** All requests, oldest first. Empty the list to restart counting. */
   readonly requests: SeenRequest[];
-  /** The next matching requests get these faults, one each. */
+  /** Adds faults. Each fault affects the next matching request that no earlier fault affects. */
   fail(faults: readonly Fault[], matches?: (seen: FaultedRequest) => boolean): void;
-  /** The next matching request continues after this work. */
+  /** Delays the next matching request until this work has finished. */
   before(work: () => Promise<unknown>, matches: (seen: FaultedRequest) => boolean): void;
-  /** Removes faults that no request has met yet, and returns their number. */
-  heal(): number;
+  /** Removes faults that have affected no request yet, and returns their number. */
+  removeFaults(): number;
   /**
-   * From now on, a query returns at most `rows` rows per page, and an empty page with a continuation token before each page.
+   * Makes queries return at most `rows` rows per page, and an empty page with a continuation token before each page. Azure can
+   * return such pages at any time, and Azurite does not.
    */
   shortPages(rows: number): void;
   stop(): Promise<void>;
@@ -77,10 +84,11 @@ export interface TableProxy {
 
 /**
  * Starts a proxy in front of Azurite's table service that counts requests and simulates behavior of Azure that Azurite lacks.
- * The Host header is passed on unchanged: the signature covers only the path, and the addresses in a transaction must be those
+ * The Host header is forwarded unchanged: the signature covers only the path, and the addresses in a transaction must be those
  * of the proxy.
  *
- * @param service - The service of the storage account.
+ * @param service - The service of the storage account that the proxy forwards to. `filter`, `top` and `select` of the recorded
+ * requests are only meaningful for tables.
  */
 export async function startTableProxy(
   connectionString: string,
@@ -92,7 +100,7 @@ export async function startTableProxy(
   const faults: { fault: Fault; matches: (seen: FaultedRequest) => boolean }[] = [];
   let rowsPerPage: number | undefined;
 
-  const held: { work: () => Promise<unknown>; matches: (seen: FaultedRequest) => boolean }[] = [];
+  const delays: { work: () => Promise<unknown>; matches: (seen: FaultedRequest) => boolean }[] = [];
 
   const handle = async (incoming: IncomingMessage, answer: ServerResponse) => {
     const url = new URL(incoming.url ?? "/", endpoint);
@@ -110,57 +118,58 @@ export async function startTableProxy(
       bytes: Buffer.byteLength(body),
       by,
     };
-    const note = (status: number, answered = 0) => requests.push({ ...seen, status, answered });
+    const record = (status: number, answered = 0) => requests.push({ ...seen, status, answered });
 
-    const holding = held.findIndex(({ matches }) => matches({ method, path, body, by }));
-    if (holding >= 0) await held.splice(holding, 1)[0]!.work();
-    const next = faults.findIndex(({ matches }) => matches({ method, path, body, by }));
-    const fault = next < 0 ? undefined : faults.splice(next, 1)[0]!.fault;
+    const delayIndex = delays.findIndex(({ matches }) => matches({ method, path, body, by }));
+    if (delayIndex >= 0) await delays.splice(delayIndex, 1)[0]!.work();
+    const faultIndex = faults.findIndex(({ matches }) => matches({ method, path, body, by }));
+    const fault = faultIndex < 0 ? undefined : faults.splice(faultIndex, 1)[0]!.fault;
     if (fault === "LostRequest") {
-      note(0);
+      record(0);
       incoming.socket.destroy();
       return;
     }
-    if (fault === "ServerBusy") return refuse(answer, note, 503, fault);
-    if (fault === "TableBeingDeleted") return refuse(answer, note, 409, fault);
-    if (fault === "UpdateConditionNotSatisfied") return refuse(answer, note, 412, fault);
-    const inside = INSIDE[fault ?? ""];
-    if (inside) {
-      note(202);
+    if (fault === "ServerBusy") return respondWithError(answer, record, 503, fault);
+    if (fault === "TableBeingDeleted") return respondWithError(answer, record, 409, fault);
+    if (fault === "UpdateConditionNotSatisfied") return respondWithError(answer, record, 412, fault);
+    const transactionError = TRANSACTION_ERRORS[fault ?? ""];
+    if (transactionError) {
+      record(202);
       answer.writeHead(202, { "content-type": "multipart/mixed; boundary=batchresponse_x" });
-      answer.end(refusedInside(inside.status, inside.code));
+      answer.end(failedTransaction(transactionError.status, transactionError.code));
       return;
     }
 
-    // A continuation token of this proxy marks the position of an empty page. The proxy requests the real page from there.
-    const place = url.searchParams.get("NextRowKey");
+    // With short pages, a query first gets an empty page, whose continuation token is a mark followed by Azurite's own token.
+    // The query that sends such a token gets the real page from Azurite.
+    const continuationToken = url.searchParams.get("NextRowKey");
     if (rowsPerPage !== undefined && method === "GET" && path.endsWith("()")) {
-      if (!place?.startsWith(emptyPageMark)) {
-        note(200);
+      if (!continuationToken?.startsWith(EMPTY_PAGE_MARK)) {
+        record(200);
         answer.writeHead(200, {
           "content-type": "application/json;odata=minimalmetadata",
-          "x-ms-continuation-nextpartitionkey": url.searchParams.get("NextPartitionKey") ?? emptyPageMark,
-          "x-ms-continuation-nextrowkey": emptyPageMark + (place ?? ""),
+          "x-ms-continuation-nextpartitionkey": url.searchParams.get("NextPartitionKey") ?? EMPTY_PAGE_MARK,
+          "x-ms-continuation-nextrowkey": EMPTY_PAGE_MARK + (continuationToken ?? ""),
         });
         answer.end(JSON.stringify({ value: [] }));
         return;
       }
       url.searchParams.set("$top", String(Math.min(rowsPerPage, seen.top ?? 1000)));
-      if (place === emptyPageMark) {
+      if (continuationToken === EMPTY_PAGE_MARK) {
         url.searchParams.delete("NextPartitionKey");
         url.searchParams.delete("NextRowKey");
-      } else url.searchParams.set("NextRowKey", place.slice(emptyPageMark.length));
+      } else url.searchParams.set("NextRowKey", continuationToken.slice(EMPTY_PAGE_MARK.length));
     }
 
     const applied = await forward(incoming, url, body);
-    note(applied.status, Buffer.byteLength(applied.body));
+    record(applied.status, Buffer.byteLength(applied.body));
     if (fault === "LostAnswer") {
       incoming.socket.destroy();
       return;
     }
-    if (fault === "InternalErrorApplied") return refuse(answer, () => {}, 500, "InternalError");
-    if (fault === "ServerBusyApplied") return refuse(answer, () => {}, 503, "ServerBusy");
-    if (fault === "CutAnswer") return cut(incoming, answer, applied);
+    if (fault === "InternalErrorApplied") return respondWithError(answer, () => {}, 500, "InternalError");
+    if (fault === "ServerBusyApplied") return respondWithError(answer, () => {}, 503, "ServerBusy");
+    if (fault === "CutAnswer") return closeWithinResponse(incoming, answer, applied);
     if (fault === "ShortAnswer") {
       const { "content-length": _, ...headers } = applied.headers;
       answer.writeHead(applied.status, headers);
@@ -170,8 +179,8 @@ export async function startTableProxy(
     answer.writeHead(applied.status, applied.headers);
     answer.end(applied.body);
   };
-  // A connection that closes on one side, for example when a host is killed, closes on the other side too.
   const server = createServer((incoming, answer) => {
+    // A request that breaks off on one side, for example when a host is killed, breaks off on the other side too.
     handle(incoming, answer).catch(() => answer.destroy());
   });
 
@@ -183,10 +192,10 @@ export async function startTableProxy(
     connectionString: connectionString.replace(endpoint.origin, `http://127.0.0.1:${port}`),
     requests,
     before(work, matches) {
-      held.push({ work, matches });
+      delays.push({ work, matches });
     },
-    heal: () => faults.splice(0).length,
-    fail: (wanted, matches = () => true) => faults.push(...wanted.map((fault) => ({ fault, matches }))),
+    removeFaults: () => faults.splice(0).length,
+    fail: (newFaults, matches = () => true) => faults.push(...newFaults.map((fault) => ({ fault, matches }))),
     shortPages: (rows) => {
       rowsPerPage = rows;
     },
@@ -198,17 +207,23 @@ export async function startTableProxy(
   };
 }
 
-const emptyPageMark = "after-an-empty-page:";
+const EMPTY_PAGE_MARK = "after-an-empty-page:";
 
-interface Answered {
+interface AppliedResponse {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: string;
 }
 
-function cut(incoming: IncomingMessage, answer: ServerResponse, { status, headers, body }: Answered): void {
+/** Closes the connection after half of the body, or within the status line of a response without a body. */
+function closeWithinResponse(
+  incoming: IncomingMessage,
+  answer: ServerResponse,
+  { status, headers, body }: AppliedResponse,
+): void {
   const close = () => incoming.socket.destroy();
   if (body === "") {
+    // The start of "No Content".
     incoming.socket.write(`HTTP/1.1 ${status} No Con`, close);
     return;
   }
@@ -217,12 +232,13 @@ function cut(incoming: IncomingMessage, answer: ServerResponse, { status, header
 }
 
 function forward(incoming: IncomingMessage, url: URL, body: string) {
-  return new Promise<Answered>((resolve, reject) => {
+  return new Promise<AppliedResponse>((resolve, reject) => {
     const { method, headers } = incoming;
     const forwarded = request(url, { method, headers }, (response) => {
-      const { "transfer-encoding": _, ...kept } = response.headers;
+      // The proxy sends the body with a length, so it must not copy this header.
+      const { "transfer-encoding": _, ...copiedHeaders } = response.headers;
       text(response).then(
-        (answered) => resolve({ status: response.statusCode ?? 500, headers: kept, body: answered }),
+        (responseBody) => resolve({ status: response.statusCode ?? 500, headers: copiedHeaders, body: responseBody }),
         reject,
       );
     });
@@ -231,24 +247,31 @@ function forward(incoming: IncomingMessage, url: URL, body: string) {
   });
 }
 
-/** Error texts of the service: https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2 */
-const problem = (code: string, prefix = "") =>
+/** An error body as in https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2, with another message. */
+const errorBody = (code: string, prefix = "") =>
   JSON.stringify({ "odata.error": { code, message: { lang: "en-US", value: `${prefix}Said by the proxy.` } } });
 
-function refuse(answer: ServerResponse, note: (status: number) => void, status: number, code: string): void {
-  note(status);
+function respondWithError(
+  answer: ServerResponse,
+  record: (status: number) => void,
+  status: number,
+  code: string,
+): void {
+  record(status);
   answer.writeHead(status, { "content-type": "application/json;odata=minimalmetadata", "x-ms-error-code": code });
-  answer.end(problem(code));
+  answer.end(errorBody(code));
 }
 
-const INSIDE: Record<string, { status: number; code: string } | undefined> = {
+/** The faults whose error is inside of the 202 response to a transaction. */
+const TRANSACTION_ERRORS: Record<string, { status: number; code: string } | undefined> = {
   ServerBusyInside: { status: 503, code: "ServerBusy" },
   OperationTimedOutInside: { status: 408, code: "OperationTimedOut" },
   ThrottledInside: { status: 429, code: "TooManyRequests" },
   InvalidInputInside: { status: 400, code: "InvalidInput" },
 };
 
-const refusedInside = (status: number, code: string): string =>
+/** The response to a transaction whose first operation failed. */
+const failedTransaction = (status: number, code: string): string =>
   [
     "--batchresponse_x",
     "Content-Type: multipart/mixed; boundary=changesetresponse_x",
@@ -260,7 +283,8 @@ const refusedInside = (status: number, code: string): string =>
     `HTTP/1.1 ${status} Refused`,
     "Content-Type: application/json;odata=minimalmetadata;charset=utf-8",
     "",
-    problem(code, "0:"),
+    // The index of the failed operation precedes the message.
+    errorBody(code, "0:"),
     "--changesetresponse_x--",
     "--batchresponse_x--",
     "",

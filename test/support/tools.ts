@@ -4,7 +4,10 @@ import path from "node:path";
 import { type Environment, findBrowser, onPath } from "./chromium.ts";
 import { TEST_APP } from "./test-app.ts";
 
-/** The programs that some tests need besides Node, git and sh. */
+/**
+ * Programs that some tests need besides Node, git and sh. If one is missing, its tests are skipped on a developer's machine and
+ * fail in CI.
+ */
 const TOOLS = {
   browser: {
     tests: "browser tests",
@@ -35,11 +38,12 @@ const TOOLS = {
 } satisfies Record<string, ToolDescription>;
 
 interface ToolDescription {
+  /** The tests that need the program, to print. */
   tests: string;
   name: string;
-  /** Completes the sentence "… was not found; …". */
+  /** The second half of the printed sentence "<name> was not found; <remedy>.". */
   remedy: string;
-  /** The variable that makes a missing tool a failure, besides CI. */
+  /** The environment variable that makes a missing program a failure, besides `CI`. */
   requiredBy?: string;
   isPresent(environment: Environment): boolean;
 }
@@ -47,42 +51,42 @@ interface ToolDescription {
 export type Tool = keyof typeof TOOLS;
 
 /**
- * Returns undefined if the tool is present. Otherwise returns a line to print, and whether `CI` or the tool's own variable
- * requires the tool.
+ * Returns undefined if the program is present. Otherwise returns a line to print, and whether `CI` or the program's own variable
+ * requires the program.
  */
 export function missing(tool: Tool, environment: Environment): { isRequired: boolean; line: string } | undefined {
   const { tests, name, remedy, requiredBy, isPresent }: ToolDescription = TOOLS[tool];
   if (isPresent(environment)) return undefined;
   const isRequired = Boolean(environment.CI || (requiredBy && environment[requiredBy]));
   const strict = requiredBy ? `CI and ${requiredBy}=1 make this a failure` : "CI makes this a failure";
-  const found = `${name} was not found; ${remedy}.`;
-  return { isRequired, line: isRequired ? found : `Skipped: ${tests}. ${found} ${strict}.` };
+  const notFoundText = `${name} was not found; ${remedy}.`;
+  return { isRequired, line: isRequired ? notFoundText : `Skipped: ${tests}. ${notFoundText} ${strict}.` };
 }
 
 /**
  * Returns whether tests that need the tool must be skipped: `test.skipIf(skipWithout("curl"))`. The run prints one line for each
  * missing tool when it ends.
  *
- * @throws {Error} Where the tool is missing and required.
+ * @throws {Error} If the program is missing and required.
  */
 export function skipWithout(tool: Tool): boolean {
-  const lack = missing(tool, process.env);
-  if (lack?.isRequired) throw new Error(lack.line);
-  if (lack) writeFileSync(path.join(TEST_APP, `skipped-${tool}.txt`), lack.line);
-  return lack !== undefined;
+  const missingTool = missing(tool, process.env);
+  if (missingTool?.isRequired) throw new Error(missingTool.line);
+  if (missingTool) writeFileSync(path.join(TEST_APP, `skipped-${tool}.txt`), missingTool.line);
+  return missingTool !== undefined;
 }
 
-/** Returns the lines that `skipWithout` left in this run, of all its processes. */
+/** Returns the lines that `skipWithout` wrote in this run, in all its processes. */
 export function skippedTools(): string[] {
   const files = readdirSync(TEST_APP).filter((name) => name.startsWith("skipped-"));
   return files.sort().map((name) => readFileSync(path.join(TEST_APP, name), "utf8"));
 }
 
-/** Python 3.11 is the oldest that openapi-python-client supports. */
-const VERSION = "import sys, pip; print('%d.%d' % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))";
+/** Prints the version of Python, and fails before 3.11, the oldest version that openapi-python-client supports. */
+const VERSION_SCRIPT = "import sys, pip; print('%d.%d' % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))";
 
-/** Returns the version of `python3`, such as "3.11"; undefined where Python is missing, too old, or without pip. */
+/** Returns the version of `python3`, such as "3.11", or undefined if Python is missing, too old, or without pip. */
 export function pythonVersion(environment: Environment = process.env): string | undefined {
-  const { status, stdout } = spawnSync("python3", ["-c", VERSION], { encoding: "utf8", env: environment });
+  const { status, stdout } = spawnSync("python3", ["-c", VERSION_SCRIPT], { encoding: "utf8", env: environment });
   return status === 0 ? stdout.trim() : undefined;
 }

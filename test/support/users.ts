@@ -7,7 +7,7 @@ import type { Role } from "../../shared/platform/http/endpoint.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import type { Service } from "./service.ts";
 
-/** Creates users in the service's storage, like the user command. */
+/** Creates users in the storage of a running service, like the project's command line does. The API needs a license for that. */
 export async function createUsers(
   service: Service,
   users: readonly { username: string; password: string; role: Role }[],
@@ -16,7 +16,7 @@ export async function createUsers(
   for (const user of users) await access.users.create(user, { actor: "system", requestId: randomUUID() });
 }
 
-/** Changes the user's sessions to the state after this many milliseconds without a request. */
+/** Changes the user's sessions in storage as if the user had sent no request for this many milliseconds. */
 export async function leaveSessionsUnused(service: Service, username: string, milliseconds: number): Promise<void> {
   const tables = createTables({ connectionString: service.environment.AzureWebJobsStorage! });
   const earlier = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();
@@ -28,14 +28,17 @@ export async function leaveSessionsUnused(service: Service, username: string, mi
 
 /** Returns the first key of a `kid:base64` list. */
 export function signingKey(ring: string): { kid: string; key: Buffer } {
-  const first = ring.split(",")[0]!;
-  const at = first.indexOf(":");
-  return { kid: first.slice(0, at), key: Buffer.from(first.slice(at + 1), "base64") };
+  const entry = ring.split(",")[0]!;
+  const colon = entry.indexOf(":");
+  return { kid: entry.slice(0, colon), key: Buffer.from(entry.slice(colon + 1), "base64") };
 }
 
 /**
- * Returns a token like those of the service, for an existing user and without a sign-in. Each token can be revoked separately.
- * `change` makes a token that the service must reject.
+ * Returns an access token like those that the service issues, without a sign-in. Each token has an id of its own, so it can be
+ * revoked separately.
+ *
+ * @param username - The user need not exist. The service rejects a token whose user does not exist.
+ * @param change - Replaces claims, header members or the signing key, for tests of tokens that the service must reject.
  */
 export async function makeToken(
   service: Service,
@@ -47,14 +50,14 @@ export async function makeToken(
   } = {},
 ): Promise<string> {
   const { kid, key } = signingKey(service.environment.JWT_SIGNING_KEYS!);
-  const now = Date.now() / 1000;
+  const nowSeconds = Date.now() / 1000;
   return await new SignJWT({
     iss: "credential-lifecycle",
     aud: "credential-lifecycle-api",
     sub: username,
     jti: randomUUID(),
-    iat: now,
-    exp: now + 3600,
+    iat: nowSeconds,
+    exp: nowSeconds + 3600,
     ...change.claims,
   })
     .setProtectedHeader({ alg: "HS256", kid, typ: "JWT", ...change.header })

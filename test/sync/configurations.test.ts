@@ -4,9 +4,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { providerView } from "../../shared/sync/api.ts";
 import { CONFIGURED_QUEUE } from "../../shared/sync/record.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COPIES, caller, type Fixture, HOUR_MS, openFixture, SOURCE } from "./sync-fixture.ts";
+
+// The configuration of a provider: its settings and credentials, which the sync records of that provider use.
 
 const REGION = "eu-west-1";
 const DAY_MS = 24 * HOUR_MS;
@@ -20,7 +22,7 @@ let key: { accessKeyId: string; secretAccessKey: string };
 beforeAll(async () => {
   azurite = await openStorage(["configurations"]);
   const vaults = [{ name: SOURCE }, { name: COPIES }];
-  ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
   fixture = openFixture({ cloud, connectionString: azurite.connectionString("configurations") });
   await fixture.discover(SOURCE, COPIES);
   key = cloud.control.providers.aws.key;
@@ -31,16 +33,18 @@ afterAll(async () => {
 });
 afterEach(async () => {
   cloud.control.clearFaults();
-  await fixture.clear();
+  await fixture.removeAllRecords();
 });
 
 const save = (given: Record<string, unknown>, etag?: string) =>
   fixture.sync.configurations.save("aws", given, etag, caller);
 const configure = () => save({ ...key, region: REGION });
-const aws = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: REGION };
-const record = async () => await fixture.record({ ...aws, targetName: fixture.fresh("app/copy") });
-const valueAt = (name: string) => cloud.control.providers.aws.secretsManager.value(REGION, name);
+const awsTarget = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: REGION };
+const createRecord = async () =>
+  await fixture.createRecord({ ...awsTarget, targetName: fixture.unusedName("app/copy") });
+const copyAt = (name: string) => cloud.control.providers.aws.secretsManager.value(REGION, name);
 
+/** Returns the code of the problem and the path of its first error. Checks that the problem contains no secret. */
 async function problemOf(work: Promise<unknown>): Promise<[string, string | undefined]> {
   const error = await work.then(
     () => new Error("It succeeded."),
@@ -51,6 +55,7 @@ async function problemOf(work: Promise<unknown>): Promise<[string, string | unde
   return [error.code, error.errors?.[0]?.path];
 }
 
+/** Returns the calls of AWS during some work, by operation. */
 async function awsCalls(work: () => Promise<unknown>): Promise<Record<string, number>> {
   cloud.control.resetCounts();
   await work();
@@ -59,7 +64,7 @@ async function awsCalls(work: () => Promise<unknown>): Promise<Record<string, nu
 }
 
 describe("a provider's credentials", () => {
-  test("are tried without side effect, kept in the service's own key vault, and never given out", async () => {
+  test("are stored in the service's own key vault only, not in responses, rows or logs", async () => {
     const written = cloud.control.providers.aws.secretsManager.written();
     const calls = await awsCalls(async () => {
       const view = providerView("aws", await configure());
@@ -72,26 +77,28 @@ describe("a provider's credentials", () => {
     });
     expect(Object.keys(calls)).toEqual(["secretsmanager.describeSecret"]);
     expect(cloud.control.providers.aws.secretsManager.written()).toBe(written);
-    const everything = [
-      await fixture.rows(),
+    const allTexts = [
+      await fixture.rowsAsText(),
       JSON.stringify([fixture.events, fixture.logged, fixture.messages]),
     ].join();
-    for (const secret of Object.values(key)) expect(everything).not.toContain(secret);
-    const kept = cloud.control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.startsWith("sync-"));
-    expect(kept.map(({ name }) => cloud.control.secretValue(SERVICE_VAULT, name))).toContainEqual(JSON.stringify(key));
+    for (const secret of Object.values(key)) expect(allTexts).not.toContain(secret);
+    const storedSecrets = cloud.control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.startsWith("sync-"));
+    expect(storedSecrets.map(({ name }) => cloud.control.secretValue(SERVICE_VAULT, name))).toContainEqual(
+      JSON.stringify(key),
+    );
   });
 
-  test("are announced by name after they are saved, at once and again later in case the first message was lost", async () => {
+  test("are followed by a message for the provider's records, and a later one in case the first was lost", async () => {
     await configure();
-    const at = fixture.clock.now().getTime();
+    const now = fixture.clock.now().getTime();
     const sentMessages = fixture.messages.filter(({ queue }) => queue === CONFIGURED_QUEUE);
-    expect(sentMessages.map(({ message, visibleAt }) => [message, visibleAt > at])).toEqual([
+    expect(sentMessages.map(({ message, visibleAt }) => [message, visibleAt > now])).toEqual([
       [{ provider: "aws" }, true],
       [{ provider: "aws" }, false],
     ]);
   });
 
-  test("that don't work are rejected, and the saved ones stay", async () => {
+  test("that are invalid are rejected, and the saved ones stay", async () => {
     await configure();
     const wrong = { ...key, secretAccessKey: "w".repeat(40), region: REGION };
     expect(await problemOf(save(wrong))).toEqual(["invalidRequest", "body"]);
@@ -101,22 +108,22 @@ describe("a provider's credentials", () => {
       "body.secretAccessKey",
     ]);
     expect(await problemOf(save({ ...key, region: REGION, other: 1 }))).toEqual(["invalidRequest", "body.other"]);
-    const made = await record();
-    expect(await fixture.settled(made.recordId)).toMatchObject({ state: "inSync" });
+    const newRecord = await createRecord();
+    expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
   });
 
-  test("that are saved go to no other address, and no packet leaves", async () => {
+  test("must be sent again if the address changes, and are not sent to the new address", async () => {
     await configure();
     const calls = await awsCalls(async () => {
       expect(await problemOf(save({ region: "us-east-1" }))).toEqual(["invalidRequest", "body.accessKeyId"]);
     });
     expect(calls).toEqual({});
-    const ends = new Date(fixture.clock.now().getTime() + 20 * DAY_MS).toISOString();
-    expect(await save({ region: REGION, expiresOn: ends })).toMatchObject({ expiresOn: ends });
+    const expiry = new Date(fixture.clock.now().getTime() + 20 * DAY_MS).toISOString();
+    expect(await save({ region: REGION, expiresOn: expiry })).toMatchObject({ expiresOn: expiry });
   });
 
   test("are reported before they expire", async () => {
-    const soon = async () => {
+    const findExpiring = async () => {
       const found = [];
       const by = new Date(fixture.clock.now().getTime() + 30 * DAY_MS);
       for await (const one of fixture.sync.configurations.expiring(by)) found.push(one);
@@ -124,45 +131,45 @@ describe("a provider's credentials", () => {
     };
     const at = (days: number) => new Date(fixture.clock.now().getTime() + days * DAY_MS).toISOString();
     await save({ ...key, region: REGION, expiresOn: at(20) });
-    expect(await soon()).toMatchObject([{ name: "Amazon Web Services" }]);
+    expect(await findExpiring()).toMatchObject([{ name: "Amazon Web Services" }]);
     await save({ ...key, region: REGION, expiresOn: at(40) });
-    expect(await soon()).toEqual([]);
+    expect(await findExpiring()).toEqual([]);
     await save({ ...key, region: REGION });
-    expect(await soon()).toEqual([]);
+    expect(await findExpiring()).toEqual([]);
   });
 
-  test("keep their end until it is taken away or they change", async () => {
-    const ends = new Date(fixture.clock.now().getTime() + 20 * DAY_MS).toISOString();
-    await save({ ...key, region: REGION, expiresOn: ends });
-    expect(await save({ region: REGION })).toMatchObject({ expiresOn: ends });
+  test("keep their expiry date until it is removed or the credentials change", async () => {
+    const expiry = new Date(fixture.clock.now().getTime() + 20 * DAY_MS).toISOString();
+    await save({ ...key, region: REGION, expiresOn: expiry });
+    expect(await save({ region: REGION })).toMatchObject({ expiresOn: expiry });
     expect(await save({ region: REGION, expiresOn: null })).not.toHaveProperty("expiresOn");
     expect(await save({ region: REGION })).not.toHaveProperty("expiresOn");
-    await save({ region: REGION, expiresOn: ends });
+    await save({ region: REGION, expiresOn: expiry });
     expect(await save({ ...key, region: REGION })).not.toHaveProperty("expiresOn");
   });
 
-  test("that the provider refuses are not tried again until they change", async () => {
+  test("that the provider rejects are not used again until they change", async () => {
     await configure();
-    const records = [await record(), await record()];
+    const records = [await createRecord(), await createRecord()];
     await fixture.drainAll();
-    for (const { targetName } of records) expect(valueAt(targetName)).toBe("value-one");
+    for (const { targetName } of records) expect(copyAt(targetName)).toBe("value-one");
     cloud.control.addFault({ match: { operation: "secretsmanager.*" }, action: { kind: "fail", status: 401 } });
-    const refused = await awsCalls(async () => {
-      await fixture.dueAgain(records[0]!);
+    const rejectedCalls = await awsCalls(async () => {
+      await fixture.makeDue(records[0]!);
       await fixture.drainAll();
     });
-    const tried = Object.values(refused).reduce((sum, count) => sum + count, 0);
+    const attempts = Object.values(rejectedCalls).reduce((sum, count) => sum + count, 0);
     for (const { recordId } of records) {
       expect(await fixture.sync.get(recordId)).toMatchObject({ state: "failing", failure: { code: "badCredentials" } });
     }
     cloud.control.clearFaults();
-    const left = await awsCalls(async () => {
+    const laterCalls = await awsCalls(async () => {
       for (let ticks = 0; ticks < 3; ticks++) {
-        await fixture.dueAgain(records[0]!);
+        await fixture.makeDue(records[0]!);
         await fixture.drainAll();
       }
     });
-    expect([tried, left]).toEqual([1, {}]);
+    expect([attempts, laterCalls]).toEqual([1, {}]);
     const view = providerView("aws", await fixture.sync.configurations.find("aws"));
     expect(view.refusedAt).not.toBeNull();
     await configure();
@@ -170,40 +177,40 @@ describe("a provider's credentials", () => {
     for (const { recordId } of records) expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
   });
 
-  test("that the provider rejects are reported once for each record", async () => {
+  test("that the provider rejects have one history entry for each record", async () => {
     await configure();
-    const made = await record();
+    const newRecord = await createRecord();
     await fixture.drainAll();
     cloud.control.addFault({ match: { operation: "secretsmanager.*" }, action: { kind: "fail", status: 401 } });
     for (let ticks = 0; ticks < 3; ticks++) {
-      await fixture.dueAgain(made);
+      await fixture.makeDue(newRecord);
       await fixture.drainAll();
     }
-    const { failure, failedRuns } = await fixture.sync.get(made.recordId);
+    const { failure, failedRuns } = await fixture.sync.get(newRecord.recordId);
     expect([failure, failedRuns]).toMatchObject([{ code: "badCredentials", side: "target" }, 3]);
-    expect(await fixture.kinds(made.recordId)).toEqual(["failed", "created"]);
+    expect(await fixture.historyKinds(newRecord.recordId)).toEqual(["failed", "created"]);
   });
 
-  test("whose save was interrupted start the records nevertheless", async () => {
+  test("whose save crashed before its message still start the records", async () => {
     await configure();
     const { etag } = (await fixture.sync.configurations.find("aws"))!;
     await fixture.sync.configurations.remove("aws", etag, caller);
-    const made = await record();
-    expect(await fixture.settled(made.recordId)).toMatchObject({ failure: { code: "notConfigured" } });
-    const whole = { taken: 0 };
+    const newRecord = await createRecord();
+    expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ failure: { code: "notConfigured" } });
+    const uninterrupted = { taken: 0 };
     const given = { ...key, region: REGION };
-    await fixture.instance(whole).configurations.save("aws", given, undefined, caller);
+    await fixture.instance(uninterrupted).configurations.save("aws", given, undefined, caller);
     fixture.messages.splice(0);
-    // The last two steps are the message and the entry in the audit log.
-    const crashing = { taken: 0, crashAt: whole.taken - 1, when: "before" as const };
+    // The last two steps are the message after the save and the entry in the audit log. The crash comes before the message.
+    const crashing = { taken: 0, crashAt: uninterrupted.taken - 1, when: "before" as const };
     const { etag: saved } = (await fixture.sync.configurations.find("aws"))!;
     await expect(fixture.instance(crashing).configurations.save("aws", given, saved, caller)).rejects.toMatchObject({
       name: "SimulatedCrash",
     });
-    expect(await fixture.settled(made.recordId)).toMatchObject({ state: "inSync" });
+    expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
   });
 
-  test("are changed by one of two who saw the same state", async () => {
+  test("are changed by only one of two concurrent requests with the same ETag", async () => {
     await configure();
     const { etag } = (await fixture.sync.configurations.find("aws"))!;
     const change = () =>
@@ -214,7 +221,7 @@ describe("a provider's credentials", () => {
     expect((await Promise.all([change(), change()])).sort()).toEqual(["preconditionFailed", "saved"]);
   });
 
-  test("that are missing fail the records, which run once they are given", async () => {
+  test("that are missing fail the records, which run when the provider is configured", async () => {
     await configure();
     const { etag } = (await fixture.sync.configurations.find("aws"))!;
     expect(await problemOf(fixture.sync.configurations.remove("aws", '"stale"', caller))).toEqual([
@@ -222,42 +229,45 @@ describe("a provider's credentials", () => {
       undefined,
     ]);
     await fixture.sync.configurations.remove("aws", etag, caller);
-    const { recordId, targetName } = await record();
-    expect(await fixture.settled(recordId)).toMatchObject({ failure: { code: "notConfigured", side: "service" } });
+    const { recordId, targetName } = await createRecord();
+    expect(await fixture.runAndGet(recordId)).toMatchObject({ failure: { code: "notConfigured", side: "service" } });
     await configure();
-    expect(await fixture.settled(recordId)).toMatchObject({ state: "inSync" });
-    expect(valueAt(targetName)).toBe("value-one");
+    expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync" });
+    expect(copyAt(targetName)).toBe("value-one");
   });
 
-  test("that nothing names any more leave the key vault after a day", async () => {
-    const kept = () => cloud.control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.startsWith("sync-"));
+  test("that are no longer used are deleted from the key vault after a day", async () => {
+    const storedSecrets = () =>
+      cloud.control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.startsWith("sync-"));
     await configure();
-    expect(kept().length).toBeGreaterThan(1);
-    await fixture.pass(DAY_MS + 1000);
+    expect(storedSecrets().length).toBeGreaterThan(1);
+    await fixture.passTime(DAY_MS + 1000);
     await fixture.sync.cleanUp(caller);
-    expect(kept()).toHaveLength(1);
-    const { recordId } = await record();
-    expect(await fixture.settled(recordId)).toMatchObject({ state: "inSync" });
+    expect(storedSecrets()).toHaveLength(1);
+    const { recordId } = await createRecord();
+    expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync" });
   });
 
-  test("are not used after another program wrote the row, until they are sent again", async () => {
+  test("are not used if another program changed their row, until the configuration is sent again", async () => {
     const { kubernetes } = cloud.control.providers.configurations();
     const cluster = { targetProvider: "kubernetes", targetService: "secret", targetRegion: undefined };
     const configureCluster = () => fixture.sync.configurations.save("kubernetes", { ...kubernetes }, undefined, caller);
     const client = TableClient.fromConnectionString(fixture.connectionString, "Sync", {
       allowInsecureConnection: true,
     });
-    /** Without its secret nothing would tie the row to an address. */
+    /**
+     * Changes the address in the row and removes the reference to the secret, which would bind the secret to the old address.
+     */
     async function tamper() {
       const { secret_json: _, ...row } = await client.getEntity<Record<string, string>>("sync", "p|kubernetes");
       const settings_json = JSON.stringify({ ...JSON.parse(row.settings_json!), namespace: "of-a-stranger" });
       await client.updateEntity({ ...row, settings_json, partitionKey: "sync", rowKey: "p|kubernetes" }, "Replace");
     }
     await configureCluster();
-    const { recordId } = await fixture.record({ ...cluster, targetName: "bait" });
+    const { recordId } = await fixture.createRecord({ ...cluster, targetName: "bait" });
     await tamper();
     cloud.control.resetCounts();
-    const failed = await fixture.settled(recordId);
+    const failed = await fixture.runAndGet(recordId);
     expect(failed).toMatchObject({
       failure: { code: "notConfigured", remedy: expect.stringContaining("send the configuration again") },
     });
@@ -265,7 +275,7 @@ describe("a provider's credentials", () => {
     expect(await fixture.sync.configurations.find("kubernetes")).toBeUndefined();
     expect((await fixture.sync.configurations.all()).map(({ provider }) => provider)).not.toContain("kubernetes");
     await configureCluster();
-    expect(await fixture.settled(recordId)).toMatchObject({ state: "inSync" });
+    expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync" });
     await tamper();
     await fixture.sync.configurations.remove("kubernetes", undefined, caller);
     expect(await problemOf(fixture.sync.configurations.remove("kubernetes", undefined, caller))).toEqual([
@@ -277,52 +287,49 @@ describe("a provider's credentials", () => {
   test.each([
     ["kubernetes", "secret", "namespace", "a namespace it must not see", "another-team"],
     ["hashicorp", "kv", "mount", "an empty mount", "team-kv"],
-  ] as const)(
-    "of %s %s that lead to another %s leave alone what lies there: %s",
-    async (id, service, member, _, other) => {
-      const known = cloud.control.providers.configurations()[id]!;
-      const before = known[member] ?? "secret";
-      const save = (place: unknown) =>
-        fixture.sync.configurations.save(id, { ...known, [member]: place }, undefined, caller);
-      await save(before);
-      const target = { targetProvider: id, targetService: service, targetRegion: undefined };
-      const made = await fixture.record({ ...target, targetName: fixture.fresh("placed") });
-      expect(await fixture.settled(made.recordId)).toMatchObject({ state: "inSync" });
-      await save(other);
-      await fixture.dueAgain(made);
-      cloud.control.resetCounts();
-      const moved = await fixture.settled(made.recordId);
-      expect(moved).toMatchObject({ state: "failing", failure: { code: "otherPlace" } });
-      expect(moved.failure!.remedy).toContain(`${member} was "${before}"`);
-      const written = Object.keys(cloud.control.counts()).filter((name) => /^(kubernetes|kv)\.(?!get|read)/.test(name));
-      expect(written).toEqual([]);
-      expect(await problemOf(fixture.sync.remove(made.recordId, true, undefined, caller))).toEqual([
-        "conflict",
-        undefined,
-      ]);
-      await save(before);
-      expect(await fixture.settled(made.recordId)).toMatchObject({ state: "inSync" });
-      expect(await fixture.kinds(made.recordId)).toEqual(["recovered", "failed", "created"]);
-    },
-  );
+  ] as const)("of %s %s with another %s do not write to that place: %s", async (id, service, member, _, otherPlace) => {
+    const configuration = cloud.control.providers.configurations()[id]!;
+    const originalPlace = configuration[member] ?? "secret";
+    const save = (place: unknown) =>
+      fixture.sync.configurations.save(id, { ...configuration, [member]: place }, undefined, caller);
+    await save(originalPlace);
+    const target = { targetProvider: id, targetService: service, targetRegion: undefined };
+    const newRecord = await fixture.createRecord({ ...target, targetName: fixture.unusedName("placed") });
+    expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
+    await save(otherPlace);
+    await fixture.makeDue(newRecord);
+    cloud.control.resetCounts();
+    const failing = await fixture.runAndGet(newRecord.recordId);
+    expect(failing).toMatchObject({ state: "failing", failure: { code: "otherPlace" } });
+    expect(failing.failure!.remedy).toContain(`${member} was "${originalPlace}"`);
+    const written = Object.keys(cloud.control.counts()).filter((name) => /^(kubernetes|kv)\.(?!get|read)/.test(name));
+    expect(written).toEqual([]);
+    expect(await problemOf(fixture.sync.remove(newRecord.recordId, true, undefined, caller))).toEqual([
+      "conflict",
+      undefined,
+    ]);
+    await save(originalPlace);
+    expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
+    expect(await fixture.historyKinds(newRecord.recordId)).toEqual(["recovered", "failed", "created"]);
+  });
 
-  test("that name the same place differently keep their targets", async () => {
+  test("in a configuration that names the default mount explicitly keep their targets", async () => {
     const { hashicorp } = cloud.control.providers.configurations();
     await fixture.sync.configurations.save("hashicorp", { ...hashicorp, mount: undefined }, undefined, caller);
-    const made = await fixture.record({
+    const newRecord = await fixture.createRecord({
       targetProvider: "hashicorp",
       targetService: "kv",
       targetRegion: undefined,
-      targetName: fixture.fresh("app/placed"),
+      targetName: fixture.unusedName("app/placed"),
     });
-    expect(await fixture.settled(made.recordId)).toMatchObject({ state: "inSync" });
+    expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
     await fixture.sync.configurations.save("hashicorp", { ...hashicorp, mount: "secret" }, undefined, caller);
-    await fixture.dueAgain(made);
-    expect(await fixture.settled(made.recordId)).toMatchObject({ state: "inSync" });
-    expect(await fixture.kinds(made.recordId)).toEqual(["created"]);
+    await fixture.makeDue(newRecord);
+    expect(await fixture.runAndGet(newRecord.recordId)).toMatchObject({ state: "inSync" });
+    expect(await fixture.historyKinds(newRecord.recordId)).toEqual(["created"]);
   });
 
-  test("of a provider that there is none of are refused", async () => {
+  test("of an unknown provider are rejected", async () => {
     expect(await problemOf(fixture.sync.configurations.save("toString", {}, undefined, caller))).toEqual([
       "notFound",
       undefined,
@@ -331,12 +338,12 @@ describe("a provider's credentials", () => {
 });
 
 describe("a copy in another cloud", () => {
-  test("reads no value if nothing changed, and is restored without one", async () => {
+  test("is checked and restored without reading the source's value", async () => {
     await configure();
-    const made = await record();
-    const { recordId, targetName } = await fixture.settled(made.recordId);
+    const newRecord = await createRecord();
+    const { recordId, targetName } = await fixture.runAndGet(newRecord.recordId);
     cloud.control.resetCounts();
-    await fixture.dueAgain(made);
+    await fixture.makeDue(newRecord);
     await fixture.drainAll();
     const idle = cloud.control.counts();
     expect([idle["secretsmanager.describeSecret"], idle["secretsmanager.getSecretValue"]]).toEqual([1, undefined]);
@@ -346,24 +353,24 @@ describe("a copy in another cloud", () => {
       SecretString: "by-others",
       ClientRequestToken: "by-others".padEnd(36, "x"),
     });
-    await fixture.dueAgain(made);
-    expect(await fixture.settled(recordId)).toMatchObject({ state: "inSync" });
-    expect(valueAt(targetName)).toBe("value-one");
+    await fixture.makeDue(newRecord);
+    expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync" });
+    expect(copyAt(targetName)).toBe("value-one");
     expect(cloud.control.requests({ operation: "keyvault.getSecret", vault: SOURCE })).toEqual([]);
-    expect(await fixture.kinds(recordId)).toEqual(["mended", "created"]);
+    expect(await fixture.historyKinds(recordId)).toEqual(["mended", "created"]);
   });
 
-  test("is restored in its recovery window, never deleted by force", async () => {
+  test("is restored if it was deleted, and is deleted only recoverably", async () => {
     await configure();
-    const made = await record();
-    const { recordId, targetName } = await fixture.settled(made.recordId);
+    const newRecord = await createRecord();
+    const { recordId, targetName } = await fixture.runAndGet(newRecord.recordId);
     cloud.control.providers.aws.secretsManager.operation(REGION, "DeleteSecret", { SecretId: targetName });
-    await fixture.dueAgain(made);
-    expect(await fixture.settled(recordId)).toMatchObject({ state: "inSync" });
-    expect(valueAt(targetName)).toBe("value-one");
+    await fixture.makeDue(newRecord);
+    expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync" });
+    expect(copyAt(targetName)).toBe("value-one");
     await fixture.sync.remove(recordId, true, undefined, caller);
-    expect(valueAt(targetName)).toBeUndefined();
-    const again = await fixture.record({ ...aws, targetName, adopt: true });
-    expect(await fixture.settled(again.recordId)).toMatchObject({ state: "inSync" });
+    expect(copyAt(targetName)).toBeUndefined();
+    const again = await fixture.createRecord({ ...awsTarget, targetName, adopt: true });
+    expect(await fixture.runAndGet(again.recordId)).toMatchObject({ state: "inSync" });
   });
 });

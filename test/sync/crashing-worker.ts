@@ -3,7 +3,10 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openFixture } from "./sync-fixture.ts";
 
-/** Runs one record, and has this process killed at one of its steps: `crashing-worker.ts RECORD STEP before|after`. */
+/**
+ * Process for kill.test.ts: runs one sync record and kills itself with SIGKILL at one of its steps (calls of tables, queues, the
+ * audit log and vaults), before or after the step is applied. Usage: `crashing-worker.ts RECORD STEP before|after`.
+ */
 const [, , recordId, crashAt, when] = process.argv;
 const steps: Steps = {
   taken: 0,
@@ -12,7 +15,8 @@ const steps: Steps = {
   get dead() {
     return false;
   },
-  set dead(_dies) {
+  // The fixture sets this member when the step with the crash is reached.
+  set dead(_isDead) {
     if (when === "before") process.kill(process.pid, "SIGKILL");
   },
 };
@@ -20,9 +24,9 @@ const cloud = { environment: process.env, app: {} } as unknown as Cloud;
 const fixture = openFixture({
   cloud,
   connectionString: process.env.SYNC_STORAGE!,
-  ahead: Number(process.env.SYNC_AHEAD),
+  clockOffsetMs: Number(process.env.SYNC_AHEAD),
 });
-// After the step its call was applied, and nothing is known of the answer.
+// With `after`, the step is applied and then throws. The process is killed before it can handle the error.
 await fixture
   .instance(steps)
   .run(recordId!)

@@ -2,16 +2,19 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { COPIES, type Fixture, openFixture, SOURCE } from "./sync-fixture.ts";
 
-/** Number of runs, of which each is killed several times. */
+// A run of a sync record must write the target only once, although its process crashes at any step. A step is a call of tables,
+// queues, the audit log or vaults.
+
+/** How often the test with real processes kills at all its steps. */
 const RUNS = IS_CAMPAIGN ? 10 : 1;
 /** Longer than a lease, so that another worker takes over. */
-const TAKEN_OVER_MS = 7 * 60_000;
+const TAKEOVER_MS = 7 * 60_000;
 
 let storage: MovedStorage;
 let cloud: Cloud;
@@ -22,7 +25,7 @@ beforeAll(async () => {
   storage = await startMovedStorage(["kills"]);
   connectionString = storage.azurite.connectionString("kills");
   const vaults = [{ name: SOURCE }, { name: COPIES }];
-  ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
+  ({ cloud } = await startTestCloud({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
   fixture = openFixture({ cloud, connectionString, storage });
   await fixture.discover(SOURCE, COPIES);
 });
@@ -32,19 +35,23 @@ afterAll(async () => {
 });
 
 interface Scenario {
-  /** Brings about what a run has to do. Answers the record and what its target then holds. */
+  /** Creates a record with work for a run. Returns the record and the value that its target must have after the run. */
   arrange(): Promise<{ recordId: string; targetName: string; expected: string }>;
   /** Kinds of the history entries afterwards, newest first. */
   kinds: string[];
 }
 
-/** @param between - What happens between the source's two versions. */
+/**
+ * Returns the scenario of a source with a new version.
+ *
+ * @param between - Called between the creation of the source's two versions.
+ */
 function newVersion(between = () => {}): Scenario {
   return {
     async arrange() {
-      const record = await fixture.settled((await fixture.record()).recordId);
+      const record = await fixture.runAndGet((await fixture.createRecord()).recordId);
       between();
-      fixture.secret("value-two", record.sourceSecret);
+      fixture.putSourceSecret("value-two", record.sourceSecret);
       await fixture.sync.runFor(SOURCE, record.sourceSecret);
       return { ...record, expected: "value-two" };
     },
@@ -54,25 +61,25 @@ function newVersion(between = () => {}): Scenario {
 
 const SCENARIOS: Record<string, Scenario> = {
   "a first copy": {
-    arrange: async () => ({ ...(await fixture.record()), expected: "value-one" }),
+    arrange: async () => ({ ...(await fixture.createRecord()), expected: "value-one" }),
     kinds: ["created"],
   },
   "a new version": newVersion(),
   "a target that others changed": {
     async arrange() {
-      const record = await fixture.settled((await fixture.record()).recordId);
+      const record = await fixture.runAndGet((await fixture.createRecord()).recordId);
       cloud.control.putSecret(COPIES, { name: record.targetName, value: "by-others" });
-      await fixture.dueAgain(record);
+      await fixture.makeDue(record);
       return { ...record, expected: "value-one" };
     },
     kinds: ["mended", "created"],
   },
 };
 
-const writes = () => cloud.control.requests({ operation: "keyvault.setSecret", vault: COPIES }).length;
+const countWrites = () => cloud.control.requests({ operation: "keyvault.setSecret", vault: COPIES }).length;
 
-/** Returns some steps, before one and after the next. In a campaign, both for each step. */
-const deathsOf = ({ taken }: Steps, count: number) => {
+/** Returns a sample of crashes, alternately before and after a step. A campaign gets both for each step. */
+const crashesOf = ({ taken }: Steps, count: number) => {
   const steps = Array.from({ length: taken }, (_, at) => at + 1);
   return sampled(steps, count).flatMap((crashAt, place) => {
     const both = [{ crashAt, when: "before" } as const, { crashAt, when: "after" } as const];
@@ -80,78 +87,80 @@ const deathsOf = ({ taken }: Steps, count: number) => {
   });
 };
 
-/** Runs the record with a process that crashes at a step, and then with one that does not. Returns its writes. */
-async function live(scenario: Scenario, steps: Steps): Promise<number> {
+/**
+ * Runs a scenario with a process that crashes as `steps` says, and then with one that does not. Checks the result and returns the
+ * number of writes of the target.
+ */
+async function runWithCrash(scenario: Scenario, steps: Steps): Promise<number> {
   const { recordId, targetName, expected } = await scenario.arrange();
-  const before = writes();
+  const before = countWrites();
   await fixture.drain(fixture.instance(steps)).catch((error: unknown) => {
     if (!steps.dead) throw error;
   });
-  await fixture.pass(TAKEN_OVER_MS);
+  await fixture.passTime(TAKEOVER_MS);
   await fixture.drainAll();
   // The timer finds work whose message was lost.
   await fixture.sync.sendDueRecords();
-  const record = await fixture.settled(recordId);
-  expect([record.state, record.failure, fixture.value(targetName)]).toEqual(["inSync", undefined, expected]);
-  expect(await fixture.kinds(recordId)).toEqual(scenario.kinds);
-  const written = writes() - before;
-  await fixture.clear();
+  const record = await fixture.runAndGet(recordId);
+  expect([record.state, record.failure, fixture.copyValue(targetName)]).toEqual(["inSync", undefined, expected]);
+  expect(await fixture.historyKinds(recordId)).toEqual(scenario.kinds);
+  const written = countWrites() - before;
+  await fixture.removeAllRecords();
   return written;
 }
 
-describe("a process that crashes at any step, before or after it, leaves the target written once", () => {
+describe("although the process crashes at any step, the target is written once", () => {
   test.each(Object.entries(SCENARIOS))("%s", { timeout: 300_000 }, async (name, scenario) => {
-    const whole: Steps = { taken: 0 };
-    expect(await live(scenario, whole)).toBe(1);
-    expect(whole.taken).toBeGreaterThan(8);
-    let died = 0;
-    for (const death of deathsOf(whole, name === "a new version" ? 8 : 4)) {
-      const steps: Steps = { taken: 0, ...death };
-      const written = await live(scenario, steps);
-      // One life is a step shorter than another where its versions are not of the same second.
-      const isOver = steps.dead === true || steps.taken < death.crashAt;
-      expect([death, written, isOver]).toEqual([death, 1, true]);
-      if (steps.dead) died++;
+    const uninterrupted: Steps = { taken: 0 };
+    expect(await runWithCrash(scenario, uninterrupted)).toBe(1);
+    expect(uninterrupted.taken).toBeGreaterThan(8);
+    let crashes = 0;
+    for (const crash of crashesOf(uninterrupted, name === "a new version" ? 8 : 4)) {
+      const steps: Steps = { taken: 0, ...crash };
+      const written = await runWithCrash(scenario, steps);
+      // A run has one step fewer if the source's versions were created in different seconds, so it may end before the crash.
+      const isOver = steps.dead === true || steps.taken < crash.crashAt;
+      expect([crash, written, isOver]).toEqual([crash, 1, true]);
+      if (steps.dead) crashes++;
     }
-    expect(died).toBeGreaterThan(0);
+    expect(crashes).toBeGreaterThan(0);
   });
 });
 
-test("where the provider can't tell what a target holds, a death leaves it written twice at most", {
+test("a target whose provider does not store which version it has is written at most twice after a crash", {
   timeout: 300_000,
 }, async () => {
   const { github } = cloud.control.providers;
   const body = cloud.control.providers.configurations().github!;
   await fixture.sync.configurations.save("github", body, undefined, { actor: "admin", requestId: "test" });
   const target = { targetProvider: "github", targetService: "actions", targetRegion: null };
-  const written = () => github.written();
-  const live = async (steps: Steps) => {
-    const targetName = `acme/shop/${fixture.fresh("KILLED").replace("-", "_")}`;
-    const { recordId } = await fixture.record({ ...target, targetName });
-    const before = written();
+  const runGithubRecord = async (steps: Steps) => {
+    const targetName = `acme/shop/${fixture.unusedName("KILLED").replace("-", "_")}`;
+    const { recordId } = await fixture.createRecord({ ...target, targetName });
+    const writesBefore = github.written();
     await fixture.drain(fixture.instance(steps)).catch((error: unknown) => {
       if (!steps.dead) throw error;
     });
-    await fixture.pass(TAKEN_OVER_MS);
+    await fixture.passTime(TAKEOVER_MS);
     await fixture.drainAll();
-    expect(await fixture.settled(recordId)).toMatchObject({ state: "inSync", targetOwned: true });
-    await fixture.clear();
-    return written() - before;
+    expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync", targetOwned: true });
+    await fixture.removeAllRecords();
+    return github.written() - writesBefore;
   };
-  const whole: Steps = { taken: 0 };
-  expect(await live(whole)).toBe(1);
-  let died = 0;
-  for (const death of deathsOf(whole, 5)) {
-    const steps: Steps = { taken: 0, ...death };
-    expect([1, 2]).toContain(await live(steps));
-    if (steps.dead) died++;
+  const uninterrupted: Steps = { taken: 0 };
+  expect(await runGithubRecord(uninterrupted)).toBe(1);
+  let crashes = 0;
+  for (const crash of crashesOf(uninterrupted, 5)) {
+    const steps: Steps = { taken: 0, ...crash };
+    expect([1, 2]).toContain(await runGithubRecord(steps));
+    if (steps.dead) crashes++;
   }
-  expect(died).toBeGreaterThan(0);
+  expect(crashes).toBeGreaterThan(0);
 });
 
-describe("kill -9", () => {
-  /** A process of its own that runs the record and is killed at a step. */
-  async function killed(recordId: string, crashAt: number, when: string): Promise<string | null> {
+describe("SIGKILL", () => {
+  /** Runs a record in a child process that kills itself at a step, and returns the signal that ended the process. */
+  async function runAndKill(recordId: string, crashAt: number, when: string): Promise<string | null> {
     const args = [new URL("crashing-worker.ts", import.meta.url).pathname, recordId, String(crashAt), when];
     const child = spawn(process.execPath, args, {
       env: {
@@ -166,30 +175,30 @@ describe("kill -9", () => {
     return signal;
   }
 
-  test("at moments of a run leaves the target written once", { timeout: 1_800_000 }, async () => {
+  test("at ten steps of a run leaves the target written once", { timeout: 1_800_000 }, async () => {
     const steps: Steps = { taken: 0 };
-    // A run takes the fewest steps where the versions lie a second apart, so that no moment lies behind the end of another.
-    await live(
+    // A run has the fewest steps if the source's versions are a second apart. So no chosen step is after the end of a run.
+    await runWithCrash(
       newVersion(() => cloud.control.moveClock(1000)),
       steps,
     );
-    const moments = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));
+    const crashSteps = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));
     const outcomes: string[] = [];
     for (let run = 0; run < RUNS; run++) {
-      for (const [at, crashAt] of moments.entries()) {
+      for (const [at, crashAt] of crashSteps.entries()) {
         if (!IS_CAMPAIGN && at !== 3 && at !== 6) continue;
         const { recordId, targetName, expected } = await SCENARIOS["a new version"]!.arrange();
-        const before = writes();
-        outcomes.push(String(await killed(recordId, crashAt, (run + at) % 2 === 0 ? "before" : "after")));
-        await fixture.pass(TAKEN_OVER_MS);
+        const before = countWrites();
+        outcomes.push(String(await runAndKill(recordId, crashAt, (run + at) % 2 === 0 ? "before" : "after")));
+        await fixture.passTime(TAKEOVER_MS);
         await fixture.drainAll();
-        expect([crashAt, writes() - before, fixture.value(targetName)]).toEqual([crashAt, 1, expected]);
+        expect([crashAt, countWrites() - before, fixture.copyValue(targetName)]).toEqual([crashAt, 1, expected]);
         expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
-        await fixture.clear();
+        await fixture.removeAllRecords();
       }
     }
     expect(new Set(outcomes)).toEqual(new Set(["SIGKILL"]));
     if (IS_CAMPAIGN)
-      console.log(`${outcomes.length} kills at ${moments.join(", ")} of ${steps.taken} steps, each written once`);
+      console.log(`${outcomes.length} kills at ${crashSteps.join(", ")} of ${steps.taken} steps, each written once`);
   });
 });

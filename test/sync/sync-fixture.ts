@@ -13,10 +13,10 @@ import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { NewSyncRecord } from "../../shared/sync/api.ts";
 import { RUN_QUEUE, type SyncRecordRow } from "../../shared/sync/record.ts";
-import { copiedOn } from "../../shared/sync/record-vaults.ts";
+import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
 import { createSync, type Sync } from "../../shared/sync/sync.ts";
-import { IMPATIENT } from "../azure/config.ts";
-import { configIn } from "../azure/live-cloud.ts";
+import { SHORT_WAITS } from "../azure/config.ts";
+import { configFor } from "../azure/live-cloud.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
 import { crashable, type Steps } from "../support/simulated-crash.ts";
 
@@ -24,10 +24,11 @@ export const HOUR_MS = 3_600_000;
 export const caller: Caller = { actor: "admin", requestId: "test" };
 export const PAGE = { limit: 100, offset: 0, cursor: undefined };
 
-/** Source and target of the records of these tests. */
+/** Key vaults from which and to which the records of these tests copy secrets. */
 export const SOURCE = "kv-shop";
 export const COPIES = "kv-copies";
 
+/** A queue message that waits until `visibleAt`. */
 interface Message {
   queue: string;
   message: { recordId?: string; provider?: string };
@@ -37,26 +38,29 @@ interface Message {
 export interface FixtureOptions {
   cloud: Cloud;
   connectionString: string;
-  /** Whose time leases go by, where it has to move. */
+  /** The storage whose clock moves with the fixture's, so that leases expire. Not needed if a test does not move the clock. */
   storage?: MovedStorage;
-  config?: Partial<ReturnType<typeof configIn>>;
-  /** Milliseconds that its clock is ahead, to begin with. */
-  ahead?: number;
+  config?: Partial<ReturnType<typeof configFor>>;
+  /** Milliseconds by which the fixture's clock is ahead of the system's at first. Can be negative. */
+  clockOffsetMs?: number;
 }
 
-/** Sync on one storage account: a clock to move, queues to drain, and instances that can die. */
+/**
+ * Fixture of sync on one storage account and the simulated cloud. A sync record copies a secret of a key vault (the source) to
+ * another vault or provider (the target). The test moves the clock, handles the queued messages, and can crash instances.
+ */
 export function openFixture({ cloud, connectionString, storage, ...options }: FixtureOptions) {
-  let { ahead = 0 } = options;
-  const clock = { now: () => new Date(Date.now() + ahead) };
+  let { clockOffsetMs = 0 } = options;
+  const clock = { now: () => new Date(Date.now() + clockOffsetMs) };
   const messages: Message[] = [];
   const events: AuditEvent[] = [];
   const logged: string[] = [];
   const write = (message: string, fields?: object) => void logged.push(`${message} ${JSON.stringify(fields)}`);
   const log: Logger = { debug: write, info: write, warn: write, error: write };
-  const config = { ...configIn(cloud), ...options.config };
+  const config = { ...configFor(cloud), ...options.config };
   const identity = createIdentity(config);
-  const clients = createVaultSecrets({ config, identity, log, limits: IMPATIENT });
-  const resourceManager = createResourceManager({ config, identity, log, limits: IMPATIENT });
+  const clients = createVaultSecrets({ config, identity, log, limits: SHORT_WAITS });
+  const resourceManager = createResourceManager({ config, identity, log, limits: SHORT_WAITS });
   const vault = createServiceKeyVault({ config, identity, log })!;
   const tables = createTables({ connectionString }, { keys: keyVaultRowKeys(vault, systemRandomness()) });
   const { port } = new URL(config.SERVICE_KEY_VAULT_URL!);
@@ -71,18 +75,19 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
     checkReachable: async () => {},
   };
 
-  async function enter(event: AuditEvent): Promise<void> {
+  async function appendAuditEvent(event: AuditEvent): Promise<void> {
     events.push(event);
-    await fixture.whenEntered?.(event);
+    await fixture.onAuditEvent?.(event);
   }
 
+  /** Creates the module as one instance of the service has it. The instance crashes at one of its steps if `steps` says so. */
   function instance(steps: Steps = { taken: 0 }): Sync {
     const isCounted = (name: string) => name !== "pages";
     const vaultSecrets: VaultSecretsClients = { open: (vault) => crashable(clients.open(vault), steps) };
     return createSync({
       tables: crashable<Tables>(tables, steps, isCounted),
       queues: crashable(queues, steps),
-      audit: crashable({ append: enter }, steps),
+      audit: crashable({ append: appendAuditEvent }, steps),
       config,
       licensing: { tier: async () => licence.tier },
       vault,
@@ -106,16 +111,16 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
     licence,
     instance,
     sync: first,
-    /** What happens while an entry of the audit log is written. */
-    whenEntered: undefined as ((event: AuditEvent) => Promise<void>) | undefined,
+    /** Called while an audit event is written. */
+    onAuditEvent: undefined as ((event: AuditEvent) => Promise<void>) | undefined,
 
-    /** Lets milliseconds pass, also for leases if the storage's time can be moved. */
-    async pass(milliseconds: number): Promise<void> {
-      ahead += milliseconds;
+    /** Lets time pass, also for leases if the fixture has a storage whose clock can be moved. */
+    async passTime(milliseconds: number): Promise<void> {
+      clockOffsetMs += milliseconds;
       await storage?.move(milliseconds);
     },
 
-    /** Vaults that a scan found. */
+    /** Adds vaults of the simulated cloud to the inventory, as a scan does. */
     async discover(...vaults: string[]): Promise<void> {
       for (const name of vaults) {
         const vaultUri = `https://${name}.${config.cloud.keyVaultSuffix}:${port}/`;
@@ -124,24 +129,23 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
       }
     },
 
-    /** Returns an unused name. */
-    fresh: (prefix = "copy"): string => `${prefix}-${names++}`,
+    unusedName: (prefix = "copy"): string => `${prefix}-${names++}`,
 
-    /** A secret in the source's vault. */
-    secret(value: string, name: string = fixture.fresh("secret")): string {
+    /** Writes a secret, or a new version of it, to the source vault and returns its name. */
+    putSourceSecret(value: string, name: string = fixture.unusedName("secret")): string {
       cloud.control.putSecret(SOURCE, { name, value });
       return name;
     },
 
-    /** A record from a new secret to the copies' vault; not run yet. */
-    async record(given: Partial<Record<keyof SyncRecordRow, unknown>> = {}): Promise<SyncRecordRow> {
-      const sourceSecret = given.sourceSecret ?? fixture.secret("value-one");
+    /** Creates a record that copies a new secret with the value `value-one` to the vault of copies. Does not run it. */
+    async createRecord(given: Partial<Record<keyof SyncRecordRow, unknown>> = {}): Promise<SyncRecordRow> {
+      const sourceSecret = given.sourceSecret ?? fixture.putSourceSecret("value-one");
       const target = { targetProvider: "azure", targetService: "keyvault", targetRegion: COPIES };
-      const ends = { sourceVault: SOURCE, sourceSecret, ...target, targetName: fixture.fresh() };
-      return await fixture.sync.records.create(NewSyncRecord.parse({ ...ends, ...given }), caller);
+      const defaults = { sourceVault: SOURCE, sourceSecret, ...target, targetName: fixture.unusedName() };
+      return await fixture.sync.records.create(NewSyncRecord.parse({ ...defaults, ...given }), caller);
     },
 
-    /** Handles visible messages of the queues until there are none. */
+    /** Handles visible messages until there are none. */
     async drain(sync = first): Promise<void> {
       for (;;) {
         const next = messages.find(({ visibleAt }) => visibleAt <= clock.now().getTime());
@@ -152,51 +156,54 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
       }
     },
 
-    /** Handles all messages, moving the clock on to each. */
+    /** Handles all messages. Moves the clock until delayed messages are visible. */
     async drainAll(sync = first): Promise<void> {
       while (messages.length > 0) {
         const wait = Math.min(...messages.map(({ visibleAt }) => visibleAt)) - clock.now().getTime();
-        if (wait > 0) await fixture.pass(wait);
+        if (wait > 0) await fixture.passTime(wait);
         await fixture.drain(sync);
       }
     },
 
-    /** Returns the record after all waiting messages have run. */
-    async settled(recordId: string): Promise<SyncRecordRow> {
+    /** Handles all messages and returns the record afterwards. */
+    async runAndGet(recordId: string): Promise<SyncRecordRow> {
       await fixture.drainAll();
       return await fixture.sync.get(recordId);
     },
 
-    /** Its time comes. */
-    async dueAgain({ scheduleHours }: { scheduleHours: number }): Promise<void> {
-      await fixture.pass(scheduleHours * HOUR_MS + 1000);
+    /** Moves the clock until the record is due, and runs the timer that sends messages for due records. */
+    async makeDue({ scheduleHours }: { scheduleHours: number }): Promise<void> {
+      await fixture.passTime(scheduleHours * HOUR_MS + 1000);
       await fixture.sync.sendDueRecords();
     },
 
-    /** The vault of the copies, as used by another writer. */
-    copies: () => clients.open({ name: COPIES, vaultUri: `https://${COPIES}.${config.cloud.keyVaultSuffix}:${port}/` }),
+    /** Opens the vault of the copies, as another writer does. */
+    openCopiesVault: () =>
+      clients.open({ name: COPIES, vaultUri: `https://${COPIES}.${config.cloud.keyVaultSuffix}:${port}/` }),
 
-    /** The source's vault, as a rotation writes it. */
-    rotated: () =>
-      copiedOn(clients, (vault, secret) => first.runFor(vault, secret)).open({
+    /** Opens the source vault as a rotation does: its writes start the records of the written secret. */
+    openSourceForRotation: () =>
+      startingSyncOnWrite(clients, (vault, secret) => first.runFor(vault, secret)).open({
         name: SOURCE,
         vaultUri: `https://${SOURCE}.${config.cloud.keyVaultSuffix}:${port}/`,
       }),
 
-    /** Takes all records away, so that none runs along with the next test's. */
-    async clear(): Promise<void> {
+    /** Deletes all records and messages, so that they don't run in the next test. */
+    async removeAllRecords(): Promise<void> {
       messages.splice(0);
       const { items } = await first.list({}, { ...PAGE, limit: 1000 });
       for (const { recordId } of items) await first.remove(recordId, false, undefined, caller);
     },
 
-    value: (name: string): string | undefined => cloud.control.secretValue(COPIES, name),
+    /** Returns the value of a secret in the vault of copies. */
+    copyValue: (name: string): string | undefined => cloud.control.secretValue(COPIES, name),
 
-    kinds: async (recordId: string): Promise<string[]> =>
+    /** Returns the kinds of the record's history entries, newest first. */
+    historyKinds: async (recordId: string): Promise<string[]> =>
       (await fixture.sync.history(recordId, PAGE)).items.map(({ kind }) => kind),
 
-    /** Every row of sync, as text. */
-    async rows(): Promise<string> {
+    /** Returns all rows of the table `Sync` as JSON. */
+    async rowsAsText(): Promise<string> {
       const client = TableClient.fromConnectionString(connectionString, "Sync", { allowInsecureConnection: true });
       const rows: unknown[] = [];
       for await (const row of client.listEntities()) rows.push(row);

@@ -3,11 +3,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { Records, type SyncRecordRow } from "../../shared/sync/record.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COPIES, caller, type Fixture, HOUR_MS, openFixture, SOURCE } from "./sync-fixture.ts";
 
-const NAMES = Array.from({ length: 40 }, (_, at) => `vaults${String(at).padStart(2, "0")}`);
+// A record remembers the identity of its key vaults (resource id and creation date). Another vault that later has the same name must
+// not get or provide a value until a user confirms it.
+
+const ACCOUNTS = Array.from({ length: 40 }, (_, at) => `vaults${String(at).padStart(2, "0")}`);
 let storage: TestStorage;
 let cloud: Cloud;
 let fixture: Fixture;
@@ -16,14 +19,14 @@ let shop: string;
 let otherSubscription: string;
 
 beforeAll(async () => {
-  storage = await openStorage(NAMES);
+  storage = await openStorage(ACCOUNTS);
   const company = {
     subscriptions: [
       { name: "Shop", vaults: [] },
       { name: "Stranger", vaults: [] },
     ],
   };
-  ({ cloud } = await liveIn({ company }));
+  ({ cloud } = await startTestCloud({ company }));
   [shop, otherSubscription] = cloud.control.subscriptions().map(({ id }) => id) as [string, string];
 });
 afterAll(async () => {
@@ -32,12 +35,12 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   for (const name of [SOURCE, COPIES]) cloud.control.putVault(shop, { name, createdDaysAgo: 400 });
-  fixture = openFixture({ cloud, connectionString: storage.connectionString(NAMES[fixtures++]!) });
+  fixture = openFixture({ cloud, connectionString: storage.connectionString(ACCOUNTS[fixtures++]!) });
   await fixture.discover(SOURCE, COPIES);
 });
 afterEach(() => cloud.control.clearFaults());
 
-/** Requests about values of secrets, by the vaults that got them, while something was done. */
+/** Returns the vault of each request during some work that reads, writes, recovers or deletes a secret. */
 async function valueRequests(work: () => Promise<unknown>): Promise<string[]> {
   cloud.control.resetCounts();
   await work();
@@ -47,27 +50,28 @@ async function valueRequests(work: () => Promise<unknown>): Promise<string[]> {
     .flatMap(({ vault = "" }) => ([SOURCE, COPIES].includes(vault) ? [vault] : []));
 }
 
-/** A run at once. */
+/** Runs a record. The service may still use descriptions of the vaults that it has cached. */
 const rerunNow = async ({ recordId }: SyncRecordRow): Promise<SyncRecordRow> => {
   await fixture.sync.trigger(recordId, caller);
-  return await fixture.settled(recordId);
+  return await fixture.runAndGet(recordId);
 };
-/** A run once no description of a vault is kept any more. */
+/** Runs a record after the cached descriptions of the vaults have expired. */
 const rerun = async (record: SyncRecordRow): Promise<SyncRecordRow> => {
-  await fixture.pass(20_000);
+  await fixture.passTime(20_000);
   return await rerunNow(record);
 };
 const confirm = async ({ recordId }: SyncRecordRow): Promise<SyncRecordRow> => {
   await fixture.sync.records.change(recordId, { confirmVaults: true }, caller, undefined);
-  return await fixture.settled(recordId);
+  return await fixture.runAndGet(recordId);
 };
-const made = async (given: Parameters<Fixture["record"]>[0] = {}) => {
-  const record = await fixture.settled((await fixture.record(given)).recordId);
+/** Creates a record and runs it. */
+const createAndRun = async (given: Parameters<Fixture["createRecord"]>[0] = {}) => {
+  const record = await fixture.runAndGet((await fixture.createRecord(given)).recordId);
   expect(record).toMatchObject({ state: "inSync" });
   return record;
 };
 
-/** How another vault comes to have the name, and whether a scan has to find it first. */
+/** Ways in which another vault gets the name of an existing one. In another subscription, a scan finds it first. */
 const REPLACEMENTS: [how: string, replace: (name: string) => Promise<void>][] = [
   ["created again in the same place", async (name) => cloud.control.putVault(shop, { name })],
   [
@@ -89,37 +93,37 @@ const REPLACEMENTS: [how: string, replace: (name: string) => Promise<void>][] = 
 ];
 
 describe.each(REPLACEMENTS)("a key vault %s", (_how, replace) => {
-  test("is not written to as a target until a person confirms it", async () => {
-    const record = await made();
+  test("is not written to as a target until a user confirms it", async () => {
+    const record = await createAndRun();
     await replace(COPIES);
     const requests = await valueRequests(() => rerun(record));
     expect(requests).toEqual([]);
-    expect(fixture.value(record.targetName)).toBeUndefined();
+    expect(fixture.copyValue(record.targetName)).toBeUndefined();
     const failed = await fixture.sync.get(record.recordId);
     expect(failed).toMatchObject({ state: "failing", failure: { code: "otherPlace", side: "target" } });
     expect(failed.failure!.message).toContain(record.targetIdentity!.id);
     expect(failed.failure!.remedy).toContain("confirmVaults");
-    expect(await fixture.kinds(record.recordId)).toEqual(["failed", "created"]);
+    expect(await fixture.historyKinds(record.recordId)).toEqual(["failed", "created"]);
     expect(await fixture.sync.plan(record.recordId)).toMatchObject({ failure: { code: "otherPlace" } });
     await expect(fixture.sync.remove(record.recordId, true, undefined, caller)).rejects.toMatchObject({
       code: "conflict",
     });
 
     expect(await confirm(record)).toMatchObject({ state: "inSync" });
-    expect(fixture.value(record.targetName)).toBe("value-one");
-    expect(await fixture.kinds(record.recordId)).toEqual(["mended", "failed", "created"]);
+    expect(fixture.copyValue(record.targetName)).toBe("value-one");
+    expect(await fixture.historyKinds(record.recordId)).toEqual(["mended", "failed", "created"]);
   });
 
-  test("is not read as a source, and the copy keeps its value, until a user confirms it", async () => {
-    const record = await made();
+  test("is not read as a source until a user confirms it", async () => {
+    const record = await createAndRun();
     await replace(SOURCE);
-    fixture.secret("value-of-a-stranger", record.sourceSecret);
+    fixture.putSourceSecret("value-of-a-stranger", record.sourceSecret);
     expect(await valueRequests(() => rerun(record))).toEqual([]);
-    expect(fixture.value(record.targetName)).toBe("value-one");
+    expect(fixture.copyValue(record.targetName)).toBe("value-one");
     expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "source" } });
 
     expect(await confirm(record)).toMatchObject({ state: "inSync" });
-    expect(fixture.value(record.targetName)).toBe("value-of-a-stranger");
+    expect(fixture.copyValue(record.targetName)).toBe("value-of-a-stranger");
   });
 });
 
@@ -127,37 +131,37 @@ test("the source vault of a copy at another provider is checked, too", async () 
   const { kubernetes } = cloud.control.providers.configurations();
   await fixture.sync.configurations.save("kubernetes", { ...kubernetes }, undefined, caller);
   const target = { targetProvider: "kubernetes", targetService: "secret", targetRegion: undefined };
-  const record = await made({ ...target, targetName: fixture.fresh("placed") });
+  const record = await createAndRun({ ...target, targetName: fixture.unusedName("placed") });
   cloud.control.putVault(shop, { name: SOURCE });
-  fixture.secret("value-of-a-stranger", record.sourceSecret);
+  fixture.putSourceSecret("value-of-a-stranger", record.sourceSecret);
   expect(await valueRequests(() => rerun(record))).toEqual([]);
   expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "source" } });
 });
 
 test("a vault that a scan has not found in its new place is not used", async () => {
-  const record = await made();
+  const record = await createAndRun();
   cloud.control.removeVault(COPIES);
   cloud.control.putVault(otherSubscription, { name: COPIES, createdDaysAgo: 400 });
   expect(await valueRequests(() => rerun(record))).toEqual([]);
   const { failure } = await fixture.sync.get(record.recordId);
   expect(failure).toMatchObject({ code: "notFound", side: "target" });
   expect(failure!.message).toContain(record.targetIdentity!.id.split("/")[2]);
-  expect(fixture.value(record.targetName)).toBeUndefined();
+  expect(fixture.copyValue(record.targetName)).toBeUndefined();
 });
 
 test("a vault that was deleted and recovered is the same one", async () => {
-  const record = await made();
+  const record = await createAndRun();
   for (const operation of ["arm.getVault", "keyvault.*"]) {
     cloud.control.addFault({ match: { operation, vault: COPIES }, action: { kind: "fail", status: 404 } });
   }
   expect(await rerun(record)).toMatchObject({ failure: { code: "notFound", side: "target" } });
   cloud.control.clearFaults();
   expect(await rerun(record)).toMatchObject({ state: "inSync" });
-  expect(await fixture.kinds(record.recordId)).toEqual(["recovered", "failed", "created"]);
+  expect(await fixture.historyKinds(record.recordId)).toEqual(["recovered", "failed", "created"]);
 });
 
-test("a vault that was moved to another resource group needs a person once", async () => {
-  const record = await made();
+test("a vault that was moved to another resource group must be confirmed once", async () => {
+  const record = await createAndRun();
   cloud.control.changeVault(COPIES, { resourceGroup: "rg-new" });
   const row = (await fixture.tables.get(Vaults, VAULTS, vaultKey(COPIES)))!;
   await fixture.tables.replace(Vaults, { ...row, id: row.id.replace("rg-security", "rg-new") });
@@ -166,60 +170,63 @@ test("a vault that was moved to another resource group needs a person once", asy
   expect(await rerun(record)).toMatchObject({ state: "inSync" });
 });
 
-test("a vault that is created again between the look at a record and its write gets no value", async () => {
-  const record = await made();
-  fixture.secret("value-two", record.sourceSecret);
-  fixture.whenEntered = async ({ type, outcome }) => {
+test("a vault that is created again between the check and the write gets no value", async () => {
+  const record = await createAndRun();
+  fixture.putSourceSecret("value-two", record.sourceSecret);
+  fixture.onAuditEvent = async ({ type, outcome }) => {
     if (type === "syncTarget.written" && outcome === "intent") cloud.control.putVault(shop, { name: COPIES });
   };
   expect(await rerun(record)).toMatchObject({ failure: { code: "otherPlace", side: "target" } });
-  fixture.whenEntered = undefined;
-  expect(fixture.value(record.targetName)).toBeUndefined();
+  fixture.onAuditEvent = undefined;
+  expect(fixture.copyValue(record.targetName)).toBeUndefined();
 });
 
-test.each([SOURCE, COPIES])("%s gets and gives no value at once after it was created again", async (name) => {
-  const record = await made();
-  fixture.secret("value-two", record.sourceSecret);
-  cloud.control.putVault(shop, { name });
-  if (name === SOURCE) fixture.secret("value-of-a-stranger", record.sourceSecret);
-  expect(await valueRequests(() => rerunNow(record))).not.toContain(name);
-  expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace" } });
-  expect(fixture.value(record.targetName)).toBe(name === SOURCE ? "value-one" : undefined);
-});
+test.each([SOURCE, COPIES])(
+  "%s is not used right after it was created again, despite cached descriptions",
+  async (name) => {
+    const record = await createAndRun();
+    fixture.putSourceSecret("value-two", record.sourceSecret);
+    cloud.control.putVault(shop, { name });
+    if (name === SOURCE) fixture.putSourceSecret("value-of-a-stranger", record.sourceSecret);
+    expect(await valueRequests(() => rerunNow(record))).not.toContain(name);
+    expect(await fixture.sync.get(record.recordId)).toMatchObject({ failure: { code: "otherPlace" } });
+    expect(fixture.copyValue(record.targetName)).toBe(name === SOURCE ? "value-one" : undefined);
+  },
+);
 
-test("a vault that is created again after it was confirmed is another one", async () => {
-  const record = await made();
+test("a vault that is created again after it was confirmed must be confirmed again", async () => {
+  const record = await createAndRun();
   cloud.control.putVault(shop, { name: COPIES });
   expect(await confirm(record)).toMatchObject({ state: "inSync" });
   cloud.control.putVault(shop, { name: COPIES, createdDaysAgo: 1 });
   expect(await rerun(record)).toMatchObject({ failure: { code: "otherPlace" } });
 });
 
-test("a new record does not take a vault that was created after it", async () => {
-  const record = await fixture.record();
-  // Its date is that of the cloud, which tells seconds.
+test("a new record does not use a vault that was created after the record", async () => {
+  const record = await fixture.createRecord();
+  // The cloud's creation dates have whole seconds, so the date must be clearly later than the record's.
   cloud.control.putVault(shop, { name: COPIES, createdDaysAgo: -1 });
-  expect(await fixture.settled(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "target" } });
-  expect(fixture.value(record.targetName)).toBeUndefined();
+  expect(await fixture.runAndGet(record.recordId)).toMatchObject({ failure: { code: "otherPlace", side: "target" } });
+  expect(fixture.copyValue(record.targetName)).toBeUndefined();
 });
 
-test("a row of the inventory that was changed to name another vault leads no value there", async () => {
+test("an inventory row that was changed to name another vault does not cause a write to that vault", async () => {
   cloud.control.putVault(otherSubscription, { name: "kv-stranger", createdDaysAgo: 400 });
-  const { recordId } = await fixture.record();
+  const { recordId } = await fixture.createRecord();
   const row = (await fixture.tables.get(Vaults, VAULTS, vaultKey(COPIES)))!;
   const id = row.id.replace(shop, otherSubscription).replace(COPIES, "kv-stranger");
   await fixture.tables.replace(Vaults, { ...row, id, vaultUri: row.vaultUri.replace(COPIES, "kv-stranger") });
-  expect(await fixture.settled(recordId)).toMatchObject({ failure: { code: "notFound", side: "target" } });
+  expect(await fixture.runAndGet(recordId)).toMatchObject({ failure: { code: "notFound", side: "target" } });
   expect(cloud.control.items("kv-stranger", "secrets")).toEqual([]);
 });
 
 test.each([
-  ["may not be read", { kind: "deny" }, "accessDenied"],
-  ["are not answered", { kind: "fail", status: 503 }, "unreachable"],
+  ["can't be read for missing permissions", { kind: "deny" }, "accessDenied"],
+  ["are unavailable", { kind: "fail", status: 503 }, "unreachable"],
 ] as const)("descriptions of vaults that %s end the run before any value is read", async (_, action, code) => {
-  const record = await made();
-  fixture.secret("value-two", record.sourceSecret);
-  await fixture.pass(20_000);
+  const record = await createAndRun();
+  fixture.putSourceSecret("value-two", record.sourceSecret);
+  await fixture.passTime(20_000);
   cloud.control.addFault({ match: { operation: "arm.getVault" }, action });
   expect(
     await valueRequests(async () => {
@@ -234,8 +241,8 @@ test.each([
 });
 
 describe("a record of an earlier version", () => {
-  /** The row as that version wrote it, an hour ago. */
-  async function ofBefore(record: SyncRecordRow): Promise<void> {
+  /** Replaces the row of a record by one that an earlier version wrote an hour ago: without the identities of its vaults. */
+  async function replaceByOldRow(record: SyncRecordRow): Promise<void> {
     const row = await fixture.sync.get(record.recordId);
     const { sourceIdentity: _s, targetIdentity: _t, ...before } = withoutKeys(row);
     const at = new Date(fixture.clock.now().getTime() - HOUR_MS).toISOString();
@@ -244,22 +251,22 @@ describe("a record of an earlier version", () => {
     await fixture.tables.replace(Records, { ...earlier, partitionKey, rowKey, etag });
   }
 
-  test("continues, and remembers the vaults that existed at its last successful run", async () => {
-    const record = await made();
-    await ofBefore(record);
-    fixture.secret("value-two", record.sourceSecret);
+  test("continues and stores the identities of vaults that existed at its last successful run", async () => {
+    const record = await createAndRun();
+    await replaceByOldRow(record);
+    fixture.putSourceSecret("value-two", record.sourceSecret);
     const after = await rerun(record);
     expect(after).toMatchObject({ state: "inSync", sourceIdentity: record.sourceIdentity });
     expect(after.targetIdentity).toEqual(record.targetIdentity);
     expect(record.targetIdentity!.id).toBe(
       `/subscriptions/${shop}/resourcegroups/rg-security/providers/microsoft.keyvault/vaults/${COPIES}`,
     );
-    expect(fixture.value(record.targetName)).toBe("value-two");
+    expect(fixture.copyValue(record.targetName)).toBe("value-two");
   });
 
-  test.each([SOURCE, COPIES])("does not take %s where it was created after that", async (name) => {
-    const record = await made();
-    await ofBefore(record);
+  test.each([SOURCE, COPIES])("does not use %s if it was created after the last successful run", async (name) => {
+    const record = await createAndRun();
+    await replaceByOldRow(record);
     cloud.control.putVault(shop, { name });
     expect(await valueRequests(() => rerun(record))).toEqual([]);
     const side = name === SOURCE ? "source" : "target";
@@ -268,13 +275,13 @@ describe("a record of an earlier version", () => {
 });
 
 test("records of the same vaults share the requests that describe them", async () => {
-  const records = await Promise.all(Array.from({ length: 8 }, () => fixture.record()));
+  const records = await Promise.all(Array.from({ length: 8 }, () => fixture.createRecord()));
   await fixture.drainAll();
   cloud.control.resetCounts();
   for (const { recordId } of records) await fixture.sync.trigger(recordId, caller);
   await fixture.drainAll();
   const { "arm.getVault": described = 0, "keyvault.listSecretVersions": listed } = cloud.control.counts();
   expect(listed).toBe(16);
-  // Two, and on a slow machine two more every ten seconds.
+  // One request for each of the two vaults. Descriptions are cached for ten seconds, so a slow machine needs some more.
   expect(described).toBeLessThanOrEqual(8);
 });

@@ -1,10 +1,13 @@
-/** Tests what a telemetry collector gets: one trace for each scan, metrics, and no secrets. */
+/**
+ * Runs the service with a telemetry collector (OTLP) and tests what the collector receives: traces, metrics, and no secrets.
+ */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { METRICS, traceContext } from "../../shared/platform/telemetry.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
+/** Values that must not be in the telemetry. */
 const VALUE = "planted-value-of-a-secret";
 const RECIPIENT = "planted-recipient@acme.example";
 const VAULTS = 3;
@@ -17,6 +20,7 @@ interface Span {
   status: { code?: number };
   attributes: { key: string; value: Record<string, unknown> }[];
 }
+/** A data point of a metric. */
 interface Point {
   attributes: { key: string; value: { stringValue: string } }[];
   asDouble?: number;
@@ -32,12 +36,13 @@ const collector = createServer((request, response) => {
   const chunks: Buffer[] = [];
   request.on("data", (chunk: Buffer) => chunks.push(chunk));
   request.on("end", () => {
-    take(Buffer.concat(chunks).toString("utf8"));
+    store(Buffer.concat(chunks).toString("utf8"));
     response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
   });
 });
 
-function take(text: string): void {
+/** Stores the spans and data points of a request to the collector. */
+function store(text: string): void {
   bodies.push(text);
   const { resourceSpans = [], resourceMetrics = [] } = JSON.parse(text);
   for (const { scopeSpans } of resourceSpans) for (const scope of scopeSpans) spans.push(...scope.spans);
@@ -75,8 +80,8 @@ beforeAll(async () => {
   });
   token = await service.signIn(ADMIN);
   const rule = { name: "Team", alertType: "expired", recipients: [RECIPIENT] };
-  const made = await service.call("POST", "/alerts/rules", { token, body: rule });
-  await service.call("POST", `${made.headers.get("location")}/test`, { token });
+  const createdRule = await service.call("POST", "/alerts/rules", { token, body: rule });
+  await service.call("POST", `${createdRule.headers.get("location")}/test`, { token });
   service.cloud.control.addFault({
     match: { vault: "kv-one", operation: "keyvault.listSecrets" },
     action: { kind: "throttle" },
@@ -86,18 +91,18 @@ beforeAll(async () => {
   const connectionString = service.azurite.connectionString();
   await service.cloud.control.deliverEvents({ connectionString, queue: "vault-events" });
   service.cloud.control.sendExpiry("kv-one", "secrets", "one", "NearExpiry");
-  await collected(() => points.has("vault.events"));
+  await waitUntilCollected(() => points.has("vault.events"));
   await service.cloud.control.deliverEvents(undefined);
   const started = await service.call("POST", "/api/assets/discovery/scan", { token, body: { mode: "full" } });
   scanId = started.body.scanId;
-  await collected(() => isTraceWhole() && Object.keys(METRICS).every((name) => points.has(name)));
+  await waitUntilCollected(() => isTraceComplete() && Object.keys(METRICS).every((name) => points.has(name)));
 });
 afterAll(async () => {
   await service?.stop();
   collector.close();
 });
 
-const span = (name: string): Span | undefined => spans.find((one) => one.name === name);
+const spanNamed = (name: string): Span | undefined => spans.find((one) => one.name === name);
 const attributeOf = ({ attributes }: Pick<Span, "attributes">, key: string) => {
   const value = attributes.find((one) => one.key === key)?.value;
   return value && Object.values(value)[0];
@@ -105,24 +110,24 @@ const attributeOf = ({ attributes }: Pick<Span, "attributes">, key: string) => {
 const sumOf = (name: string) =>
   points.get(name)!.reduce((sum, one) => sum + Number(one.asInt ?? one.asDouble ?? one.sum), 0);
 
-async function collected(isThere: () => unknown): Promise<void> {
-  await vi.waitUntil(isThere, { timeout: 150_000, interval: 100 }).catch(() => {
-    throw new Error(`Collected are ${spans.map(({ name }) => name)} and ${[...points.keys()]}.`);
+async function waitUntilCollected(isCollected: () => unknown): Promise<void> {
+  await vi.waitUntil(isCollected, { timeout: 150_000, interval: 100 }).catch(() => {
+    throw new Error(`Not all was collected, only ${spans.map(({ name }) => name)} and ${[...points.keys()]}.`);
   });
 }
 
 const SCAN = "POST /api/assets/discovery/scan";
-/** Spans arrive as they end, so followers may come first. */
-function isTraceWhole(): boolean {
-  const trace = spans.filter(({ traceId }) => traceId === span(SCAN)?.traceId);
+/** Returns whether the scan's trace is complete. Spans arrive when they end, so a child can arrive before its parent. */
+function isTraceComplete(): boolean {
+  const trace = spans.filter(({ traceId }) => traceId === spanNamed(SCAN)?.traceId);
   const ids = new Set(trace.map(({ spanId }) => spanId));
   const names = trace.map(({ name }) => name);
-  const isThere = ["planScan", "evaluateAlertsSoon"].every((name) => names.includes(name));
-  return isThere && trace.every((one) => one.name === SCAN || ids.has(one.parentSpanId ?? ""));
+  const hasAllFunctions = ["planScan", "evaluateAlertsSoon"].every((name) => names.includes(name));
+  return hasAllFunctions && trace.every((one) => one.name === SCAN || ids.has(one.parentSpanId ?? ""));
 }
 
 test("a scan is one trace, from its request to its alerts", async () => {
-  const root = span(SCAN)!;
+  const root = spanNamed(SCAN)!;
   const trace = spans.filter(({ traceId }) => traceId === root.traceId);
   const names = trace.map(({ name }) => name);
   for (const name of ["planScan", "evaluateAlertsSoon"]) expect(names).toContain(name);
@@ -130,7 +135,8 @@ test("a scan is one trace, from its request to its alerts", async () => {
   expect(vaults.sort()).toEqual(["kv-denied", "kv-one", "kv-two"]);
   expect(vaults).toHaveLength(VAULTS);
 
-  // Parent spans are in the trace, too. The parent of the first one is the host's own, which is sent to another collector.
+  // All parent spans are in the trace too, except the parent of the first span: it belongs to the host, which has another
+  // collector.
   const ids = new Set(trace.map(({ spanId }) => spanId));
   expect(trace.filter(({ parentSpanId = "" }) => !ids.has(parentSpanId))).toEqual([root]);
   expect(attributeOf(root, "http.response.status_code")).toBe(201);
@@ -138,14 +144,14 @@ test("a scan is one trace, from its request to its alerts", async () => {
   expect(text).toContain('"partial"');
 });
 
-test("a caller's trace continues, and sampling can't exclude it", async () => {
+test("a caller's trace continues although the caller did not sample it", async () => {
   const trace = "0af7651916cd43dd8448eb211c80319c";
   await service.call("GET", "/auth/me", { token, headers: { traceparent: `00-${trace}-b7ad6b7169203331-00` } });
-  await collected(() => spans.some(({ traceId }) => traceId === trace));
+  await waitUntilCollected(() => spans.some(({ traceId }) => traceId === trace));
   expect(spans.find(({ traceId }) => traceId === trace)).toMatchObject({ name: "GET /auth/me" });
 });
 
-test("the metrics are those of the scan", () => {
+test("the metrics have the values of the scan", () => {
   const duration = points.get("scan.duration")!.filter(({ count }) => Number(count) > 0);
   expect(duration).toHaveLength(1);
   expect(attributeOf(duration[0]!, "status")).toBe("partial");
@@ -157,23 +163,24 @@ test("the metrics are those of the scan", () => {
   // The last value of each series.
   const byStatus = new Map(points.get("assets.by_status")!.map((one) => [JSON.stringify(one.attributes), one]));
   const assets = [...byStatus.values()].reduce((sum, one) => sum + Number(one.asInt ?? one.asDouble), 0);
+  // One secret in kv-one and one in kv-two. The scan can't read kv-denied.
   expect(assets).toBe(2);
   expect(Number(points.get("score")!.at(-1)!.asDouble)).toBeGreaterThan(0);
 });
 
 test("log lines contain the id of their trace", () => {
-  const { traceId } = span(SCAN)!;
+  const { traceId } = spanNamed(SCAN)!;
   const line = service.hosts[0]!.lines.find((one) => one.includes("A scan is over"));
   expect(line).toContain(`"traceId":"${traceId}"`);
 });
 
-test("no secrets and no names are collected", () => {
+test("telemetry contains no secret values, passwords, tokens or recipients", () => {
   const all = bodies.join("\n");
   for (const planted of [VALUE, RECIPIENT, ADMIN.password, token, token.split(".")[2]!])
     expect(all).not.toContain(planted);
   expect(all).toContain("kv-denied");
 });
 
-test("without a collector messages are unchanged", () => {
+test("without a collector, messages have no trace context", () => {
   expect(traceContext()).toEqual({});
 });

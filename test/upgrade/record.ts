@@ -22,9 +22,10 @@ import type { Recording } from "./recording.ts";
 /**
  * node test/upgrade/record.ts FILE
  *
- * Records the store of the version in which it runs: copy this folder into a checkout of that version and run it there. The
- * service works for half an hour of simulated time, then a process is killed in the middle of a scan. FILE (gzipped JSON)
- * contains the tables, queues and the cloud, and the API responses shortly before.
+ * Creates a recording for upgrade.test.ts: the storage account of an earlier version. To record a version, copy this folder
+ * into a checkout of that version and run it there. The service works for half an hour of simulated time, then its process is
+ * killed in the middle of a scan. FILE (gzipped JSON, see recording.ts) contains the tables, the queues, the state of the
+ * simulated cloud, and the responses of the API shortly before the kill.
  */
 const file = process.argv[2];
 if (file === undefined || file.startsWith("-")) {
@@ -38,8 +39,8 @@ const ADMIN = { username: "admin", password: "correct-horse-battery" };
 const READER = { username: "reader", password: "quiet-library-window" };
 const HALF_AN_HOUR_MS = 30 * 60_000;
 const VAULTS = 8;
-/** The application's secret is in one of them; the other one gets the copy. */
-const AUTOMATED = [
+/** Vaults for rotation and sync: the first one has the application's secret, and the second one gets a copy. */
+const AUTOMATION_VAULTS = [
   {
     name: "kv-app",
     secrets: [
@@ -54,7 +55,7 @@ const company: Company = {
   subscriptions: [0, 1].map((subscription) => ({
     name: `Recorded ${subscription}`,
     vaults: [
-      ...(subscription === 0 ? AUTOMATED : []),
+      ...(subscription === 0 ? AUTOMATION_VAULTS : []),
       ...Array.from({ length: VAULTS / 2 }, (_, index) => ({
         name: `kv-rec-${subscription * 4 + index}`,
         rbac: index !== 3,
@@ -78,17 +79,18 @@ const moveClock = async (milliseconds: number) => {
   writeFileSync(clockFile, String(milliseconds));
   await delay(300);
 };
+// The clocks first run half an hour behind the real time, so that the recorded half hour ends now.
 await moveClock(-HALF_AN_HOUR_MS);
 const tearDown = await setup();
 const preload = `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`;
 const azurite = await startAzurite({ environment: { MOVED_CLOCK_FILE: clockFile, NODE_OPTIONS: preload } });
 const proxy = await startTableProxy(azurite.connectionString());
 const cloud = await startCloud({ company, data });
-const keys = () => `recorded:${randomBytes(32).toString("base64")}`;
+const newSigningKeys = () => `recorded:${randomBytes(32).toString("base64")}`;
 const environment: Record<string, string> = {
   ...cloud.environment,
-  JWT_SIGNING_KEYS: keys(),
-  AUDIT_SIGNING_KEYS: keys(),
+  JWT_SIGNING_KEYS: newSigningKeys(),
+  AUDIT_SIGNING_KEYS: newSigningKeys(),
   LICENSE_KEY: await licence(),
   BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
   BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
@@ -130,11 +132,11 @@ const signIn = async (user: typeof ADMIN) =>
   (await call<{ access_token: string }>("POST", "/auth/login", user)).access_token;
 let token = await signIn(ADMIN);
 const admin = <T>(method: string, at: string, body?: object) => call<T>(method, at, body, token);
-const fire = async (timer: string) => {
+const runTimer = async (timer: string) => {
   const { succeeded } = await call<{ succeeded: boolean }>("POST", `/__host/timers/${timer}`);
   if (!succeeded) throw new Error(`${timer} failed:\n${host.lines.slice(-20).join("\n")}`);
 };
-const scanned = async (scanId: string) => {
+const waitForScan = async (scanId: string) => {
   for (;;) {
     const { status } = await admin<{ status: string }>("GET", `/api/assets/discovery/scan/${scanId}/status`);
     if (status === "completed") return;
@@ -148,7 +150,7 @@ const startScan = async (mode: string) =>
 try {
   const { access } = createServices(loadConfig({ ...environment, AzureWebJobsStorage: proxy.connectionString }));
   await access.users.create({ ...READER, role: "user" }, { actor: "system", requestId: randomUUID() });
-  await scanned(await startScan("full"));
+  await waitForScan(await startScan("full"));
   for (const rule of [
     { name: "Mail", alertType: "expiration", thresholds: [60, 30, 7], recipients: ["mail@acme.example"] },
     {
@@ -198,24 +200,26 @@ try {
     await admin("POST", "/subscriptions", { subscription_id: subscription.subscriptionId, name: "Recorded" }).catch(
       () => undefined, // an earlier vault already has the name
     );
-  await fire("evaluateAlerts");
+  await runTimer("evaluateAlerts");
+  // The mails and webhook posts are sent in the meantime.
   await delay(3000);
 
   await moveClock(0);
   token = await signIn(ADMIN);
   const reader = await signIn(READER);
-  const ended = await signIn(READER);
-  await call("POST", "/auth/logout", undefined, ended);
+  const revokedToken = await signIn(READER);
+  await call("POST", "/auth/logout", undefined, revokedToken);
   const { token: api } = await admin<{ token: string }>("POST", "/auth/tokens", {
     name: "recorded",
     expiresInDays: 365,
   });
-  const session = await sessionOf(READER);
+  const session = await sessionCookieOf(READER);
   const automation = await automate();
-  await scanned(await startScan("delta"));
-  await fire("evaluateAlerts");
+  await waitForScan(await startScan("delta"));
+  await runTimer("evaluateAlerts");
   await delay(3000);
-  await fire("sealAudit");
+  // Signs the audit entries so far with a digest.
+  await runTimer("sealAudit");
   const answers = {
     assets: (await admin<{ items: object[] }>("GET", "/api/assets/discovery/assets?limit=1000")).items,
     score: await admin<object>("GET", "/compliance/score"),
@@ -227,10 +231,10 @@ try {
     auditVerification: await admin<object>("GET", "/audit/verify"),
   };
 
-  // A change of tags only crosses no threshold, so it causes no alert.
+  // Changes only tags, so that the changes do not cause alerts.
   for (let vault = 0; vault < VAULTS; vault++)
     for (const name of ["secret-0", "secret-5", "secret-11"]) putWithTag(`kv-rec-${vault}`, name);
-  // A mail in progress when the process is killed: its delivery and its message wait.
+  // The mail of this rule is in progress when the process is killed, so its delivery and its queue message wait.
   await admin("POST", "/alerts/rules", {
     name: "Waiting",
     alertType: "expiration",
@@ -242,8 +246,9 @@ try {
     action: { kind: "latency", milliseconds: 30_000 },
     times: 1,
   });
-  await fire("evaluateAlerts");
+  await runTimer("evaluateAlerts");
   await admin("PUT", "/api/settings/compliance-policy", { criticalExpiryDays: 9 });
+  // Kills the process at its twelfth transaction from here, which is applied but not answered.
   let writes = 0;
   const killed = new Promise<void>((resolve, reject) => {
     proxy.fail(["LostAnswer"], ({ method, path: at }) => {
@@ -262,17 +267,17 @@ try {
       JWT_SIGNING_KEYS: environment.JWT_SIGNING_KEYS!,
       AUDIT_SIGNING_KEYS: environment.AUDIT_SIGNING_KEYS!,
     },
-    tokens: { admin: token, reader, ended, api },
+    tokens: { admin: token, reader, ended: revokedToken, api },
     session,
     scanId,
     answers,
     automation,
     told: {
       mails: cloud.control.mails().length,
-      posts: cloud.control.sunk("recorded").length,
+      posts: cloud.control.sinkRequests("recorded").length,
     },
-    tables: await tablesOf(azurite.connectionString()),
-    queues: await queuesOf(azurite.connectionString()),
+    tables: await readTables(azurite.connectionString()),
+    queues: await readQueues(azurite.connectionString()),
     cloud: Object.fromEntries(
       ["cloud.json", "signing-key.pem", "changes.jsonl"].map((name) => [
         name,
@@ -297,15 +302,18 @@ try {
 }
 process.exit(0);
 
-/** Copies a secret, and rotates the application's secret up to the overlap period. */
+/**
+ * Adds the data of rotation and sync: copies a secret by a sync record, and rotates the application's secret up to the overlap
+ * period.
+ */
 async function automate(): Promise<NonNullable<Recording["automation"]>> {
   const automation = "/api/automation";
-  const until = async (at: string, isSo: (answer: { state?: string; status?: string }) => boolean) => {
-    const end = Date.now() + 10 * 60_000;
+  const waitUntil = async (at: string, isReached: (answer: { state?: string; status?: string }) => boolean) => {
+    const deadline = Date.now() + 10 * 60_000;
     for (;;) {
       const answer = await admin<{ state?: string; status?: string }>("GET", at);
-      if (isSo(answer)) return;
-      if (Date.now() > end) throw new Error(`${at} is still ${JSON.stringify(answer)}`);
+      if (isReached(answer)) return;
+      if (Date.now() > deadline) throw new Error(`${at} is still ${JSON.stringify(answer)}`);
       await delay(1000);
     }
   };
@@ -319,17 +327,17 @@ async function automate(): Promise<NonNullable<Recording["automation"]>> {
     scheduleHours: 24,
     enabled: true,
   });
-  await until(`${automation}/sync/records/${sync.recordId}/status`, ({ state }) => state === "inSync");
+  await waitUntil(`${automation}/sync/records/${sync.recordId}/status`, ({ state }) => state === "inSync");
   await admin("POST", `${automation}/rotation/discover`, {});
-  await until(`${automation}/rotation/apps`, (answer) => JSON.stringify(answer).includes(secretId));
+  await waitUntil(`${automation}/rotation/apps`, (answer) => JSON.stringify(answer).includes(secretId));
   await admin("POST", `${automation}/rotation/apps/${appId}/matches/verify`, { assetId: "kv-app.secret.app-secret" });
   const rotation = await admin<{ rotationId: string }>("POST", `${automation}/rotation/rotate`, { appId, secretId });
-  await until(`${automation}/rotation/rotations/${rotation.rotationId}`, ({ status }) => status === "overlapping");
+  await waitUntil(`${automation}/rotation/rotations/${rotation.rotationId}`, ({ status }) => status === "overlapping");
   return { sync: { recordId: sync.recordId }, rotation: { rotationId: rotation.rotationId } };
 }
 
-/** The cookie of a browser's session. */
-async function sessionOf(user: typeof ADMIN): Promise<string> {
+/** Signs in like a browser and returns the session cookie. */
+async function sessionCookieOf(user: typeof ADMIN): Promise<string> {
   const answer = await fetch(`${host.url}/auth/login`, {
     method: "POST",
     headers: { "Content-Type": "application/json", "Sec-Fetch-Site": "same-origin" },
@@ -339,7 +347,7 @@ async function sessionOf(user: typeof ADMIN): Promise<string> {
   return cookie.split(";")[0]!;
 }
 
-/** A new version with different tags only. */
+/** Writes a new version of a secret with the same expiration and another tag. */
 function putWithTag(vault: string, name: string): void {
   const expiry = () => cloud.control.items(vault, "secrets").find((item) => item.name === name)!.expires;
   const expires = expiry();
@@ -350,7 +358,7 @@ function putWithTag(vault: string, name: string): void {
   } while (expiry() !== expires);
 }
 
-async function tablesOf(connection: string): Promise<Recording["tables"]> {
+async function readTables(connection: string): Promise<Recording["tables"]> {
   const options = { allowInsecureConnection: true };
   const found: Recording["tables"] = {};
   for await (const { name } of TableServiceClient.fromConnectionString(connection, options).listTables()) {
@@ -366,7 +374,7 @@ async function tablesOf(connection: string): Promise<Recording["tables"]> {
   return found;
 }
 
-async function queuesOf(connection: string): Promise<Recording["queues"]> {
+async function readQueues(connection: string): Promise<Recording["queues"]> {
   const service = QueueServiceClient.fromConnectionString(connection);
   const found: Recording["queues"] = {};
   for await (const { name } of service.listQueues()) {

@@ -8,7 +8,7 @@ import { QueueServiceClient } from "@azure/storage-queue";
 import { type RunningHost, runHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
-import { jsonLine, type Running, start } from "../../infra/local/processes.ts";
+import { parseJsonLine, type RunningProcess, startProcess } from "../../infra/local/processes.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
@@ -17,30 +17,40 @@ import type { Recording } from "./recording.ts";
 
 const INFRA = path.resolve(import.meta.dirname, "../../infra");
 const MOVED_PORTS = new URL("./moved-ports.mjs", import.meta.url).href;
-const ENDS_MS = 150_000;
+/** Timeout of asynchronous work, such as a scan. */
+const TIMEOUT_MS = 150_000;
 
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
 type Json = any;
 
-/** Stores of the builds of these commits, in the middle of a scan; see record.ts. */
+/**
+ * Starts the current version with the storage account of an earlier one, whose process was killed in the middle of a scan. The
+ * names are the commits of the recorded versions, oldest first; record.ts created the recordings.
+ */
 describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
   "the store of the earlier version %s, upgraded in place",
   (version) => {
     const recording = JSON.parse(
       gunzipSync(readFileSync(new URL(`../fixtures/store-${version}.json.gz`, import.meta.url))).toString(),
     ) as Recording;
-    /** This version watched only added subscriptions, and counted twice whether a vault is recoverable. */
+    /**
+     * Whether the version monitored only added subscriptions. Such versions also had a check `vault-recoverable`, which
+     * repeated the results of `vault-soft-delete` and `vault-purge-protection`.
+     */
     const isBeforeScope = version !== "6f40339";
-    /** Of the version in between, only sessions and the rotation have a format that the others don't have. */
-    const testOfRest = IS_CAMPAIGN || version !== "0e6c2c3" ? test : () => {};
+    /**
+     * Runs a test for all versions in a campaign. Otherwise skips the version in the middle: only its sessions and its rotation
+     * have formats that the other two versions don't have.
+     */
+    const testUnlessRedundant = IS_CAMPAIGN || version !== "0e6c2c3" ? test : () => {};
     const folder = mkdtempSync(path.join(tmpdir(), "upgrade-"));
     let azurite: Azurite;
-    let cloud: Running;
+    let cloud: RunningProcess;
     let controlUrl: string;
     let host: RunningHost;
 
     beforeAll(async () => {
-      // Ten minutes after the recording, for the clocks of storage, cloud and service.
+      // Sets the clocks of the storage, the cloud and the service to ten minutes after the recording.
       const clock = {
         MOVED_CLOCK_FILE: path.join(folder, "clock"),
         NODE_OPTIONS: `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`,
@@ -51,10 +61,10 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       const data = path.join(folder, "cloud");
       mkdirSync(data);
       for (const [name, text] of Object.entries(recording.cloud)) writeFileSync(path.join(data, name), text);
-      cloud = await start(
+      cloud = await startProcess(
         "The simulated cloud",
         [process.execPath, path.join(INFRA, "simulated-cloud/main.ts"), "--data", data, "--port", "0", "--ready-json"],
-        { environment: { PATH: process.env.PATH, ...clock }, isReady: jsonLine },
+        { environment: { PATH: process.env.PATH, ...clock }, isReady: parseJsonLine },
       );
       const ready = cloud.ready as { environment: Record<string, string>; controlUrl: string };
       controlUrl = ready.controlUrl;
@@ -98,27 +108,27 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       return { status: answer.status, body: await answer.json() };
     };
     const control = async (at: string): Promise<Json> => (await fetch(`${controlUrl}/${at}`)).json();
-    const fire = async (timer: string) =>
+    const runTimer = async (timer: string) =>
       expect((await post(`/__host/timers/${timer}`)).body, host.lines.slice(-5).join("\n")).toMatchObject({
         succeeded: true,
       });
-    const scanEnded = async (scanId: string): Promise<Json> => {
-      const end = performance.now() + ENDS_MS;
+    const waitForScan = async (scanId: string): Promise<Json> => {
+      const deadline = performance.now() + TIMEOUT_MS;
       for (;;) {
         const { body } = await get(`/api/assets/discovery/scan/${scanId}/status`);
         if (body.status !== "queued" && body.status !== "running") return body;
-        if (performance.now() > end) throw new Error(`The scan is still ${body.status}: ${JSON.stringify(body)}`);
+        if (performance.now() > deadline) throw new Error(`The scan is still ${body.status}: ${JSON.stringify(body)}`);
         await delay(200);
       }
     };
 
-    test("tokens are unchanged: two are valid, the revoked one is not", async () => {
+    test("valid tokens stay valid, and the revoked token stays revoked", async () => {
       expect((await get("/auth/me")).body).toMatchObject({ username: "admin", role: "admin" });
       expect((await get("/auth/me", recording.tokens.reader)).body).toMatchObject({ username: "reader", role: "user" });
       expect((await get("/auth/me", recording.tokens.ended)).status).toBe(401);
     });
 
-    // The first version had neither.
+    // The first version had neither API tokens nor sessions.
     if (recording.tokens.api !== undefined)
       test("API tokens and browser sessions stay valid", async () => {
         expect((await get("/auth/me", recording.tokens.api)).body).toMatchObject({ username: "admin", role: "user" });
@@ -126,115 +136,110 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
         expect(await answer.json()).toMatchObject({ username: "reader", role: "user" });
       });
 
-    testOfRest(
-      "the scan whose process was killed ends by the messages it left, and every asset is the cloud's",
-      async () => {
-        const scan = await scanEnded(recording.scanId);
-        expect(scan, host.lines.join("\n")).toMatchObject({ status: "completed" });
-        const before = new Map(recording.answers.assets.map((asset: Json) => [asset.id, asset]));
-        const { items } = (await get("/api/assets/discovery/assets?limit=1000")).body;
-        expect(items.map((asset: Json) => asset.id)).toEqual([...before.keys()]);
-        let changed = 0;
-        for (const asset of items) {
-          const old = before.get(asset.id);
-          const {
-            lastSeenAt: _l,
-            updatedOn: _u,
-            version: _v,
-            createdOn: _c,
-            tags,
-            status: _s,
-            daysUntilExpiry: _d,
-            stale: _t,
-            source,
-            notCounted,
-            outOfScope,
-            outOfScopeSince: _o,
-            subscriptionName: _n,
-            ...rest
-          } = asset;
-          expect([source, notCounted, outOfScope]).toEqual([old.source ?? "keyVault", null, false]);
-          expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
-          if (tags?.changed === "yes") changed++;
-          else expect(tags ?? null).toEqual(old.tags ?? null);
-        }
-        expect(changed).toBe(24);
-        // The same by expiry, and in each vault's own lists.
-        const byExpiry = (await get("/api/assets/discovery/assets?limit=1000&sort=expiresOn")).body.items;
-        expect(byExpiry.map((asset: Json) => asset.id).sort()).toEqual([...before.keys()].sort());
-        for (let vault = 0; vault < 8; vault++) {
-          const { body } = await get(`/api/assets/discovery/assets?vault=kv-rec-${vault}&sort=expiresOn`);
-          expect(body.total).toBe(15);
-          expect(body.items).toHaveLength(15);
-        }
-      },
-    );
+    testUnlessRedundant("the interrupted scan completes, and all assets are those of the cloud", async () => {
+      const scan = await waitForScan(recording.scanId);
+      expect(scan, host.lines.join("\n")).toMatchObject({ status: "completed" });
+      const before = new Map(recording.answers.assets.map((asset: Json) => [asset.id, asset]));
+      const { items } = (await get("/api/assets/discovery/assets?limit=1000")).body;
+      expect(items.map((asset: Json) => asset.id)).toEqual([...before.keys()]);
+      let changed = 0;
+      for (const asset of items) {
+        const old = before.get(asset.id);
+        // Not compared: members that change with time, a scan or a new version, and members that the earlier version lacks.
+        const {
+          lastSeenAt: _l,
+          updatedOn: _u,
+          version: _v,
+          createdOn: _c,
+          tags,
+          status: _s,
+          daysUntilExpiry: _d,
+          stale: _t,
+          source,
+          notCounted,
+          outOfScope,
+          outOfScopeSince: _o,
+          subscriptionName: _n,
+          ...rest
+        } = asset;
+        expect([source, notCounted, outOfScope]).toEqual([old.source ?? "keyVault", null, false]);
+        expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
+        if (tags?.changed === "yes") changed++;
+        else expect(tags ?? null).toEqual(old.tags ?? null);
+      }
+      // record.ts changed a tag of three secrets in each of the eight vaults `kv-rec-…`.
+      expect(changed).toBe(24);
+      // The list by expiry and the lists of each vault have the same assets.
+      const byExpiry = (await get("/api/assets/discovery/assets?limit=1000&sort=expiresOn")).body.items;
+      expect(byExpiry.map((asset: Json) => asset.id).sort()).toEqual([...before.keys()].sort());
+      // Each of these vaults has 12 secrets, two keys and a certificate.
+      for (let vault = 0; vault < 8; vault++) {
+        const { body } = await get(`/api/assets/discovery/assets?vault=kv-rec-${vault}&sort=expiresOn`);
+        expect(body.total).toBe(15);
+        expect(body.items).toHaveLength(15);
+      }
+    });
 
-    testOfRest(
-      "the monitored scope is unchanged: the added subscriptions, and no more where none may be added",
-      async () => {
-        const watchAll = (await get("/api/settings/features")).body.find(({ key }: Json) => key === "watchAll");
-        expect(watchAll).toMatchObject(
-          isBeforeScope
-            ? { value: false, source: "override", updatedBy: "system" }
-            : { value: true, source: "default", updatedBy: null },
-        );
-        await fire("refreshScope");
-        const { items } = (await get("/subscriptions")).body;
-        expect(items.map((one: Json) => [one.name, one.source, one.watched])).toEqual([
-          ["Recorded", "api", true],
-          ["Recorded", "api", true],
-        ]);
-        // The first version did not count owners. The scan did, even for unchanged vaults.
-        const { owners, outOfScope } = (await get("/api/assets/summary?source=keyVault")).body;
-        expect([outOfScope, owners.notCounted]).toEqual([{ vaults: 0, assets: 0 }, 0]);
-      },
-    );
+    testUnlessRedundant("the monitored subscriptions are unchanged", async () => {
+      const watchAll = (await get("/api/settings/features")).body.find(({ key }: Json) => key === "watchAll");
+      expect(watchAll).toMatchObject(
+        isBeforeScope
+          ? { value: false, source: "override", updatedBy: "system" }
+          : { value: true, source: "default", updatedBy: null },
+      );
+      await runTimer("refreshScope");
+      const { items } = (await get("/subscriptions")).body;
+      expect(items.map((one: Json) => [one.name, one.source, one.watched])).toEqual([
+        ["Recorded", "api", true],
+        ["Recorded", "api", true],
+      ]);
+      // The first version did not count owners. The completed scan counted them, also for unchanged vaults.
+      const { owners, outOfScope } = (await get("/api/assets/summary?source=keyVault")).body;
+      expect([outOfScope, owners.notCounted]).toEqual([{ vaults: 0, assets: 0 }, 0]);
+    });
 
-    testOfRest("a delta after it finds nothing to add, update or remove", async () => {
+    testUnlessRedundant("a delta scan finds nothing to add, update or remove", async () => {
       const started = await post("/api/assets/discovery/scan", { mode: "delta" });
       expect(started.status).toBe(201);
-      const scan = await scanEnded(started.body.scanId);
+      const scan = await waitForScan(started.body.scanId);
       expect(scan).toMatchObject({
         status: "completed",
         progress: { assetsAdded: 0, assetsUpdated: 0, assetsRemoved: 0 },
       });
     });
 
-    testOfRest(
-      "violations are unchanged except for duplicate findings; exemptions stay, and the score follows",
-      async () => {
-        await fire("evaluateDueCompliance");
-        const old = (recording.answers.violations as Json).items as Json[];
-        const failed = new Set(old.map(({ id }) => id));
-        const isToldElsewhere = ({ id, checkId, resourceId }: Json) =>
-          checkId === "vault-recoverable" ||
-          (checkId === "vault-purge-protection" && failed.has(`vault-soft-delete.${resourceId}`)) ||
-          (checkId.endsWith("-near-expiry-warning") && failed.has(id.replace("-warning.", "-critical.")));
-        const left = old.filter((one) => !isToldElsewhere(one));
-        const ids = (list: Json[]) => list.map(({ id, firstSeenAt, exempted }) => [id, firstSeenAt, exempted]);
-        const now = async () => (await get("/compliance/violations?limit=1000")).body;
-        await expect.poll(async () => ids((await now()).items), { timeout: ENDS_MS }).toEqual(ids(left));
-        const { body: score } = await get("/compliance/score");
-        const { total, open, exempted } = await now();
-        expect({ total, open, exempted }).toEqual({
-          total: left.length,
-          open: score.failed,
-          exempted: score.exempted,
-        });
-        const before: Json = recording.answers.score;
-        const { total: vaults } = (await get("/api/assets/discovery/vaults?limit=1")).body;
-        const recoverable = isBeforeScope
-          ? vaults - old.filter(({ checkId }) => checkId === "vault-recoverable").length
-          : 0;
-        expect(score.passed).toBe(before.passed - recoverable);
-        expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
-      },
-    );
+    testUnlessRedundant("violations are unchanged, except for those that another violation now includes", async () => {
+      await runTimer("evaluateDueCompliance");
+      const old = (recording.answers.violations as Json).items as Json[];
+      const failed = new Set(old.map(({ id }) => id));
+      const isIncludedInOther = ({ id, checkId, resourceId }: Json) =>
+        checkId === "vault-recoverable" ||
+        (checkId === "vault-purge-protection" && failed.has(`vault-soft-delete.${resourceId}`)) ||
+        (checkId.endsWith("-near-expiry-warning") && failed.has(id.replace("-warning.", "-critical.")));
+      const expected = old.filter((one) => !isIncludedInOther(one));
+      const ids = (list: Json[]) => list.map(({ id, firstSeenAt, exempted }) => [id, firstSeenAt, exempted]);
+      const now = async () => (await get("/compliance/violations?limit=1000")).body;
+      await expect.poll(async () => ids((await now()).items), { timeout: TIMEOUT_MS }).toEqual(ids(expected));
+      const { body: score } = await get("/compliance/score");
+      const { total, open, exempted } = await now();
+      expect({ total, open, exempted }).toEqual({
+        total: expected.length,
+        open: score.failed,
+        exempted: score.exempted,
+      });
+      const before: Json = recording.answers.score;
+      const { total: vaults } = (await get("/api/assets/discovery/vaults?limit=1")).body;
+      // Number of vaults that passed the removed check. These results no longer count.
+      const recoverable = isBeforeScope
+        ? vaults - old.filter(({ checkId }) => checkId === "vault-recoverable").length
+        : 0;
+      expect(score.passed).toBe(before.passed - recoverable);
+      expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
+    });
 
-    testOfRest("no notification is repeated: only the waiting mail is sent, once", async () => {
-      await fire("evaluateAlerts");
-      const end = performance.now() + ENDS_MS;
+    testUnlessRedundant("only the waiting mail is sent, and no notification is repeated", async () => {
+      await runTimer("evaluateAlerts");
+      const end = performance.now() + TIMEOUT_MS;
       while ((await get("/alerts/history?status=pending&limit=1")).body.total > 0) {
         if (performance.now() > end) throw new Error("A delivery is still pending");
         await delay(200);
@@ -242,6 +247,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       const mails = await control("mails");
       expect(mails.map(({ to }: Json) => to)).toEqual([["waiting@acme.example"]]);
       expect(await control("sink/recorded")).toEqual([]);
+      // The four rules of the recording, and the rule "Waiting".
       expect((await get("/alerts/rules")).body.items).toHaveLength(5);
       const { items } = (await get("/alerts/history?limit=1000")).body;
       const statuses = (list: Json[]) => list.map(({ ruleName, status }) => [ruleName, status]).sort();
@@ -250,9 +256,10 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       );
     });
 
-    testOfRest("the audit log verifies from its beginning, is still sealed, and contains every old entry", async () => {
-      await fire("sealAudit");
+    testUnlessRedundant("the audit log is intact and contains all old entries", async () => {
+      await runTimer("sealAudit");
       const { body } = await get("/audit/verify");
+      // The anchor is the newest digest of the log, which the service also stores in its key vault.
       expect(body).toMatchObject({ intact: true, findings: [], anchor: { state: "matches" } });
       const old: Json = recording.answers.auditVerification;
       expect(body.checkedFrom).toBe(old.checkedFrom);
@@ -262,15 +269,17 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       for (const entry of recording.answers.audit as Json[]) expect(known.get(entry.id)).toEqual(entry);
     });
 
-    // The first version did not have these.
+    // The first version had neither sync nor rotation.
     const { automation } = recording;
     if (automation) {
-      test("a copy that was in sync is recognized, and nothing is rewritten", async () => {
+      test("a copy that was in sync is recognized and not rewritten", async () => {
         const at = `/api/automation/sync/records/${automation.sync.recordId}`;
         expect((await get(`${at}/status`)).body).toMatchObject({ state: "inSync", drift: "none" });
         const { lastCheckedAt } = (await get(at)).body;
         expect((await post(`${at}/sync`)).status).toBe(202);
-        await expect.poll(async () => (await get(at)).body.lastCheckedAt, { timeout: ENDS_MS }).not.toBe(lastCheckedAt);
+        await expect
+          .poll(async () => (await get(at)).body.lastCheckedAt, { timeout: TIMEOUT_MS })
+          .not.toBe(lastCheckedAt);
         expect((await get(at)).body).toMatchObject({ state: "inSync", failure: null });
         expect((await get(`${at}/history`)).body.items.map(({ kind }: Json) => kind)).toEqual(["created"]);
       });
@@ -283,22 +292,25 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
         await expect
           .poll(
             async () => {
-              await fire("wakeRotations");
+              await runTimer("wakeRotations");
               return (await get(at)).body.status;
             },
-            { timeout: ENDS_MS, interval: 500 },
+            { timeout: TIMEOUT_MS, interval: 500 },
           )
           .toBe("completed");
         await post("/api/automation/rotation/discover");
         const keys = async () =>
           (await get("/api/automation/rotation/apps")).body.items[0].credentials.map(({ keyId }: Json) => keyId);
-        await expect.poll(keys, { timeout: ENDS_MS }).toEqual([before.newKeyId]);
+        await expect.poll(keys, { timeout: TIMEOUT_MS }).toEqual([before.newKeyId]);
       });
     }
   },
 );
 
-/** Returns the port of the first vault in a text. */
+/**
+ * Returns the port of the first vault in a text. The recorded rows contain addresses with the recorded cloud's port.
+ * MOVED_PORTS sends requests to this port to the port of the new cloud.
+ */
 const portOf = (text: string): string => /vault\.localhost:(\d+)/.exec(text)![1]!;
 
 async function restore(connection: string, recording: Recording): Promise<void> {
@@ -309,15 +321,17 @@ async function restore(connection: string, recording: Recording): Promise<void> 
     const table = TableClient.fromConnectionString(connection, name, options);
     const created = rows.map((row): TransactionAction => ["create", row as { partitionKey: string; rowKey: string }]);
     const partitions = Object.values(Object.groupBy(created, ([, { partitionKey }]) => partitionKey));
-    for (const whole of partitions)
-      for (let at = 0; at < whole!.length; at += 100) await table.submitTransaction(whole!.slice(at, at + 100));
+    // A transaction can have 100 rows.
+    for (const actions of partitions)
+      for (let start = 0; start < actions!.length; start += 100)
+        await table.submitTransaction(actions!.slice(start, start + 100));
   }
   const queues = QueueServiceClient.fromConnectionString(connection);
   for (const [name, messages] of Object.entries(recording.queues)) {
     const queue = queues.getQueueClient(name);
     await queue.createIfNotExists();
     for (const message of messages) await queue.sendMessage(message);
-    // The killed process had received them: the next delivery is a redelivery.
+    // The killed process had received the messages, so they are received once and become visible again after a second.
     const [numberOfMessages, visibilityTimeout] = [32, 1];
     if (messages.length > 0) await queue.receiveMessages({ numberOfMessages, visibilityTimeout });
   }

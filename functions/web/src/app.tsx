@@ -18,6 +18,7 @@ const queries = new QueryClient({
   },
 });
 
+/** The page. Everything below `SignedIn` is rendered only for a signed-in user. */
 export function App() {
   const theme = useIsDark() ? webDarkTheme : webLightTheme;
   return (

@@ -1,6 +1,6 @@
-// Makes every key vault below a management group, existing and future, send its events to the service. docs/permissions.md
-// lists the permissions, docs/deploy.md explains the remediation of existing vaults: Azure does not re-evaluate management
-// groups immediately.
+// An Azure Policy that makes every key vault below a management group send its events to the service. It applies to new vaults
+// when they are created. Existing vaults need a remediation, which docs/deploy.md explains: Azure does not evaluate a new policy of
+// a management group immediately. docs/permissions.md lists the permissions.
 targetScope = 'managementGroup'
 
 @description('The environmentName of the service\'s deployment, at most 20 characters.')
@@ -41,7 +41,7 @@ resource managementGroupPolicyAssignment 'Microsoft.Authorization/policyAssignme
   }
 }
 
-// Creates topics for the vaults.
+// Permits the policy to create Event Grid topics for the vaults.
 resource managementGroupTopicsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(managementGroup().id, managementGroupPolicyAssignment.name, 'EventGrid Contributor')
   properties: {

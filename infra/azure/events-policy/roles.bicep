@@ -1,4 +1,5 @@
-// Permissions of the policy in the service's own resource group. docs/permissions.md lists the call for each.
+// Permissions of the policy in the service's own resource group. docs/permissions.md lists the Azure calls that
+// need each permission.
 param environmentName string
 param storageAccountId string
 param principalId string
@@ -38,7 +39,7 @@ resource policyAccessRole 'Microsoft.Authorization/roleAssignments@2022-04-01' =
 resource eventDeployerDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Event Deployer')
   properties: {
-    // Role names are unique in the tenant.
+    // Role names must be unique in the tenant.
     roleName: 'Credential Lifecycle Event Deployer (${environmentName}, ${subscription().subscriptionId})'
     description: 'Allows the policy for key vault events to specify the queue of the service as their destination.'
     type: 'CustomRole'

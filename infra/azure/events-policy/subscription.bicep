@@ -1,5 +1,5 @@
-// Makes every key vault of a subscription, existing and future, send its events to the service. docs/permissions.md lists the
-// permissions.
+// An Azure Policy that makes every key vault of a subscription, existing and future, send its events to the service.
+// docs/permissions.md lists the permissions.
 targetScope = 'subscription'
 
 @description('The environmentName of the service\'s deployment, at most 20 characters.')
@@ -40,7 +40,7 @@ resource subscriptionPolicyAssignment 'Microsoft.Authorization/policyAssignments
   }
 }
 
-// Creates topics for the vaults.
+// Permits the policy to create Event Grid topics for the vaults.
 resource subscriptionTopicsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, subscriptionPolicyAssignment.name, 'EventGrid Contributor')
   properties: {

@@ -1,4 +1,4 @@
-// Allows a topic to send messages to the one queue, and nothing else.
+// Permits an Event Grid topic to send messages to the queue vault-events of the service, and nothing else.
 param storageAccountId string
 param principalId string
 

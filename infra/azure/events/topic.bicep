@@ -24,7 +24,7 @@ module senderRole 'sender-role.bicep' = {
   }
 }
 
-// Drop events that can't be delivered within a day: a scan has found the changes by then.
+// Drops events that can't be delivered within a day: a scan has found the changes by then.
 resource eventSubscription 'Microsoft.EventGrid/systemTopics/eventSubscriptions@2025-02-15' = {
   parent: topic
   name: 'lifecycle-${environmentName}'

@@ -1,12 +1,12 @@
-// Permissions of the service in one subscription to find copies of secrets in settings. docs/permissions.md lists the call for
-// each.
+// Permissions of the service in one subscription to find settings of apps whose value is a copy of a secret in a vault.
+// docs/permissions.md lists the Azure calls that need each permission.
 targetScope = 'subscription'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
 param principalId string
 param environmentName string
 
-// Reads the values of the secrets of every vault that uses Azure RBAC.
+// Permits reading the values of the secrets of every vault that uses Azure RBAC.
 resource secretsUserRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Key Vault Secrets User')
   properties: {
@@ -19,12 +19,12 @@ resource secretsUserRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
   }
 }
 
-// Reads the settings of apps with their values (PRO). Website Contributor and Container Apps Contributor would suffice, but can
-// also change and deploy apps.
+// Permits reading the settings of apps with their values (PRO). The built-in roles Website Contributor and Container Apps
+// Contributor would suffice, but they can also change and deploy apps.
 resource literalScannerDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Literal Scanner')
   properties: {
-    // Role names are unique in the tenant.
+    // Role names must be unique in the tenant.
     roleName: 'Credential Lifecycle Literal Scanner (${environmentName}, ${subscription().subscriptionId})'
     description: 'Lists the settings of web apps, function apps, Container Apps and jobs with their values.'
     type: 'CustomRole'

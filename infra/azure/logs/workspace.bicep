@@ -1,5 +1,5 @@
 // Permissions of the service in one Log Analytics workspace, to find out who reads the key vaults and which applications sign
-// in. docs/permissions.md lists the call for each. Deploy it separately to the workspace's resource group.
+// in. docs/permissions.md lists the Azure calls that need each permission. Deploy it separately to the workspace's resource group.
 targetScope = 'resourceGroup'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
@@ -13,11 +13,12 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2025-02-01' existin
   name: workspaceName
 }
 
-// Reads three tables (PRO). Log Analytics Data Reader would suffice, but can read every table of the workspace.
+// Permits queries of three tables (PRO). The built-in role Log Analytics Data Reader would suffice, but it can read every table
+// of the workspace.
 resource logReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Log Reader')
   properties: {
-    // Role names are unique in the tenant.
+    // Role names must be unique in the tenant.
     roleName: 'Credential Lifecycle Log Reader (${environmentName}, ${subscription().subscriptionId}, ${resourceGroup().name})'
     description: 'Queries who reads key vaults and which applications sign in.'
     type: 'CustomRole'

@@ -76,8 +76,8 @@ resource poisonQueuesAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' =
   }
 }
 
-// The query returns one row with the number of scans, so that no scan counts as 0. A service that is younger than a day has no
-// row and never fires the alert, hence the time range of two days, the maximum of Azure Monitor.
+// The query returns one row with the number of scans, which is 0 if there was no scan. For a service that is younger than a day it
+// returns no row, so the alert does not fire. To recognize such a service, the time range is two days, the maximum of Azure Monitor.
 resource noScanAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   name: 'alert-${environmentName}-no-scan'
   location: location

@@ -1,4 +1,5 @@
-// A store to change settings without the service's API. The service reads it with its identity.
+// An App Configuration store, in which administrators can change settings without the service's API. The service reads it with
+// its identity.
 param name string
 param location string
 param tags object

@@ -66,8 +66,8 @@ resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {
   properties: { reserved: true }
 }
 
-// The user-assigned identity makes the service's calls. The app's system-assigned identity only resolves the key vault
-// references.
+// The service calls Azure with the user-assigned identity. The platform uses the app's system-assigned identity only to read the
+// secrets that app settings refer to.
 resource functionApp 'Microsoft.Web/sites@2024-11-01' = {
   name: name
   location: location
@@ -131,7 +131,8 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
   properties: union(
     additionalSettings,
     {
-      // Without these limits, the C library keeps a tenth of an instance of 512 MB as freed memory of its threads (BENCHMARKS.md).
+      // Two limits of the C library's memory allocator. Without them, it keeps freed memory of its threads: a tenth of the memory of
+      // an instance with 512 MB (BENCHMARKS.md).
       MALLOC_ARENA_MAX: '2'
       MALLOC_TRIM_THRESHOLD_: '131072'
       AzureWebJobsStorage__blobServiceUri: blobEndpoint

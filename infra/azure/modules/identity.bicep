@@ -1,4 +1,4 @@
-// The identity of the service in Azure, with which it makes every call.
+// The managed identity with which the service calls Azure.
 param name string
 param location string
 param tags object

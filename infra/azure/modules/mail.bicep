@@ -1,4 +1,5 @@
-// Mail with the service's identity, from a domain that Azure manages (DoNotReply@….azurecomm.net).
+// Communication Services, with which the service sends mail from a domain that Azure manages (DoNotReply@….azurecomm.net). The
+// service signs in with its identity.
 param name string
 param tags object
 param mailDataLocation string
@@ -32,8 +33,8 @@ resource communicationService 'Microsoft.Communication/communicationServices@202
   }
 }
 
-// Broader than sending: this resource supports no custom role, and no built-in role is narrower. Assigned for this resource
-// only.
+// This role permits more than sending mail: the resource supports no custom role, and no built-in role is narrower. The role is
+// assigned for this resource only.
 resource mailRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(communicationService.id, principalId, 'Communication and Email Service Owner')
   scope: communicationService

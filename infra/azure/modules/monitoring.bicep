@@ -1,5 +1,5 @@
-// Logs and metrics of the service, and a workbook to view them. Written with the service's identity: local authentication is
-// off.
+// Logs and metrics of the service, and a workbook to view them. The service writes them with its identity,
+// because local authentication is off.
 param environmentName string
 param location string
 param tags object

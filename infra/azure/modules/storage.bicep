@@ -1,4 +1,5 @@
-// The service's state (tables), its work (queues) and its package (one blob container). Accessible with Entra identities only.
+// The storage account of the service: its data (tables), its messages (queues) and its deployment package (one blob container).
+// Only Entra identities can access it.
 param name string
 param location string
 param tags object
@@ -54,7 +55,7 @@ resource vaultEventsQueue 'Microsoft.Storage/storageAccounts/queueServices/queue
   name: 'vault-events'
 }
 
-// Blobs contain the host's locks and the platform's package.
+// The Functions host stores its locks in blobs, and the platform reads the deployment package from a blob.
 resource blobRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(storageAccount.id, principalId, 'Storage Blob Data Owner')
   scope: storageAccount

@@ -1,4 +1,5 @@
-// The service's own key vault: its signing keys, the first administrator's password, webhook addresses, the audit anchor.
+// The service's own key vault: its signing keys, the first administrator's password, webhook addresses and the
+// audit anchor (the hash of the newest audit log digest).
 param name string
 param location string
 param tags object

@@ -1,17 +1,18 @@
 // Permissions of the service in one resource group, so that its resources load a rotated value. docs/permissions.md lists the
-// call for each.
+// Azure calls that need each permission.
 targetScope = 'resourceGroup'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
 param principalId string
 param environmentName string
 
-// Makes an app or a named value reload its secret (PRO). Website Contributor and API Management Service Contributor would
-// suffice, but can also deploy, delete and read secrets. Reading is left to the Dependency Reader role.
+// Permits making an app or a named value of API Management load its secret again (PRO). The built-in roles Website Contributor
+// and API Management Service Contributor would suffice, but they can also deploy, delete and read secrets. The permission to read
+// these resources is in the Dependency Reader role (watch/subscription.bicep).
 resource rotationOperatorDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Rotation Operator')
   properties: {
-    // Role names are unique in the tenant.
+    // Role names must be unique in the tenant.
     roleName: 'Credential Lifecycle Rotation Operator (${environmentName}, ${subscription().subscriptionId}, ${resourceGroup().name})'
     description: 'Makes apps and named values of API Management load the current version of their secrets.'
     type: 'CustomRole'

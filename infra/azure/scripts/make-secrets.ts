@@ -1,7 +1,7 @@
 /**
- * Creates the service's signing keys and the first administrator's password, after `azd provision` (azure.yaml) and after
- * `terraform apply`. Writes them through Resource Manager, so that it works without public access to the vault, and only if the
- * secret does not exist, so that a further deployment changes none. Values are neither printed nor stored elsewhere.
+ * `npm run make-secrets`: creates the service's signing keys and the first administrator's password in its key vault, after
+ * `azd provision` (azure.yaml) and after `terraform apply`. It writes them through Resource Manager, so that it works without
+ * network access to the vault. It never changes an existing secret. Values are neither printed nor stored elsewhere.
  */
 import { randomBytes } from "node:crypto";
 import { cloudEndpoints } from "../../../shared/platform/config/clouds.ts";
@@ -9,34 +9,37 @@ import { commandLine } from "../../build/command-line.ts";
 
 const HELP = `npm run make-secrets
 
-Makes the service's signing keys and the first administrator's password in its key vault, each only where there is none, and
-lets the app read them. Prints no value. Needs a sign-in of the Azure CLI, the Azure Developer CLI or an application that
-may write both resources. Ends with 1 and says what to do when it can't.
+Creates the service's signing keys and the first administrator's password in its key vault, unless they exist, and makes the
+app load them. Prints no value. Needs a sign-in of the Azure CLI, the Azure Developer CLI or an application that can write
+both resources. Exits with 1 if it fails.
 
-  SERVICE_KEY_VAULT_ID      the key vault's resource id, as the deployment's outputs have it
-  SERVICE_FUNCTION_APP_ID   the function app's, as well
-  ALERTS_NOTIFY_NOBODY      an output of the deployment, too: with true it warns that no operator is notified
-  AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT   another cloud than the public one`;
+Environment variables; the first three are outputs of the deployment:
+  SERVICE_KEY_VAULT_ID      resource id of the key vault
+  SERVICE_FUNCTION_APP_ID   resource id of the function app
+  ALERTS_NOTIFY_NOBODY      if true, the command warns that no operator is notified of problems
+  AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT   for a cloud other than the public one`;
 commandLine(HELP, {});
 
+/** API version of Microsoft.Web. */
 const APP_VERSION = "2024-11-01";
 const VAULT_ID =
   /^\/subscriptions\/([^/]+)\/resourceGroups\/([^/]+)\/providers\/Microsoft\.KeyVault\/vaults\/([^/]+)$/i;
 const APP_ID = /^\/subscriptions\/[^/]+\/resourceGroups\/[^/]+\/providers\/Microsoft\.Web\/sites\/[^/]+$/i;
 
 /**
- * `kid:base64`, the format that config.ts reads. The name is random, so that a new key is never confused with an earlier one.
+ * Returns a random key in the format `kid:base64`, which the service's configuration reads. The key id (kid) is random as well, so
+ * that a new key does not have the id of an earlier one.
  */
 const signingKey = (): string => `${randomBytes(4).toString("hex")}:${randomBytes(32).toString("base64")}`;
 
-/** Secrets by their names in the app's settings. */
+/** The secrets to create, by the names to which the app's settings refer, with functions that return a new value. */
 const SECRETS: Record<string, () => string> = {
   "jwt-signing-keys": signingKey,
   "audit-signing-keys": signingKey,
   "bootstrap-admin-password": () => randomBytes(24).toString("base64url"),
 };
 
-const [, subscriptionId, group, vault] = required("SERVICE_KEY_VAULT_ID", VAULT_ID);
+const [, subscriptionId, resourceGroup, vault] = required("SERVICE_KEY_VAULT_ID", VAULT_ID);
 const [appId] = required("SERVICE_FUNCTION_APP_ID", APP_ID);
 const { AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT } = process.env;
 const cloud = cloudEndpoints({
@@ -48,24 +51,26 @@ const { DefaultAzureCredential } = await import("@azure/identity");
 const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
 const credential = new DefaultAzureCredential({
   authorityHost: cloud.authorityHost,
-  // For an authority that was configured by hand, the cloud is not known to be the public one.
+  // Instance discovery checks the authority with a request to the public cloud, which does not know every configured authority.
   disableInstanceDiscovery: Boolean(AZURE_AUTHORITY_HOST),
 });
 const { secrets } = new KeyVaultManagementClient(credential, subscriptionId!, { endpoint: cloud.resourceManager });
 
-let made = 0;
-for (const [name, value] of Object.entries(SECRETS)) {
+let createdCount = 0;
+for (const [name, createValue] of Object.entries(SECRETS)) {
   if (await exists(name)) {
     console.log(`${name}: exists, unchanged.`);
     continue;
   }
-  await secrets.createOrUpdate(group!, vault!, name, { properties: { value: value(), contentType: "text/plain" } });
-  made++;
-  console.log(`${name}: made.`);
+  await secrets.createOrUpdate(resourceGroup!, vault!, name, {
+    properties: { value: createValue(), contentType: "text/plain" },
+  });
+  createdCount++;
+  console.log(`${name}: created.`);
 }
-// Even if nothing was created: an earlier run may have stopped in between.
+// Necessary even if nothing was created, because an earlier run may have stopped before this step.
 await refreshReferences();
-console.log(made > 0 ? "The app reads them now." : "Nothing was changed.");
+console.log(createdCount > 0 ? "The app loads them now." : "Nothing was changed.");
 if (process.env.ALERTS_NOTIFY_NOBODY === "true") {
   console.warn(
     "\nWARNING: nobody is notified when the service has a problem. Set operatorEmailAddresses and deploy again (docs/deploy.md).",
@@ -74,7 +79,7 @@ if (process.env.ALERTS_NOTIFY_NOBODY === "true") {
 
 async function exists(name: string): Promise<boolean> {
   try {
-    await secrets.get(group!, vault!, name);
+    await secrets.get(resourceGroup!, vault!, name);
     return true;
   } catch (error) {
     if ((error as { statusCode?: unknown }).statusCode === 404) return false;
@@ -82,19 +87,24 @@ async function exists(name: string): Promise<boolean> {
   }
 }
 
-/** The platform caches the result of a reference for a day, even a missing secret. */
+/**
+ * Makes the app read the secrets to which its settings refer again. Otherwise the platform uses the cached result for a day, even
+ * if it is that a secret does not exist.
+ */
 async function refreshReferences(): Promise<void> {
   const { token } = await credential.getToken(`${cloud.resourceManager}/.default`);
   const address = `${cloud.resourceManager}${appId}/config/configreferences/appsettings/refresh?api-version=${APP_VERSION}`;
-  const answer = await fetch(address, { method: "POST", headers: { authorization: `Bearer ${token}` } });
-  if (!answer.ok) throw new Error(`The app did not read its references again: ${answer.status} ${await answer.text()}`);
+  const response = await fetch(address, { method: "POST", headers: { authorization: `Bearer ${token}` } });
+  if (!response.ok)
+    throw new Error(`The app could not be told to reload its secrets: ${response.status} ${await response.text()}`);
 }
 
+/** Returns the match of an environment variable with a pattern. Exits with 1 if it does not match. */
 function required(name: string, pattern: RegExp): RegExpExecArray {
-  const found = pattern.exec(process.env[name] ?? "");
-  if (!found) {
-    console.error(`${name} must be the resource's id, as the deployment's outputs have it.`);
+  const match = pattern.exec(process.env[name] ?? "");
+  if (!match) {
+    console.error(`${name} must be the resource id from the deployment's outputs.`);
     process.exit(1);
   }
-  return found;
+  return match;
 }

@@ -1,11 +1,12 @@
-// Permissions of the service in one subscription. docs/permissions.md lists the call for each.
+// Permissions of the service in one subscription that it monitors. main.bicep deploys it for each one. docs/permissions.md lists
+// the Azure calls that need each permission.
 targetScope = 'subscription'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
 param principalId string
 param environmentName string
 
-// Reads vaults, and the properties of their contents. Never the value of a secret.
+// Permits reading vaults and the properties of their contents, but not the values of secrets.
 resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Key Vault Reader')
   properties: {
@@ -18,11 +19,12 @@ resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01'
   }
 }
 
-// The built-in roles with the first and the last permission can read everything in the subscription.
+// A custom role, because the built-in roles that can read subscriptions or diagnostic settings can read everything in the
+// subscription.
 resource inventoryReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Inventory Reader')
   properties: {
-    // Role names are unique in the tenant.
+    // Role names must be unique in the tenant.
     roleName: 'Credential Lifecycle Inventory Reader (${environmentName}, ${subscription().subscriptionId})'
     description: 'Reads the subscription, its key vaults and the diagnostic settings of its resources.'
     type: 'CustomRole'
@@ -48,12 +50,12 @@ resource inventoryReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01
   }
 }
 
-// Reads consumers of the vaults (PRO). Reader would suffice, but can read everything in the subscription. Never the value of a
-// setting or secret.
+// Permits reading the consumers of the vaults, which are the apps and other resources that use their secrets (PRO), but not the
+// values of settings and secrets. The built-in role Reader would suffice, but it can read everything in the subscription.
 resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Dependency Reader')
   properties: {
-    // Role names are unique in the tenant.
+    // Role names must be unique in the tenant.
     roleName: 'Credential Lifecycle Dependency Reader (${environmentName}, ${subscription().subscriptionId})'
     description: 'Reads the resources that may use key vaults, and who may read which vault.'
     type: 'CustomRole'

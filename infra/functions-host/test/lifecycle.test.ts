@@ -2,9 +2,10 @@ import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { freePort, loadingHost, type RunningHost, runFailingHost, runHost } from "./run-host.ts";
+import { freePort, type RunningHost, runHost, runUntilExit, startLoadingHost } from "./run-host.ts";
 
-// Every test starts processes: time for a machine that is busy with others.
+// Tests how the local Functions host loads an app, stops, and applies its command-line options. Each test starts host
+// processes.
 
 let host: RunningHost | undefined;
 afterEach(async () => {
@@ -12,8 +13,8 @@ afterEach(async () => {
   host = undefined;
 });
 
-/** Creates an app with these files, and a default host.json unless given. */
-async function appOf(files: Record<string, string>): Promise<string> {
+/** Creates a folder with the files of an app, and returns its path. Adds a minimal host.json if `files` has none. */
+async function createApp(files: Record<string, string>): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "host-app-"));
   for (const [name, content] of Object.entries({ "host.json": '{"version":"2.0"}', ...files })) {
     await mkdir(join(folder, name, ".."), { recursive: true });
@@ -22,6 +23,10 @@ async function appOf(files: Record<string, string>): Promise<string> {
   return folder;
 }
 
+/**
+ * JavaScript that starts each test app. It defines `register(name)`, which registers an HTTP function that returns the
+ * environment variable GREETING. It uses the worker's core module directly, because these apps have no node_modules.
+ */
 const REGISTER = `
   const core = require("@azure/functions-core");
   const trigger = { type: "httpTrigger", direction: "in", authLevel: "anonymous", methods: ["GET"] };
@@ -38,20 +43,20 @@ const REGISTER = `
 `;
 
 describe("an app is loaded as in the worker", () => {
-  it("from CommonJS, every file of a glob, with its local settings and the default prefix", async () => {
-    const app = await appOf({
+  it("from every CommonJS file that the glob in main matches, with its local settings", async () => {
+    const app = await createApp({
       "package.json": '{"main":"functions/*.js"}',
       "functions/a.js": `${REGISTER} register("a");`,
       "functions/b.js": `${REGISTER} register("b");`,
-      "local.settings.json": '{"Values":{"GREETING":"from the file","TAKEN":"from the file"}}',
+      "local.settings.json": '{"Values":{"GREETING":"from the file"}}',
     });
-    host = await runHost({ app, env: { TAKEN: "from outside" } });
+    host = await runHost({ app });
     expect(host.functions.map(({ name }) => name)).toEqual(["a", "b"]);
     expect(await (await fetch(`${host.url}/api/b`)).text()).toBe("from the file");
   });
 
   it("from an ES module that loads the core through createRequire, as a bundle does", async () => {
-    const app = await appOf({
+    const app = await createApp({
       "package.json": '{"main":"main.mjs"}',
       "main.mjs": `import { createRequire } from "node:module";
         const require = createRequire(import.meta.url); ${REGISTER} register("m");`,
@@ -67,21 +72,21 @@ describe("an app is loaded as in the worker", () => {
       "bad setting X",
     ],
     [
-      "a name is taken twice",
+      "two functions have the same name",
       { "package.json": '{"main":"x.js"}', "x.js": `${REGISTER} register("a"); register("a");` },
       "already been registered",
     ],
     ["main matches no file", { "package.json": '{"main":"dist/*.js"}' }, "zero files"],
     ["it has no functions", { "package.json": '{"main":"x.js"}', "x.js": "" }, "no functions found"],
-    ["host.json is none", { "package.json": '{"main":"x.js"}', "host.json": "{" }, "host.json is not JSON"],
-  ])("or fails with the reason when %s", async (_, files, reason) => {
-    const { code, output } = await runFailingHost(await appOf(files as unknown as Record<string, string>));
+    ["host.json is not JSON", { "package.json": '{"main":"x.js"}', "host.json": "{" }, "host.json is not JSON"],
+  ])("or the host exits with the reason if %s", async (_, files, reason) => {
+    const { code, output } = await runUntilExit(await createApp(files as unknown as Record<string, string>));
     expect(code).toBe(1);
     expect(output).toContain(reason);
   });
 
-  it("a function that is registered after the start is rejected", async () => {
-    const app = await appOf({
+  it("and cannot register a function after startup", async () => {
+    const app = await createApp({
       "package.json": '{"main":"x.js"}',
       "x.js": `${REGISTER} core.registerFunction({ name: "late", bindings: { req: trigger } }, () => {
         try { register("more"); } catch (error) { return error.message; }
@@ -93,36 +98,37 @@ describe("an app is loaded as in the worker", () => {
 });
 
 describe("the host stops", () => {
-  it("after the running request got its response, with the hooks run and exit code 0", async () => {
+  it("with exit code 0 after it answered the running request and ran the appTerminate hooks", async () => {
     host = await runHost();
     const answer = fetch(`${host.url}/slow?ms=300`);
-    await host.line((line) => line.includes("Executing 'Functions.slow'"));
-    const code = host.stop();
+    await host.waitForLine((line) => line.includes("Executing 'Functions.slow'"));
+    const exitCode = host.stop();
     expect(await (await answer).text()).toBe("slow");
-    expect(await code).toBe(0);
-    expect(await host.saw("appTerminate", 1)).toHaveLength(1);
+    expect(await exitCode).toBe(0);
+    expect(await host.waitForReports("appTerminate", 1)).toHaveLength(1);
     await expect(fetch(`${host.url}/plain`)).rejects.toThrow();
   });
 
   it("immediately on a second signal", async () => {
     host = await runHost();
     const answer = fetch(`${host.url}/slow?ms=60000`).catch(() => "cut off");
-    await host.line((line) => line.includes("Executing 'Functions.slow'"));
-    const first = host.stop();
-    await host.line((line) => line.includes("Stopping"));
+    await host.waitForLine((line) => line.includes("Executing 'Functions.slow'"));
+    const exitCode = host.stop();
+    await host.waitForLine((line) => line.includes("Stopping"));
     await host.stop("SIGINT");
-    expect(await first).toBe(1);
+    expect(await exitCode).toBe(1);
     expect(await answer).toBe("cut off");
   });
 
   it("without waiting for listeners that have not started", async () => {
+    // Queue and timer listeners would start after 600 seconds.
     host = await runHost({ args: ["--listeners-after", "600"] });
     expect(await host.stop()).toBe(0);
     // Queue listeners would log that they find no storage account.
     expect(host.lines.filter((line) => /the setting .* is missing|still running/.test(line))).toEqual([]);
   });
 
-  it("when it is killed, and leaves nothing that disturbs the next start", async () => {
+  it("when it is killed, and starts again with the same data folder", async () => {
     const data = await mkdtemp(join(tmpdir(), "host-data-"));
     host = await runHost({ args: ["--data", data] });
     await host.stop("SIGKILL");
@@ -131,24 +137,24 @@ describe("the host stops", () => {
   });
 
   it("with exit code 1 when the app throws outside of an invocation", async () => {
-    const app = await appOf({
+    const app = await createApp({
       "package.json": '{"main":"x.js"}',
-      "x.js": `${REGISTER} register("a"); setTimeout(() => Promise.reject(new Error("nobody waits")), 200);`,
+      "x.js": `${REGISTER} register("a"); setTimeout(() => Promise.reject(new Error("unhandled rejection")), 200);`,
     });
-    const { code, output } = await runFailingHost(app);
+    const { code, output } = await runUntilExit(app);
     expect(code).toBe(1);
-    expect(output).toContain("nobody waits");
+    expect(output).toContain("unhandled rejection");
   });
 });
 
 it("returns 503 while the app is loading", async () => {
   const port = await freePort();
-  const app = await appOf({
+  const app = await createApp({
     "package.json": '{"main":"main.mjs"}',
     "main.mjs": "console.log('loading'); await new Promise((resolve) => setTimeout(resolve, 60000));",
   });
-  const loading = loadingHost(app, port);
-  await loading.line((line) => line === "loading");
+  const loading = startLoadingHost(app, port);
+  await loading.waitForLine((line) => line === "loading");
   const answer = await fetch(`http://127.0.0.1:${port}/`);
   expect(answer.status).toBe(503);
   expect(await answer.text()).toBe("Function host is not running.");
@@ -158,7 +164,7 @@ it("returns 503 while the app is loading", async () => {
 it("aborts an invocation that exceeds functionTimeout", async () => {
   host = await runHost({ env: { AzureFunctionsJobHost__functionTimeout: "00:00:00.3" } });
   expect((await fetch(`${host.url}/slow?ms=60000`)).status).toBe(500);
-  await host.line((line) => line.includes("Timeout value of 0.3 s was exceeded"));
+  await host.waitForLine((line) => line.includes("Timeout value of 0.3 s was exceeded"));
 });
 
 it("has no home page when AzureWebJobsDisableHomepage is true", async () => {
@@ -166,8 +172,8 @@ it("has no home page when AzureWebJobsDisableHomepage is true", async () => {
   expect((await fetch(host.url)).status).toBe(204);
 });
 
-describe("options", () => {
-  it("--log-file and --quiet write one line per entry to a file, only warnings and errors", async () => {
+describe("the command-line option", () => {
+  it("--log-file with --quiet writes only warnings and errors to the file", async () => {
     const file = join(await mkdtemp(join(tmpdir(), "host-log-")), "host.log");
     host = await runHost({ args: ["--quiet", "--log-file", file] });
     await fetch(`${host.url}/plain`);
@@ -182,15 +188,15 @@ describe("options", () => {
     expect(host.lines.some((line) => line.startsWith("["))).toBe(false);
   });
 
-  it("--inspect-modules lists the loaded modules of the app, a lazy module only after its first use", async () => {
+  it("--inspect-modules adds a route that lists the modules that the app has loaded so far", async () => {
     host = await runHost({ args: ["--inspect-modules"] });
     const { url } = host;
-    const inspect = async () =>
+    const getDiagnostics = async () =>
       (await (await fetch(`${url}/__host/modules`)).json()) as { modules: string[]; memory: { rss: number } };
-    const names = async () => (await inspect()).modules.map((module) => module.split("/").at(-1));
-    expect(await names()).toEqual(["http.ts", "work.ts"]);
+    const loadedFileNames = async () => (await getDiagnostics()).modules.map((module) => module.split("/").at(-1));
+    expect(await loadedFileNames()).toEqual(["http.ts", "work.ts"]);
     await fetch(`${url}/lazy`);
-    expect(await names()).toContain("lazy.ts");
-    expect((await inspect()).memory.rss).toBeGreaterThan(0);
+    expect(await loadedFileNames()).toContain("lazy.ts");
+    expect((await getDiagnostics()).memory.rss).toBeGreaterThan(0);
   });
 });

@@ -3,18 +3,27 @@ import { describe, expect, it } from "vitest";
 import { parseCrontab } from "../ncrontab.ts";
 import { parseSchedule, parseTimeSpan } from "../schedule.ts";
 
+/**
+ * A recorded result of the platform's timer library for one schedule in NCRONTAB, a cron format with a leading field for
+ * seconds.
+ */
 interface Vector {
   expression: string;
+  /** Time from which the occurrences were computed. */
   from: string;
+  /** The first occurrences after `from`: five, or fewer if the schedule has no more. */
   next?: string[];
+  /** Set if the library rejects the expression. */
   error?: true;
 }
+
+const RECORDED_OCCURRENCES = 5;
 
 const vectors: Vector[] = JSON.parse(
   readFileSync(new URL("../../../test/vectors/ncrontab.json", import.meta.url), "utf8"),
 );
 
-describe("NCRONTAB results match the timer trigger's parser", () => {
+describe("the occurrences of an NCRONTAB schedule match the recorded results of the platform's library", () => {
   it.each(vectors.map((vector) => [`"${vector.expression}" from ${vector.from}`, vector] as const))(
     "%s",
     (_, vector) => {
@@ -23,38 +32,41 @@ describe("NCRONTAB results match the timer trigger's parser", () => {
         return;
       }
       const crontab = parseCrontab(vector.expression);
-      const found: string[] = [];
+      const occurrences: string[] = [];
       let base = new Date(vector.from);
-      for (let i = 0; i < 5; i += 1) {
+      for (let i = 0; i < RECORDED_OCCURRENCES; i += 1) {
         const next = crontab.next(base);
         if (next === undefined) break;
-        found.push(next.toISOString().replace(".000Z", "Z"));
+        occurrences.push(next.toISOString().replace(".000Z", "Z"));
         base = next;
       }
-      expect(found).toEqual(vector.next);
+      expect(occurrences).toEqual(vector.next);
     },
   );
 });
 
-describe("a schedule that is not NCRONTAB", () => {
-  const now = new Date("2026-01-01T00:00:00Z");
+describe("a timer schedule", () => {
+  const startOfYear = new Date("2026-01-01T00:00:00Z");
 
-  it("is read as a TimeSpan, counted from the base", () => {
-    expect(parseSchedule("00:05:00", now).next(now)).toEqual(new Date("2026-01-01T00:05:00Z"));
-    expect(parseSchedule("1.00:00:00", now).next(now)).toEqual(new Date("2026-01-02T00:00:00Z"));
+  it("can be a TimeSpan, which is the interval from one occurrence to the next", () => {
+    expect(parseSchedule("00:05:00", startOfYear).next(startOfYear)).toEqual(new Date("2026-01-01T00:05:00Z"));
+    expect(parseSchedule("1.00:00:00", startOfYear).next(startOfYear)).toEqual(new Date("2026-01-02T00:00:00Z"));
   });
 
-  it.each(["", "25:00:00", "00:00:00", "tomorrow"])("is rejected when it is not a TimeSpan either: %j", (text) => {
-    expect(() => parseSchedule(text, now)).toThrow();
+  it.each(["", "25:00:00", "00:00:00", "tomorrow"])(
+    "is rejected if it is neither NCRONTAB nor a TimeSpan above zero: %j",
+    (text) => {
+      expect(() => parseSchedule(text, startOfYear)).toThrow();
+    },
+  );
+
+  it("is frequent if it fires more than once a minute", () => {
+    expect(parseSchedule("*/10 * * * * *", startOfYear).frequent).toBe(true);
+    expect(parseSchedule("0 * * * * *", startOfYear).frequent).toBe(false);
+    expect(parseSchedule("00:00:30", startOfYear).frequent).toBe(true);
   });
 
-  it("has no stored status when it fires more than once a minute", () => {
-    expect(parseSchedule("*/10 * * * * *", now).frequent).toBe(true);
-    expect(parseSchedule("0 * * * * *", now).frequent).toBe(false);
-    expect(parseSchedule("00:00:30", now).frequent).toBe(true);
-  });
-
-  it("can be a TimeSpan with fractions and a sign", () => {
+  it("can be a TimeSpan with fractions of a second or a sign", () => {
     expect(parseTimeSpan("00:00:01.5")).toBe(1500);
     expect(parseTimeSpan("-00:00:01")).toBe(-1000);
   });

@@ -5,14 +5,20 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openStorage, type TestStorage } from "../../../test/support/storage.ts";
 import { type RunningHost, runHost } from "./run-host.ts";
 
-// Every test starts processes: time for a machine that is busy with others.
-const PATIENTLY = { timeout: 150_000 };
+// Tests the queue triggers of the local Functions host. Each test starts host processes that run the app in `fixture-app`,
+// against a storage emulator. The settings of host.json that the tests expect are in `fixture-app/host.json`.
+
+/** `batchSize` (2) + `newBatchThreshold` (1) of the fixture app's host.json. */
+const MAX_RUNNING_MESSAGES = 3;
+/** Long enough for a machine that runs many tests at once. */
+const POLL_OPTIONS = { timeout: 150_000 };
 
 let azurite: TestStorage;
 let service: QueueServiceClient;
 let host: RunningHost | undefined;
-let tests = 0;
-let prefix = "";
+let testCount = 0;
+/** Each test uses queues with a prefix of its own. The fixture app reads the prefix from the setting PREFIX. */
+let queuePrefix = "";
 
 beforeAll(async () => {
   azurite = await openStorage(["hostqueues"]);
@@ -24,128 +30,130 @@ afterEach(async () => {
   host = undefined;
 });
 
-const packed = (text: string) => Buffer.from(text).toString("base64");
+const toBase64 = (text: string) => Buffer.from(text).toString("base64");
 
+/** Starts a host whose fixture app reads the queues of this test. */
 async function start(settings: { args?: string[]; env?: Record<string, string> } = {}): Promise<RunningHost> {
   host = await runHost({
     ...settings,
-    env: { PREFIX: prefix, WORK: azurite.connectionString(), ...settings.env },
+    env: { PREFIX: queuePrefix, WORK: azurite.connectionString(), ...settings.env },
   });
   return host;
 }
 
-/** Returns the queue of this test. */
-async function queueOf(name: string) {
-  tests += 1;
-  prefix = `t${tests}`;
-  const queue = service.getQueueClient(`${prefix}-${name}`);
+/** Creates the queue of the fixture app's function `name` for one test. Its poison queue does not exist yet. */
+async function createTestQueue(name: string) {
+  testCount += 1;
+  queuePrefix = `t${testCount}`;
+  const queue = service.getQueueClient(`${queuePrefix}-${name}`);
   await queue.create();
-  return { queue, poison: service.getQueueClient(`${prefix}-${name}-poison`) };
+  return { queue, poison: service.getQueueClient(`${queuePrefix}-${name}-poison`) };
 }
 
-async function peek(queue: ReturnType<typeof service.getQueueClient>): Promise<string[]> {
+async function peekTexts(queue: ReturnType<typeof service.getQueueClient>): Promise<string[]> {
   if (!(await queue.exists())) return [];
   const { peekedMessageItems } = await queue.peekMessages({ numberOfMessages: 32 });
   return peekedMessageItems.map(({ messageText }) => messageText);
 }
-const count = async (queue: ReturnType<typeof service.getQueueClient>) =>
+const messageCount = async (queue: ReturnType<typeof service.getQueueClient>) =>
   (await queue.getProperties()).approximateMessagesCount;
 
 describe("a queue message", () => {
-  it("reaches its function decoded and with parsed JSON and metadata, and is deleted", async () => {
-    const { queue } = await queueOf("takes");
-    const { messageId } = await queue.sendMessage(packed('{"a":1}'));
+  it("reaches its function as parsed JSON with metadata, and is deleted", async () => {
+    const { queue } = await createTestQueue("takes");
+    const { messageId } = await queue.sendMessage(toBase64('{"a":1}'));
     const running = await start();
-    const [seen] = await running.saw<{ message: unknown; metadata: Record<string, unknown> }>("takes", 1);
-    expect(seen?.message).toEqual({ a: 1 });
-    expect(seen?.metadata).toMatchObject({ id: messageId, dequeueCount: 1, queueTrigger: { a: 1 } });
-    expect(Object.keys(seen!.metadata).sort()).toEqual(
+    const [reports] = await running.waitForReports<{ message: unknown; metadata: Record<string, unknown> }>("takes", 1);
+    expect(reports?.message).toEqual({ a: 1 });
+    expect(reports?.metadata).toMatchObject({ id: messageId, dequeueCount: 1, queueTrigger: { a: 1 } });
+    expect(Object.keys(reports!.metadata).sort()).toEqual(
       ["dequeueCount", "expirationTime", "id", "insertionTime", "nextVisibleTime", "popReceipt", "queueTrigger"].sort(),
     );
-    await expect.poll(() => count(queue), PATIENTLY).toBe(0);
+    await expect.poll(() => messageCount(queue), POLL_OPTIONS).toBe(0);
   });
 
-  it("is delivered again after a failure and moved to the poison queue after maxDequeueCount failures", async () => {
-    const { queue, poison } = await queueOf("fails");
-    await queue.sendMessage(packed("text"));
+  it("moves to the poison queue after it failed maxDequeueCount times", async () => {
+    const { queue, poison } = await createTestQueue("fails");
+    await queue.sendMessage(toBase64("text"));
     const running = await start();
-    const seen = await running.saw("fails", 2);
-    expect(seen).toEqual([
+    const reports = await running.waitForReports("fails", 2);
+    expect(reports).toEqual([
       { message: "text", dequeueCount: 1 },
       { message: "text", dequeueCount: 2 },
     ]);
-    await expect.poll(() => peek(poison), PATIENTLY).toEqual([packed("text")]);
-    await expect.poll(() => count(queue), PATIENTLY).toBe(0);
+    await expect.poll(() => peekTexts(poison), POLL_OPTIONS).toEqual([toBase64("text")]);
+    await expect.poll(() => messageCount(queue), POLL_OPTIONS).toBe(0);
   });
 
-  it("is moved to the poison queue without a run when it is not base64 or was received too often", async () => {
-    const { queue, poison } = await queueOf("takes");
-    await queue.sendMessage(packed("received too often"));
+  it("moves to the poison queue without a run if it is not base64 or exceeds maxDequeueCount", async () => {
+    const { queue, poison } = await createTestQueue("takes");
+    await queue.sendMessage(toBase64("received too often"));
+    // maxDequeueCount of the fixture app is 2, so the host receives this message for the third time.
     for (let i = 0; i < 2; i += 1) await queue.receiveMessages({ visibilityTimeout: 1 }).then(waitUntilVisible(queue));
     await queue.sendMessage("not base64!");
     const running = await start();
     await expect
-      .poll(async () => (await peek(poison)).sort(), PATIENTLY)
-      .toEqual([packed("received too often"), "not base64!"].sort());
+      .poll(async () => (await peekTexts(poison)).sort(), POLL_OPTIONS)
+      .toEqual([toBase64("received too often"), "not base64!"].sort());
     expect(running.lines.some((line) => line.startsWith('{"saw":"takes"'))).toBe(false);
   });
 
-  it("stays invisible for longer than the lease, because the host renews the lease", async () => {
-    const { queue } = await queueOf("slowly");
-    await queue.sendMessage(packed("long"));
+  it("runs only once if it takes longer than its lease, because the host renews the lease", async () => {
+    const { queue } = await createTestQueue("slowly");
+    await queue.sendMessage(toBase64("long"));
     const running = await start({ args: ["--lease", "2"], env: { SLOW_MS: "4500" } });
-    await running.line((line) => line.includes("Executed 'Functions.slowly'"));
-    expect(await running.saw("slowly", 1)).toHaveLength(1);
-    await expect.poll(() => count(queue), PATIENTLY).toBe(0);
+    await running.waitForLine((line) => line.includes("Executed 'Functions.slowly'"));
+    expect(await running.waitForReports("slowly", 1)).toHaveLength(1);
+    await expect.poll(() => messageCount(queue), POLL_OPTIONS).toBe(0);
   });
 
-  it("is delivered again when its host was killed", async () => {
-    const { queue } = await queueOf("slowly");
-    await queue.sendMessage(packed("once more"));
+  it("is delivered again after its host was killed", async () => {
+    const { queue } = await createTestQueue("slowly");
+    await queue.sendMessage(toBase64("once more"));
     const first = await start({ args: ["--lease", "1"], env: { SLOW_MS: "60000" } });
-    await first.saw("slowly", 1);
+    await first.waitForReports("slowly", 1);
     await first.stop("SIGKILL");
     const second = await start({ args: ["--lease", "1"] });
-    expect(await second.saw("slowly", 1)).toEqual([{ message: "once more", running: 1 }]);
+    expect(await second.waitForReports("slowly", 1)).toEqual([{ message: "once more", running: 1 }]);
   });
 
-  it("is received from a queue that is created later", async () => {
-    tests += 1;
-    prefix = `t${tests}`;
+  it("is received from a queue that is created after the host started", async () => {
+    testCount += 1;
+    queuePrefix = `t${testCount}`;
     const running = await start();
-    const queue = service.getQueueClient(`${prefix}-takes`);
+    const queue = service.getQueueClient(`${queuePrefix}-takes`);
     await queue.create();
-    await queue.sendMessage(packed("late"));
-    expect(await running.saw("takes", 1)).toMatchObject([{ message: "late" }]);
+    await queue.sendMessage(toBase64("late"));
+    expect(await running.waitForReports("takes", 1)).toMatchObject([{ message: "late" }]);
   });
 
-  it("can be sent through the admin route", async () => {
-    await queueOf("takes");
+  it("can be passed to its function through the admin route", async () => {
+    await createTestQueue("takes");
     const running = await start();
     const answer = await fetch(`${running.url}/admin/functions/takes`, {
       method: "POST",
       body: JSON.stringify({ input: "by hand" }),
     });
     expect(answer.status).toBe(202);
-    expect(await running.saw("takes", 1)).toMatchObject([{ message: "by hand" }]);
+    expect(await running.waitForReports("takes", 1)).toMatchObject([{ message: "by hand" }]);
   });
 });
 
-it("runs with at most batchSize + newBatchThreshold messages at once", async () => {
-  const { queue } = await queueOf("slowly");
-  for (let i = 0; i < 8; i += 1) await queue.sendMessage(packed(String(i)));
-  // Long enough that the next messages are fetched while one still runs.
+it("runs at most batchSize + newBatchThreshold messages of a queue at once", async () => {
+  const { queue } = await createTestQueue("slowly");
+  for (let i = 0; i < 8; i += 1) await queue.sendMessage(toBase64(String(i)));
+  // Even messages take 250 ms and odd ones 1 s, so that the next messages are fetched while one still runs.
   const running = await start({ env: { SLOW_MS: "250" } });
-  const seen = await running.saw<{ running: number }>("slowly", 8);
-  expect(Math.max(...seen.map((each) => each.running))).toBe(3);
+  const reports = await running.waitForReports<{ running: number }>("slowly", 8);
+  expect(Math.max(...reports.map((each) => each.running))).toBe(MAX_RUNNING_MESSAGES);
 });
 
-it("is retried while storage is unreachable, with one log entry, and processed when storage is back", async () => {
-  const { queue } = await queueOf("takes");
+it("processes messages again after an outage of the storage account, which it logs once", async () => {
+  const { queue } = await createTestQueue("takes");
   const storage = new URL(service.url);
-  let down = true;
+  let storageIsDown = true;
   const proxy = createServer((socket) => {
-    if (down) return socket.destroy();
+    if (storageIsDown) return socket.destroy();
     const upstream = connect(Number(storage.port), storage.hostname);
     for (const end of [socket, upstream]) end.on("error", () => end.destroy());
     return socket.pipe(upstream).pipe(socket);
@@ -154,14 +162,14 @@ it("is retried while storage is unreachable, with one log entry, and processed w
   await once(proxy, "listening");
   const { port } = proxy.address() as AddressInfo;
   const running = await start({ env: { WORK: azurite.connectionString().replaceAll(storage.port, String(port)) } });
-  await running.line((line) => line.includes(`Cannot read the queue '${queue.name}'`));
+  await running.waitForLine((line) => line.includes(`Cannot read the queue '${queue.name}'`));
   expect((await fetch(`${running.url}/plain`)).status).toBe(200);
-  down = false;
-  await queue.sendMessage(packed("at last"));
-  expect(await running.saw("takes", 1)).toMatchObject([{ message: "at last" }]);
+  storageIsDown = false;
+  await queue.sendMessage(toBase64("at last"));
+  expect(await running.waitForReports("takes", 1)).toMatchObject([{ message: "at last" }]);
   expect(running.lines.filter((line) => line.includes(`Cannot read the queue '${queue.name}'`))).toHaveLength(1);
   proxy.close();
 });
 
 const waitUntilVisible = (queue: ReturnType<typeof service.getQueueClient>) => () =>
-  expect.poll(() => peek(queue), PATIENTLY).toHaveLength(1);
+  expect.poll(() => peekTexts(queue), POLL_OPTIONS).toHaveLength(1);

@@ -2,10 +2,14 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { createRouter, type HttpRoute } from "../router.ts";
 
+/**
+ * Results that were recorded from the router of the platform's host, for one set of functions. `target` is a request's path.
+ */
 interface Scenario {
   id: string;
   routePrefix: string;
   functions: HttpRoute[];
+  /** Names of the functions whose route the platform rejects. */
   rejected?: string[];
   cases: {
     method: string;
@@ -25,7 +29,7 @@ describe.each(scenarios)(
   ({ routePrefix, functions, rejected, cases }) => {
     const router = createRouter(functions, routePrefix);
 
-    it("removes the functions whose route is invalid", () => {
+    it("rejects the same functions", () => {
       expect(router.rejected.map(({ name }) => name).sort()).toEqual(rejected ?? []);
     });
 
@@ -35,7 +39,7 @@ describe.each(scenarios)(
       if (match.status !== 200) return;
       if (name !== undefined) expect(match.function.name).toBe(name);
       if (params !== undefined) {
-        // The router returns null for an empty catch-all. The host omits it.
+        // The platform's router returns null for an empty catch-all. The platform's host omits it, and so does this router.
         const present = Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null));
         expect(match.params).toEqual(present);
       }
@@ -43,37 +47,37 @@ describe.each(scenarios)(
   },
 );
 
-describe("routes that the host rejects", () => {
-  const rejected = (functions: HttpRoute[]) => createRouter(functions, "").rejected.map(({ name }) => name);
+describe("the router rejects", () => {
+  const rejectedNames = (functions: HttpRoute[]) => createRouter(functions, "").rejected.map(({ name }) => name);
 
-  it("start with a built-in route", () => {
+  it("routes that start with a built-in prefix (admin, runtime)", () => {
     const functions = [
       { name: "a", route: "admin/x" },
       { name: "b", route: "Runtime/x" },
       { name: "c", route: "x/admin" },
     ];
-    expect(rejected(functions)).toEqual(["a", "b"]);
+    expect(rejectedNames(functions)).toEqual(["a", "b"]);
   });
 
-  it("are the later by name of two with the same template and a common method", () => {
+  it("the function that sorts later by name, if two functions share a route and a method", () => {
     const functions = [
       { name: "second", route: "x/{id}", methods: ["GET", "PUT"] },
       { name: "first", route: "X/{id}", methods: ["get"] },
       { name: "third", route: "x/{id}", methods: ["POST"] },
     ];
-    expect(rejected(functions)).toEqual(["second"]);
+    expect(rejectedNames(functions)).toEqual(["second"]);
   });
 
   it.each(["x/{a}{b}", "x/{*r?}", "x/{a?=1}", "x/p{*r}", "x}", "x/{a:length()}", "~x"])(
-    "are invalid like %s",
+    "the invalid route %s",
     (route) => {
-      expect(rejected([{ name: "f", route }])).toEqual(["f"]);
+      expect(rejectedNames([{ name: "f", route }])).toEqual(["f"]);
     },
   );
 });
 
-describe("template details that the vectors do not cover", () => {
-  const params = (route: string, target: string) => {
+describe("a route template that the recorded scenarios do not cover", () => {
+  const matchedParameters = (route: string, target: string) => {
     const match = createRouter([{ name: "f", route }], "").match("GET", target);
     return match.status === 200 ? match.params : undefined;
   };
@@ -85,7 +89,7 @@ describe("template details that the vectors do not cover", () => {
     ["x/{p:minlength(2):maxlength(3)}", "/x/abcd", undefined],
     ["x/{p:min(3)=7}", "/x", { p: "7" }],
     ["x/{{y}}", "/x/{y}", {}],
-  ])("%s with %s", (route, target, expected) => {
-    expect(params(route, target)).toEqual(expected);
+  ])("%s matches the path %s with the parameters %j", (route, target, expected) => {
+    expect(matchedParameters(route, target)).toEqual(expected);
   });
 });

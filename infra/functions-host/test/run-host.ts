@@ -9,6 +9,9 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { COMPILE_CACHE, HOST } from "../../../test/support/test-app.ts";
 
+// Starts the local Functions host as a child process, for the tests in this folder. The default app is `fixture-app`, whose
+// functions report what they receive as JSON lines on standard output (`{"saw":"<name>","what":<value>}`).
+
 const FIXTURE_APP = fileURLToPath(new URL("./fixture-app", import.meta.url));
 
 export interface RunningHost {
@@ -17,10 +20,10 @@ export interface RunningHost {
   functions: { name: string; trigger: string; route?: string }[];
   /** All lines of standard output and error so far. */
   lines: string[];
-  /** Resolves with the first past or future line that the test accepts. */
-  line(accept: (line: string) => boolean): Promise<string>;
-  /** Resolves with the values that the fixture app reported under this name, when there are at least `count`. */
-  saw<T>(name: string, count: number): Promise<T[]>;
+  /** Resolves with the first past or future line for which `accept` returns true. */
+  waitForLine(accept: (line: string) => boolean): Promise<string>;
+  /** Waits until the fixture app has reported at least `count` values under this name. Resolves with all of them. */
+  waitForReports<T>(name: string, count: number): Promise<T[]>;
   /**
    * Sends a signal (default SIGTERM) and waits for the exit.
    * @returns the exit code, null if killed
@@ -32,15 +35,15 @@ export interface RunningHost {
 export async function runHost(
   options: { app?: string; args?: string[]; env?: Record<string, string> } = {},
 ): Promise<RunningHost> {
-  const { child, lines, line } = spawnHost(options);
-  // With the complete output: a process can exit before its last line is read.
+  const { child, lines, waitForLine } = spawnHost(options);
+  // "close" and not "exit": after "exit" some lines of the output may still be unread.
   const exited = once(child, "close").then(([code]) => code as number | null);
   const ready = await Promise.race([
-    line((text) => text.startsWith('{"port":')),
+    waitForLine((text) => text.startsWith('{"port":')),
     exited.then((code) => Promise.reject(new Error(`The host ended with ${code}:\n${lines.join("\n")}`))),
   ]);
   const { port, functions } = JSON.parse(ready) as { port: number; functions: RunningHost["functions"] };
-  const seen = (name: string) =>
+  const reportsOf = (name: string) =>
     lines
       .filter((text) => text.startsWith('{"saw":'))
       .map((text) => JSON.parse(text) as { saw: string; what: unknown })
@@ -51,10 +54,10 @@ export async function runHost(
     pid: child.pid!,
     functions,
     lines,
-    line,
-    saw: async <T>(name: string, count: number) => {
-      await line(() => seen(name).length >= count);
-      return seen(name) as T[];
+    waitForLine,
+    waitForReports: async <T>(name: string, count: number) => {
+      await waitForLine(() => reportsOf(name).length >= count);
+      return reportsOf(name) as T[];
     },
     stop: async (signal = "SIGTERM") => {
       child.kill(signal);
@@ -63,17 +66,17 @@ export async function runHost(
   };
 }
 
-/** Runs an app that does not start. Returns its exit code and output. */
-export async function runFailingHost(app: string): Promise<{ code: number | null; output: string }> {
+/** Runs a host until it exits by itself, for an app that cannot run. Returns the exit code and the output. */
+export async function runUntilExit(app: string): Promise<{ code: number | null; output: string }> {
   const { child, lines } = spawnHost({ app });
   const [code] = (await once(child, "close")) as [number | null];
   return { code, output: lines.join("\n") };
 }
 
-/** Starts a host without waiting until it is ready. */
-export function loadingHost(app: string, port: number): { line: RunningHost["line"]; kill(): void } {
-  const { child, line } = spawnHost({ app, args: ["--port", String(port)] });
-  return { line, kill: () => child.kill("SIGKILL") };
+/** Starts a host and returns at once, without waiting until the app is loaded. */
+export function startLoadingHost(app: string, port: number): { waitForLine: RunningHost["waitForLine"]; kill(): void } {
+  const { child, waitForLine } = spawnHost({ app, args: ["--port", String(port)] });
+  return { waitForLine, kill: () => child.kill("SIGKILL") };
 }
 
 /**
@@ -97,9 +100,9 @@ export async function freePort(): Promise<number> {
 function spawnHost({ app = FIXTURE_APP, args = [], env = {} }: Parameters<typeof runHost>[0] & object): {
   child: ChildProcess;
   lines: string[];
-  line: RunningHost["line"];
+  waitForLine: RunningHost["waitForLine"];
 } {
-  // Later arguments override these.
+  // An option in `args` overrides the same option here, because the last one wins.
   const defaults = ["--app", app, "--port", "0", "--data", mkdtempSync(join(tmpdir(), "host-data-"))];
   const child = spawn(process.execPath, [HOST, ...defaults, "--ready-json", ...args], {
     env: { PATH: process.env.PATH, TMPDIR: tmpdir(), NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
@@ -113,16 +116,16 @@ function spawnHost({ app = FIXTURE_APP, args = [], env = {} }: Parameters<typeof
       for (const watch of watchers) watch();
     });
   }
-  const line = (accept: (text: string) => boolean) =>
+  const waitForLine = (accept: (text: string) => boolean) =>
     new Promise<string>((resolve) => {
       const watch = () => {
-        const found = lines.find(accept);
-        if (found === undefined) return;
+        const line = lines.find(accept);
+        if (line === undefined) return;
         watchers.delete(watch);
-        resolve(found);
+        resolve(line);
       };
       watchers.add(watch);
       watch();
     });
-  return { child, lines, line };
+  return { child, lines, waitForLine };
 }

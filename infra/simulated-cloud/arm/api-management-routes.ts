@@ -3,7 +3,10 @@ import type { Route } from "./request-context.ts";
 import { type ResourceCall, resourceRoute } from "./resource-route.ts";
 import type { ArmResource } from "./resource-store.ts";
 
-/** Routes of API Management's named values and certificates: https://learn.microsoft.com/rest/api/apimanagement/named-value */
+/**
+ * Returns the route of a request to a named value or certificate of API Management. Undefined for other requests:
+ * https://learn.microsoft.com/rest/api/apimanagement/named-value
+ */
 export function apiManagementRoute(call: ResourceCall): Route | undefined {
   const { request, rest, type, options } = call;
   const { versions } = type;
@@ -30,8 +33,16 @@ export function apiManagementRoute(call: ResourceCall): Route | undefined {
     }
     apiManagement.refresh(resource);
     const version = request.query.get("api-version")!;
-    const of = { subscription: call.subscription, namespace: "Microsoft.ApiManagement", version, name: resource.name };
-    return options.operations.start(options, of, () => ({ status: 200, body: namedValueResource(call, resource) }));
+    const operation = {
+      subscription: call.subscription,
+      namespace: "Microsoft.ApiManagement",
+      version,
+      name: resource.name,
+    };
+    return options.operations.start(options, operation, () => ({
+      status: 200,
+      body: namedValueResource(call, resource),
+    }));
   });
 }
 
@@ -40,7 +51,7 @@ export function namedValueResource({ options }: Pick<ResourceCall, "options">, r
   const { value, keyVault, ...properties } = resource.properties;
   const lastStatus = options.consumers.apiManagement.lastStatus(resource);
   return {
-    ...options.store.body(resource),
+    ...options.store.toArmBody(resource),
     properties: {
       ...properties,
       ...(properties.secret !== true && value !== undefined && { value }),

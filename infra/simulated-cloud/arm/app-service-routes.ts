@@ -1,14 +1,19 @@
-import { type Answer, jsonObject } from "../http.ts";
+import { jsonObject, type ServiceResponse } from "../http.ts";
 import type { SettingsKind } from "./app-service.ts";
 import { parseReference, referenceIdentity } from "./key-vault-references.ts";
 import type { Route } from "./request-context.ts";
 import { type ResourceCall, resourceRoute } from "./resource-route.ts";
 import type { ArmResource } from "./resource-store.ts";
 
+/** `config/configreferences/appsettings`, optionally with the name of one setting. */
 const REFERENCES = /^config\/configreferences\/(appsettings|connectionstrings)(?:\/([^/]+))?$/;
+/** `config/appsettings`, or `config/appsettings/list` to read the settings. */
 const CONFIGURATION = /^config\/(appsettings|connectionstrings)(\/list)?$/;
 
-/** Routes of App Service sites and slots: https://learn.microsoft.com/rest/api/appservice/web-apps */
+/**
+ * Returns the route of a request to an App Service site or slot. Undefined for requests that are not simulated:
+ * https://learn.microsoft.com/rest/api/appservice/web-apps
+ */
 export function webRoute(call: ResourceCall): Route | undefined {
   const { request, rest, type, options } = call;
   const { method } = request;
@@ -37,12 +42,15 @@ export function webRoute(call: ResourceCall): Route | undefined {
   const [, referenceKind] = REFERENCES.exec(rest) ?? [];
   if (method === "GET" && referenceKind !== undefined) {
     const kind = referenceKind as SettingsKind;
+    // The name after `config/configreferences/KIND/`, in the client's spelling.
     const name = call.parts[3];
     const route = { name: "arm.listReferences", versions, action: `${config}/read` };
     if (name === undefined) return resourceRoute(call, route, (site) => listReferences(call, site, kind));
     return resourceRoute(call, { ...route, name: "arm.getReference", item: name }, (site) => {
-      const found = references(call, site, kind).find((one) => one.name.toLowerCase() === name.toLowerCase());
-      return found === undefined ? noReference(`Cannot find the reference '${name}'.`) : { status: 200, body: found };
+      const reference = references(call, site, kind).find((one) => one.name.toLowerCase() === name.toLowerCase());
+      return reference === undefined
+        ? noReference(`Cannot find the reference '${name}'.`)
+        : { status: 200, body: reference };
     });
   }
   const [, settingsKind, list] = CONFIGURATION.exec(rest) ?? [];
@@ -52,7 +60,7 @@ export function webRoute(call: ResourceCall): Route | undefined {
   if (method === "POST" && list !== undefined) {
     return resourceRoute(call, { name: `arm.list${noun}`, versions, action: `${config}/list/action` }, (site) => {
       const answer = { status: 200, body: configuration(site, kind) };
-      if (kind === "appsettings") appService.listed(site);
+      if (kind === "appsettings") appService.afterList(site);
       return answer;
     });
   }
@@ -65,10 +73,10 @@ export function webRoute(call: ResourceCall): Route | undefined {
 }
 
 /**
- * Returns the status code for an app without references. Azure was observed to respond in three ways; each simulated app always
- * responds in the same way.
+ * Lists the references of an app. For an app without references, Azure was observed to respond in three ways. Each simulated
+ * app always responds in the same way, which depends on its name.
  */
-function listReferences(call: ResourceCall, site: ArmResource, kind: SettingsKind): Answer {
+function listReferences(call: ResourceCall, site: ArmResource, kind: SettingsKind): ServiceResponse {
   const value = references(call, site, kind);
   if (value.length > 0) return { status: 200, body: { value, nextLink: null } };
   switch ([...site.name].reduce((sum, letter) => sum + letter.charCodeAt(0), 0) % 3) {
@@ -81,9 +89,10 @@ function listReferences(call: ResourceCall, site: ArmResource, kind: SettingsKin
   }
 }
 
+/** Returns the references of an app in the form of the REST API. */
 function references({ options }: ResourceCall, site: ArmResource, kind: SettingsKind): { name: string }[] {
   return options.consumers.appService.references(site, kind).map(({ name, text, fetched }) => {
-    const place = parseReference(text);
+    const location = parseReference(text);
     return {
       id: `${site.id}/config/configreferences/${kind}/${name}`,
       name,
@@ -92,9 +101,9 @@ function references({ options }: ResourceCall, site: ArmResource, kind: Settings
       properties: {
         reference: text,
         status: fetched.status,
-        vaultName: place?.vault ?? null,
-        secretName: place?.secret ?? null,
-        secretVersion: place?.version ?? "",
+        vaultName: location?.vault ?? null,
+        secretName: location?.secret ?? null,
+        secretVersion: location?.version ?? "",
         identityType: referenceIdentity(site) === undefined ? "SystemAssigned" : "UserAssigned",
         details: DETAILS[fetched.status] ?? null,
         source: "KeyVault",
@@ -104,6 +113,7 @@ function references({ options }: ResourceCall, site: ArmResource, kind: Settings
   });
 }
 
+/** `details` of a reference by its status. */
 const DETAILS: Record<string, string> = {
   Resolved: "Reference has been successfully resolved.",
   InvalidSyntax: "Unable to parse the reference.",
@@ -129,17 +139,17 @@ function configuration(site: ArmResource, kind: SettingsKind): object {
 }
 
 /** Replaces all settings with the settings in the body. */
-function put({ request, options }: ResourceCall, site: ArmResource, kind: SettingsKind): Answer {
+function put({ request, options }: ResourceCall, site: ArmResource, kind: SettingsKind): ServiceResponse {
   const properties = jsonObject(request)?.properties;
   if (typeof properties !== "object" || properties === null || Array.isArray(properties)) {
     return appServiceFailure(400, "BadRequest", "The parameter properties has an invalid value.");
   }
   const entries = Object.entries(properties as Record<string, unknown>);
-  const fits =
+  const isValid =
     kind === "appsettings"
       ? entries.every(([, value]) => typeof value === "string")
       : entries.every(([, value]) => isConnectionString(value));
-  if (!fits) return appServiceFailure(400, "BadRequest", "The parameter properties has an invalid value.");
+  if (!isValid) return appServiceFailure(400, "BadRequest", "The parameter properties has an invalid value.");
   options.consumers.appService.replace(
     site,
     kind === "appsettings"
@@ -147,7 +157,7 @@ function put({ request, options }: ResourceCall, site: ArmResource, kind: Settin
       : { connectionStrings: properties as ArmResource["connectionStrings"] },
   );
   const answer = { status: 200, body: configuration(site, kind) };
-  if (kind === "appsettings") options.consumers.appService.written(site);
+  if (kind === "appsettings") options.consumers.appService.afterPut(site);
   return answer;
 }
 
@@ -156,7 +166,7 @@ function isConnectionString(value: unknown): boolean {
   return typeof text === "string" && typeof type === "string";
 }
 
-function slotConfigNames(site: ArmResource): Answer {
+function slotConfigNames(site: ArmResource): ServiceResponse {
   const [strings, settings] = [new Set(Object.keys(site.connectionStrings)), site.slotSettings];
   return {
     status: 200,
@@ -174,10 +184,10 @@ function slotConfigNames(site: ArmResource): Answer {
   };
 }
 
-const noReference = (message: string): Answer => appServiceFailure(404, "NotFound", message);
+const noReference = (message: string): ServiceResponse => appServiceFailure(404, "NotFound", message);
 
 /** App Service formats its errors differently from Azure Resource Manager. */
-function appServiceFailure(status: number, code: string, message: string): Answer {
+function appServiceFailure(status: number, code: string, message: string): ServiceResponse {
   return {
     status,
     body: { Code: code, Message: message, Target: null, Details: [{ Message: message }], Innererror: null },

@@ -1,14 +1,14 @@
 import { randomBytes } from "node:crypto";
 import { AppConfiguration } from "../app-configuration.ts";
-import type { Incoming, Operation, Service } from "../http.ts";
+import type { IncomingRequest, Operation, Service } from "../http.ts";
 import type { Tokens } from "../tokens.ts";
 import { type ArmResource, type ArmStore, configurationHost } from "./resource-store.ts";
 
-/** Serves the key-values of the company's App Configuration stores, each store at its own host. */
+/** Simulates the App Configuration stores among the company's resources. Each store serves its key-values at its own host. */
 export class ConfigurationStores {
   readonly #store: ArmStore;
   readonly #tokens: Tokens;
-  readonly #made = new Map<ArmResource, AppConfiguration>();
+  readonly #services = new Map<ArmResource, AppConfiguration>();
 
   constructor(store: ArmStore, tokens: Tokens) {
     this.#store = store;
@@ -26,20 +26,21 @@ export class ConfigurationStores {
     return undefined;
   }
 
-  #operation(resource: ArmResource, request: Incoming): Operation | undefined {
-    const made = this.#made.get(resource) ?? this.#make(resource);
-    const operation = made.service(request);
+  #operation(resource: ArmResource, request: IncomingRequest): Operation | undefined {
+    const store = this.#services.get(resource) ?? this.#createService(resource);
+    const operation = store.service(request);
     if (operation === undefined) return undefined;
-    const denied = resource.denied && !operation.anonymous ? { answer: operation.refusals.denied } : {};
-    return { ...operation, ...denied, resource: resource.id };
+    // A request to a denied store gets a 403, unless its credentials are invalid: the store itself reports that.
+    const override = resource.denied && !operation.anonymous ? { answer: operation.errorResponses.denied } : {};
+    return { ...operation, ...override, resource: resource.id };
   }
 
-  #make(resource: ArmResource): AppConfiguration {
-    const made = new AppConfiguration(resource.name, randomBytes(32), this.#tokens);
+  #createService(resource: ArmResource): AppConfiguration {
+    const store = new AppConfiguration(resource.name, randomBytes(32), this.#tokens);
     for (const { key, value, label = null, contentType = null } of resource.keyValues) {
-      made.set(key, value, label, contentType);
+      store.set(key, value, label, contentType);
     }
-    this.#made.set(resource, made);
-    return made;
+    this.#services.set(resource, store);
+    return store;
   }
 }

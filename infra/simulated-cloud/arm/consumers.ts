@@ -6,7 +6,7 @@ import type { RequestLog } from "../request-log.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
 import { ApiManagement, readsVault } from "./api-management.ts";
 import { AppService, isSite, type SiteFault } from "./app-service.ts";
-import { ConsumerValues, type HeldValues, type Place, type WorkingGap } from "./consumer-values.ts";
+import { ConsumerValues, type SecretLocation, type UsedValues, type WorkingGap } from "./consumer-values.ts";
 import { type ContainerAppFault, ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
@@ -19,24 +19,27 @@ interface Parts {
   clock: CloudClock;
 }
 
-/** Simulates the company's running resources: when each reads a new secret version, and the faults that a test sets. */
+/**
+ * Simulates the company's running resources that use vault secrets ("consumers"): when each reads a new secret version, and the
+ * misbehavior that a test sets.
+ */
 export class Consumers {
   readonly appService: AppService;
   readonly containerApps: ContainerApps;
   readonly apiManagement: ApiManagement;
   readonly timedReaders: ScheduledReaders;
-  readonly working: ConsumerValues;
+  readonly consumerValues: ConsumerValues;
   readonly #parts: Parts;
   graphSettings: GraphSettings = GRAPH_DEFAULTS;
 
   constructor(company: Company, parts: Parts) {
     this.#parts = parts;
-    this.working = new ConsumerValues(parts, company.issuers ?? []);
-    const all = { ...parts, working: this.working };
-    this.appService = new AppService(all);
-    this.containerApps = new ContainerApps(all);
-    this.apiManagement = new ApiManagement(all);
-    this.timedReaders = new ScheduledReaders(all);
+    this.consumerValues = new ConsumerValues(parts, company.issuers ?? []);
+    const allParts = { ...parts, consumerValues: this.consumerValues };
+    this.appService = new AppService(allParts);
+    this.containerApps = new ContainerApps(allParts);
+    this.apiManagement = new ApiManagement(allParts);
+    this.timedReaders = new ScheduledReaders(allParts);
   }
 
   /** Unix milliseconds of the simulated clock. */
@@ -44,21 +47,21 @@ export class Consumers {
     return this.#parts.clock.now();
   }
 
-  /** Runs everything that is due by the simulated clock. */
-  settle(): void {
-    this.appService.settle();
-    this.containerApps.settle();
-    this.apiManagement.settle();
+  /** Runs the reads of all resources that are due by the simulated clock. */
+  runDueWork(): void {
+    this.appService.runDueWork();
+    this.containerApps.runDueWork();
+    this.apiManagement.runDueWork();
     this.timedReaders.runDueReads();
   }
 
-  /** Resets a resource that was declared again, and its child resources. */
-  declared(id: string): void {
+  /** Starts a resource that was added or replaced, with its child resources. */
+  startDeclared(id: string): void {
     for (const resource of this.#parts.store.all()) {
       const key = resource.id.toLowerCase();
       if (key !== id.toLowerCase() && !key.startsWith(`${id.toLowerCase()}/`)) continue;
-      if (isSite(resource)) this.appService.declared(resource);
-      else if (isContainerApp(resource)) this.containerApps.declared(resource);
+      if (isSite(resource)) this.appService.startDeclared(resource);
+      else if (isContainerApp(resource)) this.containerApps.startDeclared(resource);
       else if (readsVault(resource)) this.apiManagement.refresh(resource);
       else this.timedReaders.add(resource);
     }
@@ -66,14 +69,14 @@ export class Consumers {
 }
 
 /**
- * Control operations for the company's resources: read and change what no client of Azure Resource Manager can. Resources are
- * named by their IDs.
+ * Control operations for the company's resources: tests read and change what no client of Azure Resource Manager can. The
+ * parameter `id` is a resource ID.
  */
 export class ConsumersControl {
   readonly #consumers: Consumers;
-  readonly #parts: { store: ArmStore; resources: VaultStore; ledger: RequestLog };
+  readonly #parts: { store: ArmStore; resources: VaultStore; requestLog: RequestLog };
 
-  constructor(consumers: Consumers, parts: { store: ArmStore; resources: VaultStore; ledger: RequestLog }) {
+  constructor(consumers: Consumers, parts: { store: ArmStore; resources: VaultStore; requestLog: RequestLog }) {
     this.#consumers = consumers;
     this.#parts = parts;
   }
@@ -92,11 +95,11 @@ export class ConsumersControl {
    * @throws {Error} if there is none or more than one.
    */
   idOf(name: string, type?: string): string {
-    const found = this.resources().filter(
+    const matching = this.resources().filter(
       (one) => one.id.split("/").at(-1) === name && (type === undefined || one.type === type),
     );
-    if (found.length !== 1) throw new Error(`${found.length} resources have the name ${name}`);
-    return found[0]!.id;
+    if (matching.length !== 1) throw new Error(`${matching.length} resources have the name ${name}`);
+    return matching[0]!.id;
   }
 
   /**
@@ -104,25 +107,25 @@ export class ConsumersControl {
    * @returns its ID
    */
   put(subscriptionId: string, resource: CompanyResource): string {
-    this.#consumers.settle();
+    this.#consumers.runDueWork();
     const id = this.#parts.store.put(subscriptionId, resource);
-    this.#consumers.declared(id);
+    this.#consumers.startDeclared(id);
     return id;
   }
 
   /** Deletes a resource and its child resources. Returns false if there is no such resource. */
   remove(id: string): boolean {
-    this.#consumers.settle();
-    this.#consumers.working.remove(id);
+    this.#consumers.runDueWork();
+    this.#consumers.consumerValues.remove(id);
     return this.#parts.store.remove(id);
   }
 
   /**
-   * Changes members of a resource, except settings, as another client.
+   * Changes members of a resource, except settings, as another client of Azure could.
    * @throws {Error} if there is no such resource.
    */
   change(id: string, change: Pick<CompanyChild, "tags" | "properties" | "denied">): void {
-    this.#consumers.settle();
+    this.#consumers.runDueWork();
     this.#parts.store.change(this.#resource(id), (one) => {
       if (change.tags !== undefined) one.tags = change.tags;
       if (change.denied !== undefined) one.denied = change.denied;
@@ -132,7 +135,7 @@ export class ConsumersControl {
 
   /** Changes app settings as another client. Null removes a setting. */
   changeSettings(id: string, settings: Record<string, string | null>): void {
-    this.#consumers.settle();
+    this.#consumers.runDueWork();
     this.#consumers.appService.changeSettings(this.#resource(id), settings);
   }
 
@@ -142,51 +145,52 @@ export class ConsumersControl {
 
   /** Grants or revokes a resource's identities read access to a vault. */
   allow(id: string, vault: string, allowed: boolean): void {
-    this.#consumers.settle();
+    this.#consumers.runDueWork();
     this.#parts.store.allow(this.#resource(id), vault, allowed);
   }
 
   /** Sets the misbehavior of a site or slot. Undefined resets it. */
-  plantSite(id: string, plant: SiteFault | undefined): void {
-    this.#consumers.settle();
-    this.#consumers.appService.plant(this.#resource(id).id, plant);
+  setSiteFault(id: string, fault: SiteFault | undefined): void {
+    this.#consumers.runDueWork();
+    this.#consumers.appService.setFault(this.#resource(id).id, fault);
   }
 
   /** Sets the misbehavior of a container app. Undefined resets it. */
-  plantContainerApp(id: string, plant: ContainerAppFault | undefined): void {
-    this.#consumers.settle();
-    this.#consumers.containerApps.plant(this.#resource(id).id, plant);
+  setContainerAppFault(id: string, fault: ContainerAppFault | undefined): void {
+    this.#consumers.runDueWork();
+    this.#consumers.containerApps.setFault(this.#resource(id).id, fault);
   }
 
-  /** Turns the updates of a named value off or on again. */
-  plantNamedValue(id: string, staysOld: boolean): void {
-    this.#consumers.settle();
-    this.#consumers.apiManagement.plant(this.#resource(id).id, staysOld);
+  /** Turns the updates of a named value off (`staysOld`) or on again. */
+  setNamedValueStaysOld(id: string, staysOld: boolean): void {
+    this.#consumers.runDueWork();
+    this.#consumers.apiManagement.setStaysOld(this.#resource(id).id, staysOld);
   }
 
-  /** Returns the values that each running consumer held over time. */
-  values(filter: { resource?: string } & Partial<Place> = {}): HeldValues[] {
-    this.#consumers.settle();
-    return this.#consumers.working.values(filter);
+  /** Returns the values that each running consumer had over time. */
+  values(filter: { resource?: string } & Partial<SecretLocation> = {}): UsedValues[] {
+    this.#consumers.runDueWork();
+    return this.#consumers.consumerValues.values(filter);
   }
 
-  /** Returns all intervals until now in which a consumer held no working value. */
-  gaps(filter: { resource?: string } & Partial<Place> = {}): WorkingGap[] {
-    this.#consumers.settle();
-    return this.#consumers.working.gaps(filter);
+  /** Returns the intervals until now in which a consumer had no working value. */
+  gaps(filter: { resource?: string } & Partial<SecretLocation> = {}): WorkingGap[] {
+    this.#consumers.runDueWork();
+    return this.#consumers.consumerValues.gaps(filter);
   }
 
   /** Registers an issuer for a secret. From now on a value works only while the issuer accepts it. */
-  setIssuer(place: Place): void {
-    this.#consumers.working.setIssuer(place);
+  setIssuer(location: SecretLocation): void {
+    this.#consumers.consumerValues.setIssuer(location);
   }
 
   /** Makes the issuer accept or reject a value. */
-  accept(place: Place, value: string, accepted: boolean): void {
-    if (accepted) this.#consumers.working.accept(place, value);
-    else this.#consumers.working.reject(place, value);
+  accept(location: SecretLocation, value: string, accepted: boolean): void {
+    if (accepted) this.#consumers.consumerValues.accept(location, value);
+    else this.#consumers.consumerValues.reject(location, value);
   }
 
+  /** Returns the behavior of Resource Graph. */
   graph(): GraphSettings {
     return this.#consumers.graphSettings;
   }
@@ -196,10 +200,10 @@ export class ConsumersControl {
     this.#consumers.graphSettings = { ...this.#consumers.graphSettings, ...settings };
   }
 
-  /** Returns the number of calls by resource ID in lower case. Slots and other child resources are counted separately. */
+  /** Returns the number of requests by resource ID in lower case. Slots and other child resources are counted separately. */
   calls(): Record<string, number> {
     const counts: Record<string, number> = {};
-    for (const { resource } of this.#parts.ledger.requests()) {
+    for (const { resource } of this.#parts.requestLog.requests()) {
       if (resource !== undefined) counts[resource.toLowerCase()] = (counts[resource.toLowerCase()] ?? 0) + 1;
     }
     return counts;

@@ -1,16 +1,20 @@
-import { type Answer, jsonObject } from "../http.ts";
+import { jsonObject, type ServiceResponse } from "../http.ts";
 import { type AppSecret, type Revision, secretsOf } from "./container-apps.ts";
 import { failure, type Route } from "./request-context.ts";
 import { malformed, type ResourceCall, resourceRoute } from "./resource-route.ts";
 import type { ArmResource, Properties } from "./resource-store.ts";
 
-/** Routes of Container Apps and jobs: https://learn.microsoft.com/rest/api/containerapps/container-apps */
+/**
+ * Returns the route of a request to a container app or job. Undefined for requests that are not simulated:
+ * https://learn.microsoft.com/rest/api/containerapps/container-apps
+ */
 export function appRoute(call: ResourceCall): Route | undefined {
   const { request, rest, type, options } = call;
   const { versions } = type;
   const apps = options.consumers.containerApps;
   const method = `${request.method} ${rest}`;
   if (method === "GET ") {
+    // `self`: the app is readable even if it is `denied`. Then only its revisions and secrets are not.
     return resourceRoute(
       call,
       { name: `arm.get${type.noun}`, versions, action: `${type.type}/read`, self: true },
@@ -44,12 +48,16 @@ export function appRoute(call: ResourceCall): Route | undefined {
   }
   const [, name, part] = /^revisions\/([^/]+)(?:\/(restart|replicas))?$/.exec(rest) ?? [];
   if (name === undefined) return undefined;
-  const inRevision = (operation: string, action: string, answer: (app: ArmResource, revision: Revision) => Answer) =>
+  const inRevision = (
+    operation: string,
+    action: string,
+    respond: (app: ArmResource, revision: Revision) => ServiceResponse,
+  ) =>
     resourceRoute(call, { name: operation, versions, action, item: name }, (app) => {
       const revision = apps.revisions(app).find((one) => one.name.toLowerCase() === name);
       return revision === undefined
         ? failure(404, "RevisionNotFound", `The revision '${name}' was not found.`)
-        : answer(app, revision);
+        : respond(app, revision);
     });
   if (request.method === "POST" && part === "restart") {
     return inRevision("arm.restartRevision", `${type.type}/revisions/restart/action`, (app, revision) => {
@@ -70,16 +78,17 @@ export function appRoute(call: ResourceCall): Route | undefined {
   }));
 }
 
+/** Returns a container app in the form of the REST API. */
 export function appResource({ options }: Pick<ResourceCall, "options">, app: ArmResource): Properties {
-  const body = options.store.body(app);
+  const body = options.store.toArmBody(app);
   const latest = options.consumers.containerApps.revisions(app).findLast((one) => one.active)?.name;
   if (latest === undefined) return body;
-  const names = { latestRevisionName: latest, latestReadyRevisionName: latest, runningStatus: "Running" };
-  return { ...body, properties: { ...(body.properties as Properties), ...names } };
+  const revisionFields = { latestRevisionName: latest, latestReadyRevisionName: latest, runningStatus: "Running" };
+  return { ...body, properties: { ...(body.properties as Properties), ...revisionFields } };
 }
 
 /** Replaces all secrets of the app with the secrets in the body. Each needs a value or a vault address. */
-function update(call: ResourceCall, app: ArmResource): Answer {
+function update(call: ResourceCall, app: ArmResource): ServiceResponse {
   const body = jsonObject(call.request);
   const { configuration, template } = (body?.properties ?? {}) as {
     configuration?: { secrets?: AppSecret[] };
@@ -109,10 +118,11 @@ function update(call: ResourceCall, app: ArmResource): Answer {
   const problem = call.options.consumers.containerApps.replace(app, secrets, template);
   if (problem !== undefined) return failure(400, "InvalidParameterValueInContainerTemplate", problem);
   const [version, namespace] = [call.request.query.get("api-version")!, call.type.type.split("/")[0]!];
-  const of = { subscription: call.subscription, namespace, version, name: app.name };
-  return call.options.operations.start(call.options, of, () => ({ status: 200, body: appResource(call, app) }));
+  const operation = { subscription: call.subscription, namespace, version, name: app.name };
+  return call.options.operations.start(call.options, operation, () => ({ status: 200, body: appResource(call, app) }));
 }
 
+/** Returns the secrets that the environment variables of a template refer to. */
 function secretRefs(template: unknown): { secretRef: string; container: string }[] {
   const { containers = [] } = (template ?? {}) as {
     containers?: { name: string; env?: { secretRef?: string }[] }[];

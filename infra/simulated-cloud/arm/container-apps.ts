@@ -16,6 +16,7 @@ export interface AppSecret {
   identity?: string;
 }
 
+/** A revision of a container app: an immutable version of its template, with its running replicas. */
 export interface Revision {
   name: string;
   active: boolean;
@@ -23,16 +24,16 @@ export interface Revision {
   createdAt: number;
   startedAt: number;
   healthy: boolean;
-  /** Values by the name of the app's secret. */
-  holds: Map<string, string | undefined>;
+  /** Values that the running replicas have, by the name of the app's secret. */
+  secretValues: Map<string, string | undefined>;
 }
 
-interface Running {
-  /** Number of the last processed tick. */
+interface RunningApp {
+  /** Time of the last processed tick, Unix milliseconds of the simulated clock. */
   tick: number;
   /** Values that were last read from vaults, by the name of the app's secret. */
-  synced: Map<string, { version: string; value: string }>;
-  /** Active revisions. Empty for a job. */
+  vaultValues: Map<string, { version: string; value: string }>;
+  /** Revisions, also inactive ones. Empty for a job. */
   revisions: Revision[];
 }
 
@@ -44,8 +45,9 @@ export interface ContainerAppFault {
   staysOld?: boolean;
 }
 
+/** Interval of the platform's ticks, at which it reads secrets from vaults again. */
 const TICK_MS = 30 * 60_000;
-/** Azure's ticks were observed at 13:53 past each half hour. The platform sets them, not the app. */
+/** Azure's ticks were observed at 13:53 (minutes and seconds) past each half hour, for all apps. */
 const TICK_OFFSET_MS = (13 * 60 + 53) * 1000;
 
 /**
@@ -54,22 +56,24 @@ const TICK_OFFSET_MS = (13 * 60 + 53) * 1000;
  * requested restart also reads the secrets. If a secret can't be read, the app keeps its previous value.
  */
 export class ContainerApps {
-  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; consumerValues: ConsumerValues };
   /** Running apps by ID in lower case. */
-  readonly #running = new Map<string, Running>();
-  readonly #plants = new Map<string, ContainerAppFault>();
+  readonly #running = new Map<string, RunningApp>();
+  readonly #faults = new Map<string, ContainerAppFault>();
 
-  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; consumerValues: ConsumerValues }) {
     this.#parts = parts;
-    for (const resource of parts.store.all()) if (isContainerApp(resource)) this.#begin(resource);
+    for (const resource of parts.store.all()) if (isContainerApp(resource)) this.#startApp(resource);
   }
 
-  plant(id: string, plant: ContainerAppFault | undefined): void {
-    if (plant === undefined) this.#plants.delete(id.toLowerCase());
-    else this.#plants.set(id.toLowerCase(), { ...plant });
+  /** Sets the misbehavior of a container app. Undefined removes it. */
+  setFault(id: string, fault: ContainerAppFault | undefined): void {
+    if (fault === undefined) this.#faults.delete(id.toLowerCase());
+    else this.#faults.set(id.toLowerCase(), { ...fault });
   }
 
-  settle(): void {
+  /** Runs the ticks that are due by the simulated clock. */
+  runDueWork(): void {
     const now = this.#parts.clock.now();
     const latest = lastTick(now);
     for (const [id, running] of this.#running) {
@@ -78,16 +82,17 @@ export class ContainerApps {
       if (app === undefined) this.#running.delete(id);
       else {
         // All due ticks read the same values, because vaults did not change in between.
-        const at = running.tick + TICK_MS;
+        const nextTickAt = running.tick + TICK_MS;
         running.tick = latest;
-        if (this.#sync(app, running)) this.#restartAll(app, running, at);
+        if (this.#readVaults(app, running)) this.#restartAll(app, running, nextTickAt);
       }
     }
   }
 
-  declared(app: ArmResource): void {
-    this.#parts.working.remove(app.id);
-    this.#begin(app);
+  /** Starts an app that was added, or replaced by a new declaration. */
+  startDeclared(app: ArmResource): void {
+    this.#parts.consumerValues.remove(app.id);
+    this.#startApp(app);
   }
 
   revisions(app: ArmResource): Revision[] {
@@ -99,10 +104,11 @@ export class ContainerApps {
     const running = this.#running.get(app.id.toLowerCase())!;
     const revision = running.revisions.find((one) => one.name.toLowerCase() === name.toLowerCase());
     if (revision === undefined) return false;
-    const plant = this.#plants.get(app.id.toLowerCase());
-    if (!plant?.staysOld) this.#sync(app, running);
-    if (plant?.unhealthyRestarts) {
-      plant.unhealthyRestarts--;
+    const fault = this.#faults.get(app.id.toLowerCase());
+    if (!fault?.staysOld) this.#readVaults(app, running);
+    if (fault?.unhealthyRestarts) {
+      fault.unhealthyRestarts--;
+      // Without `#start` the replicas keep their previous values.
       revision.healthy = false;
     } else this.#start(app, running, revision);
     return true;
@@ -110,18 +116,18 @@ export class ContainerApps {
 
   /**
    * Replaces the app's secrets and, if given, its template, which creates a new revision.
-   * @returns the error message; undefined on success
+   * @returns the error message. Undefined on success.
    */
   replace(app: ArmResource, secrets: AppSecret[], template: unknown): string | undefined {
-    const problem = this.#problemOf(app, secrets);
+    const problem = this.#unreadableSecret(app, secrets);
     if (problem !== undefined) return problem;
     const running = this.#running.get(app.id.toLowerCase())!;
-    const dropped = secretsOf(app).filter(({ name }) => !secrets.some((one) => one.name === name));
-    for (const { name } of dropped) {
-      running.synced.delete(name);
-      for (const { evidence, ...place } of this.#parts.working.values({ resource: app.id })) {
+    const removedSecrets = secretsOf(app).filter(({ name }) => !secrets.some((one) => one.name === name));
+    for (const { name } of removedSecrets) {
+      running.vaultValues.delete(name);
+      for (const { evidence, ...location } of this.#parts.consumerValues.values({ resource: app.id })) {
         if (evidence === `secrets/${name}` || evidence.startsWith(`secrets/${name} of `))
-          this.#parts.working.record(app.id, evidence, place, undefined);
+          this.#parts.consumerValues.record(app.id, evidence, location, undefined);
       }
     }
     this.#parts.store.change(app, (one) => {
@@ -132,67 +138,75 @@ export class ContainerApps {
         ...(template !== undefined && { template }),
       };
     });
-    this.#sync(app, running);
+    this.#readVaults(app, running);
     if (template !== undefined && running.revisions.length > 0) {
       for (const revision of running.revisions) revision.active = false;
-      const revision = this.#revision(app, running.revisions.length);
+      const revision = this.#createRevision(app, running.revisions.length);
       running.revisions.push(revision);
       this.#start(app, running, revision);
     }
-    if (app.type.noun === "ContainerAppJob") this.#hold(app, running, undefined, this.#parts.clock.now());
+    if (app.type.noun === "ContainerAppJob") this.#recordValues(app, running, undefined, this.#parts.clock.now());
     return undefined;
   }
 
   /** Returns a secret's value as the platform stores it. */
   valueOf(app: ArmResource, { name, value }: AppSecret): string | undefined {
-    return value ?? this.#running.get(app.id.toLowerCase())?.synced.get(name)?.value;
+    return value ?? this.#running.get(app.id.toLowerCase())?.vaultValues.get(name)?.value;
   }
 
-  #begin(app: ArmResource): void {
+  #startApp(app: ArmResource): void {
     const tick = lastTick(this.#parts.clock.now());
-    const running: Running = { tick, synced: new Map(), revisions: [] };
+    const running: RunningApp = { tick, vaultValues: new Map(), revisions: [] };
     this.#running.set(app.id.toLowerCase(), running);
-    this.#sync(app, running);
+    this.#readVaults(app, running);
     if (app.type.noun === "ContainerApp") {
       const { activeRevisionsMode } = (app.properties.configuration ?? {}) as { activeRevisionsMode?: string };
       const count = activeRevisionsMode === "Multiple" ? 2 : 1;
-      for (let index = 0; index < count; index++) running.revisions.push(this.#revision(app, index));
+      for (let index = 0; index < count; index++) running.revisions.push(this.#createRevision(app, index));
     }
     this.#restartAll(app, running, this.#parts.clock.now());
   }
 
-  #revision({ name }: ArmResource, index: number): Revision {
+  #createRevision({ name }: ArmResource, index: number): Revision {
     const at = this.#parts.clock.now();
     const suffix = String(index + 1).padStart(7, "0");
-    return { name: `${name}--${suffix}`, active: true, createdAt: at, startedAt: at, healthy: true, holds: new Map() };
+    return {
+      name: `${name}--${suffix}`,
+      active: true,
+      createdAt: at,
+      startedAt: at,
+      healthy: true,
+      secretValues: new Map(),
+    };
   }
 
   /**
-   * Reads the secrets without a version and the secrets that were never read.
+   * Reads the app's secrets from their vaults. The value of a secret with a fixed version never changes.
    * @returns whether a value changed
    */
-  #sync(app: ArmResource, running: Running): boolean {
+  #readVaults(app: ArmResource, running: RunningApp): boolean {
     let changed = false;
     for (const secret of secretsOf(app)) {
-      const before = running.synced.get(secret.name);
-      const place = secret.keyVaultUrl === undefined ? undefined : parseSecretUri(secret.keyVaultUrl);
-      if (place === undefined) continue;
+      const previous = running.vaultValues.get(secret.name);
+      const location = secret.keyVaultUrl === undefined ? undefined : parseSecretUri(secret.keyVaultUrl);
+      if (location === undefined) continue;
       const reading = this.#read(app, secret);
-      if ("problem" in reading || reading.version === before?.version) continue;
-      running.synced.set(secret.name, reading);
+      if ("problem" in reading || reading.version === previous?.version) continue;
+      running.vaultValues.set(secret.name, reading);
       changed = true;
     }
     return changed;
   }
 
   #read(app: ArmResource, { identity = "system", keyVaultUrl = "" }: AppSecret): ReadResult {
-    const place = parseSecretUri(keyVaultUrl);
-    if (place === undefined) return { problem: "noVault" };
+    const location = parseSecretUri(keyVaultUrl);
+    if (location === undefined) return { problem: "noVault" };
     const principals = principalsOf(app.identity, identity.toLowerCase() === "system" ? undefined : identity);
-    return readSecret(this.#parts, principals, place);
+    return readSecret(this.#parts, principals, location);
   }
 
-  #problemOf(app: ArmResource, secrets: readonly AppSecret[]): string | undefined {
+  /** Returns an error message if the app cannot read one of the secrets. */
+  #unreadableSecret(app: ArmResource, secrets: readonly AppSecret[]): string | undefined {
     for (const secret of secrets) {
       if (secret.keyVaultUrl === undefined) continue;
       const reading = this.#read(app, secret);
@@ -203,26 +217,27 @@ export class ContainerApps {
     return undefined;
   }
 
-  #restartAll(app: ArmResource, running: Running, at: number): void {
+  #restartAll(app: ArmResource, running: RunningApp, at: number): void {
     for (const revision of running.revisions) if (revision.active) this.#start(app, running, revision, at);
-    if (app.type.noun === "ContainerAppJob") this.#hold(app, running, undefined, at);
+    if (app.type.noun === "ContainerAppJob") this.#recordValues(app, running, undefined, at);
   }
 
-  #start(app: ArmResource, running: Running, revision: Revision, at = this.#parts.clock.now()): void {
+  #start(app: ArmResource, running: RunningApp, revision: Revision, at = this.#parts.clock.now()): void {
     revision.startedAt = at;
     revision.healthy = true;
-    revision.holds = new Map(secretsOf(app).map((secret) => [secret.name, this.valueOf(app, secret)]));
-    this.#hold(app, running, revision, at);
+    revision.secretValues = new Map(secretsOf(app).map((secret) => [secret.name, this.valueOf(app, secret)]));
+    this.#recordValues(app, running, revision, at);
   }
 
   /** Records the values of the running replicas. The next execution of a job uses the platform's stored values. */
-  #hold(app: ArmResource, running: Running, revision: Revision | undefined, at: number): void {
-    const several = running.revisions.filter(({ active }) => active).length > 1;
+  #recordValues(app: ArmResource, running: RunningApp, revision: Revision | undefined, at: number): void {
+    const hasSeveralRevisions = running.revisions.filter(({ active }) => active).length > 1;
     for (const secret of secretsOf(app)) {
-      const place = parseSecretUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
-      if (place === undefined) continue;
-      const evidence = `secrets/${secret.name}${several && revision !== undefined ? ` of ${revision.name}` : ""}`;
-      this.#parts.working.record(app.id, evidence, place, this.valueOf(app, secret), at);
+      const location = parseSecretUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
+      if (location === undefined) continue;
+      // The name under which the value is recorded. Several active revisions have separate records.
+      const evidence = `secrets/${secret.name}${hasSeveralRevisions && revision !== undefined ? ` of ${revision.name}` : ""}`;
+      this.#parts.consumerValues.record(app.id, evidence, location, this.valueOf(app, secret), at);
     }
   }
 }
@@ -230,9 +245,11 @@ export class ContainerApps {
 export const isContainerApp = ({ type }: ArmResource): boolean =>
   type.noun === "ContainerApp" || type.noun === "ContainerAppJob";
 
+/** Returns the declared secrets of an app. */
 export function secretsOf({ properties }: ArmResource): AppSecret[] {
   const { secrets } = (properties.configuration ?? {}) as { secrets?: AppSecret[] };
   return secrets ?? [];
 }
 
+/** Returns the time of the last tick. */
 const lastTick = (now: number): number => Math.floor((now - TICK_OFFSET_MS) / TICK_MS) * TICK_MS + TICK_OFFSET_MS;

@@ -1,9 +1,10 @@
 import type { CompanyResource } from "../company/resources.ts";
-import { type Answer, type Incoming, jsonObject } from "../http.ts";
+import { type IncomingRequest, jsonObject, type ServiceResponse } from "../http.ts";
 import type { ConsumersControl } from "./consumers.ts";
 
 /**
- * Serves the part of the control API for resources other than vaults. ID is a resource ID, percent-encoded or not:
+ * Serves the part of the control API (../control-api.ts) for resources other than vaults. ID is a resource ID, percent-encoded
+ * or not:
  *
  *     GET    /control/resources                   POST   /control/resources?subscription=ID   a `CompanyResource`
  *     PATCH  /control/resources?id=ID             {"tags": {}, "properties": {}, "denied": true}
@@ -14,7 +15,7 @@ import type { ConsumersControl } from "./consumers.ts";
  *     PUT    /control/resources/container-app?id=ID  a `ContainerAppFault`
  *     PUT    /control/resources/named-value?id=ID {"staysOld": true}
  *     GET    /control/resources/calls             number of calls per resource
- *     GET    /control/resources/values?resource=ID&vault=&secret=   values that running consumers held
+ *     GET    /control/resources/values?resource=ID&vault=&secret=   values that running consumers had
  *     GET    /control/resources/gaps?resource=ID&vault=&secret=     intervals without a working value
  *     POST   /control/resources/issuers           {"vault": "…", "secret": "…"}
  *     PUT    /control/resources/issuers           {"vault": "…", "secret": "…", "value": "…", "accepted": true}
@@ -22,7 +23,7 @@ import type { ConsumersControl } from "./consumers.ts";
  *
  * @throws {Error} if the request is invalid.
  */
-export function resourcesApi(control: ConsumersControl, request: Incoming): Answer {
+export function resourcesApi(control: ConsumersControl, request: IncomingRequest): ServiceResponse {
   const { method, query, segments } = request;
   const body = jsonObject(request) ?? {};
   const id = query.get("id") ?? "";
@@ -50,13 +51,13 @@ export function resourcesApi(control: ConsumersControl, request: Incoming): Answ
       control.allow(id, String(body.vault), body.allowed === true);
       return ok({ changed: true });
     case "PUT site":
-      control.plantSite(id, body);
+      control.setSiteFault(id, body);
       return ok({ planted: true });
     case "PUT container-app":
-      control.plantContainerApp(id, body);
+      control.setContainerAppFault(id, body);
       return ok({ planted: true });
     case "PUT named-value":
-      control.plantNamedValue(id, body.staysOld === true);
+      control.setNamedValueStaysOld(id, body.staysOld === true);
       return ok({ planted: true });
     case "GET calls":
       return ok(control.calls());
@@ -65,10 +66,10 @@ export function resourcesApi(control: ConsumersControl, request: Incoming): Answ
     case "GET gaps":
       return ok(control.gaps(filter));
     case "POST issuers":
-      control.setIssuer(placeIn(body));
+      control.setIssuer(secretIn(body));
       return ok({ set: true });
     case "PUT issuers":
-      control.accept(placeIn(body), String(body.value), body.accepted === true);
+      control.accept(secretIn(body), String(body.value), body.accepted === true);
       return ok({ set: true });
     case "PUT graph":
       control.setGraph(body);
@@ -76,9 +77,9 @@ export function resourcesApi(control: ConsumersControl, request: Incoming): Answ
     case "GET graph":
       return ok(control.graph());
     default:
-      return { status: 404, body: { error: "There is no such thing here." } };
+      return { status: 404, body: { error: "The control API has no such resource." } };
   }
 }
 
-const placeIn = ({ vault, secret }: Record<string, unknown>) => ({ vault: String(vault), secret: String(secret) });
-const ok = (body: unknown): Answer => ({ status: 200, body });
+const secretIn = ({ vault, secret }: Record<string, unknown>) => ({ vault: String(vault), secret: String(secret) });
+const ok = (body: unknown): ServiceResponse => ({ status: 200, body });

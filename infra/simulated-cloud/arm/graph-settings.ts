@@ -2,7 +2,7 @@
 export interface GraphSettings {
   /** Age of query results in seconds. Default 0. */
   lagSeconds: number;
-  /** Throttle more than 15 queries in 5 seconds of real time. Default false. */
+  /** Whether more than 15 queries in 5 seconds of real time are throttled. Default false. */
   limited: boolean;
 }
 

@@ -5,23 +5,24 @@ import type { ArmResource, Properties } from "./resource-store.ts";
 import { roleAssignmentResource } from "./role-assignments.ts";
 import { vaultResource } from "./vault-resource.ts";
 
+/** Returns the rows of a table. Without `subscriptions`, of all that the caller can see. */
 type Source = (options: ArmOptions, subscriptions: readonly string[] | undefined) => Generator<Row>;
 
-/** Builds the tables of Resource Graph with the rows that the caller may read. */
+/** The tables of Resource Graph by name. Each contains only the rows that the caller may read. */
 export const TABLES: Record<string, Source | undefined> = {
   *resources(options, wanted) {
     for (const subscription of visibleSubscriptions(options, wanted)) {
       for (const name of options.resources.subscriptions.get(subscription)!.vaults) yield* vaultRow(options, name);
-      for (const { type, read } of options.store.in(subscription)) {
+      for (const { type, read } of options.store.resourcesIn(subscription)) {
         if (type.graph) yield* resourceRow(options, subscription, type.type, read);
       }
     }
   },
   *resourcechanges(options, wanted) {
-    const visibleOnes = new Set(visibleSubscriptions(options, wanted));
+    const visible = new Set(visibleSubscriptions(options, wanted));
     const until = visibleUntil(options);
     for (const [index, change] of options.store.changes.entries()) {
-      if (!visibleOnes.has(change.subscriptionId) || change.at > until) continue;
+      if (!visible.has(change.subscriptionId) || change.at > until) continue;
       if (!options.authorization.allows(change.id, `${change.type}/read`)) continue;
       const name = `${change.at.toFixed(0)}_${index}`;
       yield {
@@ -48,18 +49,18 @@ export const TABLES: Record<string, Source | undefined> = {
     }
   },
   *authorizationresources(options, wanted) {
-    const visibleOnes = new Set(visibleSubscriptions(options, wanted));
+    const visible = new Set(visibleSubscriptions(options, wanted));
     for (const assignment of options.store.access.assignments) {
       const [, first, subscriptionId = ""] = assignment.scope.split("/");
       // An assignment at a management group has no subscription. Every query returns it.
-      const above = first !== "subscriptions";
-      if (above ? visibleOnes.size === 0 : !visibleOnes.has(subscriptionId)) continue;
+      const isManagementGroup = first !== "subscriptions";
+      if (isManagementGroup ? visible.size === 0 : !visible.has(subscriptionId)) continue;
       if (!options.authorization.allows(assignment.scope, "Microsoft.Authorization/roleAssignments/read")) continue;
       yield {
         ...roleAssignmentResource(assignment),
         type: "microsoft.authorization/roleassignments",
         tenantId: options.store.tenantId,
-        subscriptionId: above ? "" : subscriptionId,
+        subscriptionId: isManagementGroup ? "" : subscriptionId,
       };
     }
   },
@@ -90,7 +91,10 @@ function* vaultRow(options: ArmOptions, name: string): Generator<Row> {
   };
 }
 
-/** Creates a row whose columns are computed on first access. Type and subscription are available without that. */
+/**
+ * Creates a row whose columns are computed on first access, because queries read only some rows of many. Type and subscription
+ * are available at once.
+ */
 function* resourceRow(
   options: ArmOptions,
   subscriptionId: string,
@@ -99,23 +103,27 @@ function* resourceRow(
 ): Generator<Row> {
   const { authorization } = options;
   if (authorization.restricted && !authorization.allows(read().id, `${type}/read`)) return;
-  let known: Properties | undefined;
-  const row = () => (known ??= lagging(options, read()));
+  let columns: Properties | undefined;
+  const row = () => (columns ??= laggedRow(options, read()));
   // With a lag, new resources are not visible yet. Only stored resources can be new.
   if (options.consumers.graphSettings.lagSeconds > 0 && Object.keys(row()).length === 0) return;
-  const given: Row = { type: type.toLowerCase(), subscriptionId };
-  yield new Proxy(given, {
-    get: (_, name: string) => (name in given ? given[name] : row()[name]),
+  const cheapColumns: Row = { type: type.toLowerCase(), subscriptionId };
+  yield new Proxy(cheapColumns, {
+    get: (_, name: string) => (name in cheapColumns ? cheapColumns[name] : row()[name]),
     has: (_, name) => name in row(),
     ownKeys: () => Object.keys(row()),
     getOwnPropertyDescriptor: (_, name: string) => ({ value: row()[name], enumerable: true, configurable: true }),
   });
 }
 
-/** Returns the simulated time up to which Resource Graph knows changes. */
+/** Returns the simulated time up to which Resource Graph shows changes. */
 const visibleUntil = ({ consumers }: ArmOptions): number => consumers.now() - consumers.graphSettings.lagSeconds * 1000;
 
-function lagging(options: ArmOptions, resource: ArmResource): Properties {
+/**
+ * Returns the row that Resource Graph shows with the configured lag. Empty if the resource did not exist then. Earlier states
+ * are ordered from oldest to newest, so the first that was still valid at the time applies.
+ */
+function laggedRow(options: ArmOptions, resource: ArmResource): Properties {
   const until = visibleUntil(options);
-  return resource.before.find((one) => one.until > until)?.row ?? options.store.row(resource);
+  return resource.earlierStates.find((one) => one.until > until)?.toGraphRow ?? options.store.toGraphRow(resource);
 }

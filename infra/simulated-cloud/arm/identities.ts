@@ -16,9 +16,11 @@ interface UserIdentity {
   clientId: string;
 }
 
+/** Returns the resource ID of a user-assigned identity. */
 export const userIdentityId = (subscriptionId: string, name: string): string =>
   `/subscriptions/${subscriptionId}/resourceGroups/rg-identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities/${name}`;
 
+/** Returns the IDs of a user-assigned identity. They depend on its name only. */
 export const userIdentity = (name: string): UserIdentity => ({
   principalId: guidFrom(`principal of identity ${name}`),
   clientId: guidFrom(`client of identity ${name}`),
@@ -44,11 +46,17 @@ export function managedIdentity(
   };
 }
 
-/** Returns the object ID of the system-assigned identity, or of the user-assigned identity `named`. Empty if there is none. */
-export function principalsOf(identity: ManagedIdentity | undefined, named?: string): string[] {
-  if (named === undefined) return identity?.principalId === undefined ? [] : [identity.principalId];
+/**
+ * Returns the object ID of the system-assigned identity, or of a user-assigned identity. Empty if the resource does not have
+ * it.
+ * @param userIdentityResourceId Resource ID of the user-assigned identity.
+ */
+export function principalsOf(identity: ManagedIdentity | undefined, userIdentityResourceId?: string): string[] {
+  if (userIdentityResourceId === undefined) return identity?.principalId === undefined ? [] : [identity.principalId];
   const users = Object.entries(identity?.userAssignedIdentities ?? {});
-  return users.filter(([id]) => id.toLowerCase() === named.toLowerCase()).map(([, { principalId }]) => principalId);
+  return users
+    .filter(([id]) => id.toLowerCase() === userIdentityResourceId.toLowerCase())
+    .map(([, { principalId }]) => principalId);
 }
 
 /** Returns the object IDs of all identities of a resource. */

@@ -32,13 +32,15 @@ export interface FetchedReference {
   value?: string;
 }
 
-interface Place {
+interface SecretLocation {
   vault: string;
   secret: string;
   version?: string;
 }
 
+/** `@Microsoft.KeyVault(…)`. Group 1 is the text in the parentheses. */
 const REFERENCE = /^\s*@Microsoft\.KeyVault\(\s*(.*?)\s*\)\s*$/i;
+/** `VaultName=…;SecretName=…;SecretVersion=…` in any order. */
 const PAIRS = /^(?:\s*(?:vaultname|secretname|secretversion)\s*=\s*[\w-]*\s*(?:;|$))+$/i;
 
 /** Returns whether a setting's text is a Key Vault reference, valid or not. */
@@ -48,20 +50,20 @@ export const isReference = (text: string): boolean => /^\s*@Microsoft\.KeyVault\
  * Parses a reference: `@Microsoft.KeyVault(SecretUri=…)` or `@Microsoft.KeyVault(VaultName=…;SecretName=…[;SecretVersion=…])`,
  * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references. Returns undefined if the syntax is invalid.
  */
-export function parseReference(text: string): Place | undefined {
-  const inner = REFERENCE.exec(text)?.[1];
-  if (inner === undefined) return undefined;
-  const uri = /^secreturi\s*=\s*(\S+)$/i.exec(inner)?.[1];
+export function parseReference(text: string): SecretLocation | undefined {
+  const content = REFERENCE.exec(text)?.[1];
+  if (content === undefined) return undefined;
+  const uri = /^secreturi\s*=\s*(\S+)$/i.exec(content)?.[1];
   if (uri !== undefined) return parseSecretUri(uri);
-  if (!PAIRS.test(inner)) return undefined;
-  const member = (name: string) => new RegExp(`(?:^|;)\\s*${name}\\s*=\\s*([\\w-]+)`, "i").exec(inner)?.[1];
+  if (!PAIRS.test(content)) return undefined;
+  const member = (name: string) => new RegExp(`(?:^|;)\\s*${name}\\s*=\\s*([\\w-]+)`, "i").exec(content)?.[1];
   const [vault, secret, version] = [member("vaultname"), member("secretname"), member("secretversion")];
   if (vault === undefined || secret === undefined) return undefined;
   return { vault, secret, ...(version !== undefined && { version }) };
 }
 
 /** Parses `https://VAULT.…/secrets/NAME[/VERSION][/]`. */
-export function parseSecretUri(uri: string): Place | undefined {
+export function parseSecretUri(uri: string): SecretLocation | undefined {
   const match = /^https:\/\/([a-z0-9-]+)\.[^/]+\/secrets\/([0-9a-z-]+)(?:\/([0-9a-f]{32}))?\/?$/i.exec(uri);
   if (match === null) return undefined;
   const [, vault, secret, version] = match;
@@ -74,15 +76,16 @@ export function resolveReference(
   site: ArmResource,
   text: string,
 ): FetchedReference {
-  const place = parseReference(text);
-  if (place === undefined) return { status: "InvalidSyntax" };
-  const chosen = referenceIdentity(site);
-  const principals = principalsOf(site.identity, chosen);
-  if (principals.length === 0) return { status: chosen === undefined ? "MSINotEnabled" : "UnauthorizedClient" };
-  const reading = readSecret(parts, principals, place);
+  const location = parseReference(text);
+  if (location === undefined) return { status: "InvalidSyntax" };
+  const identityId = referenceIdentity(site);
+  const principals = principalsOf(site.identity, identityId);
+  if (principals.length === 0) return { status: identityId === undefined ? "MSINotEnabled" : "UnauthorizedClient" };
+  const reading = readSecret(parts, principals, location);
   return "problem" in reading ? { status: STATUS[reading.problem] } : { status: "Resolved", ...reading };
 }
 
+/** Status of a reference by the problem of reading its secret. */
 const STATUS = {
   noVault: "VaultNotFound",
   unreachable: "FetchTimedOut",
@@ -97,6 +100,6 @@ const STATUS = {
  * identity.
  */
 export function referenceIdentity({ properties }: ArmResource): string | undefined {
-  const chosen = properties.keyVaultReferenceIdentity;
-  return typeof chosen === "string" && chosen.includes("/") ? chosen : undefined;
+  const identityId = properties.keyVaultReferenceIdentity;
+  return typeof identityId === "string" && identityId.includes("/") ? identityId : undefined;
 }

@@ -1,17 +1,29 @@
-import { asText, asTime, COMPARISONS, member, order, sameText, span, strictlySame } from "./kql-values.ts";
+import {
+  asText,
+  asTime,
+  COMPARISONS,
+  compareValues,
+  equalIgnoringCase,
+  equalText,
+  member,
+  parseTimespan,
+} from "./kql-values.ts";
 
 /**
- * Runs the subset of the Kusto Query Language that the simulated Resource Graph supports: `where`, `extend`, `project`, `order
- * by` and `limit` over one table. Other operators are rejected, so that a test fails instead of getting a wrong result.
- * https://learn.microsoft.com/azure/governance/resource-graph/concepts/query-language
+ * A parsed query in the subset of the Kusto Query Language (KQL) that the simulated Resource Graph supports: `where`, `extend`,
+ * `project`, `order by` and `limit` over one table. Other operators are rejected, so that a test fails instead of getting a
+ * wrong result. https://learn.microsoft.com/azure/governance/resource-graph/concepts/query-language
  */
 export interface Query {
   table: string;
   stages: Stage[];
 }
 
+/** Values of a row by column. */
 export type Row = Record<string, unknown>;
+/** Computes a value from a row. */
 type Expression = (row: Row) => unknown;
+/** One operator of a query, after a `|`. */
 export type Stage =
   | { kind: "where"; test: Expression }
   | { kind: "extend" | "project"; columns: { name: string; value: Expression }[] }
@@ -28,26 +40,29 @@ export class QueryError extends Error {
   }
 }
 
+/** White space, a comment, or a token: a time, a text in quotes, a number or timespan, a word, or an operator. */
 const TOKEN =
   /\s+|\/\/[^\n]*|(?<time>datetime\(\s*['"]?[\d:.+TZ -]+['"]?\s*\))|(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<number>\d+(?:\.\d+)?[smhd]?)|(?<word>\$?[A-Za-z_][\w-]*~?)|(?<sign>!in~|!=|!~|==|=~|>=|<=|![a-z]+|[|(),.=<>[\]])/gy;
 
 interface Token {
   kind: "time" | "text" | "number" | "word" | "sign";
   text: string;
-  at: number;
+  /** Position in the query. */
+  position: number;
 }
 
-function tokens(query: string): Token[] {
-  const found: Token[] = [];
+/** Splits a query into tokens. */
+function tokenize(query: string): Token[] {
+  const tokens: Token[] = [];
   TOKEN.lastIndex = 0;
   while (TOKEN.lastIndex < query.length) {
-    const at = TOKEN.lastIndex;
+    const position = TOKEN.lastIndex;
     const match = TOKEN.exec(query);
-    if (match === null) throw new QueryError(`Unexpected character '${query[at]}'`, at);
+    if (match === null) throw new QueryError(`Unexpected character '${query[position]}'`, position);
     const [kind, text] = Object.entries(match.groups ?? {}).find(([, value]) => value !== undefined) ?? [];
-    if (text !== undefined) found.push({ kind: kind as Token["kind"], text, at });
+    if (text !== undefined) tokens.push({ kind: kind as Token["kind"], text, position });
   }
-  return found;
+  return tokens;
 }
 
 /**
@@ -56,23 +71,24 @@ function tokens(query: string): Token[] {
  * @throws {QueryError}
  */
 export function parse(query: string, now: number): Query {
-  return new Parser(tokens(query), now).query();
+  return new Parser(tokenize(query), now).query();
 }
 
+/** Recursive descent parser. `#next` is the index of the next token. */
 class Parser {
   readonly #tokens: Token[];
   readonly #now: number;
   #next = 0;
 
-  constructor(all: Token[], now: number) {
-    this.#tokens = all;
+  constructor(tokens: Token[], now: number) {
+    this.#tokens = tokens;
     this.#now = now;
   }
 
   query(): Query {
     const table = this.#word().toLowerCase();
     const stages: Stage[] = [];
-    while (this.#take("|")) stages.push(this.#stage());
+    while (this.#takeIf("|")) stages.push(this.#stage());
     if (this.#peek() !== undefined) this.#fail();
     return { table, stages };
   }
@@ -93,14 +109,16 @@ class Parser {
       case "take":
         return { kind: "limit", count: Number(this.#token().text) };
       default:
-        throw new QueryError(`The operator '${word}' is not supported`, this.#tokens[this.#next - 1]!.at);
+        throw new QueryError(`The operator '${word}' is not supported`, this.#tokens[this.#next - 1]!.position);
     }
   }
 
+  /** Parses a column: `name = value`, or a value, whose name is then built from its words. */
   #column(): { name: string; value: Expression } {
+    // Without "=", the parser goes back to the start and parses the same tokens as a value.
     const start = this.#next;
     const name = this.#word();
-    if (this.#take("=")) return { name, value: this.#value() };
+    if (this.#takeIf("=")) return { name, value: this.#value() };
     this.#next = start;
     const value = this.#value();
     const words = this.#tokens.slice(start, this.#next).filter(({ kind }) => kind === "word" || kind === "text");
@@ -110,31 +128,31 @@ class Parser {
   #ordering(): { value: Expression; descending: boolean } {
     const value = this.#value();
     // The default direction is descending.
-    const descending = !this.#take("asc");
-    if (descending) this.#take("desc");
+    const descending = !this.#takeIf("asc");
+    if (descending) this.#takeIf("desc");
     return { value, descending };
   }
 
   #or(): Expression {
     const parts = [this.#and()];
-    while (this.#take("or")) parts.push(this.#and());
+    while (this.#takeIf("or")) parts.push(this.#and());
     return (row) => parts.some((part) => part(row));
   }
 
   #and(): Expression {
     const parts = [this.#condition()];
-    while (this.#take("and")) parts.push(this.#condition());
+    while (this.#takeIf("and")) parts.push(this.#condition());
     return (row) => parts.every((part) => part(row));
   }
 
   #condition(): Expression {
-    if (this.#take("not")) {
+    if (this.#takeIf("not")) {
       this.#expect("(");
       const inner = this.#or();
       this.#expect(")");
       return (row) => !inner(row);
     }
-    if (this.#take("(")) {
+    if (this.#takeIf("(")) {
       const inner = this.#or();
       this.#expect(")");
       return inner;
@@ -146,7 +164,7 @@ class Parser {
       this.#expect("(");
       const values = this.#list(() => this.#value());
       this.#expect(")");
-      const equal = operator.endsWith("~") ? sameText : strictlySame;
+      const equal = operator.endsWith("~") ? equalIgnoringCase : equalText;
       const negated = operator.startsWith("!");
       return (row) => values.some((one) => equal(left(row), one(row))) !== negated;
     }
@@ -169,32 +187,34 @@ class Parser {
       return () => time;
     }
     if (kind === "number") {
-      const value = /[smhd]$/.test(text) ? span(text) : Number(text);
+      const value = /[smhd]$/.test(text) ? parseTimespan(text) : Number(text);
       return () => value;
     }
     if (kind !== "word") this.#fail(1);
-    if (this.#take("(")) return this.#call(text);
+    if (this.#takeIf("(")) return this.#call(text);
     if (text === "true" || text === "false") return () => text === "true";
     return this.#path((row) => row[text]);
   }
 
+  /** Parses members after a value: `.name` and `[index]`. */
   #path(start: Expression): Expression {
     let value = start;
     for (;;) {
-      const before = value;
-      if (this.#take(".")) {
+      const parent = value;
+      if (this.#takeIf(".")) {
         const name = this.#word();
-        value = (row) => member(before(row), name);
-      } else if (this.#take("[")) {
+        value = (row) => member(parent(row), name);
+      } else if (this.#takeIf("[")) {
         const index = this.#value();
         this.#expect("]");
-        value = (row) => member(before(row), String(index(row)));
+        value = (row) => member(parent(row), String(index(row)));
       } else return value;
     }
   }
 
   #call(name: string): Expression {
-    const values = this.#take(")") ? [] : this.#list(() => this.#value());
+    // `#list` stops before the closing parenthesis. Without arguments, `#takeIf` has already consumed it.
+    const values = this.#takeIf(")") ? [] : this.#list(() => this.#value());
     if (this.#tokens[this.#next - 1]?.text !== ")" || values.length > 0) this.#expect(")");
     const [first = () => undefined] = values;
     switch (name) {
@@ -222,14 +242,14 @@ class Parser {
       case "coalesce":
         return (row) => values.map((one) => one(row)).find((one) => (one ?? null) !== null);
       default:
-        throw new QueryError(`The function '${name}' is not supported`, this.#tokens[this.#next - 1]!.at);
+        throw new QueryError(`The function '${name}' is not supported`, this.#tokens[this.#next - 1]!.position);
     }
   }
 
   #list<T>(one: () => T): T[] {
-    const all = [one()];
-    while (this.#take(",")) all.push(one());
-    return all;
+    const items = [one()];
+    while (this.#takeIf(",")) items.push(one());
+    return items;
   }
 
   #peek(): Token | undefined {
@@ -245,26 +265,28 @@ class Parser {
     return kind === "word" ? text : this.#fail(1);
   }
 
-  #take(text: string): boolean {
-    const found = this.#peek()?.text === text && this.#peek()?.kind !== "text";
-    if (found) this.#next++;
-    return found;
+  /** Consumes the next token if it has this text. Returns whether it did. */
+  #takeIf(text: string): boolean {
+    const matches = this.#peek()?.text === text && this.#peek()?.kind !== "text";
+    if (matches) this.#next++;
+    return matches;
   }
 
   #expect(text: string): void {
-    if (!this.#take(text)) this.#fail();
+    if (!this.#takeIf(text)) this.#fail();
   }
 
+  /** Throws a syntax error at the next token, or at an earlier one. */
   #fail(back = 0): never {
     const token = this.#tokens[this.#next - back];
-    throw new QueryError(`Unexpected '${token?.text ?? "end of the query"}'`, token?.at ?? 0);
+    throw new QueryError(`Unexpected '${token?.text ?? "end of the query"}'`, token?.position ?? 0);
   }
 }
 
-/** Sorts rows by the clauses of an `order by`. */
+/** Compares two rows by the clauses of an `order by`. */
 export function compareRows(by: readonly { value: Expression; descending: boolean }[], a: Row, b: Row): number {
   for (const { value, descending } of by) {
-    const difference = order(value(a), value(b));
+    const difference = compareValues(value(a), value(b));
     if (difference !== 0) return descending ? -difference : difference;
   }
   return 0;

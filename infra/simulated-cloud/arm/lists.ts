@@ -1,12 +1,12 @@
 // Lists of Azure Resource Manager: locations, and the keys and secrets of a vault.
 
-import type { Answer, Incoming } from "../http.ts";
+import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import { current, type Item, type Version } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
 import { attributesOf, secretResource } from "./deployment-secrets.ts";
 import { type ArmOptions, failure } from "./request-context.ts";
 
-/** Azure documents no page size for these lists. Key Vault's own lists have at most 25 entries. */
+/** Page size of lists of keys and secrets. Azure documents none; lists of Key Vault itself have at most 25 entries. */
 const PAGE_SIZE = 25;
 
 const LOCATIONS = [
@@ -14,8 +14,8 @@ const LOCATIONS = [
   { name: "northeurope", displayName: "North Europe", latitude: "53.3478", longitude: "-6.2597" },
 ];
 
-/** https://learn.microsoft.com/rest/api/resources/subscriptions/list-locations */
-export const locations = (subscription: string): Answer => ({
+/** Lists the locations of a subscription: https://learn.microsoft.com/rest/api/resources/subscriptions/list-locations */
+export const locations = (subscription: string): ServiceResponse => ({
   status: 200,
   body: { value: LOCATIONS.map((one) => ({ id: `/subscriptions/${subscription}/locations/${one.name}`, ...one })) },
 });
@@ -25,15 +25,20 @@ export const locations = (subscription: string): Answer => ({
  * returns: https://learn.microsoft.com/rest/api/keyvault/keyvault/keys/list,
  * https://learn.microsoft.com/rest/api/keyvault/secrets/list
  */
-export function vaultItems(options: ArmOptions, request: Incoming, vault: Vault, kind: "keys" | "secrets"): Answer {
+export function vaultItems(
+  options: ArmOptions,
+  request: IncomingRequest,
+  vault: Vault,
+  kind: "keys" | "secrets",
+): ServiceResponse {
   const from = request.query.get("$skiptoken") ?? undefined;
-  const found = vault.page(kind, from, PAGE_SIZE);
-  if (found === undefined) return failure(400, "InvalidSkipToken", "The provided skip token is not valid.");
-  const resource = kind === "keys" ? keyResource : secretResource;
-  const value = found.items.map(({ item }) => resource(options, vault, item as Item<Version>));
-  if (found.next === undefined) return { status: 200, body: { value } };
+  const vaultPage = vault.page(kind, from, PAGE_SIZE);
+  if (vaultPage === undefined) return failure(400, "InvalidSkipToken", "The provided skip token is not valid.");
+  const toResource = kind === "keys" ? keyResource : secretResource;
+  const value = vaultPage.items.map(({ item }) => toResource(options, vault, item as Item<Version>));
+  if (vaultPage.next === undefined) return { status: 200, body: { value } };
   const query = new URLSearchParams(request.query);
-  query.set("$skiptoken", found.next);
+  query.set("$skiptoken", vaultPage.next);
   return { status: 200, body: { value, nextLink: `${options.origin}${request.path}?${query}` } };
 }
 

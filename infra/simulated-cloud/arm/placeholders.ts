@@ -1,11 +1,13 @@
-// Replaces the placeholders in the declaration of a company's resources.
+// Replaces the placeholders in the declaration of a company's resources, such as `{uri:kv-main}` by the address of the vault
+// kv-main.
 
 import { guidFrom } from "../vaults/identifiers.ts";
 import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
 
-interface Known {
+/** What the placeholders can refer to. */
+interface PlaceholderSources {
   resources: VaultStore;
   vaultUri(vault: Vault): string;
   identityId(name: string): string;
@@ -13,49 +15,55 @@ interface Known {
   resourceId(typeAndName: string): string;
 }
 
-const BRACES = /\{(uri|id|version|value|identity|principal|resource):([^}]+)\}/g;
+const PLACEHOLDER = /\{(uri|id|version|value|identity|principal|resource):([^}]+)\}/g;
 
 /**
  * Returns a copy of a value with its placeholders replaced (see `company/resources.ts`).
  * @throws {Error} if a placeholder names something unknown.
  */
-export function replacePlaceholders<T>(given: T, known: Known): T {
-  if (typeof given === "string") return given.replace(BRACES, (_, what, of) => text(what, of, known)) as T;
-  if (Array.isArray(given)) return given.map((one) => replacePlaceholders(one, known)) as T;
-  if (typeof given !== "object" || given === null) return given;
+export function replacePlaceholders<T>(declaration: T, sources: PlaceholderSources): T {
+  if (typeof declaration === "string")
+    return declaration.replace(PLACEHOLDER, (_, kind, reference) => replacementOf(kind, reference, sources)) as T;
+  if (Array.isArray(declaration)) return declaration.map((one) => replacePlaceholders(one, sources)) as T;
+  if (typeof declaration !== "object" || declaration === null) return declaration;
   return Object.fromEntries(
-    Object.entries(given).map(([name, value]) => [name, replacePlaceholders(value, known)]),
+    Object.entries(declaration).map(([name, value]) => [name, replacePlaceholders(value, sources)]),
   ) as T;
 }
 
-function text(what: string, of: string, { resources, vaultUri, identityId, resourceId }: Known): string {
-  if (what === "identity") return identityId(of);
-  if (what === "resource") return resourceId(of);
-  if (what === "principal") return guidFrom(`principal ${of}`);
-  const [name = "", ...rest] = of.split("/");
+/** Returns the text that replaces `{kind:reference}`. */
+function replacementOf(
+  kind: string,
+  reference: string,
+  { resources, vaultUri, identityId, resourceId }: PlaceholderSources,
+): string {
+  if (kind === "identity") return identityId(reference);
+  if (kind === "resource") return resourceId(reference);
+  if (kind === "principal") return guidFrom(`principal ${reference}`);
+  const [name = "", ...rest] = reference.split("/");
   const vault = resources.vault(name);
-  if (vault === undefined) throw new Error(`{${what}:${of}} names an unknown vault`);
-  if (what === "uri") return vaultUri(vault).replace(/\/$/, "");
-  if (what === "id") return vault.id;
-  if (what === "value") {
+  if (vault === undefined) throw new Error(`{${kind}:${reference}} names an unknown vault`);
+  if (kind === "uri") return vaultUri(vault).replace(/\/$/, "");
+  if (kind === "id") return vault.id;
+  if (kind === "value") {
     const secret = vault.collections.secrets.get(rest[0] ?? "");
-    if (secret === undefined) throw new Error(`{value:${of}} names an unknown secret`);
+    if (secret === undefined) throw new Error(`{value:${reference}} names an unknown secret`);
     return current(secret).value;
   }
-  const [kind, item = ""] = rest;
-  if (kind !== "secrets" && kind !== "keys" && kind !== "certificates")
-    throw new Error(`{version:${of}} names an unknown kind`);
+  const [itemKind, item = ""] = rest;
+  if (itemKind !== "secrets" && itemKind !== "keys" && itemKind !== "certificates")
+    throw new Error(`{version:${reference}} names an unknown kind`);
   // The secret and the key of a certificate have the certificate's versions.
-  const found = vault.collections[kind].get(item) ?? vault.collections.certificates.get(item);
-  if (found === undefined) throw new Error(`{version:${of}} names an unknown object`);
-  return found.versions.at(-1)!.id;
+  const versioned = vault.collections[itemKind].get(item) ?? vault.collections.certificates.get(item);
+  if (versioned === undefined) throw new Error(`{version:${reference}} names an unknown item`);
+  return versioned.versions.at(-1)!.id;
 }
 
 /** Returns the vaults that a value's placeholders refer to. A `{value:…}` placeholder is plain text and refers to no vault. */
-export function vaultsInPlaceholders(given: unknown): Set<string> {
-  const all = JSON.stringify(given);
+export function vaultsInPlaceholders(declaration: unknown): Set<string> {
+  const json = JSON.stringify(declaration);
   return new Set([
-    ...[...all.matchAll(/\{(?:uri|id|version):([^/}]+)/g)].map(([, vault]) => vault!),
-    ...[...all.matchAll(/vaultname\s*=\s*([\w-]+)/gi)].map(([, vault]) => vault!),
+    ...[...json.matchAll(/\{(?:uri|id|version):([^/}]+)/g)].map(([, vault]) => vault!),
+    ...[...json.matchAll(/vaultname\s*=\s*([\w-]+)/gi)].map(([, vault]) => vault!),
   ]);
 }

@@ -8,32 +8,34 @@ export type ReadResult =
   | { problem: "noVault" | "unreachable" | "notAllowed" | "noSecret" | "noVersion" | "disabled" };
 
 /**
- * Reads a secret as one of the company's identities. Of a vault's `reach`, only `firewalled` and `privateOnly` apply to these
- * identities; the other values apply to the service's identity alone.
+ * Reads a vault secret as the identities of one of the company's resources. The settings `firewalled` and `privateOnly` of a
+ * vault's `reach` apply to them. The other settings of `reach` apply only to the service's own identity.
  *
- * @param principals - Object IDs. Undefined for an identity that can read every vault.
+ * @param principals Object IDs of the identities. Undefined for an identity that can read every vault.
  */
 export function readSecret(
   { resources, store }: { resources: VaultStore; store: ArmStore },
   principals: readonly string[] | undefined,
-  place: { vault: string; secret: string; version?: string | undefined },
+  location: { vault: string; secret: string; version?: string | undefined },
 ): ReadResult {
-  const vault = resources.vault(place.vault);
+  const vault = resources.vault(location.vault);
   if (vault === undefined) return { problem: "noVault" };
   const { reach } = vault.settings;
   if (reach === "privateOnly") return { problem: "unreachable" };
   const allowed = principals === undefined || store.access.mayReadSecrets(principals, vault);
   if (reach === "firewalled" || !allowed) return { problem: "notAllowed" };
-  const item = vault.collections.secrets.get(place.secret) ?? vault.collections.certificates.get(place.secret);
+  const item = vault.collections.secrets.get(location.secret) ?? vault.collections.certificates.get(location.secret);
   if (item === undefined) return { problem: "noSecret" };
-  const version = versionOf(item, place.version);
+  const version = versionOf(item, location.version);
   if (version === undefined) return { problem: "noVersion" };
   if (!version.enabled) return { problem: "disabled" };
   if (principals?.[0] !== undefined) resources.secretRead(vault, item.name, version.id, principals[0]);
   return { version: version.id, value: version.value };
 }
 
-/** Returns the version of a secret with this ID, or the current one. The secret of a certificate has the certificate's versions. */
+/**
+ * Returns the version of a secret with this ID, or the current one. The secret of a certificate has the certificate's versions.
+ */
 function versionOf(item: Secret | Certificate, id: string | undefined): SecretVersion | undefined {
   const versions = item.versions.map((one) => ({
     ...one,

@@ -1,7 +1,7 @@
 // Types and helpers that all routes of the simulated Azure Resource Manager share.
 
 import type { Authorization } from "../authorization.ts";
-import type { Answer, Incoming } from "../http.ts";
+import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import type { Claims, Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
@@ -9,6 +9,7 @@ import type { Consumers } from "./consumers.ts";
 import type { Operations } from "./operations.ts";
 import type { ArmStore } from "./resource-store.ts";
 
+/** What the routes of Azure Resource Manager need. */
 export interface ArmOptions {
   resources: VaultStore;
   authorization: Authorization;
@@ -41,8 +42,12 @@ export const KEY_VAULT_VERSIONS = [
   "2025-05-01",
   "2026-02-01",
 ];
+
+/** An operation of Azure Resource Manager that a request calls. resource-manager.ts checks the token and the API version. */
 export interface Route {
+  /** Name of the operation, such as `arm.listVaults`. */
   name: string;
+  /** Accepted API versions. Empty to accept all. */
   versions: readonly string[];
   subscription?: string;
   vault?: string;
@@ -52,28 +57,29 @@ export interface Route {
   item?: string;
   /** The action that a role must allow, if it does not follow from the operation's name. */
   action?: string;
-  answer(claims: Claims): Answer;
+  answer(claims: Claims): ServiceResponse;
 }
 
-export function failure(status: number, code: string, message: string): Answer {
+/** Creates an error response in the format of Azure Resource Manager. */
+export function failure(status: number, code: string, message: string): ServiceResponse {
   return { status, body: { error: { code, message } } };
 }
 
 /** Returns a page of a list. Its `nextLink` repeats the query and adds a skip token. */
 export function page<T>(
   options: Pick<ArmOptions, "origin">,
-  request: Incoming,
-  all: readonly T[],
+  request: IncomingRequest,
+  entries: readonly T[],
   size: number,
-  resource: (one: T) => object,
-): Answer {
+  toResource: (entry: T) => object,
+): ServiceResponse {
   const token = request.query.get("$skiptoken");
   const start = token === null ? 0 : Number(Buffer.from(token, "base64url").toString("utf8"));
   if (!Number.isInteger(start) || start < 0) {
     return failure(400, "InvalidSkipToken", "The provided skip token is not valid.");
   }
-  const value = all.slice(start, start + size).map(resource);
-  if (start + size >= all.length) return { status: 200, body: { value } };
+  const value = entries.slice(start, start + size).map(toResource);
+  if (start + size >= entries.length) return { status: 200, body: { value } };
   const query = new URLSearchParams(request.query);
   query.set("$skiptoken", Buffer.from(String(start + size)).toString("base64url"));
   return { status: 200, body: { value, nextLink: `${options.origin}${request.path}?${query}` } };

@@ -1,20 +1,22 @@
 import { randomUUID } from "node:crypto";
-import { type Answer, type Incoming, jsonObject, retryAfter } from "../http.ts";
+import { type IncomingRequest, jsonObject, retryAfter, type ServiceResponse } from "../http.ts";
 import type { Claims } from "../tokens.ts";
 import { TABLES } from "./graph-tables.ts";
 import { compareRows, parse, type Query, QueryError, type Row } from "./kql.ts";
 import type { ArmOptions, Route } from "./request-context.ts";
 
 const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
-const [QUOTA, WINDOW_MS] = [15, 5000];
+/** Number of queries that a principal can send in a window. */
+const QUOTA = 15;
+const WINDOW_MS = 5000;
 
 /**
- * Simulates the query API of Azure Resource Graph:
+ * Returns the route of a query of Azure Resource Graph. Undefined for other requests:
  * https://learn.microsoft.com/rest/api/azureresourcegraph/resourcegraph/resources/resources. Results omit rows that the caller
  * may not read, without an error:
  * https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
  */
-export function resourceGraphRoute(options: ArmOptions, request: Incoming): Route | undefined {
+export function resourceGraphRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
   if (request.method !== "POST" || !/^\/providers\/microsoft\.resourcegraph\/resources$/i.test(request.path))
     return undefined;
   return {
@@ -35,17 +37,17 @@ const recentQueries = new WeakMap<ArmOptions, Map<string, number[]>>();
 
 /** Returns the remaining quota after this query. Undefined when the quota is exceeded. */
 function takeQuota(options: ArmOptions, { oid }: Claims): number | undefined {
-  const all = recentQueries.get(options) ?? new Map<string, number[]>();
-  recentQueries.set(options, all);
+  const timesByPrincipal = recentQueries.get(options) ?? new Map<string, number[]>();
+  recentQueries.set(options, timesByPrincipal);
   const now = Date.now();
-  const times = (all.get(oid) ?? []).filter((at) => now - at < WINDOW_MS);
-  all.set(oid, times);
+  const times = (timesByPrincipal.get(oid) ?? []).filter((at) => now - at < WINDOW_MS);
+  timesByPrincipal.set(oid, times);
   if (options.consumers.graphSettings.limited && times.length >= QUOTA) return undefined;
   times.push(now);
   return Math.max(0, QUOTA - times.length);
 }
 
-const throttled = (): Answer => ({
+const throttled = (): ServiceResponse => ({
   status: 429,
   headers: { ...retryAfter(5), "x-ms-user-quota-remaining": "0", "x-ms-user-quota-resets-after": "00:00:05" },
   body: {
@@ -57,12 +59,13 @@ const throttled = (): Answer => ({
   },
 });
 
-function runQuery(options: ArmOptions, body: Row | undefined): Answer {
+/** Validates the request body and runs its query. */
+function runQuery(options: ArmOptions, body: Row | undefined): ServiceResponse {
   const {
     query,
     subscriptions,
     managementGroups,
-    options: wishes = {},
+    options: queryOptions = {},
   } = (body ?? {}) as {
     query?: unknown;
     subscriptions?: unknown;
@@ -70,18 +73,21 @@ function runQuery(options: ArmOptions, body: Row | undefined): Answer {
     options?: { $top?: unknown; $skipToken?: unknown; $skip?: unknown; resultFormat?: unknown };
   };
   if (typeof query !== "string" || query.trim() === "") return invalid("InvalidQuery", "The query is missing.");
-  if (subscriptions !== undefined && !isTexts(subscriptions))
+  if (subscriptions !== undefined && !isTextList(subscriptions))
     return invalid("InvalidSubscriptions", "subscriptions must be a list of ids.");
-  if (managementGroups !== undefined && !isTexts(managementGroups))
+  if (managementGroups !== undefined && !isTextList(managementGroups))
     return invalid("InvalidManagementGroups", "managementGroups must be a list of names.");
-  if (wishes.resultFormat !== undefined && wishes.resultFormat !== "objectArray") {
+  if (queryOptions.resultFormat !== undefined && queryOptions.resultFormat !== "objectArray") {
     return invalid("InvalidOptions", "The simulated cloud supports only the result format objectArray.");
   }
-  const top = wishes.$top ?? 100;
+  const top = queryOptions.$top ?? 100;
   if (typeof top !== "number" || !Number.isInteger(top) || top < 1 || top > 1000) {
     return invalid("InvalidOptions", "$top must be between 1 and 1000.");
   }
-  const start = wishes.$skipToken === undefined ? Number(wishes.$skip ?? 0) : positionIn(wishes.$skipToken, query);
+  const start =
+    queryOptions.$skipToken === undefined
+      ? Number(queryOptions.$skip ?? 0)
+      : positionOf(queryOptions.$skipToken, query);
   if (start === undefined) return invalid("InvalidSkipToken", "The skip token is not valid for this query.");
   try {
     return results(options, parse(query, Date.now()), { query, subscriptions, top, start });
@@ -91,25 +97,27 @@ function runQuery(options: ArmOptions, body: Row | undefined): Answer {
   }
 }
 
+/** Runs a query. Returns one page of its results. */
 function results(
   options: ArmOptions,
   { table, stages }: Query,
-  asked: { query: string; subscriptions: readonly string[] | undefined; top: number; start: number },
-): Answer {
+  request: { query: string; subscriptions: readonly string[] | undefined; top: number; start: number },
+): ServiceResponse {
   const source = TABLES[table];
   if (source === undefined) return invalid("InvalidQuery", `There is no table '${table}'.`);
-  options.consumers.settle();
-  const wanted = asked.subscriptions?.map((one) => one.toLowerCase());
-  let rows: Row[] = [...source(options, wanted)];
+  options.consumers.runDueWork();
+  const subscriptionIds = request.subscriptions?.map((one) => one.toLowerCase());
+  let rows: Row[] = [...source(options, subscriptionIds)];
   for (const stage of stages) {
     switch (stage.kind) {
       case "where":
         rows = rows.filter((row) => stage.test(row));
         break;
       case "extend":
-        rows = rows.map((row) => Object.assign(copied(row), columnsOf(stage.columns, row)));
+        rows = rows.map((row) => Object.assign(copyRow(row), columnsOf(stage.columns, row)));
         break;
       case "project":
+        // See below: the columns are computed only if necessary.
         break;
       case "order":
         rows.sort((a, b) => compareRows(stage.by, a, b));
@@ -120,50 +128,52 @@ function results(
     // Results can be large and pages are small. Projected columns are computed last, unless a later operator reads them.
     if (stage.kind === "project" && stage !== stages.at(-1)) rows = rows.map((row) => columnsOf(stage.columns, row));
   }
-  const last = stages.at(-1);
-  const page = rows.slice(asked.start, asked.start + asked.top);
-  const data = last?.kind === "project" ? page.map((row) => columnsOf(last.columns, row)) : page.map(copied);
-  const more = asked.start + asked.top < rows.length;
-  const projected = stages.findLast((stage) => stage.kind === "project");
+  const lastStage = stages.at(-1);
+  const page = rows.slice(request.start, request.start + request.top);
+  const data = lastStage?.kind === "project" ? page.map((row) => columnsOf(lastStage.columns, row)) : page.map(copyRow);
+  const hasMore = request.start + request.top < rows.length;
+  const projection = stages.findLast((stage) => stage.kind === "project");
   // Without the column `id` Resource Graph does not page:
   // https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data
-  const pages = projected?.kind !== "project" || projected.columns.some(({ name }) => name === "id");
+  const canPage = projection?.kind !== "project" || projection.columns.some(({ name }) => name === "id");
   return {
     status: 200,
     body: {
       totalRecords: rows.length,
       count: data.length,
-      resultTruncated: String(more && !pages),
-      ...(more && pages && { $skipToken: tokenAt(asked.start + asked.top, asked.query) }),
+      resultTruncated: String(hasMore && !canPage),
+      ...(hasMore && canPage && { $skipToken: skipToken(request.start + request.top, request.query) }),
       data,
       facets: [],
     },
   };
 }
 
-const copied = (row: Row): Row => ({ ...row });
+const copyRow = (row: Row): Row => ({ ...row });
 
 const columnsOf = (columns: readonly { name: string; value(row: Row): unknown }[], row: Row): Row =>
   Object.fromEntries(columns.map(({ name, value }) => [name, value(row) ?? null]));
 
-const tokenAt = (position: number, query: string): string =>
+/** Creates the token of the next page: the position of its first row, and the query to which the token belongs. */
+const skipToken = (position: number, query: string): string =>
   Buffer.from(JSON.stringify({ $id: "1", position, query })).toString("base64");
 
 /** Parses a skip token. Undefined when the token does not belong to this query. */
-function positionIn(token: unknown, query: string): number | undefined {
+function positionOf(token: unknown, query: string): number | undefined {
   try {
-    const read = JSON.parse(Buffer.from(String(token), "base64").toString("utf8")) as {
+    const content = JSON.parse(Buffer.from(String(token), "base64").toString("utf8")) as {
       position?: unknown;
       query?: unknown;
     };
-    return read.query === query && typeof read.position === "number" ? read.position : undefined;
+    return content.query === query && typeof content.position === "number" ? content.position : undefined;
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;
   }
 }
 
-function invalid(code: string, message: string): Answer {
+/** Creates the error response for an invalid query. */
+function invalid(code: string, message: string): ServiceResponse {
   const details = [
     {
       code: "InvalidQuery",
@@ -181,5 +191,5 @@ function invalid(code: string, message: string): Answer {
   };
 }
 
-const isTexts = (value: unknown): value is string[] =>
+const isTextList = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === "string");

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { actionOf } from "../authorization.ts";
-import { type Answer, type Incoming, type Refusals, retryAfter, type Service } from "../http.ts";
+import { type ErrorResponses, type IncomingRequest, retryAfter, type Service, type ServiceResponse } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { Subscription } from "../vaults/vault-store.ts";
@@ -11,29 +11,32 @@ import { unauthorized } from "./resource-route.ts";
 import { resourcesRoute } from "./route-table.ts";
 import { diagnosticSettings, vaultResource } from "./vault-resource.ts";
 
+/** Accepted API versions by kind of resource. */
 const SUBSCRIPTION_VERSIONS = ["2016-06-01", "2018-06-01", "2019-11-01", "2020-01-01", "2021-01-01", "2022-12-01"];
 const ALERT_VERSIONS = ["2017-03-01-preview", "2017-04-01", "2020-10-01"];
 const INSIGHTS_VERSIONS = ["2016-09-01", "2017-05-01-preview", "2021-05-01-preview"];
 
 /**
- * Simulates Azure Resource Manager: subscriptions, key vaults and their diagnostic settings (all read-only), vault secrets as
- * deployments write them, and the other resources of the company (`arm/`).
+ * Simulates Azure Resource Manager: reads subscriptions, key vaults and diagnostic settings, reads and writes vault secrets as
+ * deployments do, and serves the other resources of the company (route-table.ts).
  */
 export function arm(options: ArmOptions): Service {
   return (request) => {
-    const found =
+    const matchedRoute =
       deploymentRoute(options, request) ??
-      (request.method === "GET" ? route(options, request) : undefined) ??
+      (request.method === "GET" ? vaultRoute(options, request) : undefined) ??
       resourcesRoute(options, request);
-    if (found === undefined) return undefined;
-    const { versions, answer, ...operation } = found;
+    if (matchedRoute === undefined) return undefined;
+    const { versions, answer, ...operation } = matchedRoute;
     const token = bearerToken(request.headers.authorization);
     const claims = token === undefined ? undefined : options.tokens.check(token, [options.origin]);
-    const scope = found.resource ?? (found.subscription === undefined ? "/" : `/subscriptions/${found.subscription}`);
+    const scope =
+      matchedRoute.resource ??
+      (matchedRoute.subscription === undefined ? "/" : `/subscriptions/${matchedRoute.subscription}`);
     return {
       ...operation,
       anonymous: claims === undefined || typeof claims === "string",
-      refusals: refusals(options.tokens, found, scope, claims),
+      errorResponses: errorResponsesFor(options.tokens, matchedRoute, scope, claims),
       answer() {
         if (claims === undefined || typeof claims === "string") return unauthenticated(options, claims);
         return versionProblem(request, versions) ?? withHeaders(answer(claims));
@@ -42,7 +45,8 @@ export function arm(options: ArmOptions): Service {
   };
 }
 
-function route(options: ArmOptions, request: Incoming): Route | undefined {
+/** Returns the route of a request to a subscription, its vaults or their keys and secrets. Undefined for other requests. */
+function vaultRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
   const { resources } = options;
   // Azure Resource Manager treats two slashes as one.
   const [root, id, ...rest] = request.segments.filter((segment) => segment !== "");
@@ -67,40 +71,45 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
     };
   }
 
-  const known = (action: string, answer: (subscription: Subscription) => Answer) => (claims: Claims) => {
-    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)) {
-      const message = `The provided subscription identifier '${id}' is malformed or invalid.`;
-      return failure(400, "InvalidSubscriptionId", message);
-    }
-    const subscription = resources.subscriptions.get(id.toLowerCase());
-    if (subscription === undefined) {
-      return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
-    }
-    if (subscription.declared.denied && action !== "") return unauthorized(claims, action, `/subscriptions/${id}`);
-    return answer(subscription);
-  };
+  /** Finds the subscription before `answer` runs. With an action, a denied subscription is an error. */
+  const inSubscription =
+    (action: string, answer: (subscription: Subscription) => ServiceResponse) => (claims: Claims) => {
+      if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)) {
+        const message = `The provided subscription identifier '${id}' is malformed or invalid.`;
+        return failure(400, "InvalidSubscriptionId", message);
+      }
+      const subscription = resources.subscriptions.get(id.toLowerCase());
+      if (subscription === undefined) {
+        return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
+      }
+      if (subscription.declared.denied && action !== "") return unauthorized(claims, action, `/subscriptions/${id}`);
+      return answer(subscription);
+    };
 
   const path = rest.join("/").toLowerCase();
   if (path === "") {
-    const answer = known("", (one) => ({ status: 200, body: subscriptionResource(one, options.tokens.tenantId) }));
+    const answer = inSubscription("", (one) => ({
+      status: 200,
+      body: subscriptionResource(one, options.tokens.tenantId),
+    }));
     return { name: "arm.getSubscription", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
   }
   if (path === "locations") {
-    const answer = known("Microsoft.Resources/subscriptions/locations/read", (one) => locations(one.id));
+    const answer = inSubscription("Microsoft.Resources/subscriptions/locations/read", (one) => locations(one.id));
     return { name: "arm.listLocations", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
   }
   // The company has no alert rules, and its subscriptions have no diagnostic settings.
-  const none = () => ({ status: 200, body: { value: [] } });
+  const emptyList = () => ({ status: 200, body: { value: [] } });
   if (path === "providers/microsoft.insights/activitylogalerts") {
-    const answer = known("Microsoft.Insights/activityLogAlerts/read", none);
+    const answer = inSubscription("Microsoft.Insights/activityLogAlerts/read", emptyList);
     return { name: "arm.listActivityLogAlerts", versions: ALERT_VERSIONS, subscription: id, answer };
   }
   if (path === "providers/microsoft.insights/diagnosticsettings") {
-    const answer = known("Microsoft.Insights/diagnosticSettings/read", none);
+    const answer = inSubscription("Microsoft.Insights/diagnosticSettings/read", emptyList);
     return { name: "arm.diagnosticSettings", versions: INSIGHTS_VERSIONS, subscription: id, answer };
   }
   if (path === "providers/microsoft.keyvault/vaults") {
-    const answer = known("Microsoft.KeyVault/vaults/read", (subscription) => {
+    const answer = inSubscription("Microsoft.KeyVault/vaults/read", (subscription) => {
       const top = Number(request.query.get("$top") ?? options.pageSizes.vaults);
       if (!Number.isInteger(top) || top < 1 || top > 1000) {
         return failure(400, "InvalidTopParameter", "The value of $top must be between 1 and 1000.");
@@ -124,8 +133,8 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
     );
   if (match === null) return undefined;
   const [, group, name, part] = match;
-  const inVault = (action: string, answer: (vault: Vault) => Answer) =>
-    known(action, (subscription) => {
+  const inVault = (action: string, answer: (vault: Vault) => ServiceResponse) =>
+    inSubscription(action, (subscription) => {
       const vault = resources.vault(name!);
       if (
         vault === undefined ||
@@ -196,8 +205,11 @@ function subscriptionResource({ id, declared }: Subscription, tenantId: string):
   };
 }
 
-/** https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling */
-function withHeaders(answer: Answer): Answer {
+/**
+ * Adds the headers of all responses:
+ * https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+ */
+function withHeaders(answer: ServiceResponse): ServiceResponse {
   return {
     ...answer,
     headers: {
@@ -211,7 +223,8 @@ function withHeaders(answer: Answer): Answer {
   };
 }
 
-function versionProblem(request: Incoming, versions: readonly string[]): Answer | undefined {
+/** Checks the API version. Returns the error response, or undefined if the version is accepted. */
+function versionProblem(request: IncomingRequest, versions: readonly string[]): ServiceResponse | undefined {
   const version = request.query.get("api-version");
   if (!version) {
     return failure(
@@ -232,7 +245,8 @@ function versionProblem(request: Incoming, versions: readonly string[]): Answer 
       );
 }
 
-function unauthenticated({ authority, origin, tokens }: ArmOptions, problem: string | undefined): Answer {
+/** Creates the 401 response for a missing or invalid token. */
+function unauthenticated({ authority, origin, tokens }: ArmOptions, problem: string | undefined): ServiceResponse {
   const challenge = `Bearer authorization_uri="${authority}/${tokens.tenantId}", error="invalid_token", error_description=`;
   if (problem === undefined) {
     const description = "The authentication failed because of missing 'Authorization' header.";
@@ -253,17 +267,17 @@ function unauthenticated({ authority, origin, tokens }: ArmOptions, problem: str
   return { ...failure(401, code!, description!), headers: { "www-authenticate": `${challenge}"${description}"` } };
 }
 
-function refusals(
+function errorResponsesFor(
   tokens: Tokens,
   { name, action }: Route,
   scope: string,
   claims: Claims | string | undefined,
-): Refusals {
-  const who =
+): ErrorResponses {
+  const caller =
     typeof claims === "object"
       ? claims
       : { aud: "", iss: tokens.issuer, tid: tokens.tenantId, oid: "", appid: "", iat: 0, exp: 0 };
-  const denied = () => unauthorized(who, action ?? actionOf(name) ?? `${name}/read`, scope);
+  const denied = () => unauthorized(caller, action ?? actionOf(name) ?? `${name}/read`, scope);
   return {
     throttled: (seconds) => ({
       ...failure(

@@ -1,6 +1,6 @@
 // Helpers for routes to a resource: permission checks and error responses.
 
-import type { Answer, Incoming } from "../http.ts";
+import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import type { Claims } from "../tokens.ts";
 import { type ArmOptions, failure, type Route } from "./request-context.ts";
 import type { ArmResource } from "./resource-store.ts";
@@ -9,27 +9,28 @@ import type { ResourceType } from "./resource-types.ts";
 /** A request to a resource other than a vault, or to a list of such resources. */
 export interface ResourceCall {
   options: ArmOptions;
-  request: Incoming;
+  request: IncomingRequest;
   subscription: string;
   /** The path up to the resource, in the client's spelling. */
   id: string;
   type: ResourceType;
-  /** The path after the resource, in lower case, such as `config/appsettings/list`. */
+  /** The path after the resource, joined by slashes, in lower case, such as `config/appsettings/list`. */
   rest: string;
-  /** The path after the resource, in the client's spelling. */
+  /** Segments of the path after the resource, in the client's spelling. */
   parts: string[];
 }
 
 /**
- * A route to a resource. The dispatcher checks first that the subscription and the resource exist and are readable, then calls
- * `answer`.
+ * Creates a route to a resource. The route first checks that the subscription and the resource exist and are readable, then
+ * calls `answer`.
  *
- * @param action - The action in https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations.
+ * @param route `action`: the permission that the request needs. `self`: the resource is readable even if it is `denied`.
+ * Actions: https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations
  */
 export function resourceRoute(
   { options, subscription, id, type }: ResourceCall,
   route: { name: string; versions: readonly string[]; action: string; item?: string; self?: boolean },
-  answer: (resource: ArmResource, claims: Claims) => Answer,
+  answer: (resource: ArmResource, claims: Claims) => ServiceResponse,
 ): Route {
   return {
     name: route.name,
@@ -39,9 +40,9 @@ export function resourceRoute(
     resource: id,
     ...(route.item !== undefined && { item: route.item }),
     answer(claims) {
-      const refused = refusedSubscription(options, subscription, claims, route.action);
-      if (refused !== undefined) return refused;
-      options.consumers.settle();
+      const error = subscriptionError(options, subscription, claims, route.action);
+      if (error !== undefined) return error;
+      options.consumers.runDueWork();
       const resource = options.store.get(id);
       if (resource === undefined) return notFound(id, type);
       if (!route.self && isDenied(options, resource)) return unauthorized(claims, route.action, resource.id);
@@ -50,13 +51,13 @@ export function resourceRoute(
   };
 }
 
-/** Returns the error response. Undefined when the subscription exists and is readable. */
-export function refusedSubscription(
+/** Checks that a subscription exists and is readable. Returns the error response, or undefined. */
+export function subscriptionError(
   { resources }: ArmOptions,
   id: string,
   claims: Claims,
   action: string,
-): Answer | undefined {
+): ServiceResponse | undefined {
   const subscription = resources.subscriptions.get(id.toLowerCase());
   if (subscription === undefined) {
     return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
@@ -64,7 +65,10 @@ export function refusedSubscription(
   return subscription.declared.denied ? unauthorized(claims, action, `/subscriptions/${id}`) : undefined;
 }
 
-/** Returns whether access is denied to the resource or to one of its parents. */
+/**
+ * Returns whether access is denied to the resource or to one of its parents. The ID of a top-level resource has nine segments,
+ * the first of which is empty. Each level below adds a type and a name.
+ */
 function isDenied({ store }: ArmOptions, resource: ArmResource): boolean {
   if (resource.denied) return true;
   const parts = resource.id.split("/");
@@ -74,7 +78,8 @@ function isDenied({ store }: ArmOptions, resource: ArmResource): boolean {
   return false;
 }
 
-export function unauthorized(claims: Claims, action: string, scope: string): Answer {
+/** Creates the 403 response for a missing permission. */
+export function unauthorized(claims: Claims, action: string, scope: string): ServiceResponse {
   return failure(
     403,
     "AuthorizationFailed",
@@ -82,7 +87,9 @@ export function unauthorized(claims: Claims, action: string, scope: string): Ans
   );
 }
 
-export function notFound(id: string, { type }: ResourceType): Answer {
+/** Creates the 404 response for a resource. */
+export function notFound(id: string, { type }: ResourceType): ServiceResponse {
+  // `/subscriptions/S/resourceGroups/G/providers/N/TYPE/NAME/TYPE/NAME…`
   const [, , , , group, , , ...rest] = id.split("/");
   const names = rest.filter((_, index) => index % 2 === 1).join("/");
   return failure(
@@ -92,4 +99,5 @@ export function notFound(id: string, { type }: ResourceType): Answer {
   );
 }
 
-export const malformed = (message: string): Answer => failure(400, "InvalidRequestContent", message);
+/** Creates the 400 response for an invalid body. */
+export const malformed = (message: string): ServiceResponse => failure(400, "InvalidRequestContent", message);

@@ -23,23 +23,28 @@ export interface ArmResource {
   kind?: string;
   tags?: Record<string, string>;
   sku?: Record<string, unknown>;
-  /** Properties as responses contain them. */
   identity?: ManagedIdentity;
+  /** `properties` as responses contain them. */
   properties: Properties;
+  /** Whether the service's identity is denied access. */
   denied: boolean;
+  /** App settings. */
   settings: Record<string, string>;
   connectionStrings: Record<string, { value: string; type: string }>;
+  /** Names of settings that stay with a slot when slots are swapped. */
   slotSettings: string[];
   /** Key-values of an App Configuration store. */
   keyValues: NonNullable<CompanyChild["keyValues"]>;
   /**
-   * Places where a secret's value is written in plain text, as `appsettings/NAME`, `connectionstrings/NAME` or `secrets/NAME`.
+   * Vault secrets whose value is written in plain text, by place: `appsettings/NAME`, `connectionstrings/NAME` or
+   * `secrets/NAME`.
    */
   copies: Record<string, { vault: string; secret: string }>;
-  /** Earlier states, oldest first. */
-  before: { until: number; row: Properties }[];
+  /** Earlier states as Resource Graph rows, oldest first. `until` is Unix milliseconds of the simulated clock. */
+  earlierStates: { until: number; toGraphRow: Properties }[];
 }
 
+/** A change of a resource, for Resource Graph. */
 export interface ArmChange {
   id: string;
   type: string;
@@ -63,9 +68,11 @@ export class ArmStore {
   readonly #options: StoreOptions;
   /** Resources by ID in lower case. */
   readonly #resources = new Map<string, ArmResource>();
-  /** Number of generated sites, by subscription. */
+  /** Number of generated sites, by subscription. A generated site is created when it is read, so that many cost no memory. */
   readonly #generated = new Map<string, number>();
+  /** Which identity can read which vault. */
   readonly access = new VaultAccess();
+  /** All changes since the start, oldest first. */
   readonly changes: ArmChange[] = [];
   readonly tenantId: string;
 
@@ -93,26 +100,27 @@ export class ArmStore {
     }
   }
 
-  /** Returns a resource by its ID in any spelling. Undefined if there is none. */
+  /** Returns a resource by its ID in any spelling, a generated site too. Undefined if there is none. */
   get(id: string): ArmResource | undefined {
-    const known = this.#resources.get(id.toLowerCase());
-    if (known !== undefined) return known;
+    const stored = this.#resources.get(id.toLowerCase());
+    if (stored !== undefined) return stored;
     const [, , subscription = ""] = id.toLowerCase().split("/");
     const index = generatedSiteIndex(id, this.#generated.get(subscription) ?? 0);
-    return index === undefined ? undefined : this.#generate(subscription, index);
+    return index === undefined ? undefined : this.#generateSite(subscription, index);
   }
 
   /** Iterates over all resources of a subscription in a fixed order. Each resource is created when it is read. */
-  *in(subscriptionId: string): Generator<{ type: ResourceType; read(): ArmResource }> {
+  *resourcesIn(subscriptionId: string): Generator<{ type: ResourceType; read(): ArmResource }> {
     const subscription = subscriptionId.toLowerCase();
-    const kept = [...this.#resources.values()].filter((one) => one.subscriptionId === subscription);
+    const storedResources = [...this.#resources.values()].filter((one) => one.subscriptionId === subscription);
     const generated = this.#generated.get(subscription) ?? 0;
-    for (const one of kept) {
+    for (const one of storedResources) {
+      // A generated site that was changed is stored too. The loop below returns it at its place among the generated ones.
       const index = generatedSiteIndex(one.id, generated);
       if (index === undefined) yield { type: one.type, read: () => one };
     }
     const type = resourceType("Microsoft.Web/sites")!;
-    for (let index = 0; index < generated; index++) yield { type, read: () => this.#generate(subscription, index) };
+    for (let index = 0; index < generated; index++) yield { type, read: () => this.#generateSite(subscription, index) };
   }
 
   /** Iterates over all stored resources. Generated sites are not included. */
@@ -121,7 +129,7 @@ export class ArmStore {
   }
 
   /** Returns the direct child resources of a resource. */
-  below(parent: ArmResource, type: ResourceType): ArmResource[] {
+  childrenOf(parent: ArmResource, type: ResourceType): ArmResource[] {
     const start = `${parent.id.toLowerCase()}/`;
     return [...this.#resources.values()].filter((one) => one.type === type && one.id.toLowerCase().startsWith(start));
   }
@@ -129,10 +137,10 @@ export class ArmStore {
   /** Changes a resource. A generated resource is stored from then on. */
   change(resource: ArmResource, change: (resource: ArmResource) => void): void {
     const at = this.#options.clock.now();
-    resource.before.push({ until: at, row: this.row(resource) });
+    resource.earlierStates.push({ until: at, toGraphRow: this.toGraphRow(resource) });
     change(resource);
     this.#resources.set(resource.id.toLowerCase(), resource);
-    this.#changed(resource, "Update", at);
+    this.#recordChange(resource, "Update", at);
   }
 
   /**
@@ -142,8 +150,9 @@ export class ArmStore {
   put(subscriptionId: string, declared: CompanyResource): string {
     const { resource, replaced } = this.#add(subscriptionId.toLowerCase(), declared);
     const at = this.#options.clock.now();
-    if (!replaced) resource.before.push({ until: at, row: {} });
-    this.#changed(resource, replaced ? "Update" : "Create", at);
+    // A new resource has an empty row as its earlier state: it did not exist.
+    if (!replaced) resource.earlierStates.push({ until: at, toGraphRow: {} });
+    this.#recordChange(resource, replaced ? "Update" : "Create", at);
     return resource.id;
   }
 
@@ -154,7 +163,7 @@ export class ArmStore {
     for (const key of this.#resources.keys()) {
       if (key === id.toLowerCase() || key.startsWith(`${id.toLowerCase()}/`)) this.#resources.delete(key);
     }
-    this.#changed(resource, "Delete", this.#options.clock.now());
+    this.#recordChange(resource, "Delete", this.#options.clock.now());
     return true;
   }
 
@@ -164,7 +173,7 @@ export class ArmStore {
    */
   allow({ identity, type }: ArmResource, vaultName: string, allowed: boolean): void {
     const vault = this.#vault(vaultName);
-    const role = USE_KEYS.has(type.noun) ? "Key Vault Crypto Service Encryption User" : "Key Vault Secrets User";
+    const role = USES_VAULT_KEY.has(type.noun) ? "Key Vault Crypto Service Encryption User" : "Key Vault Secrets User";
     for (const principal of allPrincipalsOf(identity)) {
       if (allowed) this.access.grant(principal, vault, role);
       else this.access.revoke(principal, vault);
@@ -172,7 +181,7 @@ export class ArmStore {
   }
 
   /** Returns a resource in the form of Azure Resource Manager. */
-  body(resource: ArmResource): Properties {
+  toArmBody(resource: ArmResource): Properties {
     const { id, type, kind, location, tags, sku, identity } = resource;
     return {
       id,
@@ -188,7 +197,7 @@ export class ArmStore {
   }
 
   /** Returns a resource in the form of a Resource Graph row without projection. */
-  row(resource: ArmResource): Properties {
+  toGraphRow(resource: ArmResource): Properties {
     const { id, type, subscriptionId, location, kind = "", tags = null, sku = null, identity = null } = resource;
     return {
       id,
@@ -210,14 +219,14 @@ export class ArmStore {
     };
   }
 
-  #changed({ id, type, subscriptionId }: ArmResource, changeType: ArmChange["changeType"], at: number): void {
+  #recordChange({ id, type, subscriptionId }: ArmResource, changeType: ArmChange["changeType"], at: number): void {
     this.changes.push({ id, type: type.type.toLowerCase(), subscriptionId, changeType, at });
   }
 
   #add(subscriptionId: string, declared: CompanyResource): { resource: ArmResource; replaced: boolean } {
     const group = declared.resourceGroup ?? "rg-apps";
-    const place = `/subscriptions/${subscriptionId}/resourceGroups/${group}/providers`;
-    const id = `${place}/${declared.type}/${declared.name}`;
+    const pathPrefix = `/subscriptions/${subscriptionId}/resourceGroups/${group}/providers`;
+    const id = `${pathPrefix}/${declared.type}/${declared.name}`;
     const replaced = this.#resources.has(id.toLowerCase());
     return { resource: this.#declare(subscriptionId, declared.type, id, declared, undefined), replaced };
   }
@@ -231,11 +240,11 @@ export class ArmStore {
   ): ArmResource {
     const type = resourceType(typeName);
     if (type === undefined) throw new Error(`Unsupported resource type ${typeName}`);
-    const resource = this.#made(subscriptionId, type, id, declared, parent);
+    const resource = this.#createResource(subscriptionId, type, id, declared, parent);
     this.#resources.set(id.toLowerCase(), resource);
     const { properties, settings, connectionStrings, keyValues } = declared;
-    const own = { properties, settings, connectionStrings, keyValues };
-    for (const vault of declared.mayRead ?? vaultsInPlaceholders(own)) {
+    const texts = { properties, settings, connectionStrings, keyValues };
+    for (const vault of declared.mayRead ?? vaultsInPlaceholders(texts)) {
       // A resource may refer to a vault that does not exist.
       if (this.#options.resources.vault(vault) !== undefined)
         this.allow(parentWithIdentity(resource, parent), vault, true);
@@ -254,7 +263,7 @@ export class ArmStore {
     return resource;
   }
 
-  #made(
+  #createResource(
     subscriptionId: string,
     type: ResourceType,
     id: string,
@@ -263,13 +272,13 @@ export class ArmStore {
   ): ArmResource {
     const { name, location = parent?.location ?? "westeurope", kind, tags, sku, denied = false } = declared;
     const { settings = {}, connectionStrings = {}, slotSettings = [] } = declared;
-    const known = {
+    const placeholderSources = {
       ...this.#options,
       identityId: (user: string) => userIdentityId(subscriptionId, user),
       resourceId: (other: string) => `${id.split("/").slice(0, 6).join("/")}/${other}`,
     };
     const { properties = {}, keyValues = [] } = declared;
-    const given = replacePlaceholders({ properties, settings, connectionStrings, keyValues }, known);
+    const replaced = replacePlaceholders({ properties, settings, connectionStrings, keyValues }, placeholderSources);
     const endpoint = type.noun === "ConfigurationStore" && this.#options.origin(configurationHost(name));
     return {
       id,
@@ -281,23 +290,23 @@ export class ArmStore {
       ...(tags !== undefined && { tags }),
       ...(sku !== undefined && { sku }),
       ...(declared.identity && { identity: managedIdentity(id, this.tenantId, declared.identity) }),
-      ...given,
-      properties: { provisioningState: "Succeeded", ...(endpoint && { endpoint }), ...given.properties },
+      ...replaced,
+      properties: { provisioningState: "Succeeded", ...(endpoint && { endpoint }), ...replaced.properties },
       denied,
       slotSettings,
       copies: copiesIn(settings, connectionStrings, declared.properties),
-      before: [],
+      earlierStates: [],
     };
   }
 
-  #generate(subscriptionId: string, index: number): ArmResource {
+  #generateSite(subscriptionId: string, index: number): ArmResource {
     const declared = generatedSite(index, [
       ...(this.#options.resources.subscriptions.get(subscriptionId)?.vaults ?? []),
     ]);
     const id = `/subscriptions/${subscriptionId}/resourceGroups/${declared.resourceGroup}/providers/${declared.type}/${declared.name}`;
     return (
       this.#resources.get(id.toLowerCase()) ??
-      this.#made(subscriptionId, resourceType(declared.type)!, id, declared, undefined)
+      this.#createResource(subscriptionId, resourceType(declared.type)!, id, declared, undefined)
     );
   }
 
@@ -310,16 +319,22 @@ export class ArmStore {
   #subscriptionNamed(name: string): string {
     for (const { id, declared } of this.#options.resources.subscriptions.values())
       if (declared.name === name) return id;
-    // The vault was removed after the start.
+    // A test removed the subscription in an earlier run with the same data folder.
     return guidFrom(`subscription ${name}`);
   }
 }
 
-/** Returns the endpoint of an App Configuration store. */
+/** Returns the host name of an App Configuration store. */
 export const configurationHost = (store: string): string => `${store.toLowerCase()}.azconfig.localhost`;
 
-/** Types whose encryption keys are wrapped by a vault key. */
-const USE_KEYS = new Set(["StorageAccount", "SqlServer", "EncryptionProtector", "DiskEncryptionSet", "ManagedCluster"]);
+/** Types whose encryption keys are wrapped by a vault key, so that they need a role for keys. */
+const USES_VAULT_KEY = new Set([
+  "StorageAccount",
+  "SqlServer",
+  "EncryptionProtector",
+  "DiskEncryptionSet",
+  "ManagedCluster",
+]);
 
 const isChild = ({ type, noun }: ResourceType): boolean => type.split("/").length > 2 && noun !== "Slot";
 
@@ -342,6 +357,7 @@ function withoutValues(properties: Properties): Properties {
 const parentWithIdentity = (resource: ArmResource, parent: ArmResource | undefined): ArmResource =>
   resource.identity === undefined && parent !== undefined ? parent : resource;
 
+/** Finds the `{value:…}` placeholders in a declaration: secrets whose value is written in plain text. */
 function copiesIn(
   settings: Record<string, string>,
   connectionStrings: Record<string, { value: string }>,

@@ -4,6 +4,7 @@ export interface ResourceType {
   type: string;
   /** Base of the operation names, such as `arm.getSite` and `arm.listSites`. */
   noun: string;
+  /** Accepted API versions. */
   versions: readonly string[];
   /**
    * Whether the table `resources` of Resource Graph contains the type:
@@ -30,7 +31,7 @@ const COMPUTE_VERSIONS = ["2023-03-01", "2023-09-01", "2024-03-01", "2024-07-01"
 const DISK_VERSIONS = ["2023-04-02", "2024-03-02", "2025-01-02"];
 const SQL_VERSIONS = ["2021-11-01", "2023-08-01"];
 
-const row = (type: string, noun: string, versions: readonly string[], graph = true): ResourceType => ({
+const supportedType = (type: string, noun: string, versions: readonly string[], graph = true): ResourceType => ({
   type,
   noun,
   versions,
@@ -38,47 +39,61 @@ const row = (type: string, noun: string, versions: readonly string[], graph = tr
 });
 
 const TYPES = [
-  row("Microsoft.Web/sites", "Site", WEB_VERSIONS),
-  row("Microsoft.Web/sites/slots", "Slot", WEB_VERSIONS),
-  row("Microsoft.Web/certificates", "AppServiceCertificate", WEB_VERSIONS),
-  row("Microsoft.Web/connections", "ApiConnection", ["2016-06-01", "2018-07-01-preview"]),
-  row("Microsoft.Logic/workflows", "Workflow", ["2016-06-01", "2019-05-01"]),
-  row("Microsoft.App/containerApps", "ContainerApp", APP_VERSIONS),
-  row("Microsoft.App/jobs", "ContainerAppJob", APP_VERSIONS),
-  row("Microsoft.App/managedEnvironments", "ContainerAppsEnvironment", APP_VERSIONS),
-  row("Microsoft.App/managedEnvironments/certificates", "EnvironmentCertificate", APP_VERSIONS),
-  row("Microsoft.ApiManagement/service", "ApiManagementService", API_MANAGEMENT_VERSIONS),
-  row("Microsoft.ApiManagement/service/namedValues", "NamedValue", API_MANAGEMENT_VERSIONS, false),
-  row("Microsoft.ApiManagement/service/certificates", "ApiManagementCertificate", API_MANAGEMENT_VERSIONS, false),
-  row("Microsoft.ApiManagement/service/backends", "ApiManagementBackend", API_MANAGEMENT_VERSIONS, false),
-  row("Microsoft.Network/applicationGateways", "ApplicationGateway", NETWORK_VERSIONS),
-  row("Microsoft.Cdn/profiles", "FrontDoorProfile", CDN_VERSIONS),
-  row("Microsoft.Cdn/profiles/secrets", "FrontDoorSecret", CDN_VERSIONS, false),
-  row("Microsoft.DataFactory/factories", "DataFactory", ["2018-06-01"]),
-  row("Microsoft.DataFactory/factories/linkedservices", "LinkedService", ["2018-06-01"], false),
-  row("Microsoft.AppConfiguration/configurationStores", "ConfigurationStore", [
+  supportedType("Microsoft.Web/sites", "Site", WEB_VERSIONS),
+  supportedType("Microsoft.Web/sites/slots", "Slot", WEB_VERSIONS),
+  supportedType("Microsoft.Web/certificates", "AppServiceCertificate", WEB_VERSIONS),
+  supportedType("Microsoft.Web/connections", "ApiConnection", ["2016-06-01", "2018-07-01-preview"]),
+  supportedType("Microsoft.Logic/workflows", "Workflow", ["2016-06-01", "2019-05-01"]),
+  supportedType("Microsoft.App/containerApps", "ContainerApp", APP_VERSIONS),
+  supportedType("Microsoft.App/jobs", "ContainerAppJob", APP_VERSIONS),
+  supportedType("Microsoft.App/managedEnvironments", "ContainerAppsEnvironment", APP_VERSIONS),
+  supportedType("Microsoft.App/managedEnvironments/certificates", "EnvironmentCertificate", APP_VERSIONS),
+  supportedType("Microsoft.ApiManagement/service", "ApiManagementService", API_MANAGEMENT_VERSIONS),
+  supportedType("Microsoft.ApiManagement/service/namedValues", "NamedValue", API_MANAGEMENT_VERSIONS, false),
+  supportedType(
+    "Microsoft.ApiManagement/service/certificates",
+    "ApiManagementCertificate",
+    API_MANAGEMENT_VERSIONS,
+    false,
+  ),
+  supportedType("Microsoft.ApiManagement/service/backends", "ApiManagementBackend", API_MANAGEMENT_VERSIONS, false),
+  supportedType("Microsoft.Network/applicationGateways", "ApplicationGateway", NETWORK_VERSIONS),
+  supportedType("Microsoft.Cdn/profiles", "FrontDoorProfile", CDN_VERSIONS),
+  supportedType("Microsoft.Cdn/profiles/secrets", "FrontDoorSecret", CDN_VERSIONS, false),
+  supportedType("Microsoft.DataFactory/factories", "DataFactory", ["2018-06-01"]),
+  supportedType("Microsoft.DataFactory/factories/linkedservices", "LinkedService", ["2018-06-01"], false),
+  supportedType("Microsoft.AppConfiguration/configurationStores", "ConfigurationStore", [
     "2023-03-01",
     "2024-05-01",
     "2024-06-01",
   ]),
-  row("Microsoft.Storage/storageAccounts", "StorageAccount", ["2023-01-01", "2023-05-01", "2024-01-01", "2025-01-01"]),
-  row("Microsoft.Sql/servers", "SqlServer", SQL_VERSIONS),
-  row("Microsoft.Sql/servers/encryptionProtector", "EncryptionProtector", SQL_VERSIONS, false),
-  row("Microsoft.Compute/diskEncryptionSets", "DiskEncryptionSet", DISK_VERSIONS),
-  row("Microsoft.Compute/virtualMachines", "VirtualMachine", COMPUTE_VERSIONS),
-  row("Microsoft.Compute/virtualMachineScaleSets", "VirtualMachineScaleSet", COMPUTE_VERSIONS),
-  row("Microsoft.Compute/virtualMachines/extensions", "VirtualMachineExtension", COMPUTE_VERSIONS),
-  row("Microsoft.ContainerService/managedClusters", "ManagedCluster", ["2023-10-01", "2024-09-01", "2025-05-01"]),
-  row("Microsoft.MachineLearningServices/workspaces", "MachineLearningWorkspace", [
+  supportedType("Microsoft.Storage/storageAccounts", "StorageAccount", [
+    "2023-01-01",
+    "2023-05-01",
+    "2024-01-01",
+    "2025-01-01",
+  ]),
+  supportedType("Microsoft.Sql/servers", "SqlServer", SQL_VERSIONS),
+  supportedType("Microsoft.Sql/servers/encryptionProtector", "EncryptionProtector", SQL_VERSIONS, false),
+  supportedType("Microsoft.Compute/diskEncryptionSets", "DiskEncryptionSet", DISK_VERSIONS),
+  supportedType("Microsoft.Compute/virtualMachines", "VirtualMachine", COMPUTE_VERSIONS),
+  supportedType("Microsoft.Compute/virtualMachineScaleSets", "VirtualMachineScaleSet", COMPUTE_VERSIONS),
+  supportedType("Microsoft.Compute/virtualMachines/extensions", "VirtualMachineExtension", COMPUTE_VERSIONS),
+  supportedType("Microsoft.ContainerService/managedClusters", "ManagedCluster", [
+    "2023-10-01",
+    "2024-09-01",
+    "2025-05-01",
+  ]),
+  supportedType("Microsoft.MachineLearningServices/workspaces", "MachineLearningWorkspace", [
     "2023-10-01",
     "2024-10-01",
     "2025-06-01",
   ]),
 ];
 
-const BY_NAME = new Map(TYPES.map((one) => [one.type.toLowerCase(), one]));
+const TYPES_BY_NAME = new Map(TYPES.map((one) => [one.type.toLowerCase(), one]));
 
 /** Returns the supported type with this name. Undefined if there is none. */
 export function resourceType(type: string): ResourceType | undefined {
-  return BY_NAME.get(type.toLowerCase());
+  return TYPES_BY_NAME.get(type.toLowerCase());
 }

@@ -1,22 +1,25 @@
 import { ROLES } from "../company/resources.ts";
-import type { Incoming } from "../http.ts";
+import type { IncomingRequest } from "../http.ts";
 import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
-import { refusedSubscription } from "./resource-route.ts";
+import { subscriptionError } from "./resource-route.ts";
 import { appliesTo, type RoleAssignment } from "./vault-access.ts";
 
+const PAGE_SIZE = 100;
 const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];
+/** Path of the role assignments at a scope. */
 const ASSIGNMENTS = /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments$/i;
+/** Path of a role definition, optionally below a scope. */
 const DEFINITION =
   /^(?:\/subscriptions\/([^/]+)(?:\/.+)?)?\/providers\/microsoft\.authorization\/roledefinitions\/([^/]+)$/i;
 
 /**
- * Routes of role assignments and role definitions:
+ * Returns the route of a request for role assignments or a role definition. Undefined for other requests:
  * https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With `$filter=atScope()` the list
  * contains assignments at the scope and above, without it also assignments below.
  */
 export function roleAssignmentsRoute(
   options: ArmOptions,
-  { method, path, query, ...rest }: Incoming,
+  { method, path, query, ...rest }: IncomingRequest,
 ): Route | undefined {
   if (method !== "GET") return undefined;
   const request = { method, path, query, ...rest };
@@ -28,31 +31,33 @@ export function roleAssignmentsRoute(
       versions: VERSIONS,
       action,
       subscription: subscription!,
+      // A longer scope than a resource group (five segments, the first of which is empty) is a resource.
       ...(scope.split("/").length > 5 && { resource: scope }),
       answer(claims) {
-        const refused = refusedSubscription(options, subscription!, claims, action);
-        if (refused !== undefined) return refused;
+        const error = subscriptionError(options, subscription!, claims, action);
+        if (error !== undefined) return error;
         const filter = query.get("$filter") ?? "";
         if (!/^(atScope\(\))?$/i.test(filter))
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
-        const found = options.store.access.assignments.filter(
+        const matching = options.store.access.assignments.filter(
           (one) => appliesTo(one.scope, scope) || (filter === "" && appliesTo(scope, one.scope)),
         );
-        return page(options, request, found, 100, roleAssignmentResource);
+        return page(options, request, matching, PAGE_SIZE, roleAssignmentResource);
       },
     };
   }
-  const [, owner, name] = DEFINITION.exec(decodeURI(path)) ?? [];
+  const [, subscriptionId, name] = DEFINITION.exec(decodeURI(path)) ?? [];
   if (name === undefined) return undefined;
   const action = "Microsoft.Authorization/roleDefinitions/read";
   return {
     name: "arm.getRoleDefinition",
     versions: VERSIONS,
     action,
-    ...(owner !== undefined && { subscription: owner }),
+    ...(subscriptionId !== undefined && { subscription: subscriptionId }),
     answer(claims) {
-      const refused = owner === undefined ? undefined : refusedSubscription(options, owner, claims, action);
-      if (refused !== undefined) return refused;
+      const error =
+        subscriptionId === undefined ? undefined : subscriptionError(options, subscriptionId, claims, action);
+      if (error !== undefined) return error;
       const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [];
       if (roleName === undefined) {
         return failure(
@@ -64,7 +69,7 @@ export function roleAssignmentsRoute(
       return {
         status: 200,
         body: {
-          id: `${owner === undefined ? "" : `/subscriptions/${owner}`}/providers/Microsoft.Authorization/roleDefinitions/${name}`,
+          id: `${subscriptionId === undefined ? "" : `/subscriptions/${subscriptionId}`}/providers/Microsoft.Authorization/roleDefinitions/${name}`,
           name,
           type: "Microsoft.Authorization/roleDefinitions",
           properties: {
@@ -80,13 +85,13 @@ export function roleAssignmentsRoute(
   };
 }
 
+const permission = (actions: string[], dataActions: string[]) => [
+  { actions, notActions: [], dataActions, notDataActions: [] },
+];
 /**
  * Permissions of the built-in roles for vaults:
  * https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security
  */
-const permission = (actions: string[], dataActions: string[]) => [
-  { actions, notActions: [], dataActions, notDataActions: [] },
-];
 const PERMISSIONS: Record<string, object[]> = {
   Owner: permission(["*"], []),
   Contributor: permission(["*"], []),
@@ -111,6 +116,7 @@ const PERMISSIONS: Record<string, object[]> = {
   ),
 };
 
+/** Returns a role assignment in the form of the REST API. */
 export function roleAssignmentResource({ id, name, ...properties }: RoleAssignment): object {
   return {
     id,

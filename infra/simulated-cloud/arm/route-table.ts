@@ -1,4 +1,4 @@
-import type { Answer, Incoming } from "../http.ts";
+import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import { apiManagementRoute, namedValueResource } from "./api-management-routes.ts";
 import { webRoute } from "./app-service-routes.ts";
 import { appResource, appRoute } from "./container-app-routes.ts";
@@ -6,38 +6,40 @@ import { isContainerApp } from "./container-apps.ts";
 import { operationRoute } from "./operation-route.ts";
 import { type ArmOptions, page, type Route } from "./request-context.ts";
 import { resourceGraphRoute } from "./resource-graph.ts";
-import { notFound, type ResourceCall, refusedSubscription, resourceRoute, unauthorized } from "./resource-route.ts";
+import { notFound, type ResourceCall, resourceRoute, subscriptionError, unauthorized } from "./resource-route.ts";
 import type { ArmResource } from "./resource-store.ts";
 import { type ResourceType, resourceType } from "./resource-types.ts";
 import { roleAssignmentsRoute } from "./role-assignments.ts";
 
-const PLACE = /^\/subscriptions\/([^/]+)(?:\/resourcegroups\/([^/]+))?\/providers\/([^/]+)\/(.+?)\/?$/i;
-const LISTED_AT_ONCE = 100;
+/** Path of a resource: subscription, resource group, provider namespace, and the rest. */
+const RESOURCE_PATH = /^\/subscriptions\/([^/]+)(?:\/resourcegroups\/([^/]+))?\/providers\/([^/]+)\/(.+?)\/?$/i;
+const PAGE_SIZE = 100;
 
 /** Finds the route for a request that is not about subscriptions, vaults or deployments. Undefined if there is none. */
-export function resourcesRoute(options: ArmOptions, request: Incoming): Route | undefined {
-  const other =
+export function resourcesRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
+  const specialRoute =
     resourceGraphRoute(options, request) ?? roleAssignmentsRoute(options, request) ?? operationRoute(options, request);
-  if (other !== undefined) return other;
-  const [, subscription, group, namespace, tail] = PLACE.exec(decodeURI(request.path)) ?? [];
+  if (specialRoute !== undefined) return specialRoute;
+  const [, subscription, group, namespace, tail] = RESOURCE_PATH.exec(decodeURI(request.path)) ?? [];
   if (subscription === undefined || tail === undefined) return undefined;
-  const found = findType(namespace!, tail.split("/"));
-  if (found === undefined) return undefined;
-  const { type, length, parts } = found;
+  const match = findType(namespace!, tail.split("/"));
+  if (match === undefined) return undefined;
+  const { type, length, parts } = match;
   const provider = `/subscriptions/${subscription}${group === undefined ? "" : `/resourceGroups/${group}`}/providers/${namespace}`;
   const id = [provider, ...tail.split("/").slice(0, length)].join("/");
   const call = { options, request, subscription, id, type, rest: parts.join("/").toLowerCase(), parts };
+  // An odd number of segments (a type without a name at the end) is a list.
   if (length % 2 === 1) return parts.length === 0 && request.method === "GET" ? list(call, group) : undefined;
   if (group === undefined) return undefined;
-  const own = TYPE_ROUTES[type.noun]?.(call);
-  if (own !== undefined || parts.length > 0 || request.method !== "GET") return own;
+  const typeRoute = TYPE_ROUTES[type.noun]?.(call);
+  if (typeRoute !== undefined || parts.length > 0 || request.method !== "GET") return typeRoute;
   const route = {
     name: `arm.get${type.noun}`,
     versions: type.versions,
     action: `${type.type}/read`,
-    self: isTop(type),
+    self: isTopLevel(type),
   };
-  return resourceRoute(call, route, (resource) => ({ status: 200, body: options.store.body(resource) }));
+  return resourceRoute(call, route, (resource) => ({ status: 200, body: options.store.toArmBody(resource) }));
 }
 
 /** Routes of each resource type beyond reading and listing. */
@@ -55,10 +57,13 @@ function resourceBody(call: Pick<ResourceCall, "options">, resource: ArmResource
   if (isContainerApp(resource)) return appResource(call, resource);
   return resource.type.noun === "NamedValue" || resource.type.noun === "ApiManagementCertificate"
     ? namedValueResource(call, resource)
-    : call.options.store.body(resource);
+    : call.options.store.toArmBody(resource);
 }
 
-/** Finds the longest prefix of a path that names a resource or a list. `parts` is the rest of the path. */
+/**
+ * Finds the longest prefix of a path that names a resource or a list. Types and names alternate. `length` is the number of
+ * segments of the prefix, and `parts` is the rest of the path.
+ */
 function findType(
   namespace: string,
   segments: string[],
@@ -71,12 +76,16 @@ function findType(
   return undefined;
 }
 
-/** A site is readable even if its configuration is not. */
-const isTop = ({ type, noun }: ResourceType): boolean => type.split("/").length === 2 || noun === "Slot";
+/**
+ * Returns whether a type is a top-level resource or a slot. Such a resource is readable even if it is `denied`: only its
+ * configuration is not.
+ */
+const isTopLevel = ({ type, noun }: ResourceType): boolean => type.split("/").length === 2 || noun === "Slot";
 
 /** Lists the resources of a type in a subscription, in a resource group, or below a parent resource. */
 function list({ options, request, subscription, id, type }: ResourceCall, group: string | undefined): Route {
-  const parent = isTop(type) && type.noun !== "Slot" ? undefined : id.split("/").slice(0, -1).join("/");
+  // `id` ends with the type that is listed. Without it, the ID is that of the parent.
+  const parent = isTopLevel(type) && type.noun !== "Slot" ? undefined : id.split("/").slice(0, -1).join("/");
   const action = `${type.type}/read`;
   return {
     name: `arm.list${type.noun}s`,
@@ -84,21 +93,22 @@ function list({ options, request, subscription, id, type }: ResourceCall, group:
     action,
     subscription,
     ...(parent !== undefined && { resource: parent }),
-    answer(claims): Answer {
-      const refused = refusedSubscription(options, subscription, claims, action);
-      if (refused !== undefined) return refused;
-      options.consumers.settle();
+    answer(claims): ServiceResponse {
+      const error = subscriptionError(options, subscription, claims, action);
+      if (error !== undefined) return error;
+      options.consumers.runDueWork();
       const { store } = options;
       if (parent === undefined) {
-        const inGroup = ({ id: own }: ArmResource) => own.split("/")[4]!.toLowerCase() === group?.toLowerCase();
-        const all = [...store.in(subscription)].filter((one) => one.type === type).map((one) => one.read());
-        const found = group === undefined ? all : all.filter(inGroup);
-        return page(options, request, found, LISTED_AT_ONCE, (one) => resourceBody({ options }, one));
+        const inGroup = ({ id: resourceId }: ArmResource) =>
+          resourceId.split("/")[4]!.toLowerCase() === group?.toLowerCase();
+        const ofType = [...store.resourcesIn(subscription)].filter((one) => one.type === type).map((one) => one.read());
+        const selected = group === undefined ? ofType : ofType.filter(inGroup);
+        return page(options, request, selected, PAGE_SIZE, (one) => resourceBody({ options }, one));
       }
       const owner = store.get(parent);
       if (owner === undefined) return notFound(parent, resourceType(type.type.split("/").slice(0, -1).join("/"))!);
       if (owner.denied) return unauthorized(claims, action, owner.id);
-      return page(options, request, store.below(owner, type), LISTED_AT_ONCE, (one) => resourceBody({ options }, one));
+      return page(options, request, store.childrenOf(owner, type), PAGE_SIZE, (one) => resourceBody({ options }, one));
     },
   };
 }

@@ -8,16 +8,18 @@ import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const HOUR_MS = 3_600_000;
 
+/** A field of a resource that refers to a vault secret. */
 interface SecretUse {
-  /** Name of the field. */
+  /** Name of the field, under which the value is recorded. */
   evidence: string;
   vault: string;
   secret: string;
   version?: string;
 }
 
+/** How the resources of a type read secrets. */
 interface ReaderType {
-  /** Interval of the platform's reads. 0: reads at each use. */
+  /** Interval of the platform's reads. 0 if the resource reads at each use. */
   intervalMs: number;
   uses(resource: ArmResource, store: ArmStore): SecretUse[];
 }
@@ -43,19 +45,24 @@ const READER_TYPES: Record<string, ReaderType | undefined> = {
  * resources that read at each run.
  */
 export class ScheduledReaders {
-  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; consumerValues: ConsumerValues };
   /** Time of the last read, by ID in lower case. */
   readonly #lastReads = new Map<string, number>();
 
-  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; consumerValues: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) this.add(resource);
   }
 
+  /** Adds a resource, if its type reads secrets on a schedule. */
   add(resource: ArmResource): void {
     if (READER_TYPES[resource.type.noun] !== undefined) this.#readSecrets(resource, this.#parts.clock.now());
   }
 
+  /**
+   * Runs the reads that are due by the simulated clock. After several missed intervals the secrets are read once, and the time
+   * of the last read is the end of the last whole interval.
+   */
   runDueReads(): void {
     const now = this.#parts.clock.now();
     for (const [id, at] of this.#lastReads) {
@@ -64,22 +71,22 @@ export class ScheduledReaders {
         this.#lastReads.delete(id);
         continue;
       }
-      const { intervalMs: everyMs } = READER_TYPES[resource.type.noun]!;
-      const times = everyMs === 0 ? 0 : Math.floor((now - at) / everyMs);
+      const { intervalMs } = READER_TYPES[resource.type.noun]!;
+      const times = intervalMs === 0 ? 0 : Math.floor((now - at) / intervalMs);
       if (times >= 1) {
-        this.#readSecrets(resource, at + everyMs);
-        this.#lastReads.set(id, at + times * everyMs);
+        this.#readSecrets(resource, at + intervalMs);
+        this.#lastReads.set(id, at + times * intervalMs);
       }
     }
   }
 
-  /** Called when a vault secret has a new value. Resources that read at each use have it at once. */
+  /** Must be called when a vault secret has a new value. Resources that read at each use read it at once. */
   secretChanged(vault: string, secret: string): void {
     for (const id of this.#lastReads.keys()) {
       const resource = this.#parts.store.get(id);
       if (resource === undefined || READER_TYPES[resource.type.noun]!.intervalMs > 0) continue;
       const uses = READER_TYPES[resource.type.noun]!.uses(resource, this.#parts.store);
-      if (uses.some((one) => same(one.vault, vault) && same(one.secret, secret)))
+      if (uses.some((one) => equalIgnoringCase(one.vault, vault) && equalIgnoringCase(one.secret, secret)))
         this.#readSecrets(resource, this.#parts.clock.now());
     }
   }
@@ -87,10 +94,10 @@ export class ScheduledReaders {
   /** Reads the secret again. If it can't be read, the previous value stays. */
   #readSecrets(resource: ArmResource, at: number): void {
     this.#lastReads.set(resource.id.toLowerCase(), at);
-    for (const { evidence, ...place } of READER_TYPES[resource.type.noun]!.uses(resource, this.#parts.store)) {
-      const reading = readSecret(this.#parts, this.#principals(resource), place);
+    for (const { evidence, ...location } of READER_TYPES[resource.type.noun]!.uses(resource, this.#parts.store)) {
+      const reading = readSecret(this.#parts, this.#principals(resource), location);
       if ("problem" in reading) continue;
-      this.#parts.working.record(resource.id, evidence, place, reading.value, at);
+      this.#parts.consumerValues.record(resource.id, evidence, location, reading.value, at);
       if (resource.type.noun !== "FrontDoorSecret") continue;
       // Only the certificate's thumbprint shows which version the resource uses.
       const parameters = resource.properties.parameters as object;
@@ -113,9 +120,10 @@ export class ScheduledReaders {
   }
 }
 
+/** Returns a use as a list. Empty if the URI is not the address of a vault secret. */
 function use(evidence: string, uri: unknown): SecretUse[] {
-  const place = typeof uri === "string" ? parseSecretUri(uri) : undefined;
-  return place === undefined ? [] : [{ evidence, ...place }];
+  const location = typeof uri === "string" ? parseSecretUri(uri) : undefined;
+  return location === undefined ? [] : [{ evidence, ...location }];
 }
 
 function gatewayUses({ properties }: ArmResource): SecretUse[] {
@@ -157,19 +165,19 @@ interface FactorySecret {
 /** Returns the fields that name a vault secret through a linked service of the same data factory. Expressions are skipped. */
 function linkedServiceUses(resource: ArmResource, store: ArmStore): SecretUse[] {
   const factory = resource.id.split("/").slice(0, -1).join("/");
-  const found: SecretUse[] = [];
-  const walk = (value: unknown, path: string): void => {
+  const uses: SecretUse[] = [];
+  const collect = (value: unknown, path: string): void => {
     if (typeof value !== "object" || value === null) return;
-    const { type, secretName, secretVersion, store: named } = value as FactorySecret;
-    const vault = vaultOf(store.get(`${factory}/${named?.referenceName}`));
+    const { type, secretName, secretVersion, store: vaultService } = value as FactorySecret;
+    const vault = vaultOf(store.get(`${factory}/${vaultService?.referenceName}`));
     if (type === "AzureKeyVaultSecret" && typeof secretName === "string" && vault !== undefined) {
       const version = typeof secretVersion === "string" && secretVersion !== "" ? { version: secretVersion } : {};
-      found.push({ evidence: path, vault, secret: secretName, ...version });
+      uses.push({ evidence: path, vault, secret: secretName, ...version });
     }
-    for (const [name, inner] of Object.entries(value)) walk(inner, path === "" ? name : `${path}.${name}`);
+    for (const [name, inner] of Object.entries(value)) collect(inner, path === "" ? name : `${path}.${name}`);
   };
-  walk(resource.properties.typeProperties, "");
-  return found;
+  collect(resource.properties.typeProperties, "");
+  return uses;
 }
 
 function vaultOf(service: ArmResource | undefined): string | undefined {
@@ -198,4 +206,4 @@ function workflowUses({ properties }: ArmResource, store: ArmStore): SecretUse[]
   });
 }
 
-const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
+const equalIgnoringCase = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();

@@ -12,15 +12,16 @@ export interface RoleAssignment {
   roleDefinitionId: string;
 }
 
-/** True for an assignment at a management group, which contains every subscription. */
+/** Returns whether a scope is the management group. The company has one, which contains every subscription. */
 const isManagementGroup = (scope: string): boolean => scope.startsWith("/providers/");
 
-/** Returns whether a role assignment at a scope applies to an ID. */
+/** Returns whether a role assignment at a scope applies to a resource ID. */
 export function appliesTo(scope: string, id: string): boolean {
   const [outer, inner] = [scope.toLowerCase(), id.toLowerCase()];
   return isManagementGroup(scope) || inner === outer || inner.startsWith(`${outer}/`);
 }
 
+/** Roles that allow reading secrets. */
 const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
 
 /**
@@ -48,17 +49,18 @@ export class VaultAccess {
     );
   }
 
+  /** Adds a role assignment, unless it exists. */
   assign(principalId: string, principalType: string, role: RoleName, scope: string): void {
     const name = guidFrom(`role ${role} of ${principalId} at ${scope.toLowerCase()}`);
     if (this.assignments.some((one) => one.name === name)) return;
-    const definitions = isManagementGroup(scope) ? "" : scope.split("/").slice(0, 3).join("/");
+    const definitionScope = isManagementGroup(scope) ? "" : scope.split("/").slice(0, 3).join("/");
     this.assignments.push({
       id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
       name,
       scope,
       principalId,
       principalType,
-      roleDefinitionId: `${definitions}/providers/Microsoft.Authorization/roleDefinitions/${ROLES[role]}`,
+      roleDefinitionId: `${definitionScope}/providers/Microsoft.Authorization/roleDefinitions/${ROLES[role]}`,
     });
   }
 
@@ -71,7 +73,7 @@ export class VaultAccess {
   /** Removes an identity's role assignments on a vault and its access policy. */
   revoke(principal: string, vault: Vault): void {
     this.#readers.get(vault.name.toLowerCase())?.delete(principal);
-    const kept = this.assignments.filter((one) => one.principalId !== principal || one.scope !== vault.id);
-    this.assignments.splice(0, this.assignments.length, ...kept);
+    const remaining = this.assignments.filter((one) => one.principalId !== principal || one.scope !== vault.id);
+    this.assignments.splice(0, this.assignments.length, ...remaining);
   }
 }

@@ -44,7 +44,7 @@ export function vaultResource(vault: Vault, tenantId: string, vaultUri: string, 
       enableSoftDelete: settings.softDelete ?? true,
       softDeleteRetentionInDays: settings.softDeleteRetentionDays ?? 90,
       enableRbacAuthorization: settings.rbac ?? true,
-      // Azure omits this property unless purge protection is on. Purge protection can't be turned off.
+      // Azure returns this property only if purge protection is on.
       ...(settings.purgeProtection !== false && { enablePurgeProtection: true }),
       vaultUri: settings.vaultUri ?? vaultUri,
       provisioningState: "Succeeded",
@@ -53,7 +53,7 @@ export function vaultResource(vault: Vault, tenantId: string, vaultUri: string, 
   };
 }
 
-/** https://learn.microsoft.com/rest/api/monitor/diagnostic-settings/list */
+/** Returns the diagnostic settings of a vault: https://learn.microsoft.com/rest/api/monitor/diagnostic-settings/list */
 export function diagnosticSettings(vault: Vault): object[] {
   const kind = vault.settings.diagnostics ?? "audit";
   if (kind === "none") return [];
@@ -108,16 +108,16 @@ function privateEndpoints(vault: Vault): object[] {
 }
 
 function accessPolicies(vault: Vault, tenantId: string, readers: readonly string[]): object[] {
-  const declared = ["operators", "deployment"].map((who) => ({
+  const declared = ["operators", "deployment"].map((principal) => ({
     tenantId,
-    objectId: guidFrom(`${vault.name} ${who}`),
+    objectId: guidFrom(`${vault.name} ${principal}`),
     permissions: {
       keys: ["get", "list"],
-      secrets: who === "deployment" ? ["get", "list", "set", "delete"] : ["get", "list"],
+      secrets: principal === "deployment" ? ["get", "list", "set", "delete"] : ["get", "list"],
       certificates: ["get", "list"],
       storage: [],
     },
   }));
-  const reading = { keys: ["get", "wrapKey", "unwrapKey"], secrets: ["get"], certificates: [], storage: [] };
-  return [...declared, ...readers.map((objectId) => ({ tenantId, objectId, permissions: reading }))];
+  const readPermissions = { keys: ["get", "wrapKey", "unwrapKey"], secrets: ["get"], certificates: [], storage: [] };
+  return [...declared, ...readers.map((objectId) => ({ tenantId, objectId, permissions: readPermissions }))];
 }

@@ -3,21 +3,23 @@
 import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf, secretValueOf } from "./applications.ts";
 import type { CompanySecret, CompanySubscription } from "./company.ts";
 
-/** Days until the current secret of a team's API expires, by the team's position. */
+/** Days until a credential of a team's application expires, by the team's position: API, portal and importer. */
 const API_DAYS = [20, -5, 3, 6, 12, 25, 40, 80, 150, 300, 500, 700];
 const CERTIFICATE_DAYS = [20, 90, 4, -12, 150, 200, 260, 300, 330, 100, 60, 395];
 const IMPORTER_DAYS = [45, 9, 400, -30, 28, 5, 190, 60, 2, 350, 14, 100];
 
+/** Name of a team in names of applications. */
 const title = (team: string) => (team.length <= 3 ? team.toUpperCase() : `${team[0]!.toUpperCase()}${team.slice(1)}`);
 
 /** Returns the applications of the company acme: three for each team, in every state of health, and some without a team. */
 export function acmeApplications(teams: readonly string[]): CompanyApplication[] {
-  return [...teams.flatMap((team, index) => applicationsOf(team, index)), ...ALONE];
+  return [...teams.flatMap((team, index) => applicationsOf(team, index)), ...APPS_WITHOUT_TEAM];
 }
 
+/** Declares a team's applications. The position of the team adds variety, such as a missing owner at some positions. */
 function applicationsOf(team: string, index: number): CompanyApplication[] {
   const [name, mail] = [title(team), `${team}@acme.example`];
-  const personal = index % 4 === 1;
+  const allowsPersonalAccounts = index % 4 === 1;
   return [
     {
       name: `${name} API`,
@@ -36,14 +38,16 @@ function applicationsOf(team: string, index: number): CompanyApplication[] {
     {
       name: `${name} Portal`,
       ...(index !== 6 && { owners: [mail] }),
-      ...(personal && {
+      ...(allowsPersonalAccounts && {
         audience: "AzureADandPersonalMicrosoftAccount",
         secrets: [
           { name: "blue", expiresInDays: 33 + index, createdDaysAgo: 140 },
           { name: "green", expiresInDays: 90 + index, createdDaysAgo: 80 },
         ],
       }),
-      ...(!personal && { certificates: [{ name: `portal-${team}`, expiresInDays: CERTIFICATE_DAYS[index]! }] }),
+      ...(!allowsPersonalAccounts && {
+        certificates: [{ name: `portal-${team}`, expiresInDays: CERTIFICATE_DAYS[index]! }],
+      }),
       ...(index % 2 === 0 && {
         federated: [
           {
@@ -57,7 +61,8 @@ function applicationsOf(team: string, index: number): CompanyApplication[] {
   ];
 }
 
-const ALONE: CompanyApplication[] = [
+/** Applications without a team. */
+const APPS_WITHOUT_TEAM: CompanyApplication[] = [
   { name: "Legacy Sync", secrets: [{ name: "initial", expiresInDays: -400, createdDaysAgo: 1130 }] },
   {
     name: "Partner Gateway",
@@ -82,10 +87,10 @@ const ALONE: CompanyApplication[] = [
 ];
 
 /**
- * Adds the applications' secrets to the teams' vaults: secrets whose metadata names the application in the usual spellings, and
- * misleading ones.
+ * Adds vault secrets with the values of the applications' client secrets to the teams' vaults. The metadata of most names the
+ * application in a usual way. Some further secrets are misleading.
  */
-export function withApplicationSecrets(
+export function addApplicationSecrets(
   subscriptions: readonly CompanySubscription[],
   teams: readonly string[],
 ): CompanySubscription[] {
@@ -99,6 +104,7 @@ export function withApplicationSecrets(
   }));
 }
 
+/** Returns the secrets that a team's vault has in addition. */
 function secretsOf(team: string, index: number): CompanySecret[] {
   const [api, importer] = [`${title(team)} API`, `${title(team)} Importer`];
   const expiresInDays = IMPORTER_DAYS[index]!;
@@ -107,12 +113,13 @@ function secretsOf(team: string, index: number): CompanySecret[] {
     // Another secret that expires on the same day.
     ...(index % 4 === 2 ? [{ name: "ftp-batch-password", expiresInDays, createdDaysAgo: 20 }] : []),
   ];
-  // Its name resembles another team's secret, but its value is different.
+  // The name is that of another team's secret, but the value is different.
   const foreign: CompanySecret[] =
     team === "orders" ? [{ name: "payments-api-client-secret", createdDaysAgo: 500 }] : [];
   return [apiSecret(team, api, index), ...(index % 3 === 1 ? [] : importers), ...foreign];
 }
 
+/** Returns a vault secret with the value of an API's client secret. Its metadata names the application in one of four ways. */
 function apiSecret(team: string, application: string, index: number): CompanySecret {
   const secret = {
     name: `${team}-api-client-secret`,

@@ -2,7 +2,7 @@ import type { CompanyDevops, CompanyProject } from "./devops.ts";
 
 /**
  * Returns the Azure DevOps organization of the company acme: a project for each team, with objects that use the vaults and
- * applications, and objects that only look as if they did.
+ * applications, and objects that use neither although they look similar.
  */
 export function acmeDevops(teams: readonly string[]): CompanyDevops {
   return {
@@ -14,7 +14,9 @@ export function acmeDevops(teams: readonly string[]): CompanyDevops {
   };
 }
 
+/** Declares the project of a team. The position of the team adds variety: some positions, such as each third, are special. */
 function projectOf(team: string, index: number): CompanyProject {
+  // A name of up to three letters is an abbreviation.
   const name = team.length <= 3 ? team.toUpperCase() : `${team[0]!.toUpperCase()}${team.slice(1)}`;
   return {
     name,

@@ -1,4 +1,5 @@
-// Resources of the platform team of the sample company acme.
+// Resources of the platform team of the sample company acme. arm/placeholders.ts replaces texts such as `{uri:kv-dmz}` by the
+// address of that vault, `{version:kv-dmz/secrets/NAME}` by a version, and `{id:…}`, `{resource:…}` and `{principal:…}` by IDs.
 
 import { type NamePicker, referenceByName, referenceByUri, webApp } from "./acme-web-apps.ts";
 import type { CompanyResource } from "./resources.ts";
@@ -6,15 +7,29 @@ import type { CompanyResource } from "./resources.ts";
 const SYSTEM = { system: true };
 const PLATFORM = { resourceGroup: "rg-platform", tags: { env: "prod" } };
 
-/** Returns the resources of acme's platform team: for each resource type one that uses a vault and one that does not. */
+/**
+ * Returns the resources of acme's platform team: for each resource type one that uses a vault and one that does not. The latter
+ * often has "vault" in a name or address, which discovery must not take for a reference.
+ */
 export function platformResources(pick: NamePicker): CompanyResource[] {
-  return [...network(pick), ...data(pick), ...encrypted(pick), ...machines(pick), ...workflows(pick), ...others(pick)];
+  return [
+    ...networkResources(pick),
+    ...dataResources(pick),
+    ...encryptedResources(pick),
+    ...computeResources(pick),
+    ...workflowResources(pick),
+    ...otherResources(pick),
+  ];
 }
 
-function network(pick: NamePicker): CompanyResource[] {
+/**
+ * Returns gateways, Front Door and CDN profiles, and certificates of web apps and container apps. Some reference the newest
+ * version of a certificate ("followed"), others a fixed one ("bound").
+ */
+function networkResources(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-edge";
-  const [followed, bound] = [pick(vault, 0, "certificates"), pick(vault, 1, "certificates")];
-  const secretUri = `{uri:${vault}}/secrets/${followed}`;
+  const [unpinnedCertificate, pinnedCertificate] = [pick(vault, 0, "certificates"), pick(vault, 1, "certificates")];
+  const secretUri = `{uri:${vault}}/secrets/${unpinnedCertificate}`;
   return [
     {
       ...PLATFORM,
@@ -27,7 +42,7 @@ function network(pick: NamePicker): CompanyResource[] {
           {
             name: "bound",
             properties: {
-              keyVaultSecretId: `{uri:${vault}}/secrets/${bound}/{version:${vault}/certificates/${bound}}`,
+              keyVaultSecretId: `{uri:${vault}}/secrets/${pinnedCertificate}/{version:${vault}/certificates/${pinnedCertificate}}`,
             },
           },
         ],
@@ -54,7 +69,7 @@ function network(pick: NamePicker): CompanyResource[] {
             properties: {
               parameters: {
                 type: "CustomerCertificate",
-                secretSource: { id: `{id:${vault}}/secrets/${followed}` },
+                secretSource: { id: `{id:${vault}}/secrets/${unpinnedCertificate}` },
                 useLatestVersion: true,
                 subject: "CN=shop.acme.example",
               },
@@ -65,8 +80,8 @@ function network(pick: NamePicker): CompanyResource[] {
             properties: {
               parameters: {
                 type: "CustomerCertificate",
-                secretSource: { id: `{id:${vault}}/secrets/${bound}` },
-                secretVersion: `{version:${vault}/certificates/${bound}}`,
+                secretSource: { id: `{id:${vault}}/secrets/${pinnedCertificate}` },
+                secretVersion: `{version:${vault}/certificates/${pinnedCertificate}}`,
                 useLatestVersion: false,
                 subject: "CN=partners.acme.example",
               },
@@ -92,7 +107,7 @@ function network(pick: NamePicker): CompanyResource[] {
       name: "cert-www",
       properties: {
         keyVaultId: `{id:${vault}}`,
-        keyVaultSecretName: followed,
+        keyVaultSecretName: unpinnedCertificate,
         keyVaultSecretStatus: "Initialized",
         hostNames: ["www.acme.example"],
       },
@@ -121,11 +136,12 @@ function network(pick: NamePicker): CompanyResource[] {
   ];
 }
 
-function data(pick: NamePicker): CompanyResource[] {
+/** Returns data factories and App Configuration stores. */
+function dataResources(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-telemetry";
   const store = { type: "LinkedServiceReference", referenceName: "telemetry-vault" };
   const secret = { type: "AzureKeyVaultSecret", store, secretName: pick(vault) };
-  const [other, third] = [pick(vault, 1), pick(vault, 2)];
+  const [pinnedSecret, thirdSecret] = [pick(vault, 1), pick(vault, 2)];
   const reference = (uri: string) => ({
     contentType: "application/vnd.microsoft.appconfig.keyvaultref+json;charset=utf-8",
     value: JSON.stringify({ uri }),
@@ -156,8 +172,8 @@ function data(pick: NamePicker): CompanyResource[] {
               typeProperties: {
                 connectionString: {
                   ...secret,
-                  secretName: other,
-                  secretVersion: `{version:${vault}/secrets/${other}}`,
+                  secretName: pinnedSecret,
+                  secretVersion: `{version:${vault}/secrets/${pinnedSecret}}`,
                 },
               },
             },
@@ -188,7 +204,7 @@ function data(pick: NamePicker): CompanyResource[] {
       identity: SYSTEM,
       children: { linkedservices: [{ name: "public-data", properties: { type: "HttpServer", typeProperties: {} } }] },
     },
-    // The resource is readable, its child resources are not.
+    // The resource is readable, but its child resources are not.
     {
       ...PLATFORM,
       type: "Microsoft.DataFactory/factories",
@@ -207,11 +223,11 @@ function data(pick: NamePicker): CompanyResource[] {
       sku: { name: "standard" },
       keyValues: [
         { key: "shop:theme", value: "dark" },
-        { key: "shop:mail-key", ...reference(`{uri:${vault}}/secrets/${third}`) },
+        { key: "shop:mail-key", ...reference(`{uri:${vault}}/secrets/${thirdSecret}`) },
         {
           key: "shop:bound-key",
           label: "prod",
-          ...reference(`{uri:${vault}}/secrets/${other}/{version:${vault}/secrets/${other}}`),
+          ...reference(`{uri:${vault}}/secrets/${pinnedSecret}/{version:${vault}/secrets/${pinnedSecret}}`),
         },
         {
           key: "shop:flag",
@@ -231,7 +247,7 @@ function data(pick: NamePicker): CompanyResource[] {
 }
 
 /** Returns resources that encrypt their data with a key of a vault. */
-function encrypted(pick: NamePicker): CompanyResource[] {
+function encryptedResources(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-backup";
   const [first, second] = [pick(vault, 0, "keys"), pick(vault, 1, "keys")];
   const keyUrl = (name: string) => `{uri:${vault}}/keys/${name}/{version:${vault}/keys/${name}}`;
@@ -335,7 +351,8 @@ function encrypted(pick: NamePicker): CompanyResource[] {
   ];
 }
 
-function machines(pick: NamePicker): CompanyResource[] {
+/** Returns Kubernetes clusters and virtual machines. */
+function computeResources(pick: NamePicker): CompanyResource[] {
   const [aks, edge] = ["kv-platform-aks", "kv-platform-network"];
   const [key, certificate] = [pick(aks, 0, "keys"), pick(edge, 0, "certificates")];
   const observed = `{uri:${edge}}/secrets/${certificate}`;
@@ -417,7 +434,8 @@ function machines(pick: NamePicker): CompanyResource[] {
   ];
 }
 
-function workflows(pick: NamePicker): CompanyResource[] {
+/** Returns connections and workflows of Logic Apps. */
+function workflowResources(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-ci";
   const connection = "{resource:Microsoft.Web/connections/keyvault-ci}";
   const get = (path: string, name: string) => ({
@@ -492,13 +510,15 @@ function workflows(pick: NamePicker): CompanyResource[] {
   ];
 }
 
-function others(pick: NamePicker): CompanyResource[] {
+/** Returns machine learning workspaces, and two apps whose vaults are special cases of discovery. */
+function otherResources(pick: NamePicker): CompanyResource[] {
   return [
     {
       ...PLATFORM,
       type: "Microsoft.MachineLearningServices/workspaces",
       name: "mlw-forecast",
       identity: SYSTEM,
+      // Refers to the vault by its ID alone. No role assignment lets the workspace read it.
       mayRead: [],
       properties: { keyVault: "{id:kv-platform-telemetry}", friendlyName: "Forecast" },
     },

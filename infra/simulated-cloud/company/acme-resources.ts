@@ -15,29 +15,33 @@ import type { CompanyResource } from "./resources.ts";
 
 const SYSTEM = { system: true };
 
-/** Adds resources that use the vaults to the company acme, and for each type a resource that only looks as if it did. */
-export function withResources(
+/**
+ * Adds resources that use the vaults to the subscriptions of the company acme, and for each type a resource that uses no vault
+ * although it looks similar.
+ */
+export function addResources(
   subscriptions: readonly CompanySubscription[],
   teams: readonly string[],
 ): CompanySubscription[] {
   const vaults = subscriptions.flatMap((subscription) => subscription.vaults ?? []);
-  const pick: NamePicker = (vault, place = 0, kind = "secrets") => enabledIn(vaults, vault, kind, place);
+  const pick: NamePicker = (vault, position = 0, kind = "secrets") => enabledIn(vaults, vault, kind, position);
   const [production, testing, platform, finance, ...rest] = subscriptions as [
     CompanySubscription,
     CompanySubscription,
     CompanySubscription,
     CompanySubscription,
   ];
+  // The teams whose vault has a secret of an importer (`secretsOf` in acme-applications.ts).
   const importers = teams.filter((_, index) => index % 3 !== 1);
   return [
     {
       ...production,
       resources: [
         ...teams.map((team, index) => teamApp(team, index, pick)),
-        ...importers.map((team, index) => importer(team, index)),
-        ...checkout(),
-        ...broken(pick),
-        ...decoys(),
+        ...importers.map((team, index) => importerApp(team, index)),
+        ...paymentsApps(),
+        ...unresolvableApps(pick),
+        ...resourcesWithoutVaults(),
       ],
       roleAssignments: [
         {
@@ -65,34 +69,36 @@ export function withResources(
   ];
 }
 
-function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKind, place: number): string {
-  const all: CompanySecret[] = vaults.find(({ name }) => name === vault)?.[kind] ?? [];
-  // Secrets of applications have declared values; they are selected by name.
-  const enabled = all.filter(({ enabled = true, value }) => enabled && value === undefined);
-  const found = enabled[place % enabled.length];
-  if (found === undefined) throw new Error(`${vault} has no enabled ${kind}`);
-  return found.name;
+/** Returns the name of the enabled asset at a position of a vault, from 0. After the last asset, the first one follows. */
+function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKind, position: number): string {
+  const assets: CompanySecret[] = vaults.find(({ name }) => name === vault)?.[kind] ?? [];
+  // Skips the client secrets of applications, whose values are declared. They are selected by name.
+  const enabled = assets.filter(({ enabled = true, value }) => enabled && value === undefined);
+  const selected = enabled[position % enabled.length];
+  if (selected === undefined) throw new Error(`${vault} has no enabled ${kind}`);
+  return selected.name;
 }
 
-/** Each team's web app uses the client secret of its application and another secret of its vault. */
+/** Returns the web app of a team. It uses the client secret of its application and another secret of its vault. */
 function teamApp(team: string, index: number, pick: NamePicker): CompanyResource {
   const vault = `kv-${team}-prod`;
-  const write = [referenceByUri, referenceByName, referenceWithSpaces, referenceWithoutSlash][index % 4]!;
-  const client = `${team}-api-client-secret`;
-  const other = pick(vault);
+  const toReference = [referenceByUri, referenceByName, referenceWithSpaces, referenceWithoutSlash][index % 4]!;
+  const clientSecret = `${team}-api-client-secret`;
+  const otherSecret = pick(vault);
   const staging = team === "payments" || team === "orders" || team === "catalog";
   return {
     ...webApp(`app-${team}`, {
-      API_CLIENT_SECRET: write(vault, client),
+      API_CLIENT_SECRET: toReference(vault, clientSecret),
       // One reference is pinned to a version.
-      PARTNER_KEY: team === "catalog" || team === "hr" ? pinnedReference(vault, other) : write(vault, other),
+      PARTNER_KEY:
+        team === "catalog" || team === "hr" ? pinnedReference(vault, otherSecret) : toReference(vault, otherSecret),
       FEATURE_FLAGS: "beta,fast-checkout",
     }),
     resourceGroup: `rg-${team}-prod`,
     tags: { env: "prod", ...(index % 3 === 0 && { "managed-by": "terraform" }) },
     slotSettings: ["FEATURE_FLAGS"],
     ...(index % 4 === 2 && {
-      connectionStrings: { Main: { value: write(vault, pick(vault, 1)), type: "SQLAzure" } },
+      connectionStrings: { Main: { value: toReference(vault, pick(vault, 1)), type: "SQLAzure" } },
     }),
     ...(staging && {
       children: {
@@ -102,7 +108,7 @@ function teamApp(team: string, index: number, pick: NamePicker): CompanyResource
             kind: "app,linux",
             identity: SYSTEM,
             tags: { env: "staging" },
-            settings: { API_CLIENT_SECRET: write(vault, client), FEATURE_FLAGS: "beta" },
+            settings: { API_CLIENT_SECRET: toReference(vault, clientSecret), FEATURE_FLAGS: "beta" },
           },
         ],
       },
@@ -110,8 +116,8 @@ function teamApp(team: string, index: number, pick: NamePicker): CompanyResource
   };
 }
 
-/** Returns function apps that share an identity with other apps. */
-function importer(team: string, index: number): CompanyResource {
+/** Returns a team's function app. Every second one shares an identity with the others. */
+function importerApp(team: string, index: number): CompanyResource {
   const vault = `kv-${team}-prod`;
   const shared = index % 2 === 0;
   return {
@@ -131,8 +137,8 @@ function importer(team: string, index: number): CompanyResource {
   };
 }
 
-/** All of these apps use one secret: the client secret of the payments team's application. */
-function checkout(): CompanyResource[] {
+/** Returns apps that all use one secret: the client secret of the payments team's application. */
+function paymentsApps(): CompanyResource[] {
   const [vault, secret] = ["kv-payments-prod", "payments-api-client-secret"];
   const keyVaultUrl = `{uri:${vault}}/secrets/${secret}`;
   const template = {
@@ -221,23 +227,30 @@ function checkout(): CompanyResource[] {
  * Returns apps with references that the platform can't resolve, each for a different reason, and an app whose configuration is
  * not readable.
  */
-function broken(pick: NamePicker): CompanyResource[] {
+function unresolvableApps(pick: NamePicker): CompanyResource[] {
   const secret = pick("kv-crm-prod");
   return [
+    // No such vault.
     webApp("app-intranet", { TOKEN: referenceByName("kv-intranet-old", "token") }),
+    // No such secret.
     webApp("app-crm-classic", { TOKEN: referenceByName("kv-crm-prod", "a-secret-of-last-year") }),
+    // No access to the vault.
     webApp("app-crm-reports", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { mayRead: [] }),
+    // No identity.
     webApp("app-crm-kiosk", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { identity: {} }),
+    // Invalid syntax: `secret` instead of `secrets`.
     webApp("app-crm-export", { TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secret/${secret})` }),
+    // No such version.
     webApp("app-crm-import", {
       TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secrets/${secret}/00000000000000000000000000000000)`,
     }),
+    // The configuration is not readable.
     webApp("app-crm-sealed", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { denied: true }),
   ];
 }
 
-/** Returns sites, container apps and jobs that use no vault secret, although some mention one. */
-function decoys(): CompanyResource[] {
+/** Returns sites, container apps and jobs that use no vault secret. The settings of some look like references to a vault. */
+function resourcesWithoutVaults(): CompanyResource[] {
   return [
     webApp("app-brochure", { HELP_URL: "https://docs.acme.example/vault/secrets/how-to" }),
     webApp("app-flags", {
@@ -268,6 +281,7 @@ function decoys(): CompanyResource[] {
   ];
 }
 
+/** Returns the web app of a team in the test subscription. */
 function testApp(team: string, vault: string, pick: NamePicker): CompanyResource {
   return {
     ...webApp(`app-${team}-test`, { PARTNER_KEY: referenceByName(vault, pick(vault)), LOG_LEVEL: "debug" }),

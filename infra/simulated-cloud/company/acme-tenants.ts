@@ -34,12 +34,12 @@ const REGIONS = [
   "Mexico",
 ];
 
-/** The service's registration in each tenant. */
+/** Name of the application with which the service signs in to each tenant. */
 export const SHOP_REGISTRATION = "Shop Credential Lifecycle";
 export const PARTNER_REGISTRATION = "Partner Credential Lifecycle";
 
 /**
- * Returns the other tenants of the company acme: a B2C tenant for customers with 300 credentials of applications, custom
+ * The other tenants of the company acme: a B2C tenant for customers with 300 credentials of applications, custom
  * policies and identity providers, and an External ID tenant for partners.
  */
 export const acmeTenants: CompanyTenant[] = [
@@ -50,7 +50,9 @@ export const acmeTenants: CompanyTenant[] = [
     registration: SHOP_REGISTRATION,
     applications: [
       { name: SHOP_REGISTRATION, serviceOwns: false, secrets: [{ name: "lifecycle", expiresInDays: 120 }] },
-      ...SHOPS.flatMap((shop, at) => REGIONS.map((region, index) => shopApplication(shop, region, at * 12 + index))),
+      ...SHOPS.flatMap((shop, shopIndex) =>
+        REGIONS.map((region, index) => shopApplication(shop, region, shopIndex * REGIONS.length + index)),
+      ),
     ],
     keySets: Array.from({ length: 24 }, (_, index) => keySet(index)),
     identityProviders: [
@@ -85,7 +87,7 @@ export const acmeTenants: CompanyTenant[] = [
   },
 ];
 
-/** 120 applications have 247 secrets and certificates. */
+/** Declares one of 120 applications, which have 247 secrets and certificates together. */
 function shopApplication(shop: string, region: string, index: number): CompanyApplication {
   return {
     name: `${shop} ${region}`,
@@ -101,7 +103,7 @@ function shopApplication(shop: string, region: string, index: number): CompanyAp
   };
 }
 
-/** 24 key sets have 48 keys. */
+/** Declares one of 24 key sets, which have 48 keys together. */
 function keySet(index: number): CompanyKeySet {
   const what = (["rsa", "secret", "certificate"] as const)[index % 3]!;
   const name = { rsa: "TokenSigning", secret: "ProviderSecret", certificate: "SamlSigning" }[what];

@@ -3,8 +3,8 @@
 import type { AssetKind } from "./company.ts";
 import type { CompanyChild, CompanyResource } from "./resources.ts";
 
-/** Function that returns the name of an enabled secret, key or certificate. The same position returns the same name. */
-export type NamePicker = (vault: string, place?: number, kind?: AssetKind) => string;
+/** Returns the name of an enabled secret, key or certificate of a vault. The same position returns the same name. */
+export type NamePicker = (vault: string, position?: number, kind?: AssetKind) => string;
 
 /** The valid spellings of a Key Vault reference. */
 export const referenceByName = (vault: string, secret: string): string =>
@@ -18,6 +18,7 @@ export const referenceWithSpaces = (vault: string, secret: string): string =>
 export const pinnedReference = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/{version:${vault}/secrets/${secret}})`;
 
+/** Declares a web app. `more` adds or replaces members. */
 export function webApp(
   name: string,
   settings: Record<string, string>,

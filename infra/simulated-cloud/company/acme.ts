@@ -1,6 +1,6 @@
-import { acmeApplications, withApplicationSecrets } from "./acme-applications.ts";
+import { acmeApplications, addApplicationSecrets } from "./acme-applications.ts";
 import { acmeDevops } from "./acme-devops.ts";
-import { withResources } from "./acme-resources.ts";
+import { addResources } from "./acme-resources.ts";
 import { acmeTenants } from "./acme-tenants.ts";
 import type {
   Company,
@@ -38,12 +38,15 @@ export function acmeCompany(seed: number): Company {
     },
   ];
   return {
-    subscriptions: withResources(withApplicationSecrets(subscriptions, TEAMS), TEAMS),
+    subscriptions: addResources(addApplicationSecrets(subscriptions, TEAMS), TEAMS),
     applications: acmeApplications(TEAMS),
     devops: acmeDevops(TEAMS),
     tenants: acmeTenants,
   };
 }
+
+/** Mean month of the Gregorian calendar. */
+const DAYS_PER_MONTH = 30.436875;
 
 const TEAMS = [
   "payments",
@@ -60,6 +63,7 @@ const TEAMS = [
   "search",
 ];
 const REGIONS = ["westeurope", "northeurope", "germanywestcentral", "eastus2", "uksouth"];
+/** Names of items. */
 const SECRETS = [
   "sql-password",
   "redis-key",
@@ -96,9 +100,12 @@ const KEYS = [
 ];
 const SITES = ["www", "api", "admin", "auth", "cdn", "gateway", "partners", "status"];
 
-/** Days until expiry, in the shares of the states of health: expired, critical, warning, healthy, no expiry. */
-function expiry(dice: Dice, noneIn: number): { expiresInDays?: number } {
-  if (dice.oneIn(noneIn)) return {};
+/**
+ * Returns a random expiry date: expired, critical, warning or healthy. A range that is listed twice is twice as likely.
+ * @param noExpiryOneIn One of this many items has no expiry date.
+ */
+function expiry(dice: Dice, noExpiryOneIn: number): { expiresInDays?: number } {
+  if (dice.oneIn(noExpiryOneIn)) return {};
   const days = dice.pick([
     () => dice.between(-200, -1),
     () => dice.between(0.2, 6.8),
@@ -113,9 +120,9 @@ function expiry(dice: Dice, noneIn: number): { expiresInDays?: number } {
 }
 
 function teamVault(dice: Dice, team: string, env: string): CompanyVault {
-  const prod = env === "prod";
-  const legacy = dice.oneIn(4);
-  const secured = prod && dice.oneIn(3);
+  const isProduction = env === "prod";
+  const isLegacy = dice.oneIn(4);
+  const isSecured = isProduction && dice.oneIn(3);
   return {
     name: `kv-${team}-${env}`,
     resourceGroup: `rg-${team}-${env}`,
@@ -126,21 +133,21 @@ function teamVault(dice: Dice, team: string, env: string): CompanyVault {
       ...(!dice.oneIn(6) && { owner: `${team}@acme.example` }),
       ...(!dice.oneIn(4) && { "cost-centre": String(4000 + Math.floor(dice.between(0, 90)) * 10) }),
     },
-    sku: secured ? "premium" : "standard",
-    rbac: !legacy,
-    purgeProtection: prod ? !legacy : dice.oneIn(2),
-    softDeleteRetentionDays: prod ? 90 : dice.pick([7, 30, 90]),
-    ...(secured && { publicNetworkAccess: "Disabled" as const, networkDefaultAction: "Deny" as const }),
-    ...(!secured && dice.oneIn(3) && { networkDefaultAction: "Deny" as const, ipRules: ["198.51.100.0/24"] }),
-    privateEndpoints: secured ? dice.pick([1, 2]) : 0,
-    diagnostics: prod
+    sku: isSecured ? "premium" : "standard",
+    rbac: !isLegacy,
+    purgeProtection: isProduction ? !isLegacy : dice.oneIn(2),
+    softDeleteRetentionDays: isProduction ? 90 : dice.pick([7, 30, 90]),
+    ...(isSecured && { publicNetworkAccess: "Disabled" as const, networkDefaultAction: "Deny" as const }),
+    ...(!isSecured && dice.oneIn(3) && { networkDefaultAction: "Deny" as const, ipRules: ["198.51.100.0/24"] }),
+    privateEndpoints: isSecured ? dice.pick([1, 2]) : 0,
+    diagnostics: isProduction
       ? dice.pick(["audit", "allLogs", "audit", "metricsOnly"])
       : dice.pick(["audit", "none", "disabled"]),
-    ...contents(dice, team, prod ? 14 : 8),
+    ...itemsOf(dice, team, isProduction ? 14 : 8),
   };
 }
 
-function contents(
+function itemsOf(
   dice: Dice,
   team: string,
   size: number,
@@ -192,7 +199,7 @@ function key(dice: Dice, name: string): CompanyKey {
 function certificate(dice: Dice, site: string, team: string): CompanyCertificate {
   const domain = `${site}.${team}.acme.example`;
   const months = dice.pick([3, 6, 12, 12, 13, 24, 36]);
-  const lifetime = months * 30.436875;
+  const lifetimeDays = months * DAYS_PER_MONTH;
   return {
     name: `${site}-${team}`,
     subject: dice.pick([`CN=${domain}`, `CN=${domain}, O=Acme Corporation, C=NL`]),
@@ -210,8 +217,8 @@ function certificate(dice: Dice, site: string, team: string): CompanyCertificate
       () => dice.between(-60, -0.5),
       () => dice.between(0.3, 6.5),
       () => dice.between(8, 29),
-      () => dice.between(31, lifetime - 1),
-      () => dice.between(31, lifetime - 1),
+      () => dice.between(31, lifetimeDays - 1),
+      () => dice.between(31, lifetimeDays - 1),
     ])(),
     renewal: dice.pick([
       { action: "AutoRenew", percentage: 80 } as const,
@@ -224,14 +231,14 @@ function certificate(dice: Dice, site: string, team: string): CompanyCertificate
 }
 
 /**
- * Returns the subscription that all teams depend on, with a vault that denies the identity and a vault whose firewall blocks
- * it.
+ * Returns the vaults of the subscription that all teams depend on. One vault denies the service's identity, and the firewall of
+ * another blocks it.
  */
 function platformVaults(dice: Dice): CompanyVault[] {
   const names = ["network", "aks", "ci", "dns", "edge", "backup", "telemetry"];
   const vaults = names.map((name) => ({ ...teamVault(dice, name, "prod"), name: `kv-platform-${name}` }));
   return [
-    ...vaults.map((vault) => (vault.name === "kv-platform-backup" ? withOldThings(vault) : vault)),
+    ...vaults.map((vault) => (vault.name === "kv-platform-backup" ? withOutdatedItems(vault) : vault)),
     { ...teamVault(dice, "hsm-root", "prod"), name: "kv-root-ca", reach: "denied" },
     {
       ...teamVault(dice, "dmz", "prod"),
@@ -250,8 +257,8 @@ function platformVaults(dice: Dice): CompanyVault[] {
   ];
 }
 
-/** Returns a vault created before soft delete became mandatory, with outdated object types. */
-function withOldThings(vault: CompanyVault): CompanyVault {
+/** Changes a vault to one from before soft delete became mandatory, with outdated key types and sizes. */
+function withOutdatedItems(vault: CompanyVault): CompanyVault {
   const old = { createdDaysAgo: 1400 };
   return {
     ...vault,

@@ -5,7 +5,7 @@ import { guidFrom } from "../vaults/identifiers.ts";
 
 /**
  * Declaration of an application registration with its service principal. IDs and values follow from the names, so that a
- * declared vault secret can hold an application's secret.
+ * declared vault secret can have the value of an application's client secret.
  */
 export interface CompanyApplication {
   /** Display name. Unique here, although Entra does not require it. */
@@ -44,13 +44,15 @@ export interface CompanyApplicationSecret {
 
 /** Restrictions of new secrets: https://learn.microsoft.com/graph/api/resources/passwordcredentialconfiguration */
 export interface PasswordPolicy {
-  /** New secrets are not allowed. */
+  /** Whether new secrets are not allowed. */
   additionRefused?: boolean;
+  /** Maximum lifetime of a new secret. */
   longestDays?: number;
   /** The restriction applies only to applications created in the last N days. */
   forAppsCreatedInLastDays?: number;
 }
 
+/** IDs that follow from names: the application (client) ID, the object ID of the registration, and the key ID of a secret. */
 export const appIdOf = (application: string): string => guidFrom(`client id ${application}`);
 export const objectIdOf = (application: string): string => guidFrom(`application ${application}`);
 export const keyIdOf = (application: string, secret: string): string => guidFrom(`key ${application}/${secret}`);
@@ -62,14 +64,14 @@ export function secretValueOf(application: string, secret: string): string {
 
 /**
  * Formats bytes as a secret value.
- * @param bytes at least 32 bytes
+ * @param bytes At least 32 bytes.
  */
 export function secretText(bytes: Uint8Array): string {
   const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~-";
   const letter = (index: number) => letters[bytes[index % bytes.length]! % letters.length]!;
-  const some = (from: number, count: number) => Array.from({ length: count }, (_, index) => letter(from + index));
-  const first = some(0, 3)
+  const textOf = (from: number, count: number) => Array.from({ length: count }, (_, index) => letter(from + index));
+  const prefix = textOf(0, 3)
     .join("")
     .replace(/[_.~-]/g, "x");
-  return `${first}${bytes[3]! % 10}Q~${some(4, 34).join("")}`;
+  return `${prefix}${bytes[3]! % 10}Q~${textOf(4, 34).join("")}`;
 }

@@ -4,9 +4,9 @@ import type { CompanyIssuer, CompanyResource, CompanyRoleAssignment } from "./re
 import type { CompanyTenant } from "./tenants.ts";
 
 /**
- * Declaration of a company: the initial content of the simulated cloud. Everything except names has a default. Days count from
- * the first start on a data folder, can be fractions, and can be negative where that makes sense (`expiresInDays: -3` expired
- * three days ago).
+ * Declaration of a company: the initial content of the simulated cloud. All members except names have a default. Days count
+ * from the first start with a data folder and can be fractions. Negative days are in the past: `expiresInDays: -3` expired
+ * three days ago.
  */
 export interface Company {
   subscriptions: CompanySubscription[];
@@ -14,6 +14,7 @@ export interface Company {
   applications?: CompanyApplication[];
   /** The Azure DevOps organization. Default: `acme` without projects. */
   devops?: CompanyDevops;
+  /** Systems that check the values of secrets. */
   issuers?: CompanyIssuer[];
   /** Other tenants of the company. */
   tenants?: CompanyTenant[];
@@ -24,14 +25,14 @@ export interface CompanySubscription {
   /** A GUID. Default: derived from the name. */
   id?: string;
   state?: "Enabled" | "Disabled" | "Warned" | "PastDue";
-  /** The identity can see the subscription but can't list its resources. */
+  /** Whether the service's identity can see the subscription but can't list its resources. */
   denied?: boolean;
   tags?: Record<string, string>;
   vaults?: CompanyVault[];
   /** Resources other than vaults. */
   resources?: CompanyResource[];
   roleAssignments?: CompanyRoleAssignment[];
-  /** Number of additional sites that are generated on demand. */
+  /** Number of additional web apps that are generated on demand, for load tests. */
   generate?: { sites?: number };
 }
 
@@ -43,9 +44,9 @@ export interface CompanyVault {
   location?: string;
   tags?: Record<string, string>;
   createdDaysAgo?: number;
-  /** The vault's response to the identity, independent of its settings. Default `open`. */
+  /** How the vault responds to the service's identity, independent of its settings. Default `open`. */
   reach?: "open" | "denied" | "firewalled" | "privateOnly";
-  /** Object kinds that the identity can't list although the vault is open. */
+  /** Kinds that the service's identity can't list although the vault is open. */
   deniedKinds?: AssetKind[];
   /** Vault URI that Azure Resource Manager reports instead of the true one. */
   vaultUri?: string;
@@ -73,10 +74,11 @@ export interface CompanyVault {
   secrets?: CompanySecret[];
   keys?: CompanyKey[];
   certificates?: CompanyCertificate[];
-  /** Number of additional objects of each kind that are generated on demand, for load tests. */
+  /** Number of additional items of each kind that are generated on demand, for load tests. */
   generate?: Partial<Record<AssetKind, number>>;
 }
 
+/** Kinds of items in a vault. */
 export type AssetKind = "secrets" | "keys" | "certificates";
 
 interface CompanyItem {
@@ -133,7 +135,7 @@ export interface CompanyCertificate extends CompanyItem, KeySpec {
 /** A generated company, declared by size instead of by names. */
 export interface SizedCompany {
   vaults: number;
-  /** Number of objects in each vault. */
+  /** Number of items in each vault. */
   secrets?: number;
   keys?: number;
   certificates?: number;

@@ -22,7 +22,7 @@ export interface CompanyVariableGroup {
    * A string is a plain value. `{ secret }` is a secret value that can't be read back. Values of a linked group are ignored.
    */
   variables: Record<string, string | { secret: string } | { enabled: boolean }>;
-  /** Names of other projects that share the object. */
+  /** Names of other projects that share the group. */
   sharedWith?: string[];
 }
 
@@ -36,7 +36,7 @@ export interface CompanyConnection {
   secret?: string;
   /** Creation mode. Default `Manual`. */
   creationMode?: "Manual" | "Automatic";
-  /** Write the parameter names in lower case. DevOps returns both spellings. Default false. */
+  /** Whether parameters are named as `servicePrincipalId`, not `serviceprincipalid`. Azure DevOps has both. Default false. */
   camelCase?: boolean;
   /** A connection type other than `azurerm`, such as `github`. */
   type?: string;

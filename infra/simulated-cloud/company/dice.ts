@@ -1,4 +1,4 @@
-/** Pseudorandom number generator (mulberry32). The same seed returns the same numbers. */
+/** Pseudorandom number generator (mulberry32) for sample data and tests. The same seed returns the same numbers. */
 export class Dice {
   #state: number;
 
@@ -14,23 +14,26 @@ export class Dice {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
+  /** Returns a number in [low, high). */
   between(low: number, high: number): number {
     return low + this.next() * (high - low);
   }
 
+  /** Returns true with the probability 1/count. */
   oneIn(count: number): boolean {
     return this.next() * count < 1;
   }
 
+  /** Returns one of the elements. */
   pick<T>(choices: readonly T[]): T {
     return choices[Math.floor(this.next() * choices.length)]!;
   }
 
   /** Returns `count` different elements, or all if there are fewer. */
   sample<T>(choices: readonly T[], count: number): T[] {
-    const rest = [...choices];
-    return Array.from({ length: Math.min(count, rest.length) }, () => {
-      return rest.splice(Math.floor(this.next() * rest.length), 1)[0]!;
+    const remaining = [...choices];
+    return Array.from({ length: Math.min(count, remaining.length) }, () => {
+      return remaining.splice(Math.floor(this.next() * remaining.length), 1)[0]!;
     });
   }
 }

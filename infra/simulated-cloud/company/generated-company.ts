@@ -2,8 +2,8 @@ import type { CompanyApplication } from "./applications.ts";
 import type { Company, SizedCompany } from "./company.ts";
 
 /**
- * Returns a generated company. Vaults `kv-bench-00000`, … are distributed over the subscriptions in turn. Their contents are
- * generated on demand.
+ * Returns a generated company of a size, for load tests. Vaults `kv-bench-00000`, … are dealt to the subscriptions in turn.
+ * Their items are generated on demand.
  */
 export function sizedCompany(size: SizedCompany): Company {
   const subscriptions = Array.from({ length: size.subscriptions ?? 1 }, (_, index) => ({
@@ -21,24 +21,27 @@ export function sizedCompany(size: SizedCompany): Company {
   return { subscriptions, applications: sizedApplications(size.applications ?? 0, size.credentials) };
 }
 
-/** Returns how many of `count` things a position gets when the things are distributed in turn. */
-const share = (count: number, places: number, index: number): number =>
-  Math.floor(count / places) + (index < count % places ? 1 : 0);
+/** Returns how many of `count` elements the receiver `index` gets, if the elements are dealt to the receivers in turn. */
+const share = (count: number, receivers: number, index: number): number =>
+  Math.floor(count / receivers) + (index < count % receivers ? 1 : 0);
 
-/** Returns applications `app-00000`, …; their credentials, every tenth a certificate, are distributed in turn. */
+/**
+ * Returns applications `app-00000`, …, to which the credentials are dealt in turn. Every tenth application has certificates.
+ */
 function sizedApplications(count: number, credentials = count): CompanyApplication[] {
   return Array.from({ length: count }, (_, index): CompanyApplication => {
-    const own = share(credentials, count, index);
-    const each = Array.from({ length: own }, (_, number) => ({
+    const credentialCount = share(credentials, count, index);
+    const appCredentials = Array.from({ length: credentialCount }, (_, number) => ({
       name: `credential ${number}`,
+      // Spread over -30 to 720 days.
       expiresInDays: (((index + number * 7) * 37) % 751) - 30,
       createdDaysAgo: 40 + (index % 300),
     }));
-    const certificate = index % 10 === 0;
+    const usesCertificates = index % 10 === 0;
     return {
       name: `app-${String(index).padStart(5, "0")}`,
       owners: [`team-${index % 50}@acme.example`],
-      ...(certificate ? { certificates: each } : { secrets: each }),
+      ...(usesCertificates ? { certificates: appCredentials } : { secrets: appCredentials }),
     };
   });
 }

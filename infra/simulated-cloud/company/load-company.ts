@@ -4,11 +4,14 @@ import type { Company, SizedCompany } from "./company.ts";
 import { sizedCompany } from "./generated-company.ts";
 import { smallCompany } from "./small-company.ts";
 
+/** The company of a cloud: a built-in one, a declaration, or a size. */
 export type CompanyChoice = "acme" | "small" | Company | SizedCompany;
 
+/** Returns the declaration of a chosen company. The seed varies the company acme. */
 export function resolveCompany(choice: CompanyChoice, seed: number): Company {
   if (choice === "acme") return acmeCompany(seed);
   if (choice === "small") return smallCompany;
+  // Only a size has `vaults` at the top level: their number. A declaration has them in its subscriptions.
   return "vaults" in choice ? sizedCompany(choice) : choice;
 }
 
@@ -21,7 +24,7 @@ export function resolveCompany(choice: CompanyChoice, seed: number): Company {
  */
 export function companyFromArgument(text: string): CompanyChoice {
   if (text === "acme" || text === "small") return text;
-  if (/^\w+=\d+(,\w+=\d+)*$/.test(text)) return sizeFrom(text);
+  if (/^\w+=\d+(,\w+=\d+)*$/.test(text)) return parseSize(text);
   if (!existsSync(text)) throw new Error(`Unknown company "${text}". Use acme, small, a JSON file or vaults=N,…`);
   const value: unknown = JSON.parse(readFileSync(text, "utf8"));
   if (typeof value === "object" && value !== null && ("subscriptions" in value || "vaults" in value)) {
@@ -30,7 +33,8 @@ export function companyFromArgument(text: string): CompanyChoice {
   throw new Error(`${text} has neither "subscriptions" nor "vaults"`);
 }
 
-function sizeFrom(text: string): SizedCompany {
+/** Parses a size such as `vaults=100,secrets=50`. */
+function parseSize(text: string): SizedCompany {
   const size: SizedCompany = { vaults: 0 };
   for (const part of text.split(",")) {
     const [name, number] = part.split("=");

@@ -15,6 +15,7 @@ export interface CompanyResource extends CompanyChild {
   resourceGroup?: string;
 }
 
+/** Declaration of a child resource, and the members that all resources have. */
 export interface CompanyChild {
   name: string;
   /** Default `westeurope`. */
@@ -42,13 +43,13 @@ export interface CompanyChild {
 
 /** A role assignment of a principal that is no resource of the company. */
 export interface CompanyRoleAssignment {
-  /** A name for the principal. Its object ID follows from the name. */
+  /** Name of the principal. Its object ID follows from the name. */
   principal: string;
   principalType?: "User" | "Group" | "ServicePrincipal";
   role: RoleName;
   /** Name of a vault. Default: the whole subscription. */
   vault?: string;
-  /** Name of a management group, which contains every subscription here. */
+  /** Name of a management group. It contains every subscription of the company. */
   managementGroup?: string;
 }
 

@@ -1,7 +1,7 @@
 import { secretValueOf } from "./applications.ts";
 import type { Company } from "./company.ts";
 
-/** Returns the company small: one sample of each state, with plain names. */
+/** The company small: one sample of each state of health, for tests. */
 export const smallCompany: Company = {
   subscriptions: [
     {

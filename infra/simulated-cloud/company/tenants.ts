@@ -41,7 +41,7 @@ export interface CompanyPolicyKey {
   activeInDays?: number;
 }
 
-/** https://learn.microsoft.com/graph/api/resources/identityproviderbase */
+/** Identity provider of a tenant: https://learn.microsoft.com/graph/api/resources/identityproviderbase */
 export interface CompanyIdentityProvider {
   /** ID, such as `Google-OAUTH`. */
   id: string;
@@ -50,7 +50,7 @@ export interface CompanyIdentityProvider {
   clientId?: string;
 }
 
-/** The least-privileged permissions for all operations. */
+/** Microsoft Graph permissions that the service needs in a tenant. */
 export const TENANT_PERMISSIONS = [
   "Application.Read.All",
   "Organization.Read.All",

@@ -1,15 +1,15 @@
 import type { Directory } from "../graph/directory.ts";
-import { type Answer, type Incoming, jsonObject, type Operation, type Service } from "../http.ts";
+import { type IncomingRequest, jsonObject, type Operation, type Service, type ServiceResponse } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
 import {
   ANONYMOUS,
   denied,
+  errorResponses,
   invalid,
   message,
   missing,
   notSignedIn,
   rateHeaders,
-  refusals,
   TOKEN_MODES,
   type TokenMode,
 } from "./errors.ts";
@@ -20,7 +20,7 @@ import { type Connection, MASKED, type Organization, type Project, parameter, ty
 export const DEVOPS_AUDIENCE = "499b84ac-1321-427f-aa17-267ca6975798";
 
 /** Time of a concurrent change by another user, relative to the service's request for the same group or connection. */
-export type Meanwhile = "afterRead" | "beforeWrite" | "afterWrite";
+export type ConcurrentChangeTime = "afterRead" | "beforeWrite" | "afterWrite";
 
 export interface DevopsParts {
   organization: Organization;
@@ -30,26 +30,29 @@ export interface DevopsParts {
   members: readonly string[];
   /** `https://devops.localhost:port` */
   origin: string;
-  /** `https://evil.localhost:port` */
-  elsewhere(): string;
+  /** Returns `https://evil.localhost:port`, the target of a redirect that clients must not follow. */
+  foreignOrigin(): string;
 }
 
 /** Projects per page. Small, so that a few projects already fill more than one page. */
 const PROJECTS_PER_PAGE = 3;
 
-type Handler = () => Answer;
+type Handler = () => ServiceResponse;
 
 /** Simulates Azure DevOps Services, REST API version 7.1: projects, variable groups and service connections. */
 export class Devops {
   readonly organization: Organization;
   /** Object IDs of the principals who are users of the organization. */
   readonly members: Set<string>;
-  /** Response to every token. Undefined: valid tokens are accepted, and others get a sign-in page with status 203. */
+  /**
+   * Response to every token. Undefined: valid tokens are accepted, and the response to others is a sign-in page with status
+   * 203.
+   */
   tokenMode: TokenMode | undefined;
   /** Adds rate-limit headers with this delay to the given number of responses. */
   slowed = { seconds: 0, times: 0 };
   readonly #parts: DevopsParts;
-  #meanwhile: { when: Meanwhile; id: string; change: () => void }[] = [];
+  #concurrentChanges: { when: ConcurrentChangeTime; id: string; change: () => void }[] = [];
 
   constructor(parts: DevopsParts) {
     this.#parts = parts;
@@ -58,8 +61,8 @@ export class Devops {
   }
 
   /**
-   * Sets how tokens are rejected.
-   * @throws {Error} for an unknown mode.
+   * Changes the response to tokens, the rate limit or the users of the organization. Omitted members stay.
+   * @throws {Error} for an unknown token mode.
    */
   set(to: { tokenMode?: unknown; slowed?: unknown; members?: unknown }): void {
     if (to.tokenMode !== undefined) {
@@ -74,9 +77,9 @@ export class Devops {
     }
   }
 
-  /** Runs a change once, at the next such time for a group's number or a connection's ID. */
-  meanwhile(when: Meanwhile, id: string | number, change: () => void): void {
-    this.#meanwhile.push({ when, id: String(id), change });
+  /** Runs a change once: the next time that the service reads or writes this variable group or service connection. */
+  scheduleConcurrentChange(when: ConcurrentChangeTime, id: string | number, change: () => void): void {
+    this.#concurrentChanges.push({ when, id: String(id), change });
   }
 
   /** Returns the value of a secret variable, or the key of a connection. */
@@ -88,21 +91,21 @@ export class Devops {
   readonly service: Service = (request): Operation | undefined => {
     const [organization = "", ...path] = request.segments;
     const claims = this.#claims(request);
-    const found = this.#find(request, path, claims);
-    if (!found) return undefined;
-    const [name, answer] = found;
+    const matched = this.#find(request, path, claims);
+    if (!matched) return undefined;
+    const [name, answer] = matched;
     return {
       name: `devops.${name}`,
-      refusals,
+      errorResponses,
       item: organization,
       anonymous: claims === undefined,
       answer: () => {
         if (organization.toLowerCase() !== this.organization.name) return missing("The organization");
-        const anonymousIsAnswered = this.tokenMode === "anonymous" && name === "connectionData";
-        if (!anonymousIsAnswered && (this.tokenMode !== undefined || claims === undefined)) {
-          return notSignedIn(this.tokenMode ?? "page203", this.#parts.elsewhere());
+        const allowsAnonymous = this.tokenMode === "anonymous" && name === "connectionData";
+        if (!allowsAnonymous && (this.tokenMode !== undefined || claims === undefined)) {
+          return notSignedIn(this.tokenMode ?? "page203", this.#parts.foreignOrigin());
         }
-        if (!anonymousIsAnswered && !this.members.has(claims!.oid)) {
+        if (!allowsAnonymous && !this.members.has(claims!.oid)) {
           return message(
             401,
             "TF400813",
@@ -113,35 +116,39 @@ export class Devops {
         if (!/^7\.\d(-preview(\.\d)?)?$/.test(request.query.get("api-version") ?? "")) {
           return invalid("No api-version was supplied.");
         }
-        return this.#slowed(answer());
+        return this.#withRateLimit(answer());
       },
     };
   };
 
-  #claims(request: Incoming): Claims | undefined {
+  #claims(request: IncomingRequest): Claims | undefined {
     const token = bearerToken(request.headers.authorization);
     const claims = token === undefined ? undefined : this.#parts.tokens.check(token, [DEVOPS_AUDIENCE]);
     return typeof claims === "object" ? claims : undefined;
   }
 
-  #slowed(answer: Answer): Answer {
+  #withRateLimit(answer: ServiceResponse): ServiceResponse {
     if (answer.status !== 200 || this.slowed.times <= 0) return answer;
     this.slowed.times--;
     return { ...answer, headers: { ...answer.headers, ...rateHeaders(this.slowed.seconds) } };
   }
 
-  #find(request: Incoming, path: string[], claims: Claims | undefined): [string, Handler] | undefined {
+  /**
+   * Returns the name and the handler of an operation. The path starts with a project, except for operations of the whole
+   * organization. The routes below have `project` in its place and `ID` in place of an ID.
+   */
+  #find(request: IncomingRequest, path: string[], claims: Claims | undefined): [string, Handler] | undefined {
     const { method, query } = request;
     const project = path[0] === "_apis" ? undefined : path[0];
     const [apis, area, resource, id, ...more] = project === undefined ? path : path.slice(1);
     if (apis !== "_apis" || more.length > 0) return undefined;
     const route = `${method} ${area}${resource === undefined ? "" : `/${resource}`}${id === undefined ? "" : "/ID"}`;
-    const within =
-      (answer: (project: Project) => Answer): Handler =>
+    const inProject =
+      (answer: (project: Project) => ServiceResponse): Handler =>
       () => {
-        const known = this.organization.project(project ?? "");
-        if (!known) return missing("The project");
-        return known.rights === "none" ? denied() : answer(known);
+        const existing = this.organization.project(project ?? "");
+        if (!existing) return missing("The project");
+        return existing.rights === "none" ? denied() : answer(existing);
       };
     switch (`${project === undefined ? "" : "project "}${route}`) {
       case "GET connectionData":
@@ -149,27 +156,27 @@ export class Devops {
       case "GET projects":
         return ["listProjects", () => this.#projects(query)];
       case "project GET distributedtask/variablegroups":
-        return ["listVariableGroups", within((one) => this.#groups(one, query))];
+        return ["listVariableGroups", inProject((one) => this.#groups(one, query))];
       case "project GET distributedtask/variablegroups/ID":
-        return ["getVariableGroup", within((one) => this.#group(one, id!))];
+        return ["getVariableGroup", inProject((one) => this.#group(one, id!))];
       case "PUT distributedtask/variablegroups/ID":
         return ["putVariableGroup", () => this.#putGroup(id!, request)];
       case "project GET serviceendpoint/endpoints":
-        return ["listConnections", within((one) => this.#connections(one, query))];
+        return ["listConnections", inProject((one) => this.#connections(one, query))];
       case "project GET serviceendpoint/endpoints/ID":
-        return ["getConnection", within((one) => this.#connection(one, id!))];
+        return ["getConnection", inProject((one) => this.#connection(one, id!))];
       case "PUT serviceendpoint/endpoints/ID":
         return ["putConnection", () => this.#putConnection(id!, request)];
       case "project POST serviceendpoint/endpointproxy":
-        return ["testConnection", within((one) => this.#proxy(one, request))];
+        return ["testConnection", inProject((one) => this.#testConnection(one, request))];
       default:
         return undefined;
     }
   }
 
-  #connectionData(claims: Claims | undefined): Answer {
-    const known = claims !== undefined && this.tokenMode === undefined;
-    const user = known
+  #connectionData(claims: Claims | undefined): ServiceResponse {
+    const isAuthenticated = claims !== undefined && this.tokenMode === undefined;
+    const user = isAuthenticated
       ? { id: claims.oid, providerDisplayName: "The service" }
       : { id: ANONYMOUS, providerDisplayName: "Anonymous" };
     return {
@@ -183,42 +190,45 @@ export class Devops {
     };
   }
 
-  #projects(query: URLSearchParams): Answer {
+  #projects(query: URLSearchParams): ServiceResponse {
     const from = Number(query.get("continuationToken") ?? 0);
     const size = Math.min(Number(query.get("$top") ?? 100), PROJECTS_PER_PAGE);
     const base = `${this.#parts.origin}/${this.organization.name}`;
     const value = this.organization.projects.slice(from, from + size).map((one) => projectJson(one, base));
-    const next = from + size;
+    const nextPosition = from + size;
     return {
       status: 200,
-      ...(next < this.organization.projects.length && { headers: { "x-ms-continuationtoken": String(next) } }),
+      ...(nextPosition < this.organization.projects.length && {
+        headers: { "x-ms-continuationtoken": String(nextPosition) },
+      }),
       body: { count: value.length, value },
     };
   }
 
-  #groups(project: Project, query: URLSearchParams): Answer {
+  #groups(project: Project, query: URLSearchParams): ServiceResponse {
     const visible = [...this.organization.groups.values()].filter(({ projects }) =>
       projects.some(({ id }) => id === project.id),
     );
-    const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
-    const value = managed.map(variableGroupJson);
+    const manageable = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
+    const value = manageable.map(variableGroupJson);
     return { status: 200, body: { count: value.length, value } };
   }
 
-  #group(project: Project, id: string): Answer {
+  #group(project: Project, id: string): ServiceResponse {
     const group = this.organization.groups.get(Number(id));
     if (!group?.projects.some((one) => one.id === project.id)) return { status: 200, body: null };
     const body = variableGroupJson(group);
-    this.#happens("afterRead", id);
+    this.#runConcurrentChange("afterRead", id);
     return { status: 200, body };
   }
 
-  #putGroup(id: string, request: Incoming): Answer {
-    this.#happens("beforeWrite", id);
+  #putGroup(id: string, request: IncomingRequest): ServiceResponse {
+    this.#runConcurrentChange("beforeWrite", id);
     const group = this.organization.groups.get(Number(id));
     if (!group) return missing("The variable group");
     const body = jsonObject(request);
     const references = body?.variableGroupProjectReferences;
+    // Without project references, Azure DevOps reports a missing permission:
     // https://github.com/MicrosoftDocs/vsts-rest-api-specs/issues/531
     if (!Array.isArray(references) || references.length === 0) {
       return message(
@@ -231,39 +241,39 @@ export class Devops {
     if (group.projects.some(({ id: one }) => this.organization.project(one)?.rights !== "manage")) return denied();
     if (body?.type !== group.type || typeof body.name !== "string")
       return invalid("The group's name or type is wrong.");
-    const given = body.variables as Record<string, Partial<Variable> | null> | undefined;
-    if (typeof given !== "object" || given === null) return invalid("A group has at least one variable.");
-    // A member that the body omits is deleted. A secret without a value keeps its value.
-    const variables = Object.entries(given).map(([name, variable]): [string, Variable] => {
-      const before = group.variables[name];
+    const newVariables = body.variables as Record<string, Partial<Variable> | null> | undefined;
+    if (typeof newVariables !== "object" || newVariables === null) return invalid("A group has at least one variable.");
+    // A variable that the body omits is deleted. A secret variable without a value keeps its value.
+    const variables = Object.entries(newVariables).map(([name, variable]): [string, Variable] => {
+      const previous = group.variables[name];
       const isSecret = variable?.isSecret === true;
-      const kept = isSecret && before?.isSecret ? before.value : null;
-      return [name, { ...variable, value: variable?.value ?? kept }];
+      const previousValue = isSecret && previous?.isSecret ? previous.value : null;
+      return [name, { ...variable, value: variable?.value ?? previousValue }];
     });
     group.variables = Object.fromEntries(variables);
     group.name = body.name;
     if (typeof body.description === "string") group.description = body.description;
     Object.assign(group, { modifiedOn: this.organization.now(), modifiedBy: "The service" });
     const answer = variableGroupJson(group);
-    this.#happens("afterWrite", id);
+    this.#runConcurrentChange("afterWrite", id);
     return { status: 200, body: answer };
   }
 
-  #connections(project: Project, query: URLSearchParams): Answer {
+  #connections(project: Project, query: URLSearchParams): ServiceResponse {
     const type = query.get("type");
     const visible = [...this.organization.connections.values()].filter(
       (one) => one.projects.some(({ id }) => id === project.id) && (type === null || one.type === type),
     );
-    const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
-    const value = managed.map(connectionJson);
+    const manageable = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
+    const value = manageable.map(connectionJson);
     return { status: 200, body: { count: value.length, value } };
   }
 
-  #connection(project: Project, id: string): Answer {
+  #connection(project: Project, id: string): ServiceResponse {
     const connection = this.#connectionOf(project, id);
     if (!connection) return { status: 200, body: null };
     const body = connectionJson(connection);
-    this.#happens("afterRead", id);
+    this.#runConcurrentChange("afterRead", id);
     return { status: 200, body };
   }
 
@@ -272,8 +282,8 @@ export class Devops {
     return connection?.projects.some((one) => one.id === project.id) ? connection : undefined;
   }
 
-  #putConnection(id: string, request: Incoming): Answer {
-    this.#happens("beforeWrite", id);
+  #putConnection(id: string, request: IncomingRequest): ServiceResponse {
+    this.#runConcurrentChange("beforeWrite", id);
     const connection = this.organization.connections.get(id.toLowerCase());
     if (!connection) return missing("The service connection");
     if (connection.projects.some(({ id: one }) => this.organization.project(one)?.rights !== "manage")) return denied();
@@ -288,43 +298,48 @@ export class Devops {
     if (connection.data.creationMode === "Automatic" && secrets.some(([, value]) => value !== null)) {
       return invalid("A service connection that was created automatically takes no key.");
     }
-    const kept = secrets.map(([name, value]) => [name, value ?? parameter(connection, name.toLowerCase()) ?? null]);
+    // A secret parameter without a value keeps the stored value.
+    const secretParameters = secrets.map(([name, value]) => [
+      name,
+      value ?? parameter(connection, name.toLowerCase()) ?? null,
+    ]);
     connection.name = body.name;
     connection.url = body.url;
     connection.data = body.data;
     connection.authorization = {
       scheme: body.authorization.scheme,
-      parameters: { ...body.authorization.parameters, ...Object.fromEntries(kept) },
+      parameters: { ...body.authorization.parameters, ...Object.fromEntries(secretParameters) },
     };
     const answer = connectionJson(connection);
-    this.#happens("afterWrite", id);
+    this.#runConcurrentChange("afterWrite", id);
     return { status: 200, body: answer };
   }
 
-  /** Tests a connection as the portal does: signs in with the stored credential, or with a key in the request. */
-  #proxy(project: Project, request: Incoming): Answer {
+  /** Tests a connection as the portal does: signs in with the stored credential. */
+  #testConnection(project: Project, request: IncomingRequest): ServiceResponse {
     const connection = this.#connectionOf(project, request.query.get("endpointId") ?? "");
     if (!connection) return missing("The service connection");
     const body = jsonObject(request) as { dataSourceDetails?: { dataSourceName?: string } } | undefined;
     if (body?.dataSourceDetails?.dataSourceName !== "TestConnection") return invalid("There is no such data source.");
     const appId = parameter(connection, "serviceprincipalid");
     const application = appId ? this.#parts.directory.currentState(appId) : undefined;
+    // `accepted`, or an AADSTS code: 700016 is an unknown application.
     const outcome = application
       ? this.#parts.directory.signIn(application, parameter(connection, "serviceprincipalkey") ?? "")
       : 700016;
-    const failed = {
+    const failedTest = {
       statusCode: "unauthorized",
       result: null,
       errorMessage: `Failed to obtain the Json Web Token(JWT) using service principal client ID. Exception message: AADSTS${outcome}: Invalid client secret provided.`,
     };
-    const answer = outcome === "accepted" ? { statusCode: "ok", result: [], errorMessage: "" } : failed;
+    const answer = outcome === "accepted" ? { statusCode: "ok", result: [], errorMessage: "" } : failedTest;
     return { status: 200, body: { ...answer, activityId: "5f1c1c62-26c7-4c4e-9d43-0a2f1b8a2f11" } };
   }
 
-  #happens(when: Meanwhile, id: string): void {
-    const now = this.#meanwhile.find((one) => one.when === when && one.id === id);
-    if (!now) return;
-    this.#meanwhile = this.#meanwhile.filter((one) => one !== now);
-    now.change();
+  #runConcurrentChange(when: ConcurrentChangeTime, id: string): void {
+    const scheduled = this.#concurrentChanges.find((one) => one.when === when && one.id === id);
+    if (!scheduled) return;
+    this.#concurrentChanges = this.#concurrentChanges.filter((one) => one !== scheduled);
+    scheduled.change();
   }
 }

@@ -1,14 +1,16 @@
 // Error responses of Azure DevOps.
 
-import { type Answer, type Refusals, retryAfter } from "../http.ts";
+import { type ErrorResponses, retryAfter, type ServiceResponse } from "../http.ts";
 
 /**
- * Ways in which Azure DevOps rejects a token. `anonymous`: only the connection data endpoint responds, with the anonymous
- * identity.
+ * Ways in which Azure DevOps rejects a token. `page203`, `page200`: the sign-in page with this status. `redirect`: a redirect
+ * to the sign-in page. `message401`: a JSON error. `anonymous`: only the connection data endpoint responds, with the anonymous
+ * identity, and all others return the error of `message401`.
  */
 export const TOKEN_MODES = ["page203", "page200", "redirect", "message401", "anonymous"] as const;
 export type TokenMode = (typeof TOKEN_MODES)[number];
 
+/** Object ID of the anonymous identity. */
 export const ANONYMOUS = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
 
 const SIGN_IN_PAGE = `<!DOCTYPE html>
@@ -17,10 +19,10 @@ const SIGN_IN_PAGE = `<!DOCTYPE html>
 
 /**
  * Returns the rejection of a token.
- * @param elsewhere target of a redirect
+ * @param foreignOrigin Target of a redirect.
  */
-export function notSignedIn(mode: TokenMode, elsewhere: string): Answer {
-  const page = (status: number): Answer => ({
+export function notSignedIn(mode: TokenMode, foreignOrigin: string): ServiceResponse {
+  const page = (status: number): ServiceResponse => ({
     status,
     text: { type: "text/html; charset=utf-8", content: SIGN_IN_PAGE },
   });
@@ -30,7 +32,7 @@ export function notSignedIn(mode: TokenMode, elsewhere: string): Answer {
     case "page200":
       return page(200);
     case "redirect":
-      return { status: 302, headers: { location: `${elsewhere}/_signin?realm=dev.azure.com` } };
+      return { status: 302, headers: { location: `${foreignOrigin}/_signin?realm=dev.azure.com` } };
     default:
       return message(
         401,
@@ -41,7 +43,8 @@ export function notSignedIn(mode: TokenMode, elsewhere: string): Answer {
   }
 }
 
-export function message(status: number, code: string, text: string, typeKey: string): Answer {
+/** Returns an error response in the format of Azure DevOps. */
+export function message(status: number, code: string, text: string, typeKey: string): ServiceResponse {
   return {
     status,
     body: {
@@ -56,11 +59,11 @@ export function message(status: number, code: string, text: string, typeKey: str
   };
 }
 
-export const missing = (what: string): Answer =>
+export const missing = (what: string): ServiceResponse =>
   message(404, "VS800075", `${what} does not exist.`, "NotFoundException");
-export const denied = (): Answer =>
+export const denied = (): ServiceResponse =>
   message(403, "VS402904", "Access denied: you do not have the permission that this needs.", "AccessDeniedException");
-export const invalid = (text: string): Answer => message(400, "VS402986", text, "ArgumentException");
+export const invalid = (text: string): ServiceResponse => message(400, "VS402986", text, "ArgumentException");
 
 /** Rate-limit headers: https://learn.microsoft.com/azure/devops/integrate/concepts/rate-limits */
 export const rateHeaders = (delaySeconds: number): Record<string, string> => ({
@@ -72,7 +75,7 @@ export const rateHeaders = (delaySeconds: number): Record<string, string> => ({
   "x-ratelimit-reset": String(Math.floor(Date.now() / 1000) + delaySeconds),
 });
 
-export const refusals: Refusals = {
+export const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({
     ...message(429, "TF400733", "The request has been canceled: Request was blocked.", "RequestBlockedException"),
     headers: retryAfter(seconds),

@@ -1,7 +1,7 @@
+// Formats objects of Azure DevOps as its REST API 7.1 does: https://learn.microsoft.com/rest/api/azure/devops
+
 import { guidFrom } from "../vaults/identifiers.ts";
 import { type Connection, MASKED, type Project, type VariableGroup } from "./organization.ts";
-
-/** Formats the objects of Azure DevOps as its REST API 7.1 does: https://learn.microsoft.com/rest/api/azure/devops */
 
 const person = (name: string) => ({ displayName: name, id: guidFrom(`person ${name}`) });
 
@@ -20,13 +20,13 @@ export function projectJson({ id, name }: Project, base: string): object {
 /** Returns a variable group without secret values. */
 export function variableGroupJson(group: VariableGroup): object {
   const { projects, modifiedBy, variables, ...rest } = group;
-  const shown = Object.entries(variables).map(([name, variable]) => [
+  const visibleVariables = Object.entries(variables).map(([name, variable]) => [
     name,
     variable.isSecret ? { ...variable, value: null } : variable,
   ]);
   return {
     ...rest,
-    variables: Object.fromEntries(shown),
+    variables: Object.fromEntries(visibleVariables),
     createdBy: person("Ada Admin"),
     createdOn: "2026-01-12T09:30:00.000Z",
     modifiedBy: person(modifiedBy),

@@ -5,7 +5,7 @@ import { guidFrom } from "../vaults/identifiers.ts";
 export interface Variable {
   value: string | null;
   isSecret?: boolean;
-  /** The key vault of a linked group. */
+  /** Whether the secret of the key vault is enabled. Only in a group that is linked to a key vault. */
   enabled?: boolean;
   contentType?: string;
 }
@@ -41,7 +41,7 @@ export interface Project extends Reference {
   rights: NonNullable<CompanyProject["rights"]>;
 }
 
-/** The key of a service connection. Stored, and never returned. */
+/** Names, in lower case, of the parameters that contain a connection's secret. Responses never contain their values. */
 export const MASKED = new Set(["serviceprincipalkey", "serviceprincipalcertificate", "accesstoken"]);
 
 /** Stores the objects of one Azure DevOps organization in memory. */
@@ -66,31 +66,32 @@ export class Organization {
   }
 
   project(idOrName: string): Project | undefined {
-    const wanted = idOrName.toLowerCase();
-    return this.projects.find(({ id, name }) => id === wanted || name.toLowerCase() === wanted);
+    const lowerCaseName = idOrName.toLowerCase();
+    return this.projects.find(({ id, name }) => id === lowerCaseName || name.toLowerCase() === lowerCaseName);
   }
 
   groupNamed(name: string): VariableGroup {
-    return found([...this.groups.values()], name);
+    return findByName([...this.groups.values()], name);
   }
 
   connectionNamed(name: string): Connection {
-    return found([...this.connections.values()], name);
+    return findByName([...this.connections.values()], name);
   }
 
-  /** Returns a time that no other change has, with the resolution of DevOps (100 nanoseconds). */
+  /** Returns the current time, or a later one, so that every change has a different time. */
   now(): string {
     this.#lastChange = Math.max(this.#lastChange + 1, Date.now());
     return new Date(this.#lastChange).toISOString();
   }
 
-  /** Changes an object as another user does in the portal. */
+  /** Changes a variable group as another user. */
   changeGroup(name: string, change: (group: VariableGroup) => void): void {
     const group = this.groupNamed(name);
     change(group);
     Object.assign(group, { modifiedOn: this.now(), modifiedBy: "Somebody Else" });
   }
 
+  /** Changes a service connection as another user. */
   changeConnection(name: string, change: (connection: Connection) => void): void {
     change(this.connectionNamed(name));
   }
@@ -102,8 +103,9 @@ export class Organization {
   }
 
   #addGroup(project: string, { name, description, vault, variables, sharedWith = [] }: CompanyVariableGroup): void {
+    // IDs count up from 7, an arbitrary start.
     const id = this.groups.size + 7;
-    const read = ([key, value]: [string, CompanyVariableGroup["variables"][string]]): [string, Variable] => {
+    const toVariable = ([key, value]: [string, CompanyVariableGroup["variables"][string]]): [string, Variable] => {
       if (typeof value === "string") return [key, { value }];
       if ("secret" in value) return [key, { value: value.secret, isSecret: true }];
       return [key, { value: null, isSecret: true, enabled: value.enabled, contentType: "" }];
@@ -113,7 +115,7 @@ export class Organization {
       name,
       ...(description !== undefined && { description }),
       type: vault === undefined ? "Vsts" : "AzureKeyVault",
-      variables: Object.fromEntries(Object.entries(variables).map(read)),
+      variables: Object.fromEntries(Object.entries(variables).map(toVariable)),
       ...(vault !== undefined && {
         providerData: { serviceEndpointId: guidFrom(`connection of ${name}`), vault, lastRefreshedOn: this.now() },
       }),
@@ -148,12 +150,12 @@ export class Organization {
       return { scheme: "ManagedServiceIdentity", parameters: { tenantid: this.#tenantId } };
     }
     const id = camelCase ? "servicePrincipalId" : "serviceprincipalid";
-    const shared = { [camelCase ? "tenantId" : "tenantid"]: this.#tenantId, [id]: appIdOf(application) };
+    const commonParameters = { [camelCase ? "tenantId" : "tenantid"]: this.#tenantId, [id]: appIdOf(application) };
     if (signsIn === "federation") {
       return {
         scheme: "WorkloadIdentityFederation",
         parameters: {
-          ...shared,
+          ...commonParameters,
           workloadIdentityFederationIssuer: `https://vstoken.dev.azure.com/${guidFrom(this.name)}`,
           workloadIdentityFederationSubject: `sc://${this.name}/${declared.name}`,
         },
@@ -163,7 +165,7 @@ export class Organization {
     return {
       scheme: "ServicePrincipal",
       parameters: {
-        ...shared,
+        ...commonParameters,
         authenticationType: certificate ? "spnCertificate" : "spnKey",
         [certificate ? "servicePrincipalCertificate" : camelCase ? "servicePrincipalKey" : "serviceprincipalkey"]:
           secret === undefined ? "never-a-secret-that-works" : secretValueOf(application, secret),
@@ -172,8 +174,9 @@ export class Organization {
   }
 }
 
-function found<T extends { name: string }>(all: T[], name: string): T {
-  const one = all.find((each) => each.name === name);
+/** @throws {Error} if no object has the name. */
+function findByName<T extends { name: string }>(objects: T[], name: string): T {
+  const one = objects.find((each) => each.name === name);
   if (!one) throw new Error(`Azure DevOps has no ${name}`);
   return one;
 }

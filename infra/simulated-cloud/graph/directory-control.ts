@@ -23,8 +23,8 @@ export type ApplicationChange = Partial<
 >;
 
 /**
- * Control operations for the directory: read and change what no client of Microsoft Graph can. Applications are named by client
- * ID or object ID.
+ * Control operations for the directory: read and change what no client of Microsoft Graph can. The parameter `id` is the client
+ * ID or the object ID of an application.
  */
 export class DirectoryControl {
   readonly #directory: Directory;
@@ -51,7 +51,7 @@ export class DirectoryControl {
   }
 
   /**
-   * Adds an application, or replaces it with its credentials. Days count from now.
+   * Adds an application, or replaces an existing one and its credentials. Days count from now.
    * @returns its client ID
    */
   putApplication(declared: CompanyApplication): string {
@@ -60,13 +60,14 @@ export class DirectoryControl {
     return application.appId;
   }
 
-  /** Deletes an application. Returns false if there is none. */
+  /** Changes members of an application. Returns false if there is none. */
   changeApplication(id: string, change: ApplicationChange): boolean {
     const application = this.#directory.currentState(id);
     if (application !== undefined) this.#directory.put({ ...application, ...change });
     return application !== undefined;
   }
 
+  /** Deletes an application. Returns false if there is none. */
   removeApplication(id: string): boolean {
     const application = this.#directory.currentState(id);
     if (application !== undefined) this.#directory.remove(application.objectId);
@@ -79,7 +80,7 @@ export class DirectoryControl {
    */
   secrets(id: string): SecretSummary[] {
     const { secrets, removed } = this.#application(id);
-    return [...removed, ...secrets].sort((a, b) => a.madeAt - b.madeAt).map(summary);
+    return [...removed, ...secrets].sort((a, b) => a.madeAt - b.madeAt).map(toSummary);
   }
 
   /** Adds a secret as another client. Days count from now. */
@@ -128,13 +129,14 @@ export class DirectoryControl {
   }
 
   /**
-   * Watches a vault secret: from now on its value must sign the application in. `gaps` returns the intervals in which it did
-   * not.
+   * Watches a vault secret: from now on its value must sign the application in. `gaps` returns the intervals in which the
+   * value did not sign the application in.
    */
   watchTarget(target: { appId: string; vault: string; secret: string }): void {
     this.#targets.watch(target);
   }
 
+  /** Returns the intervals in which the value of a watched vault secret did not sign the application in. */
   gaps(): Gap[] {
     return this.#targets.gaps();
   }
@@ -151,16 +153,24 @@ export class DirectoryControl {
   }
 }
 
-function summary({ keyId, displayName, startsOn, expiresOn, madeBy, madeAt, removedAt }: SecretRecord): SecretSummary {
+function toSummary({
+  keyId,
+  displayName,
+  startsOn,
+  expiresOn,
+  madeBy,
+  madeAt,
+  removedAt,
+}: SecretRecord): SecretSummary {
   return {
     keyId,
     displayName,
-    startsOn: instant(startsOn * 1000),
-    expiresOn: instant(expiresOn * 1000),
+    startsOn: toIso(startsOn * 1000),
+    expiresOn: toIso(expiresOn * 1000),
     madeBy,
-    madeAt: instant(madeAt),
-    ...(removedAt !== undefined && { removedAt: instant(removedAt) }),
+    madeAt: toIso(madeAt),
+    ...(removedAt !== undefined && { removedAt: toIso(removedAt) }),
   };
 }
 
-const instant = (milliseconds: number) => new Date(milliseconds).toISOString();
+const toIso = (milliseconds: number) => new Date(milliseconds).toISOString();

@@ -4,7 +4,9 @@ import { type CompanyApplication, type PasswordPolicy, secretText } from "../com
 import type { Principal } from "../tokens.ts";
 import { type ApplicationRecord, applicationFrom, newKeyId, type SecretRecord } from "./records.ts";
 
-/** Behavior of the directory that Entra does not guarantee, and the service's permissions. The control API can change both. */
+/**
+ * Settings of the directory, which the control API can change: behavior that differs in Entra, and the service's permissions.
+ */
 export interface DirectorySettings {
   /**
    * Maximum age of read results in seconds. Replicas lag differently, so that successive reads can go back in time.
@@ -16,21 +18,24 @@ export interface DirectorySettings {
   /** Seconds until a new secret can sign in. Default 0. */
   signInDelaySeconds: number;
   /**
-   * Seconds after that in which sign-ins with the secret succeed and fail alternately. Three consecutive successes spread
-   * over 15 seconds end the period early. Default 0.
+   * Length in seconds of the following unstable period, in which some sign-ins with the secret succeed and others fail. Three
+   * consecutive successes over at least 15 seconds end the period early. Default 0.
    */
   flappingSeconds: number;
   /**
    * Microsoft Graph application permissions of the service's identities. They take effect immediately, not with the next token.
    */
   permissions: string[];
-  /** The tenant's restrictions of new secrets. */
+  /** The tenant's restrictions on new secrets. */
   policy?: PasswordPolicy;
   /** Minimum milliseconds between two writes. An earlier write is rejected as concurrent. Default 0: never. */
   writeGapMilliseconds: number;
 }
 
-/** A change of the directory, as stored in the data folder. */
+/**
+ * A change of the directory, as stored in the data folder: an application in its new state, or the ID of a deleted one. `at` is
+ * the simulated time in Unix milliseconds.
+ */
 export type DirectoryChange =
   | { what: "application"; application: ApplicationRecord; at: number }
   | { what: "noApplication"; objectId: string; at: number };
@@ -39,20 +44,24 @@ export function isDirectoryChange(change: { what: string }): change is Directory
   return change.what === "application" || change.what === "noApplication";
 }
 
+/** A state of an application, and the time from which it is current, Unix milliseconds of the simulated clock. */
 interface Version {
   at: number;
   /** Undefined after the application was deleted. */
   state: ApplicationRecord | undefined;
 }
 
-/** Lag of each replica as a fraction of the maximum. Reads use the replicas in turn. */
+/** Lag of each replica as a fraction of `readLagSeconds`. Reads use the replicas in turn. */
 const REPLICAS = [1, 0, 0.5];
 
-/** Attempts that fail while a new secret is unstable: after one success, after two, then every fifth. */
-const failsWhileUnstable = (tries: number): boolean =>
-  tries === 2 || tries === 5 || tries === 6 || (tries > 6 && tries % 5 === 0);
+/**
+ * Returns whether an attempt fails while a new secret is unstable: the second, the fifth, the sixth, and then every fifth
+ * attempt. Attempts count from 1.
+ */
+const failsWhileUnstable = (attempts: number): boolean =>
+  attempts === 2 || attempts === 5 || attempts === 6 || (attempts > 6 && attempts % 5 === 0);
 
-/** Minimum spread and number of the consecutive successes that end the unstable period. */
+/** Number of consecutive successes that end the unstable period, and the minimum time from the first to the last. */
 const STABLE_AFTER = { count: 3, milliseconds: 15_000 };
 
 /** Stores a tenant's applications with their earlier states, and decides which secrets can sign in. */
@@ -75,14 +84,15 @@ export class Directory {
   };
   /** Applications by object ID, in creation order. */
   readonly #versions = new Map<string, Version[]>();
+  /** Object IDs by client ID. */
   readonly #objectIds = new Map<string, string>();
   /** Log of changes for delta queries. An entry's number is its index. */
   readonly #log: { objectId: string; at: number }[] = [];
   /** Unstable new secrets by key ID: the number of attempts, and the times of the successes since the last failure. */
-  readonly #tries = new Map<string, number>();
+  readonly #attempts = new Map<string, number>();
   readonly #successes = new Map<string, number[]>();
   #journal: ((change: DirectoryChange) => void) | undefined;
-  /** Identifier in every delta link. */
+  /** Number in every delta link. Links with an earlier number are invalid. */
   deltaGeneration = 0;
   #reads = 0;
   #lastWrite = Number.NEGATIVE_INFINITY;
@@ -100,6 +110,7 @@ export class Directory {
       const application = applicationFrom(declared, options.base);
       this.#apply({ what: "application", application, at: 0 });
     }
+    // The initial applications are no changes: delta queries report only what follows.
     this.#log.length = 0;
   }
 
@@ -112,16 +123,16 @@ export class Directory {
     this.#journal = journal;
   }
 
-  /** Returns the view of the replica that serves the next read. */
+  /** Returns the state of the directory in the next replica. */
   view(): DirectoryView {
     const lag = this.settings.readLagSeconds * 1000 * REPLICAS[this.#reads++ % REPLICAS.length]!;
-    const at = this.clock.now() - lag;
-    const stateOf = (versions: readonly Version[]) => versions.findLast((one) => one.at <= at)?.state;
+    const replicaTime = this.clock.now() - lag;
+    const stateOf = (versions: readonly Version[]) => versions.findLast((one) => one.at <= replicaTime)?.state;
     return {
       applications: () => [...this.#versions.values()].map(stateOf),
       byObjectId: (id) => stateOf(this.#versions.get(id.toLowerCase()) ?? []),
       byAppId: (id) => stateOf(this.#versions.get(this.#objectIds.get(id.toLowerCase()) ?? "") ?? []),
-      sequence: this.#log.findLastIndex((entry) => entry.at <= at) + 1,
+      sequence: this.#log.findLastIndex((entry) => entry.at <= replicaTime) + 1,
     };
   }
 
@@ -130,12 +141,15 @@ export class Directory {
     return this.service.some((one) => one.objectId === objectId) ? this.settings.permissions : [];
   }
 
-  /** Returns whether a write is too close to the previous write, so that Entra treats them as concurrent. */
-  tooSoon(): boolean {
+  /**
+   * Returns whether a write follows the previous write within `writeGapMilliseconds`, so that it is rejected as concurrent.
+   * Otherwise records the time of the write.
+   */
+  isTooSoonForWrite(): boolean {
     const now = this.clock.now();
-    const soon = now - this.#lastWrite < this.settings.writeGapMilliseconds;
-    if (!soon) this.#lastWrite = now;
-    return soon;
+    const isTooSoon = now - this.#lastWrite < this.settings.writeGapMilliseconds;
+    if (!isTooSoon) this.#lastWrite = now;
+    return isTooSoon;
   }
 
   /** Invalidates all delta links. */
@@ -144,7 +158,7 @@ export class Directory {
   }
 
   /** Returns the object IDs that changed between two positions of the log, without duplicates. */
-  changed(from: number, to: number): string[] {
+  changedBetween(from: number, to: number): string[] {
     return [...new Set(this.#log.slice(from, to).map(({ objectId }) => objectId))];
   }
 
@@ -154,6 +168,7 @@ export class Directory {
     return this.#versions.get(this.#objectIds.get(id) ?? id)?.at(-1)?.state;
   }
 
+  /** Returns the current state of all applications. */
   all(): ApplicationRecord[] {
     return [...this.#versions.values()].flatMap((versions) => versions.at(-1)?.state ?? []);
   }
@@ -161,8 +176,8 @@ export class Directory {
   /** Returns the current or former client secret with this value, of any application. */
   secretWithValue(value: string): SecretRecord | undefined {
     for (const { secrets, removed } of this.all()) {
-      const found = [...secrets, ...removed].find((one) => one.value === value);
-      if (found !== undefined) return found;
+      const secret = [...secrets, ...removed].find((one) => one.value === value);
+      if (secret !== undefined) return secret;
     }
     return undefined;
   }
@@ -175,13 +190,14 @@ export class Directory {
     this.#change({ what: "noApplication", objectId, at: this.clock.now() });
   }
 
+  /** Adds a client secret with a new value. */
   addSecret(
     application: ApplicationRecord,
     secret: Pick<SecretRecord, "displayName" | "startsOn" | "expiresOn" | "madeBy">,
   ): SecretRecord {
     const madeAt = this.clock.now();
     const worksFrom = madeAt + this.settings.signInDelaySeconds * 1000;
-    const made = {
+    const newSecret = {
       ...secret,
       keyId: newKeyId(),
       value: secretText(randomBytes(40)),
@@ -189,42 +205,51 @@ export class Directory {
       worksFrom,
       settlesAt: worksFrom + this.settings.flappingSeconds * 1000,
     };
-    this.put({ ...application, secrets: [...application.secrets, made] });
-    return made;
+    this.put({ ...application, secrets: [...application.secrets, newSecret] });
+    return newSecret;
   }
 
   /** Revokes a secret immediately. Returns false if there is none. */
   removeSecret(application: ApplicationRecord, keyId: string): boolean {
     const secret = application.secrets.find((one) => one.keyId === keyId);
     if (secret === undefined) return false;
-    const rest = application.secrets.filter((one) => one !== secret);
+    const remaining = application.secrets.filter((one) => one !== secret);
     const removed = [...application.removed, { ...secret, removedAt: this.clock.now() }];
-    this.put({ ...application, secrets: rest, removed });
+    this.put({ ...application, secrets: remaining, removed });
     return true;
   }
 
-  /** Decides whether a value signs an application in at this request. Returns Entra's error code if it does not. */
+  /**
+   * Checks a client secret for one sign-in. Returns Entra's error code if the sign-in fails: 7000215 for an unknown secret,
+   * 7000222 for an expired one.
+   */
   signIn(application: ApplicationRecord, value: string): "accepted" | 7000215 | 7000222 {
     const now = this.clock.now();
     const secret = application.secrets.find((one) => equal(one.value, value));
     if (secret !== undefined && secret.expiresOn * 1000 <= now) return 7000222;
-    if (secret !== undefined && secret.startsOn * 1000 <= now && this.#known(secret, now)) {
+    if (secret !== undefined && secret.startsOn * 1000 <= now && this.#acceptsSecret(secret, now)) {
       return "accepted";
     }
-    // The sign-in endpoint does not know the newest secret yet. If all other secrets are expired, it reports the value as
-    // expired.
-    const known = application.secrets.filter((one) => one.worksFrom <= now && one.settlesAt <= now);
-    return secret !== undefined && known.length > 0 && known.every((one) => one.expiresOn * 1000 <= now)
+    // The sign-in endpoint does not know the newest secret yet. If all other secrets are expired, the endpoint reports the
+    // value as expired.
+    const settledSecrets = application.secrets.filter((one) => one.worksFrom <= now && one.settlesAt <= now);
+    return secret !== undefined &&
+      settledSecrets.length > 0 &&
+      settledSecrets.every((one) => one.expiresOn * 1000 <= now)
       ? 7000222
       : 7000215;
   }
 
-  #known(secret: SecretRecord, now: number): boolean {
+  /**
+   * Returns whether a sign-in with a valid secret succeeds. A new secret fails until `worksFrom`, and then fails at times until
+   * `settlesAt`, or until enough sign-ins in a row have succeeded.
+   */
+  #acceptsSecret(secret: SecretRecord, now: number): boolean {
     if (now >= secret.settlesAt) return true;
     if (now < secret.worksFrom) return false;
-    const tries = (this.#tries.get(secret.keyId) ?? 0) + 1;
-    this.#tries.set(secret.keyId, tries);
-    if (failsWhileUnstable(tries)) {
+    const attempts = (this.#attempts.get(secret.keyId) ?? 0) + 1;
+    this.#attempts.set(secret.keyId, attempts);
+    if (failsWhileUnstable(attempts)) {
       this.#successes.delete(secret.keyId);
       return false;
     }

@@ -1,14 +1,16 @@
-import { randomUUID } from "node:crypto";
-import { type Answer, type Incoming, type Refusals, retryAfter } from "../http.ts";
+// Error responses of Microsoft Graph: https://learn.microsoft.com/graph/errors
 
-/** Error responses of Microsoft Graph: https://learn.microsoft.com/graph/errors */
-export function failure(status: number, code: string, message: string): Answer {
+import { randomUUID } from "node:crypto";
+import { type ErrorResponses, type IncomingRequest, retryAfter, type ServiceResponse } from "../http.ts";
+
+/** Returns an error response in the format of Microsoft Graph. */
+export function failure(status: number, code: string, message: string): ServiceResponse {
   return { status, body: { error: { code, message } } };
 }
 
-export const badRequest = (message: string): Answer => failure(400, "Request_BadRequest", message);
+export const badRequest = (message: string): ServiceResponse => failure(400, "Request_BadRequest", message);
 
-export function notFound(id: string): Answer {
+export function notFound(id: string): ServiceResponse {
   return failure(
     404,
     "Request_ResourceNotFound",
@@ -16,7 +18,7 @@ export function notFound(id: string): Answer {
   );
 }
 
-export function denied(): Answer {
+export function denied(): ServiceResponse {
   return failure(403, "Authorization_RequestDenied", "Insufficient privileges to complete the operation.");
 }
 
@@ -40,6 +42,7 @@ export const tooManySecrets = {
     ),
 };
 
+/** Error responses to a secret that an app management policy forbids. */
 export const policyViolation = {
   lifetimePolicy: () =>
     failure(
@@ -55,17 +58,17 @@ export const policyViolation = {
     ),
 };
 
-export const tooLarge = (): Answer =>
+export const tooLarge = (): ServiceResponse =>
   failure(
     400,
     "Directory_ResourceSizeExceeded",
     "The size of the object has exceeded its limit. Please reduce the number of values and retry your request.",
   );
 
-export const resyncRequired = (): Answer =>
+export const resyncRequired = (): ServiceResponse =>
   failure(410, "resyncRequired", "Resync required. Any differences between versions must be handled.");
 
-export const unauthorized = (message: string): Answer => ({
+export const unauthorized = (message: string): ServiceResponse => ({
   ...failure(401, "InvalidAuthenticationToken", message),
   headers: {
     "www-authenticate":
@@ -74,18 +77,20 @@ export const unauthorized = (message: string): Answer => ({
 });
 
 /** Errors that every operation can return. */
-export function refusalsOf(request: Incoming): Refusals {
-  const say = (refusal: Answer) => withHeaders(request, refusal);
+export function errorResponsesOf(request: IncomingRequest): ErrorResponses {
+  const withRequestIds = (response: ServiceResponse) => withHeaders(request, response);
   return {
-    throttled: (seconds) => say(refusals.throttled(seconds)),
-    denied: () => say(denied()),
-    firewalled: () => say(refusals.firewalled()),
-    failed: (status) => say(refusals.failed(status)),
-    named: Object.fromEntries(Object.entries(refusals.named).map(([name, answer]) => [name, () => say(answer())])),
+    throttled: (seconds) => withRequestIds(errorResponses.throttled(seconds)),
+    denied: () => withRequestIds(denied()),
+    firewalled: () => withRequestIds(errorResponses.firewalled()),
+    failed: (status) => withRequestIds(errorResponses.failed(status)),
+    named: Object.fromEntries(
+      Object.entries(errorResponses.named).map(([name, answer]) => [name, () => withRequestIds(answer())]),
+    ),
   };
 }
 
-const refusals = {
+const errorResponses = {
   firewalled: () => failure(403, "accessDenied", "Access has been blocked by Conditional Access policies."),
   failed: (status: number) => failure(status, "serviceNotAvailable", "The service is temporarily unavailable."),
   throttled: (seconds?: number) => ({
@@ -103,11 +108,11 @@ const refusals = {
   },
 };
 
-/** Adds the headers of every response and the request IDs of an error body. */
-export function withHeaders(request: Incoming, answer: Answer): Answer {
+/** Adds the headers that every response has, and the request IDs to the body of an error. */
+export function withHeaders(request: IncomingRequest, answer: ServiceResponse): ServiceResponse {
   const id = randomUUID();
-  const theirs = request.headers["client-request-id"];
-  const clientId = typeof theirs === "string" ? theirs : id;
+  const clientRequestId = request.headers["client-request-id"];
+  const clientId = typeof clientRequestId === "string" ? clientRequestId : id;
   const { error } = (answer.body ?? {}) as { error?: object };
   const innerError = { date: new Date().toISOString().slice(0, 19), "request-id": id, "client-request-id": clientId };
   return {

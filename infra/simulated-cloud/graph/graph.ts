@@ -1,7 +1,7 @@
-import type { Answer, Incoming, Operation, Service } from "../http.ts";
+import type { IncomingRequest, Operation, Service, ServiceResponse } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
 import type { Directory } from "./directory.ts";
-import { badRequest, denied, failure, refusalsOf, unauthorized, withHeaders } from "./errors.ts";
+import { badRequest, denied, errorResponsesOf, failure, unauthorized, withHeaders } from "./errors.ts";
 import { QueryProblem } from "./odata.ts";
 import { tenantPolicyJson } from "./policies.ts";
 import type { GraphCall } from "./read-operations.ts";
@@ -17,18 +17,20 @@ export interface GraphOptions {
   origin: string;
 }
 
-const READ = [
+/** Permissions for reading applications. One is enough. */
+const READ_PERMISSIONS = [
   "Application.Read.All",
   "Application.ReadWrite.All",
   "Application.ReadWrite.OwnedBy",
   "Directory.Read.All",
 ] as const;
 /**
- * Microsoft's documentation names different least-privileged permissions in different years. Application.ReadWrite.OwnedBy was
- * never sufficient.
+ * Permissions for delta queries. One is enough. Microsoft's documentation has named different least-privileged permissions over
+ * the years, but never Application.ReadWrite.OwnedBy.
  */
-const DELTA = READ.filter((permission) => permission !== "Application.ReadWrite.OwnedBy");
-const POLICIES = [
+const DELTA_PERMISSIONS = READ_PERMISSIONS.filter((permission) => permission !== "Application.ReadWrite.OwnedBy");
+/** Permissions for reading the tenant's policy. One is enough. */
+const POLICY_PERMISSIONS = [
   "Policy.Read.ApplicationConfiguration",
   "Policy.ReadWrite.ApplicationConfiguration",
   "Policy.Read.All",
@@ -40,10 +42,10 @@ interface Route {
   permissions?: readonly string[];
   /** The object ID or `(appId='…')` in the path. */
   id?: string;
-  answer(call: GraphCall): Answer;
+  answer(call: GraphCall): ServiceResponse;
 }
 
-/** Simulates Microsoft Graph for applications and their credentials. The tenant follows from the token. */
+/** Simulates Microsoft Graph for applications and their credentials. The access token determines the tenant. */
 export function graph(options: GraphOptions): Service {
   return (request): Operation | undefined => {
     const [version] = request.segments;
@@ -54,12 +56,12 @@ export function graph(options: GraphOptions): Service {
       (typeof claims === "string" ? undefined : options.tenants.find(claims.tid)) ?? options.tenants.all[0]!;
     const route = version === "beta" ? betaRouteOf(request, options.tenants) : routeOf(request);
     // The resource name that faults match: an application, or another tenant.
-    const other = tenant === options.tenants.all[0] ? undefined : tenant.id;
-    const item = route.id === undefined ? other : appIdOf(tenant.directory, route.id);
+    const otherTenantId = tenant === options.tenants.all[0] ? undefined : tenant.id;
+    const item = route.id === undefined ? otherTenantId : appIdOf(tenant.directory, route.id);
     return {
       name: route.name,
       ...(item !== undefined && { item }),
-      refusals: refusalsOf(request),
+      errorResponses: errorResponsesOf(request),
       anonymous: typeof claims === "string",
       answer: () =>
         withHeaders(
@@ -68,17 +70,17 @@ export function graph(options: GraphOptions): Service {
             ? unauthorized(
                 claims === "missing" ? "Access token is empty." : `Access token validation failure: ${claims}.`,
               )
-            : answerOf(options, tenant, { request, route, claims }),
+            : runRoute(options, tenant, { request, route, claims }),
         ),
     };
   };
 }
 
-function answerOf(
+function runRoute(
   { origin }: GraphOptions,
   tenant: Tenant,
-  { request, route, claims }: { request: Incoming; route: Route; claims: Claims },
-): Answer {
+  { request, route, claims }: { request: IncomingRequest; route: Route; claims: Claims },
+): ServiceResponse {
   const { directory } = tenant;
   const permissions = directory.permissionsOf(claims.oid);
   if (route.permissions?.some((one) => permissions.includes(one)) === false) return denied();
@@ -93,12 +95,12 @@ function answerOf(
 
 /** Returns the client ID of the application in the path. Faults match this ID. */
 function appIdOf(directory: Directory, id: string): string {
-  const named = /^\(appId='([^']*)'\)$/.exec(id)?.[1] ?? id;
-  return directory.currentState(named)?.appId ?? named;
+  const idOrAppId = /^\(appId='([^']*)'\)$/.exec(id)?.[1] ?? id;
+  return directory.currentState(idOrAppId)?.appId ?? idOrAppId;
 }
 
 /** The only supported operation that exists only in the beta version. */
-function betaRouteOf({ method, segments }: Incoming, tenants: Tenants): Route {
+function betaRouteOf({ method, segments }: IncomingRequest, tenants: Tenants): Route {
   const path = segments.slice(1).join("/");
   if (method !== "GET" || path !== "trustFramework/keySets") {
     return {
@@ -113,52 +115,56 @@ function betaRouteOf({ method, segments }: Incoming, tenants: Tenants): Route {
   };
 }
 
-function routeOf({ method, segments, query }: Incoming): Route {
+/**
+ * Returns the route of a request to version 1.0. The path is a set, such as `applications` or `applications(appId='…')`, then
+ * an object ID or an action, or both.
+ */
+function routeOf({ method, segments, query }: IncomingRequest): Route {
   const [, set = "", second, third, ...more] = segments;
   const unknown: Route = {
     name: "unknown",
     answer: () => failure(400, "BadRequest", `Resource not found for the segment '${set}'.`),
   };
   if (more.length > 0) return unknown;
-  const bySecond = set === "applications" && second !== undefined;
-  const id = /^applications(\(appId='[^']*'\))$/.exec(set)?.[1] ?? (bySecond ? second : undefined);
-  const action = bySecond ? third : second;
-  if (bySecond && third === undefined && /^(microsoft\.graph\.)?delta(\(\))?$/.test(second)) {
-    return only("GET", { name: "graph.applicationsDelta", permissions: DELTA, answer: reads.delta });
+  const hasId = set === "applications" && second !== undefined;
+  const id = /^applications(\(appId='[^']*'\))$/.exec(set)?.[1] ?? (hasId ? second : undefined);
+  const action = hasId ? third : second;
+  if (hasId && third === undefined && /^(microsoft\.graph\.)?delta(\(\))?$/.test(second)) {
+    return onlyMethod("GET", { name: "graph.applicationsDelta", permissions: DELTA_PERMISSIONS, answer: reads.delta });
   }
   if (id !== undefined) return applicationRoute(id, action);
   if (second !== undefined && !(["policies", "identity"].includes(set) && third === undefined)) return unknown;
   switch (set) {
     case "applications":
-      return only("GET", {
+      return onlyMethod("GET", {
         name: query.has("$count") ? "graph.listFederatedApplications" : "graph.listApplications",
-        permissions: READ,
+        permissions: READ_PERMISSIONS,
         answer: (call) => reads.list(call, "application"),
       });
     case "servicePrincipals":
-      return only("GET", {
+      return onlyMethod("GET", {
         name: "graph.listServicePrincipals",
-        permissions: READ,
+        permissions: READ_PERMISSIONS,
         answer: (call) => reads.list(call, "servicePrincipal"),
       });
     case "organization":
-      return only("GET", {
+      return onlyMethod("GET", {
         name: "graph.getOrganization",
         permissions: ["Organization.Read.All", "Directory.Read.All"],
         answer: reads.organization,
       });
     case "identity":
       if (second !== "identityProviders") return unknown;
-      return only("GET", {
+      return onlyMethod("GET", {
         name: "graph.listIdentityProviders",
         permissions: ["IdentityProvider.Read.All", "IdentityProvider.ReadWrite.All"],
         answer: reads.identityProviders,
       });
     case "policies":
       if (second !== "defaultAppManagementPolicy") return unknown;
-      return only("GET", {
+      return onlyMethod("GET", {
         name: "graph.getTenantPolicy",
-        permissions: POLICIES,
+        permissions: POLICY_PERMISSIONS,
         answer: ({ directory }) => ({ status: 200, body: tenantPolicyJson(directory) }),
       });
     default:
@@ -166,30 +172,41 @@ function routeOf({ method, segments, query }: Incoming): Route {
   }
 
   function applicationRoute(id: string, action: string | undefined): Route {
-    const withOne = (answer: (call: GraphCall, application: ApplicationRecord) => Answer) => (call: GraphCall) => {
-      const found = reads.find(call, id);
-      return "status" in found ? found : answer(call, found);
-    };
+    const withApplication =
+      (answer: (call: GraphCall, application: ApplicationRecord) => ServiceResponse) => (call: GraphCall) => {
+        const application = reads.find(call, id);
+        return "status" in application ? application : answer(call, application);
+      };
     switch (action) {
       case undefined:
-        return only("GET", { name: "graph.getApplication", permissions: READ, id, answer: withOne(reads.one) });
+        return onlyMethod("GET", {
+          name: "graph.getApplication",
+          permissions: READ_PERMISSIONS,
+          id,
+          answer: withApplication(reads.getApplication),
+        });
       case "owners":
-        return only("GET", { name: "graph.listOwners", permissions: READ, id, answer: withOne(reads.owners) });
+        return onlyMethod("GET", {
+          name: "graph.listOwners",
+          permissions: READ_PERMISSIONS,
+          id,
+          answer: withApplication(reads.owners),
+        });
       case "federatedIdentityCredentials": {
-        const answer = withOne(reads.federatedCredentials);
-        return only("GET", { name: "graph.listFederatedCredentials", permissions: READ, id, answer });
+        const answer = withApplication(reads.federatedCredentials);
+        return onlyMethod("GET", { name: "graph.listFederatedCredentials", permissions: READ_PERMISSIONS, id, answer });
       }
       case "addPassword":
-        return only("POST", { name: "graph.addPassword", id, answer: (call) => addPassword(call, id) });
+        return onlyMethod("POST", { name: "graph.addPassword", id, answer: (call) => addPassword(call, id) });
       case "removePassword":
-        return only("POST", { name: "graph.removePassword", id, answer: (call) => removePassword(call, id) });
+        return onlyMethod("POST", { name: "graph.removePassword", id, answer: (call) => removePassword(call, id) });
       default:
         return unknown;
     }
   }
 
-  function only(wanted: string, route: Route): Route {
-    if (method === wanted) return route;
+  function onlyMethod(allowedMethod: string, route: Route): Route {
+    if (method === allowedMethod) return route;
     return {
       ...route,
       answer: () => ({ ...badRequest("Specified HTTP method is not allowed for the request target."), status: 405 }),

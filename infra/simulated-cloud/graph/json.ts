@@ -14,7 +14,7 @@ export function applicationJson(application: ApplicationRecord, keysSelected: bo
     appId: application.appId,
     applicationTemplateId: null,
     disabledByMicrosoftStatus: null,
-    createdDateTime: instant(application.createdAt),
+    createdDateTime: toGraphTime(application.createdAt),
     displayName: application.displayName,
     description: null,
     groupMembershipClaims: null,
@@ -25,14 +25,14 @@ export function applicationJson(application: ApplicationRecord, keysSelected: bo
     signInAudience: application.audience,
     tags: application.tags,
     appRoles: [],
-    keyCredentials: application.keys.map((key, index) => keyShape(key, index, keysSelected)),
+    keyCredentials: application.keys.map((key, index) => certificateJson(key, index, keysSelected)),
     passwordCredentials: application.secrets.map((secret) => passwordJson(secret)),
     requiredResourceAccess: [],
     web: { homePageUrl: null, logoutUrl: null, redirectUris: [] },
   };
 }
 
-/** https://learn.microsoft.com/graph/api/resources/serviceprincipal */
+/** Formats a service principal: https://learn.microsoft.com/graph/api/resources/serviceprincipal */
 export function servicePrincipalJson(application: ApplicationRecord, keysSelected: boolean): Members {
   const signing = application.samlKeys[0];
   return {
@@ -42,18 +42,19 @@ export function servicePrincipalJson(application: ApplicationRecord, keysSelecte
     appDisplayName: application.displayName,
     appId: application.appId,
     appOwnerOrganizationId: null,
-    createdDateTime: instant(application.createdAt),
+    createdDateTime: toGraphTime(application.createdAt),
     displayName: application.displayName,
     notes: null,
     preferredTokenSigningKeyThumbprint: signing?.thumbprint.toUpperCase() ?? null,
     servicePrincipalType: "Application",
     signInAudience: application.audience,
     tags: ["WindowsAzureActiveDirectoryIntegratedApp"],
-    keyCredentials: application.samlKeys.map((key, index) => keyShape(key, index, keysSelected)),
+    keyCredentials: application.samlKeys.map((key, index) => certificateJson(key, index, keysSelected)),
     // The password of the private key is a separate password credential.
     passwordCredentials: signing
       ? [
           {
+            // A secret needs a value. Here only its hint follows from the value, and it is replaced below.
             ...passwordJson({ ...signing, displayName: signing.displayName, value: "sml" }),
             customKeyIdentifier: Buffer.from(signing.thumbprint, "hex").toString("base64"),
             hint: null,
@@ -65,38 +66,38 @@ export function servicePrincipalJson(application: ApplicationRecord, keysSelecte
 
 /**
  * Formats a secret.
- * @param withText the value, which only the response to `addPassword` contains
+ * @param includeValue Whether to include the value, which only the response to `addPassword` contains.
  */
 export function passwordJson(
   secret: Pick<SecretRecord, "keyId" | "displayName" | "value" | "startsOn" | "expiresOn">,
-  withText = false,
+  includeValue = false,
 ): Members {
   return {
     customKeyIdentifier: null,
     displayName: secret.displayName,
-    endDateTime: instant(secret.expiresOn),
+    endDateTime: toGraphTime(secret.expiresOn),
     hint: secret.value.slice(0, 3),
     keyId: secret.keyId,
-    secretText: withText ? secret.value : null,
-    startDateTime: instant(secret.startsOn),
+    secretText: includeValue ? secret.value : null,
+    startDateTime: toGraphTime(secret.startsOn),
   };
 }
 
 /**
- * Formats a certificate. The thumbprint is base64, or hexadecimal for uploads in the portal. The certificate itself is included
- * only if it is selected.
+ * Formats a certificate. The thumbprint is base64, or hexadecimal for uploads in the portal: here for every other certificate.
+ * The certificate itself is included only if it is selected.
  */
-function keyShape(key: KeyRecord, index: number, selected: boolean): Members {
+function certificateJson(key: KeyRecord, index: number, selected: boolean): Members {
   const bytes = Buffer.from(key.thumbprint, "hex");
   const certificate = createHash("sha512").update(key.thumbprint).digest();
   return {
     customKeyIdentifier: index % 2 === 0 ? key.thumbprint.toUpperCase() : bytes.toString("base64"),
     displayName: key.displayName,
-    endDateTime: instant(key.expiresOn),
+    endDateTime: toGraphTime(key.expiresOn),
     hasExtendedValue: null,
     key: selected ? certificate.toString("base64") : null,
     keyId: key.keyId,
-    startDateTime: instant(key.startsOn),
+    startDateTime: toGraphTime(key.startsOn),
     type: "AsymmetricX509Cert",
     usage: key.usage,
   };
@@ -104,19 +105,28 @@ function keyShape(key: KeyRecord, index: number, selected: boolean): Members {
 
 /** Returns the owners of an application, including the service's identities if they own it. */
 export function ownersOf(application: ApplicationRecord, service: readonly Principal[]): OwnerRecord[] {
-  const own = application.serviceOwns
+  const serviceOwners = application.serviceOwns
     ? service.map(({ objectId }): OwnerRecord => {
         return { id: objectId, kind: "servicePrincipal", displayName: "Credential lifecycle service" };
       })
     : [];
-  return [...application.owners, ...own];
+  return [...application.owners, ...serviceOwners];
 }
 
+/** Formats an owner as a directory object. */
 export function ownerJson({ id, kind, displayName, mail }: OwnerRecord): Members {
-  const same = { "@odata.type": `#microsoft.graph.${kind}`, id, displayName };
+  const commonMembers = { "@odata.type": `#microsoft.graph.${kind}`, id, displayName };
   return kind === "user"
-    ? { ...same, businessPhones: [], givenName: null, jobTitle: null, mail: mail ?? null, userPrincipalName: mail }
-    : { ...same, appId: null, servicePrincipalType: "ManagedIdentity" };
+    ? {
+        ...commonMembers,
+        businessPhones: [],
+        givenName: null,
+        jobTitle: null,
+        mail: mail ?? null,
+        userPrincipalName: mail,
+      }
+    : { ...commonMembers, appId: null, servicePrincipalType: "ManagedIdentity" };
 }
 
-export const instant = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`;
+/** Formats Unix seconds as an ISO 8601 time. */
+export const toGraphTime = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`;

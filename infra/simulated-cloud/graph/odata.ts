@@ -1,14 +1,14 @@
 // Parses OData query options and builds next and delta links.
 
-import type { Incoming } from "../http.ts";
+import type { IncomingRequest } from "../http.ts";
 
 type Members = Record<string, unknown>;
 
-/** Cause of an invalid query option. */
+/** An invalid or unsupported query option. The message is the text of the error response. */
 export class QueryProblem extends Error {}
 
 /** Parses OData query options and rejects every unsupported option: https://learn.microsoft.com/graph/query-parameters */
-export function optionsOf(request: Incoming, allowed: readonly string[]): URLSearchParams {
+export function optionsOf(request: IncomingRequest, allowed: readonly string[]): URLSearchParams {
   for (const name of request.query.keys()) {
     if (name.startsWith("$") && !allowed.includes(name)) {
       throw new QueryProblem(
@@ -33,6 +33,7 @@ export function selectOf(query: URLSearchParams, type: string, known: Members): 
   return names;
 }
 
+/** Returns only the named members, or all if no names are given. */
 export function selectMembers(members: Members, names: readonly string[] | undefined): Members {
   return names === undefined ? members : Object.fromEntries(names.map((name) => [name, members[name]]));
 }
@@ -71,7 +72,7 @@ export function filterOf(query: URLSearchParams, name: string): string | undefin
  * Returns whether `$filter` requires a non-empty collection. This is an advanced query and needs `$count=true`:
  * https://learn.microsoft.com/graph/aad-advanced-queries
  */
-export function requiresNonEmpty(request: Incoming, collection: string): boolean {
+export function requiresNonEmpty(request: IncomingRequest, collection: string): boolean {
   if (request.query.get("$filter") !== `${collection}/$count ne 0`) return false;
   if (request.query.get("$count") !== "true" || request.headers.consistencylevel !== "eventual") {
     throw new QueryProblem(
@@ -81,11 +82,15 @@ export function requiresNonEmpty(request: Incoming, collection: string): boolean
   return true;
 }
 
-/** Encodes a state as an opaque token for a link. */
+/** Encodes the state of a query as an opaque token for a link. */
 export function encodeToken(content: object): string {
   return Buffer.from(JSON.stringify(content)).toString("base64url");
 }
 
+/**
+ * Decodes the state in a token.
+ * @throws {QueryProblem} if the token is not valid.
+ */
 export function decodeToken(text: string): Record<string, unknown> {
   try {
     return JSON.parse(Buffer.from(text, "base64url").toString("utf8")) as Record<string, unknown>;
@@ -97,7 +102,7 @@ export function decodeToken(text: string): Record<string, unknown> {
 /** Returns the request's URL with a skip or delta token in place of the previous one. */
 export function linkWithToken(
   origin: string,
-  request: Incoming,
+  request: IncomingRequest,
   name: "$skiptoken" | "$deltatoken",
   value: string,
 ): string {

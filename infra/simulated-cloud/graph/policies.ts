@@ -2,20 +2,20 @@
 
 import type { PasswordPolicy } from "../company/applications.ts";
 import type { Directory } from "./directory.ts";
-import { instant } from "./json.ts";
+import { toGraphTime } from "./json.ts";
 import type { ApplicationRecord } from "./records.ts";
 
-const DAY = 86_400;
+const DAY_SECONDS = 86_400;
 
-/** https://learn.microsoft.com/graph/api/resources/passwordcredentialconfiguration */
+/** Formats a policy's restrictions: https://learn.microsoft.com/graph/api/resources/passwordcredentialconfiguration */
 function passwordCredentials(policy: PasswordPolicy | undefined, now: number) {
   const days = policy?.forAppsCreatedInLastDays;
-  const after = days === undefined ? null : instant(now - days * DAY);
+  const createdAfter = days === undefined ? null : toGraphTime(now - days * DAY_SECONDS);
   const restriction = (restrictionType: string, maxLifetime: string | null) => ({
     restrictionType,
     state: "enabled",
     maxLifetime,
-    restrictForAppsCreatedAfterDateTime: after,
+    restrictForAppsCreatedAfterDateTime: createdAfter,
   });
   return [
     ...(policy?.additionRefused ? [restriction("passwordAddition", null)] : []),
@@ -23,7 +23,7 @@ function passwordCredentials(policy: PasswordPolicy | undefined, now: number) {
   ];
 }
 
-/** https://learn.microsoft.com/graph/api/tenantappmanagementpolicy-get */
+/** Formats the tenant's policy: https://learn.microsoft.com/graph/api/tenantappmanagementpolicy-get */
 export function tenantPolicyJson({ settings, clock }: Directory): Record<string, unknown> {
   const restrictions = passwordCredentials(settings.policy, clock.seconds());
   return {
@@ -37,7 +37,9 @@ export function tenantPolicyJson({ settings, clock }: Directory): Record<string,
   };
 }
 
-/** https://learn.microsoft.com/graph/api/resources/appmanagementpolicy */
+/**
+ * Formats the policy that is assigned to an application: https://learn.microsoft.com/graph/api/resources/appmanagementpolicy
+ */
 export function assignedPolicyJson({ clock }: Directory, { policy }: ApplicationRecord): Record<string, unknown>[] {
   if (policy === undefined) return [];
   const restrictions = { passwordCredentials: passwordCredentials(policy, clock.seconds()), keyCredentials: [] };
@@ -65,9 +67,9 @@ export function violatedRestriction(
     (policy): policy is PasswordPolicy =>
       policy !== undefined &&
       (policy.forAppsCreatedInLastDays === undefined ||
-        application.createdAt > clock.seconds() - policy.forAppsCreatedInLastDays * DAY),
+        application.createdAt > clock.seconds() - policy.forAppsCreatedInLastDays * DAY_SECONDS),
   );
   if (policies.find((policy) => policy.additionRefused !== undefined)?.additionRefused) return "addition";
-  const longest = policies.find((policy) => policy.longestDays !== undefined)?.longestDays;
-  return longest !== undefined && lifetimeSeconds > longest * DAY ? "lifetime" : undefined;
+  const longestDays = policies.find((policy) => policy.longestDays !== undefined)?.longestDays;
+  return longestDays !== undefined && lifetimeSeconds > longestDays * DAY_SECONDS ? "lifetime" : undefined;
 }

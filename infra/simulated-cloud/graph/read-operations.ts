@@ -1,6 +1,6 @@
 // Read operations of the simulated Microsoft Graph.
 
-import type { Answer, Incoming } from "../http.ts";
+import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import type { Directory, DirectoryView } from "./directory.ts";
 import { notFound, resyncRequired } from "./errors.ts";
 import { applicationJson, ownerJson, ownersOf, servicePrincipalJson } from "./json.ts";
@@ -30,7 +30,7 @@ export interface GraphCall {
   tenant: Tenant;
   /** Object ID of the caller's service principal. */
   caller: string;
-  request: Incoming;
+  request: IncomingRequest;
 }
 
 type Kind = "application" | "servicePrincipal";
@@ -39,12 +39,13 @@ type Kind = "application" | "servicePrincipal";
  * Delta tokens of directory objects expire after seven days:
  * https://learn.microsoft.com/graph/api/resources/delta-query-overview#tokens
  */
-const DELTA_LIFE_MS = 7 * 86_400_000;
+const DELTA_LIFETIME_MS = 7 * 86_400_000;
 
 /** Maximum number of owners in an expansion. */
-const MOST_EXPANDED = 20;
+const MAX_EXPANDED_OWNERS = 20;
 
-const EXAMPLE: ApplicationRecord = {
+/** An application whose formatted members are the valid names in `$select`. */
+const EMPTY_APPLICATION: ApplicationRecord = {
   objectId: "",
   appId: "",
   servicePrincipalId: "",
@@ -62,7 +63,7 @@ const EXAMPLE: ApplicationRecord = {
   tags: [],
 };
 
-function shapeOf(kind: Kind, application: ApplicationRecord, names?: readonly string[]) {
+function toJson(kind: Kind, application: ApplicationRecord, names?: readonly string[]) {
   const keysSelected = names?.includes("keyCredentials") ?? false;
   return kind === "application"
     ? applicationJson(application, keysSelected)
@@ -74,13 +75,13 @@ const context = (call: GraphCall, set: string, names?: readonly string[]) => ({
 });
 
 /** Lists all objects, or the object that `$filter` names. */
-export function list(call: GraphCall, kind: Kind): Answer {
+export function list(call: GraphCall, kind: Kind): ServiceResponse {
   const { request, view, origin } = call;
   const query = optionsOf(request, ["$select", "$top", "$filter", "$expand", "$skiptoken", "$count"]);
   if (query.has("$count") && call.tenant.type === "AAD B2C") {
     throw new QueryProblem("Advanced queries are not available in this tenant.");
   }
-  const names = selectOf(query, kind, shapeOf(kind, EXAMPLE));
+  const names = selectOf(query, kind, toJson(kind, EMPTY_APPLICATION));
   const expanded = expandOf(query, "owners");
   const federatedOnly = kind === "application" && requiresNonEmpty(request, "federatedIdentityCredentials");
   const [top, appId] = [topOf(query), federatedOnly ? undefined : filterOf(query, "appId")];
@@ -88,95 +89,104 @@ export function list(call: GraphCall, kind: Kind): Answer {
   const from = skip === null ? 0 : Number(decodeToken(skip).from);
   if (!Number.isInteger(from)) throw new QueryProblem("The skip token is not valid.");
 
-  const all = appId === undefined ? view.applications() : [view.byAppId(appId)];
-  const found: ApplicationRecord[] = [];
-  let place = from;
-  for (; place < all.length && found.length < top; place++) {
-    const application = all[place];
+  const candidates = appId === undefined ? view.applications() : [view.byAppId(appId)];
+  const matching: ApplicationRecord[] = [];
+  let position = from;
+  for (; position < candidates.length && matching.length < top; position++) {
+    const application = candidates[position];
     if (application === undefined || (federatedOnly && application.federated.length === 0)) continue;
-    if (kind === "application" || application.signIn !== "none") found.push(application);
+    if (kind === "application" || application.signIn !== "none") matching.push(application);
   }
-  const value = found.map((application) => ({
-    ...selectMembers(shapeOf(kind, application, names), names),
-    ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MOST_EXPANDED) }),
+  const value = matching.map((application) => ({
+    ...selectMembers(toJson(kind, application, names), names),
+    ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MAX_EXPANDED_OWNERS) }),
   }));
-  const next = linkWithToken(origin, request, "$skiptoken", encodeToken({ from: place }));
+  const nextLink = linkWithToken(origin, request, "$skiptoken", encodeToken({ from: position }));
   return {
     status: 200,
-    body: { ...context(call, `${kind}s`, names), ...(place < all.length && { "@odata.nextLink": next }), value },
+    body: {
+      ...context(call, `${kind}s`, names),
+      ...(position < candidates.length && { "@odata.nextLink": nextLink }),
+      value,
+    },
   };
 }
 
-export function one(call: GraphCall, application: ApplicationRecord): Answer {
+/** Returns an application, with its owners or policies if `$expand` names them. */
+export function getApplication(call: GraphCall, application: ApplicationRecord): ServiceResponse {
   const query = optionsOf(call.request, ["$select", "$expand"]);
-  const names = selectOf(query, "application", shapeOf("application", EXAMPLE));
+  const names = selectOf(query, "application", toJson("application", EMPTY_APPLICATION));
   const policies = query.get("$expand") === "appManagementPolicies";
   const expanded = policies ? undefined : expandOf(query, "owners");
   return {
     status: 200,
     body: {
       ...context(call, "applications", names),
-      ...selectMembers(shapeOf("application", application, names), names),
-      ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MOST_EXPANDED) }),
+      ...selectMembers(toJson("application", application, names), names),
+      ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MAX_EXPANDED_OWNERS) }),
       ...(policies && { appManagementPolicies: assignedPolicyJson(call.directory, application) }),
     },
   };
 }
 
-export function owners(call: GraphCall, application: ApplicationRecord): Answer {
+/** Lists the owners of an application. */
+export function owners(call: GraphCall, application: ApplicationRecord): ServiceResponse {
   const query = optionsOf(call.request, ["$select", "$top", "$skiptoken"]);
   const names = query.get("$select")?.split(",");
-  const all = ownersIn(call, application, names);
+  const allOwners = ownersIn(call, application, names);
   const skip = query.get("$skiptoken");
   const from = skip === null ? 0 : Number(decodeToken(skip).from);
   const to = from + topOf(query);
-  const next = linkWithToken(call.origin, call.request, "$skiptoken", encodeToken({ from: to }));
+  const nextLink = linkWithToken(call.origin, call.request, "$skiptoken", encodeToken({ from: to }));
   return {
     status: 200,
     body: {
       ...context(call, "directoryObjects"),
-      ...(to < all.length && { "@odata.nextLink": next }),
-      value: all.slice(from, to),
+      ...(to < allOwners.length && { "@odata.nextLink": nextLink }),
+      value: allOwners.slice(from, to),
     },
   };
 }
 
 function ownersIn({ directory }: GraphCall, application: ApplicationRecord, names?: string[]) {
   return ownersOf(application, directory.service).map((owner) => {
-    const shape: Record<string, unknown> = ownerJson(owner);
-    const kept = names && ["@odata.type", ...names].filter((name) => name in shape);
-    return selectMembers(shape, kept);
+    const ownerMembers: Record<string, unknown> = ownerJson(owner);
+    const selectedNames = names && ["@odata.type", ...names].filter((name) => name in ownerMembers);
+    return selectMembers(ownerMembers, selectedNames);
   });
 }
 
-export function federatedCredentials(call: GraphCall, application: ApplicationRecord): Answer {
+/** Lists the federated identity credentials of an application. */
+export function federatedCredentials(call: GraphCall, application: ApplicationRecord): ServiceResponse {
   optionsOf(call.request, ["$select", "$top"]);
-  const value = application.federated.map((one) => {
-    return { ...one, audiences: ["api://AzureADTokenExchange"], description: null };
+  const value = application.federated.map((credential) => {
+    return { ...credential, audiences: ["api://AzureADTokenExchange"], description: null };
   });
   const set = `applications('${application.objectId}')/federatedIdentityCredentials`;
   return { status: 200, body: { ...context(call, set), value } };
 }
 
 /**
- * Lists the changes since a token, or everything without a token. `$deltatoken=latest` returns only a delta link that starts
- * now. https://learn.microsoft.com/graph/api/application-delta
+ * Lists the changes since a token, or all applications without a token. `$deltatoken=latest` returns only a delta link that
+ * starts now. https://learn.microsoft.com/graph/api/application-delta
  */
-export function delta(call: GraphCall): Answer {
+export function delta(call: GraphCall): ServiceResponse {
   const { request, view, directory, origin } = call;
   const query = optionsOf(request, ["$select", "$skiptoken", "$deltatoken"]);
-  const names = selectOf(query, "application", shapeOf("application", EXAMPLE));
+  const names = selectOf(query, "application", toJson("application", EMPTY_APPLICATION));
   const now = directory.clock.now();
   const position = positionOf(query, view.sequence, now);
-  if (position === "dead") return resyncRequired();
+  if (position === "expired") return resyncRequired();
   const { since, until, from } = position;
   const ids =
-    since < 0 ? view.applications().map((one) => one?.objectId) : directory.changed(since, Math.max(since, until));
+    since < 0
+      ? view.applications().map((application) => application?.objectId)
+      : directory.changedBetween(since, Math.max(since, until));
   const to = from + topOf(query);
   const value = ids.slice(from, to).flatMap((id): unknown[] => {
     const application = id === undefined ? undefined : view.byObjectId(id);
     if (application !== undefined) {
-      const shape = selectMembers(shapeOf("application", application, names), names);
+      const shape = selectMembers(toJson("application", application, names), names);
       return [{ ...shape, id: application.objectId }];
     }
     return since < 0 ? [] : [{ id, "@removed": { reason: "deleted" } }];
@@ -201,6 +211,10 @@ export function delta(call: GraphCall): Answer {
         };
   return { status: 200, body: { ...context(call, "applications", names), ...link, value } };
 
+  /**
+   * Returns the range of the log of changes that the request is about. `since` is the position after which changes are listed,
+   * -1 for all applications. `until` is where the list ends, and `from` the index of the page's first entry in the list.
+   */
   function positionOf(options: URLSearchParams, sequence: number, at: number) {
     const [skip, deltaToken] = [options.get("$skiptoken"), options.get("$deltatoken")];
     if (skip !== null) {
@@ -210,12 +224,14 @@ export function delta(call: GraphCall): Answer {
     if (deltaToken === null) return { since: -1, until: sequence, from: 0 };
     if (deltaToken === "latest") return { since: sequence, until: sequence, from: 0 };
     const content = decodeToken(deltaToken);
-    if (content.generation !== directory.deltaGeneration || at - Number(content.at) > DELTA_LIFE_MS) return "dead";
+    if (content.generation !== directory.deltaGeneration || at - Number(content.at) > DELTA_LIFETIME_MS)
+      return "expired";
     return { since: Number(content.since), until: sequence, from: 0 };
   }
 }
 
-export function organization(call: GraphCall): Answer {
+/** Returns the tenant's organization. */
+export function organization(call: GraphCall): ServiceResponse {
   const { id, name: displayName, type: tenantType, domain } = call.tenant;
   const verified = { capabilities: "Email", isDefault: true, isInitial: true, name: domain, type: "Managed" };
   const members = { id, displayName, tenantType, verifiedDomains: [verified] };
@@ -223,22 +239,23 @@ export function organization(call: GraphCall): Answer {
   return { status: 200, body: { ...context(call, "organization", names), value: [selectMembers(members, names)] } };
 }
 
-export function identityProviders(call: GraphCall): Answer {
+/** Lists the identity providers of the tenant. */
+export function identityProviders(call: GraphCall): ServiceResponse {
   optionsOf(call.request, []);
   const value = call.tenant.identityProviders.map(identityProviderJson);
   return { status: 200, body: { ...context(call, "identity/identityProviders"), value } };
 }
 
-/** Key sets exist only in Azure AD B2C tenants. Other tenants return an error. */
-export function keySets(call: GraphCall, tenants: Tenants): Answer {
+/** Lists the key sets of an Azure AD B2C tenant. Other tenants return an error. */
+export function keySets(call: GraphCall, tenants: Tenants): ServiceResponse {
   if (call.tenant.type !== "AAD B2C") return notFound("trustFramework");
   optionsOf(call.request, []);
-  const value = call.tenant.keySets.map((one) => tenants.keySetJson(one));
+  const value = call.tenant.keySets.map((keySet) => tenants.keySetJson(keySet));
   return { status: 200, body: { "@odata.context": `${call.origin}/beta/$metadata#trustFramework/keySets`, value } };
 }
 
-/** Finds an application by object ID or `(appId='…')`. */
-export function find({ view }: GraphCall, id: string): ApplicationRecord | Answer {
+/** Finds an application by object ID or `(appId='…')`. Returns the error response if there is none. */
+export function find({ view }: GraphCall, id: string): ApplicationRecord | ServiceResponse {
   const appId = /^\(appId='([^']*)'\)$/.exec(id)?.[1];
   return (appId === undefined ? view.byObjectId(id) : view.byAppId(appId)) ?? notFound(appId ?? id);
 }

@@ -18,14 +18,18 @@ export interface SecretRecord {
   value: string;
   startsOn: number;
   expiresOn: number;
+  /** `company`: declared. `graph`: added through Microsoft Graph. `control`: added by a test through the control API. */
   madeBy: "company" | "graph" | "control";
   madeAt: number;
-  /** Unix milliseconds. No sign-in succeeds before `worksFrom`. Between `worksFrom` and `settlesAt` some succeed and some fail. */
+  /**
+   * Unix milliseconds. No sign-in succeeds before `worksFrom`. Between `worksFrom` and `settlesAt` some succeed and some fail.
+   */
   worksFrom: number;
   settlesAt: number;
   removedAt?: number;
 }
 
+/** A certificate of an application. Dates are Unix seconds. */
 export interface KeyRecord {
   keyId: string;
   displayName: string;
@@ -36,6 +40,7 @@ export interface KeyRecord {
   expiresOn: number;
 }
 
+/** An owner of an application. */
 export interface OwnerRecord {
   id: string;
   kind: "user" | "servicePrincipal";
@@ -43,7 +48,7 @@ export interface OwnerRecord {
   mail?: string;
 }
 
-/** An application with its service principal. Immutable, because lagging replicas return earlier states. */
+/** An application with its service principal. Records are immutable, because lagging replicas return earlier states. */
 export interface ApplicationRecord {
   objectId: string;
   appId: string;
@@ -66,7 +71,7 @@ export interface ApplicationRecord {
   tags: string[];
 }
 
-const DAY = 86_400;
+const DAY_SECONDS = 86_400;
 
 /**
  * Creates an application record.
@@ -74,7 +79,7 @@ const DAY = 86_400;
  */
 export function applicationFrom(declared: CompanyApplication, at: number): ApplicationRecord {
   const { name } = declared;
-  const after = (days: number) => Math.round(at + days * DAY);
+  const timeAfter = (days: number) => Math.round(at + days * DAY_SECONDS);
   const certificate = (
     one: { name: string; expiresInDays: number; createdDaysAgo?: number },
     usage: KeyRecord["usage"],
@@ -83,8 +88,8 @@ export function applicationFrom(declared: CompanyApplication, at: number): Appli
     displayName: `CN=${one.name}`,
     usage,
     thumbprint: createHash("sha1").update(`${name}/${one.name}`).digest("hex"),
-    startsOn: after(-(one.createdDaysAgo ?? 30)),
-    expiresOn: after(one.expiresInDays),
+    startsOn: timeAfter(-(one.createdDaysAgo ?? 30)),
+    expiresOn: timeAfter(one.expiresInDays),
   });
   const saml = declared.samlSigning && { name: `${name} SAML signing`, ...declared.samlSigning };
   return {
@@ -93,18 +98,18 @@ export function applicationFrom(declared: CompanyApplication, at: number): Appli
     servicePrincipalId: guidFrom(`service principal ${name}`),
     displayName: name,
     audience: declared.audience ?? "AzureADMyOrg",
-    createdAt: after(-(declared.createdDaysAgo ?? 400)),
+    createdAt: timeAfter(-(declared.createdDaysAgo ?? 400)),
     owners: (declared.owners ?? []).map(ownerFrom),
     serviceOwns: declared.serviceOwns ?? true,
     signIn: declared.signIn ?? "enabled",
     secrets: (declared.secrets ?? []).map((secret) => {
-      const madeAt = after(-(secret.createdDaysAgo ?? 30)) * 1000;
+      const madeAt = timeAfter(-(secret.createdDaysAgo ?? 30)) * 1000;
       return {
         keyId: keyIdOf(name, secret.name),
         displayName: secret.name,
         value: secretValueOf(name, secret.name),
         startsOn: madeAt / 1000,
-        expiresOn: after(secret.expiresInDays),
+        expiresOn: timeAfter(secret.expiresInDays),
         madeBy: "company",
         madeAt,
         worksFrom: madeAt,

@@ -26,7 +26,7 @@ export class TenantsControl {
     return new DirectoryControl(this.#tenant(idOrDomain).directory, this.#targets);
   }
 
-  /** Changes a tenant. Omitted members stay. Days count from when the company was created. */
+  /** Changes a tenant. Omitted members stay. Days, such as the expiry of keys, count from when the company was created. */
   change(
     idOrDomain: string,
     change: Partial<Pick<CompanyTenant, "type" | "domain" | "keySets" | "identityProviders">>,
@@ -36,6 +36,7 @@ export class TenantsControl {
 
   #tenant(idOrDomain: string): Tenant {
     const tenant = this.#tenants.find(idOrDomain);
+    // The first tenant is the service's own, which has control operations of its own.
     if (!tenant || tenant === this.#tenants.all[0])
       throw new Error(`Unknown tenant ${idOrDomain}, or the service's own`);
     return tenant;

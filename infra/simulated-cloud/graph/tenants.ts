@@ -10,7 +10,7 @@ import {
 import { guidFrom } from "../vaults/identifiers.ts";
 import { Directory } from "./directory.ts";
 
-const DAY = 86_400;
+const DAY_SECONDS = 86_400;
 type Members = Record<string, unknown>;
 
 /** A tenant of the cloud: the service's own, or another tenant with a registration of the service. */
@@ -36,7 +36,7 @@ export interface TenantSummary {
 }
 
 /**
- * Stores all tenants by ID and domain, the service's own tenant first. Changes of other tenants are lost when the cloud stops.
+ * Stores all tenants, the service's own tenant first. Changes of other tenants are lost when the cloud stops.
  */
 export class Tenants {
   readonly all: Tenant[];
@@ -50,6 +50,7 @@ export class Tenants {
     this.all = [own, ...declared.map((one) => tenantFrom(one, base, clock))];
   }
 
+  /** Finds a tenant by ID or domain, in any case. */
   find(idOrDomain: string): Tenant | undefined {
     const text = idOrDomain.toLowerCase();
     return this.all.find(({ id, domain }) => id === text || domain === text);
@@ -60,6 +61,7 @@ export class Tenants {
     return this.all.flatMap(({ directory }) => directory.permissionsOf(objectId));
   }
 
+  /** Returns the other tenants for the control API. */
   summaries(): TenantSummary[] {
     return this.#declared.map((one) => {
       const { registration, applications } = one;
@@ -71,7 +73,8 @@ export class Tenants {
   }
 
   /**
-   * Formats a key set with the public parts of its keys: https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset
+   * Formats a key set with the public parts of its keys. A digest of the names stands for the key and the certificate.
+   * https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset
    */
   keySetJson({ id, keys }: CompanyKeySet): Members {
     return {
@@ -83,8 +86,8 @@ export class Tenants {
           kid: digest,
           kty: what === "secret" ? "oct" : "RSA",
           use,
-          ...(expiresInDays !== undefined && { exp: Math.round(this.#base + expiresInDays * DAY) }),
-          ...(activeInDays !== undefined && { nbf: Math.round(this.#base + activeInDays * DAY) }),
+          ...(expiresInDays !== undefined && { exp: Math.round(this.#base + expiresInDays * DAY_SECONDS) }),
+          ...(activeInDays !== undefined && { nbf: Math.round(this.#base + activeInDays * DAY_SECONDS) }),
           ...(what === "certificate" && { x5t: thumbprint, x5c: [digest] }),
           ...(what !== "secret" && { n: digest, e: "AQAB" }),
         };
@@ -106,10 +109,17 @@ function tenantFrom(declared: CompanyTenant, base: number, clock: CloudClock): T
 
 /** Formats an identity provider without its secrets: https://learn.microsoft.com/graph/api/resources/identityproviderbase */
 export function identityProviderJson({ id, name, type, clientId }: CompanyIdentityProvider): Members {
-  const same = { "@odata.type": `#microsoft.graph.${type}`, id, displayName: name };
-  if (type === "builtInIdentityProvider") return { ...same, identityProviderType: "EmailPassword", state: null };
+  const commonMembers = { "@odata.type": `#microsoft.graph.${type}`, id, displayName: name };
+  if (type === "builtInIdentityProvider")
+    return { ...commonMembers, identityProviderType: "EmailPassword", state: null };
   if (type === "socialIdentityProvider") {
-    return { ...same, identityProviderType: name, clientId: clientId ?? id, clientSecret: "******" };
+    return { ...commonMembers, identityProviderType: name, clientId: clientId ?? id, clientSecret: "******" };
   }
-  return { ...same, developerId: "ACME", serviceId: "com.acme.shop", keyId: "QW12ER34TY", certificateData: "******" };
+  return {
+    ...commonMembers,
+    developerId: "ACME",
+    serviceId: "com.acme.shop",
+    keyId: "QW12ER34TY",
+    certificateData: "******",
+  };
 }

@@ -1,12 +1,18 @@
+// Watches vault secrets that must always contain a working client secret. Such a vault secret is called a target.
+
 import type { Directory } from "./directory.ts";
 
-/** An interval in which the value of a target did not sign its application in. Times are ISO 8601. */
+/** An interval in which the value of a vault secret did not sign its application in. Times are ISO 8601. */
 export interface Gap {
   vault: string;
   secret: string;
   appId: string;
-  /** The secret whose value the target held. Undefined if the value was not a secret of the application. */
+  /** Key ID of the client secret in the vault secret. Missing if the value is not a client secret of the application. */
   keyId?: string;
+  /**
+   * `notYet`: the client secret is not valid yet or has not settled on all replicas. `removed`, `expired`: it no longer works.
+   * `unknown`: the value is no client secret of the application. `absent`: the vault secret has no value.
+   */
   why: "notYet" | "removed" | "expired" | "unknown" | "absent";
   from: string;
   /** Missing while the interval lasts. */
@@ -17,11 +23,11 @@ interface Target {
   appId: string;
   vault: string;
   secret: string;
-  /** Values that the target held, oldest first, with the start time of each. Undefined for no value. */
+  /** All values that the vault secret had, oldest first, with their start times. Undefined: it had no value. */
   values: { at: number; value: string | undefined }[];
 }
 
-/** Watches vault secrets that an application's consumers read, and records whether their value signed in at every moment. */
+/** Records the values of vault secrets, and returns the intervals in which a value did not sign its application in. */
 export class Targets {
   readonly #directory: Directory;
   readonly #readValue: (vault: string, secret: string) => string | undefined;
@@ -38,10 +44,10 @@ export class Targets {
     this.#targets.push({ ...target, values: [{ at: this.#directory.clock.now(), value }] });
   }
 
-  /** Called when a secret of a vault may have changed. */
+  /** Records the value of a vault secret after a possible change. */
   secretChanged(vault: string, secret: string): void {
     for (const target of this.#targets) {
-      if (!same(target.vault, vault) || !same(target.secret, secret)) continue;
+      if (!equalIgnoringCase(target.vault, vault) || !equalIgnoringCase(target.secret, secret)) continue;
       const value = this.#readValue(vault, secret);
       if (value !== target.values.at(-1)!.value) target.values.push({ at: this.#directory.clock.now(), value });
     }
@@ -58,8 +64,8 @@ export class Targets {
           secret: target.secret,
           appId: target.appId,
           ...rest,
-          from: instant(from),
-          ...((to < now || until !== undefined) && { to: instant(to) }),
+          from: toIso(from),
+          ...((to < now || until !== undefined) && { to: toIso(to) }),
         }));
       }),
     );
@@ -79,19 +85,20 @@ export class Targets {
     );
     if (secret === undefined) return [{ why: "unknown", from, to }];
     const { keyId } = secret;
-    const begins = Math.max(secret.settlesAt, secret.startsOn * 1000);
+    // Until `settlesAt` some sign-ins with a new secret fail.
+    const worksFrom = Math.max(secret.settlesAt, secret.startsOn * 1000);
     const removedAt = secret.removedAt ?? Number.POSITIVE_INFINITY;
-    const ends = Math.min(removedAt, secret.expiresOn * 1000);
-    const before = { why: "notYet" as const, keyId, from, to: Math.min(to, begins) };
-    const after = {
+    const worksUntil = Math.min(removedAt, secret.expiresOn * 1000);
+    const gapBefore = { why: "notYet" as const, keyId, from, to: Math.min(to, worksFrom) };
+    const gapAfter = {
       why: removedAt <= secret.expiresOn * 1000 ? ("removed" as const) : ("expired" as const),
       keyId,
-      from: Math.max(from, ends),
+      from: Math.max(from, worksUntil),
       to,
     };
-    return [before, after].filter((gap) => gap.from < gap.to);
+    return [gapBefore, gapAfter].filter((gap) => gap.from < gap.to);
   }
 }
 
-const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
-const instant = (milliseconds: number): string => new Date(milliseconds).toISOString();
+const equalIgnoringCase = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
+const toIso = (milliseconds: number): string => new Date(milliseconds).toISOString();

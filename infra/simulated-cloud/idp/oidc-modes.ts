@@ -1,6 +1,6 @@
 import type { Members } from "../jwt.ts";
 
-/** Changes to the responses of an otherwise correct provider. */
+/** Changes to the correct responses of the provider. */
 export interface OidcMode {
   /** Creates the claims of the ID token from the correct claims. */
   claims?: (claims: Members) => Members;
@@ -13,14 +13,14 @@ export interface OidcMode {
   callback?: (parameters: URLSearchParams) => void;
   /** Creates the discovery document from the correct document. */
   discovery?: (document: Members) => Members;
-  /** Redirects the discovery document to another address. */
+  /** Redirects requests for the discovery document to another address. */
   redirects?: true;
   /** Changes the response of the userinfo endpoint. */
   userinfo?: (claims: Members) => Members;
 }
 
 const ELSEWHERE = "https://login.elsewhere.example";
-const seconds = (value: unknown, added: number): number => Number(value) + added;
+const addSeconds = (value: unknown, added: number): number => Number(value) + added;
 const without = (members: Members, name: string): Members =>
   Object.fromEntries(Object.entries(members).filter(([one]) => one !== name));
 
@@ -33,21 +33,23 @@ export const OIDC_MODES = {
   correct: {},
   wrongIssuer: { claims: (claims) => ({ ...claims, iss: ELSEWHERE }) },
   wrongAudience: { claims: (claims) => ({ ...claims, aud: "another-client" }) },
+  // The token has two audiences and was issued to the other one.
   wrongAuthorizedParty: {
     claims: (claims) => ({ ...claims, aud: [claims.aud, "another-client"], azp: "another-client" }),
   },
+  // The audience is correct, but the token was issued to another client.
   otherAuthorizedParty: { claims: (claims) => ({ ...claims, azp: "another-client" }) },
   wrongNonce: { claims: (claims) => ({ ...claims, nonce: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }) },
   missingNonce: { claims: (claims) => without(claims, "nonce") },
   missingSubject: { claims: (claims) => without(claims, "sub") },
   expired: {
-    claims: (claims) => ({ ...claims, iat: seconds(claims.iat, -7200), exp: seconds(claims.exp, -7200) }),
+    claims: (claims) => ({ ...claims, iat: addSeconds(claims.iat, -7200), exp: addSeconds(claims.exp, -7200) }),
   },
   missingExpiry: { claims: (claims) => without(claims, "exp") },
   issuedLater: {
-    claims: (claims) => ({ ...claims, iat: seconds(claims.iat, 3600), exp: seconds(claims.exp, 3600) }),
+    claims: (claims) => ({ ...claims, iat: addSeconds(claims.iat, 3600), exp: addSeconds(claims.exp, 3600) }),
   },
-  notYetValid: { claims: (claims) => ({ ...claims, nbf: seconds(claims.iat, 3600) }) },
+  notYetValid: { claims: (claims) => ({ ...claims, nbf: addSeconds(claims.iat, 3600) }) },
   algNone: { signature: "none" },
   clientSecretHmac: { signature: "clientSecretHmac" },
   publicKeyHmac: { signature: "publicKeyHmac" },
@@ -56,6 +58,7 @@ export const OIDC_MODES = {
   missingIssuerParameter: { callback: (parameters) => parameters.delete("iss") },
   wrongState: { callback: (parameters) => parameters.set("state", "AAAAAAAAAAAAAAAAAAAAAAAAAA") },
   wrongUserinfoSubject: { userinfo: (claims) => ({ ...claims, sub: "somebody-else" }) },
+  // The ID token has no verified address. The userinfo endpoint adds a verified address of another company.
   addressVouchedForElsewhere: {
     claims: (claims) => without(without(claims, "email_verified"), "preferred_username"),
     userinfo: (claims) => ({ ...claims, email: "somebody@elsewhere.example", email_verified: true }),

@@ -16,13 +16,13 @@ export interface OidcClient {
 const REDIRECT_URI = "http://localhost/auth/sso/callback";
 
 const DISCOVERY = "/.well-known/openid-configuration";
-/** Target path of a redirected discovery document. All endpoints are also served below it. */
+/** Path prefix to which the discovery document is redirected. All endpoints are also served below it. */
 const ELSEWHERE = "/elsewhere";
 
 /**
  * Simulates an OIDC provider: authorization code flow with PKCE, a confidential client, RFC 9207. A page with the people's
- * names replaces the password. The library is certified, so that the provider accepts exactly what the standard allows; a mode
- * then changes its responses. The library is loaded and the first key created at the first request.
+ * names replaces the password. The library is certified, so that the provider accepts exactly what the standard allows. A mode
+ * changes the provider's responses. The first request loads the library and creates the first key.
  */
 export class OidcProvider {
   readonly #issuer: string;
@@ -31,7 +31,8 @@ export class OidcProvider {
   readonly #store = oidcStore();
   readonly #cookieKey = randomBytes(32).toString("base64url");
   #mode: OidcModeName = "correct";
-  #started: Promise<{ provider: Provider; key: SigningKey }> | undefined;
+  /** Undefined before the first request and after `rollKeys`. */
+  #loading: Promise<{ provider: Provider; key: SigningKey }> | undefined;
   #foreignKey: Promise<SigningKey> | undefined;
 
   constructor(issuer: string, client: OidcClient, people: People) {
@@ -50,7 +51,7 @@ export class OidcProvider {
 
   /** Signs with a new key and publishes only the new key. */
   rollKeys(): void {
-    this.#started = undefined;
+    this.#loading = undefined;
   }
 
   async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -60,15 +61,15 @@ export class OidcProvider {
       return;
     }
     if (message.url?.startsWith(ELSEWHERE)) message.url = message.url.slice(ELSEWHERE.length);
-    // Asks again even if a session exists, because testers switch between people.
+    // Shows the page even if a session exists, because testers switch between people.
     if (message.url?.startsWith("/authorize")) forgetSession(message);
-    this.#started ??= this.#start();
-    const { provider } = await this.#started;
-    if (message.url?.startsWith("/interaction/")) return await this.#choose(provider, message, response);
+    this.#loading ??= this.#load();
+    const { provider } = await this.#loading;
+    if (message.url?.startsWith("/interaction/")) return await this.#handleSignInPage(provider, message, response);
     await provider.callback()(message, response);
   }
 
-  async #start() {
+  async #load() {
     const [{ default: Provider, interactionPolicy }, key] = await Promise.all([
       import("oidc-provider"),
       signingKey(randomBytes(8).toString("hex")),
@@ -137,8 +138,8 @@ export class OidcProvider {
     return { accountId: objectId, claims: () => claims };
   }
 
-  /** Serves the page that lists the people, and handles the choice. */
-  async #choose(provider: Provider, message: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Serves the page that lists the people, and completes the sign-in of the selected person. */
+  async #handleSignInPage(provider: Provider, message: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
       await provider.interactionDetails(message, response);
     } catch {
@@ -153,6 +154,7 @@ export class OidcProvider {
     }
     const form = new URLSearchParams(await textOf(message));
     const person = this.#people.find(form.get("person") ?? "");
+    // The description contains markup, which the service must escape when it shows the description.
     const result =
       person === undefined
         ? { error: "access_denied", error_description: "<b>Nobody</b> was chosen" }
@@ -160,6 +162,7 @@ export class OidcProvider {
     await provider.interactionFinished(message, response, result, { mergeWithLastSubmission: false });
   }
 
+  /** Changes a correct response as the mode requires. */
   async #applyMode(ctx: KoaContextWithOIDC, key: SigningKey): Promise<void> {
     const mode: OidcMode = OIDC_MODES[this.#mode];
     const members = ctx.body as Record<string, unknown>;
@@ -184,10 +187,11 @@ export class OidcProvider {
     }
   }
 
-  async #idToken({ claims, signature }: OidcMode, correct: string, key: SigningKey): Promise<string> {
-    if (claims === undefined && signature === undefined) return correct;
-    const { header, claims: honest } = decodeUnverified(correct);
-    const payload = claims === undefined ? honest : claims(honest);
+  /** Changes the claims and the signature of a correct ID token. */
+  async #idToken({ claims, signature }: OidcMode, idToken: string, key: SigningKey): Promise<string> {
+    if (claims === undefined && signature === undefined) return idToken;
+    const { header, claims: correctClaims } = decodeUnverified(idToken);
+    const payload = claims === undefined ? correctClaims : claims(correctClaims);
     switch (signature) {
       case "none":
         return unsigned(header, payload);
@@ -204,6 +208,7 @@ export class OidcProvider {
   }
 }
 
+/** Removes the provider's session cookies from a request. */
 function forgetSession(message: IncomingMessage): void {
   const cookies = (message.headers.cookie ?? "").split("; ").filter((cookie) => !cookie.startsWith("_session"));
   message.headers.cookie = cookies.join("; ");

@@ -13,6 +13,7 @@ export interface Person {
   objectId: string;
 }
 
+/** The people at the start. */
 const STAFF: readonly Person[] = [
   person(1, "ada", "Ada Lindqvist", ["platform", "everyone"], ["Lifecycle.Admin"]),
   person(2, "bruno", "Bruno Keller", ["audit", "everyone"], ["Lifecycle.Auditor"]),
@@ -48,9 +49,9 @@ export class People {
 
   /** Changes a person. Returns false if the ID is unknown. */
   change(id: string, change: Partial<Omit<Person, "id">>): boolean {
-    const before = this.#people.get(id);
-    if (before === undefined) return false;
-    this.#people.set(id, { ...before, ...change });
+    const previous = this.#people.get(id);
+    if (previous === undefined) return false;
+    this.#people.set(id, { ...previous, ...change });
     return true;
   }
 }

@@ -1,23 +1,28 @@
-// Misbehavior modes of the simulated SAML provider.
+// Misbehavior modes of the simulated SAML provider. `assertion` and `response` change a part of the correct message before it
+// is signed, and `sent` changes the signed message. `signs` names the signed elements (default: the assertion).
 
 import type { SamlMode } from "./saml-response.ts";
 import { wrap } from "./saml-wrapping.ts";
 
 const ELSEWHERE = "https://elsewhere.example/saml";
 
-/** Replaces a text that must occur, so that no mode changes nothing without an error. */
+/** Replaces a text. Throws if the text does not occur, so that every mode changes the response. */
 const change = (pattern: RegExp, to: string) => (xml: string) => {
   const changed = xml.replace(pattern, to);
-  if (changed === xml) throw new Error(`The response has nothing like ${pattern}.`);
+  if (changed === xml) throw new Error(`The response does not contain ${pattern}.`);
   return changed;
 };
 const remove = (pattern: RegExp) => change(pattern, "");
-const steps =
+/** Applies several changes in sequence. */
+const inSequence =
   (...changes: ((xml: string) => string)[]) =>
   (xml: string) =>
     changes.reduce((text, one) => one(text), xml);
-/** Moves the times of an attribute in an element with this opening. */
-const moved = (element: string, attribute: string, minutes: number) => (xml: string) =>
+/**
+ * Moves the time in an attribute of an element. The modes move a time at least two minutes past its limit, more than clocks may
+ * differ. saml-response.ts contains the correct times.
+ */
+const moveTime = (element: string, attribute: string, minutes: number) => (xml: string) =>
   xml.replace(new RegExp(`(<saml:${element} [^>]*${attribute}=")([^"]+)`), (_all, before: string, time: string) => {
     return before + new Date(Date.parse(time) + minutes * 60_000).toISOString();
   });
@@ -27,10 +32,12 @@ const nameId = (format: string) => change(/nameid-format:persistent/, format);
 const UNSPECIFIED = "urn:oasis:names:tc:SAML:1.1:nameid-format:unspecified";
 const EMAIL = "urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress";
 const withFormat = (format: string) =>
-  steps(withoutObjectId, change(/urn:oasis:names:tc:SAML:2\.0:nameid-format:persistent/, format));
-const ANOTHER = '<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_another" Version="2.0"/>';
+  inSequence(withoutObjectId, change(/urn:oasis:names:tc:SAML:2\.0:nameid-format:persistent/, format));
+/** A second, unsigned assertion. */
+const ANOTHER_ASSERTION =
+  '<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_another" Version="2.0"/>';
 
-/** Modes whose response a service provider accepts. */
+/** Modes whose response a service provider must accept. */
 export const GOOD_SAML_MODES = {
   correct: {},
   responseSigned: { signs: "response" },
@@ -38,7 +45,7 @@ export const GOOD_SAML_MODES = {
   sha512: { signature: { hash: "SHA-512" } },
   withComments: { signature: { transform: "exc-c14n-com" } },
   nameIdOnly: { assertion: withoutObjectId },
-  /** Comments are not signed, so an attacker can insert one after signing. It must not shorten the name. */
+  /** Comments are not signed, so an attacker can insert one after signing. The comment must not shorten the NameID. */
   commentInNameId: { sent: change(/(<saml:NameID[^>]*>.{8})/, "$1<!-- -->") },
 } satisfies Record<string, SamlMode>;
 
@@ -60,17 +67,17 @@ export const BAD_SAML_MODES = {
   },
   missingConditions: { assertion: remove(/<saml:Conditions.*<\/saml:Conditions>/) },
   unknownCondition: { assertion: change(/<\/saml:Conditions>/, "<saml:Condition/></saml:Conditions>") },
-  conditionsExpired: { assertion: moved("Conditions", "NotOnOrAfter", -62) },
-  conditionsNotYetValid: { assertion: moved("Conditions", "NotBefore", 7) },
+  conditionsExpired: { assertion: moveTime("Conditions", "NotOnOrAfter", -62) },
+  conditionsNotYetValid: { assertion: moveTime("Conditions", "NotBefore", 7) },
   missingConfirmation: { assertion: remove(/<saml:SubjectConfirmation .*<\/saml:SubjectConfirmation>/) },
   otherConfirmation: { assertion: change(/cm:bearer/, "cm:sender-vouches") },
   missingConfirmationData: { assertion: remove(/<saml:SubjectConfirmationData[^>]*\/>/) },
-  confirmationExpired: { assertion: moved("SubjectConfirmationData", "NotOnOrAfter", -7) },
+  confirmationExpired: { assertion: moveTime("SubjectConfirmationData", "NotOnOrAfter", -7) },
   missingConfirmationEnd: { assertion: remove(/ NotOnOrAfter="[^"]*"(?= Recipient)/) },
   sessionOver: {
-    assertion: steps(
+    assertion: inSequence(
       change(/(<saml:AuthnStatement [^>]*AuthnInstant="([^"]+)")/, '$1 SessionNotOnOrAfter="$2"'),
-      moved("AuthnStatement", "SessionNotOnOrAfter", -60),
+      moveTime("AuthnStatement", "SessionNotOnOrAfter", -60),
     ),
   },
   missingStatement: { assertion: remove(/<saml:AuthnStatement.*<\/saml:AuthnStatement>/) },
@@ -91,6 +98,7 @@ export const BAD_SAML_MODES = {
   notSigned: { signs: "nothing" },
   foreignKey: { foreignKey: true },
   foreignKeyOfResponse: { signs: "response", foreignKey: true },
+  // Replaces the person by Ada, an administrator.
   tampered: { sent: change(/0a11ce00-0000-4000-8000-\d{12}/g, "0a11ce00-0000-4000-8000-000000000001") },
   sha1: { signature: { hash: "SHA-1" } },
   sha1Digest: { signature: { digest: "SHA-1" } },
@@ -100,17 +108,19 @@ export const BAD_SAML_MODES = {
   documentType: {
     response: (xml) => `<!DOCTYPE Response [<!ENTITY who "ada">]>${xml}`,
   },
+  // `large` to `deep`: messages that cost a verifier much time or memory.
   large: { response: change(/<samlp:Status>/, `<!-- ${"x".repeat(256 * 1024)} --><samlp:Status>`) },
   wide: {
     response: change(/<samlp:Status>/, `<samlp:Extensions>${"<a/>".repeat(5000)}</samlp:Extensions><samlp:Status>`),
   },
   manyReferences: { sent: change(/(<ds:Reference .*?<\/ds:Reference>)/s, "$1".repeat(400)) },
+  // Two enveloped-signature transforms and one canonicalization.
   threeTransforms: { signature: { enveloped: 2 } },
   manyTransforms: { sent: change(/(<ds:Transform [^>]*exc-c14n#"\s*\/>)/, "$1".repeat(400)) },
   deep: { response: change(/<samlp:Status>/, `${"<a>".repeat(1000)}${"</a>".repeat(1000)}<samlp:Status>`) },
   notWellFormed: { sent: change(/<samlp:Status>/, "<samlp:Status a=b>") },
-  anotherBefore: { response: change(/<saml:Assertion/, `${ANOTHER}<saml:Assertion`) },
-  anotherAfter: { response: change(/<\/samlp:Response>/, `${ANOTHER}</samlp:Response>`) },
+  anotherBefore: { response: change(/<saml:Assertion/, `${ANOTHER_ASSERTION}<saml:Assertion`) },
+  anotherAfter: { response: change(/<\/samlp:Response>/, `${ANOTHER_ASSERTION}</samlp:Response>`) },
   anotherNamespace: { response: change(/<\/samlp:Response>/, '<Assertion xmlns="urn:example"/></samlp:Response>') },
   signatureElsewhere: {
     response: change(
@@ -118,16 +128,17 @@ export const BAD_SAML_MODES = {
       '<samlp:Extensions><Signature xmlns="urn:example"/></samlp:Extensions><samlp:Status>',
     ),
   },
-  transientNameId: { assertion: steps(withoutObjectId, nameId("nameid-format:transient")) },
+  transientNameId: { assertion: inSequence(withoutObjectId, nameId("nameid-format:transient")) },
   unspecifiedNameId: { assertion: withFormat(UNSPECIFIED) },
   emailNameId: { assertion: withFormat(EMAIL) },
   foreignNameId: {
-    assertion: steps(withoutObjectId, change(/<saml:NameID /, `<saml:NameID NameQualifier="${ELSEWHERE}" `)),
+    assertion: inSequence(withoutObjectId, change(/<saml:NameID /, `<saml:NameID NameQualifier="${ELSEWHERE}" `)),
   },
   twoObjectIds: {
     assertion: change(/(<saml:AttributeValue>)/, "$1another</saml:AttributeValue><saml:AttributeValue>"),
   },
-  elementInNameId: { assertion: steps(withoutObjectId, change(/(<saml:NameID[^>]*>.{8})/, "$1<x/>")) },
+  elementInNameId: { assertion: inSequence(withoutObjectId, change(/(<saml:NameID[^>]*>.{8})/, "$1<x/>")) },
+  // The signature wrapping attacks XSW1 to XSW8 (saml-wrapping.ts): a forged copy takes the place of the signed element.
   xsw1: { signs: "response", sent: (xml) => wrap(xml, 1) },
   xsw2: { signs: "response", sent: (xml) => wrap(xml, 2) },
   xsw3: { sent: (xml) => wrap(xml, 3) },

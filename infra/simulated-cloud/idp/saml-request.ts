@@ -11,17 +11,17 @@ export interface ServiceProvider {
   entityId: string;
   /** Assertion consumer service URLs with the HTTP-POST binding. */
   acsUrls: string[];
-  /** True if the metadata says that the service provider signs requests. Unsigned requests are then rejected. */
+  /** Whether the service provider signs its requests, according to its metadata. Unsigned requests are then rejected. */
   signsRequests: boolean;
   signingKeys: KeyObject[];
 }
 
-/** The request or metadata is invalid. The browser shows the message. */
-export class RequestRefused extends Error {}
+/** An invalid request or invalid metadata. The browser shows the message. */
+export class InvalidSamlRequest extends Error {}
 
-const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
-const ENTITY = "urn:oasis:names:tc:SAML:2.0:nameid-format:entity";
-const DEFLATE = "urn:oasis:names:tc:SAML:2.0:bindings:URL-Encoding:DEFLATE";
+const POST_BINDING = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
+const ENTITY_FORMAT = "urn:oasis:names:tc:SAML:2.0:nameid-format:entity";
+const DEFLATE_ENCODING = "urn:oasis:names:tc:SAML:2.0:bindings:URL-Encoding:DEFLATE";
 const HASHES: Record<string, string> = {
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256": "sha256",
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha512": "sha512",
@@ -29,22 +29,23 @@ const HASHES: Record<string, string> = {
 const MAX_REQUEST_BYTES = 64 * 1024;
 /** SAML Bindings, section 3.4.3. */
 const MAX_RELAY_STATE_BYTES = 80;
-/** Maximum age of a request: the lifetime of a sign-in of the service, since the user may wait on the page. */
+/** Maximum age of a request. The service's sign-ins have the same lifetime, and the user may wait on the page. */
 const MAX_AGE_MS = 10 * 60_000;
 const MAX_SKEW_MS = 60_000;
 
 /**
  * Reads a service provider's metadata (Metadata for SAML 2.0, section 2.4.4).
  *
- * @throws {RequestRefused} if it violates the schema or describes a service on another machine.
+ * @throws {InvalidSamlRequest} if it violates the schema or describes a service on another machine.
  */
 export async function readServiceProvider(metadata: string): Promise<ServiceProvider> {
-  return await valid("metadata", metadata, (root) => {
+  return await readDocument("metadata", metadata, (root) => {
     const descriptor = `/md:EntityDescriptor/md:SPSSODescriptor`;
-    const acsUrls = values(root, `${descriptor}/md:AssertionConsumerService[@Binding="${POST}"]/@Location`);
-    if (acsUrls.length === 0) throw new RequestRefused("The metadata has no AssertionConsumerService with HTTP-POST.");
+    const acsUrls = values(root, `${descriptor}/md:AssertionConsumerService[@Binding="${POST_BINDING}"]/@Location`);
+    if (acsUrls.length === 0)
+      throw new InvalidSamlRequest("The metadata has no AssertionConsumerService with HTTP-POST.");
     const elsewhere = acsUrls.find((url) => !["localhost", "127.0.0.1"].includes(URL.parse(url)?.hostname ?? ""));
-    if (elsewhere !== undefined) throw new RequestRefused(`${elsewhere} is not on this machine.`);
+    if (elsewhere !== undefined) throw new InvalidSamlRequest(`${elsewhere} is not on this machine.`);
     const certificate = "ds:KeyInfo/ds:X509Data/ds:X509Certificate";
     const certificates = values(root, `${descriptor}/md:KeyDescriptor[not(@use="encryption")]/${certificate}`);
     return {
@@ -63,7 +64,7 @@ export async function readServiceProvider(metadata: string): Promise<ServiceProv
  * @param query - The query string as the browser sent it, without the question mark. The signature covers its exact bytes.
  * @param destination - The provider's own URL.
  * @param serviceProviders - Service providers by entity ID.
- * @throws {RequestRefused}
+ * @throws {InvalidSamlRequest}
  */
 export async function readRequest(
   query: string,
@@ -72,73 +73,80 @@ export async function readRequest(
 ): Promise<SamlRequest> {
   const parameters = new URLSearchParams(query);
   const encoded = parameters.getAll("SAMLRequest");
-  require(encoded.length === 1, "The address must have one parameter SAMLRequest.");
-  const encoding = parameters.get("SAMLEncoding") ?? DEFLATE;
-  require(encoding === DEFLATE, "SAMLEncoding must be DEFLATE.");
+  check(encoded.length === 1, "The address must have one parameter SAMLRequest.");
+  const encoding = parameters.get("SAMLEncoding") ?? DEFLATE_ENCODING;
+  check(encoding === DEFLATE_ENCODING, "SAMLEncoding must be DEFLATE.");
   const relayState = parameters.get("RelayState") ?? "";
-  require(Buffer.byteLength(relayState) <= MAX_RELAY_STATE_BYTES, "RelayState is longer than 80 bytes.");
-  return await valid("protocol", inflated(encoded[0]!), (root) => {
-    require(root.name === "AuthnRequest", `The message must be an AuthnRequest, but is ${root.name}.`);
+  check(Buffer.byteLength(relayState) <= MAX_RELAY_STATE_BYTES, "RelayState is longer than 80 bytes.");
+  return await readDocument("protocol", inflate(encoded[0]!), (root) => {
+    check(root.name === "AuthnRequest", `The message must be an AuthnRequest, but is ${root.name}.`);
     const attribute = (name: string) => value(root, `@${name}`);
-    require(attribute("Version") === "2.0", "Version must be 2.0.");
-    require(attribute("Destination") === destination, `Destination must be ${destination}.`);
+    check(attribute("Version") === "2.0", "Version must be 2.0.");
+    check(attribute("Destination") === destination, `Destination must be ${destination}.`);
     requireRecent(attribute("IssueInstant") ?? "");
     const issuer = value(root, "saml:Issuer") ?? "";
-    const format = value(root, "saml:Issuer/@Format") ?? ENTITY;
+    const format = value(root, "saml:Issuer/@Format") ?? ENTITY_FORMAT;
     const sender = serviceProviders.get(issuer);
-    if (!sender || format !== ENTITY)
-      throw new RequestRefused(
+    if (!sender || format !== ENTITY_FORMAT)
+      throw new InvalidSamlRequest(
         `Issuer "${issuer}" is not the entity id of a registered service provider. PUT /control/saml/service-providers takes its metadata.`,
       );
     const index = attribute("AssertionConsumerServiceIndex");
-    require(index ===
-      undefined, "AssertionConsumerServiceIndex excludes AssertionConsumerServiceURL, which is needed.");
+    check(index === undefined, "AssertionConsumerServiceIndex excludes AssertionConsumerServiceURL, which is needed.");
     const acsUrl = attribute("AssertionConsumerServiceURL") ?? "";
-    require(sender.acsUrls.includes(
-      acsUrl,
-    ), `AssertionConsumerServiceURL "${acsUrl}" is not in the sender's metadata.`);
-    require((attribute("ProtocolBinding") ?? POST) === POST, `ProtocolBinding must be ${POST}.`);
-    require(root.get("ds:Signature", PREFIXES) ===
-      null, "By HTTP-Redirect the signature is in the address, not in the message.");
+    check(sender.acsUrls.includes(acsUrl), `AssertionConsumerServiceURL "${acsUrl}" is not in the sender's metadata.`);
+    check((attribute("ProtocolBinding") ?? POST_BINDING) === POST_BINDING, `ProtocolBinding must be ${POST_BINDING}.`);
+    check(
+      root.get("ds:Signature", PREFIXES) === null,
+      "By HTTP-Redirect the signature is in the address, not in the message.",
+    );
     requireSignature(query, sender);
     return { id: attribute("ID") ?? "", issuer, acsUrl };
   });
 }
 
-/** SAML Core, section 1.3.3: times are in UTC. */
+/** Checks the time of a request. SAML Core, section 1.3.3: times are in UTC. */
 function requireRecent(issueInstant: string): void {
-  require(issueInstant.endsWith("Z"), "IssueInstant must be in UTC and end with Z.");
+  check(issueInstant.endsWith("Z"), "IssueInstant must be in UTC and end with Z.");
   const age = Date.now() - Date.parse(issueInstant);
-  require(age <= MAX_AGE_MS && age >= -MAX_SKEW_MS, `IssueInstant ${issueInstant} is too old or in the future.`);
+  check(age <= MAX_AGE_MS && age >= -MAX_SKEW_MS, `IssueInstant ${issueInstant} is too old or in the future.`);
 }
 
-/** Verifies the signature. It covers these parameters as they were sent, in this order (Bindings, section 3.4.4.1). */
+/**
+ * Verifies the signature. It covers SAMLRequest, RelayState and SigAlg as they were sent, in this order, whatever their order
+ * in the query (Bindings, section 3.4.4.1).
+ */
 function requireSignature(query: string, { signsRequests, signingKeys }: ServiceProvider): void {
   const sent = new Map(query.split("&").map((pair) => [pair.split("=", 1)[0]!, pair]));
   const parameters = new URLSearchParams(query);
   const signature = parameters.get("Signature");
   if (signature === null) {
-    require(!signsRequests, "The request is not signed, but its sender's metadata has AuthnRequestsSigned.");
+    check(!signsRequests, "The request is not signed, but its sender's metadata has AuthnRequestsSigned.");
     return;
   }
   const hash = HASHES[parameters.get("SigAlg") ?? ""];
-  if (hash === undefined) throw new RequestRefused("SigAlg must be RSA with SHA-256 or SHA-512.");
+  if (hash === undefined) throw new InvalidSamlRequest("SigAlg must be RSA with SHA-256 or SHA-512.");
   const signed = ["SAMLRequest", "RelayState", "SigAlg"].flatMap((name) => sent.get(name) ?? []).join("&");
-  const holds = signingKeys.some((key) => verify(hash, Buffer.from(signed), key, Buffer.from(signature, "base64")));
-  require(holds, "The signature does not match a certificate in the sender's metadata.");
+  const isValid = signingKeys.some((key) => verify(hash, Buffer.from(signed), key, Buffer.from(signature, "base64")));
+  check(isValid, "The signature does not match a certificate in the sender's metadata.");
 }
 
-function inflated(encoded: string): string {
+function inflate(encoded: string): string {
   try {
     return inflateRawSync(Buffer.from(encoded, "base64"), { maxOutputLength: MAX_REQUEST_BYTES }).toString();
   } catch {
-    throw new RequestRefused("SAMLRequest must be base64 of a message that is compressed with DEFLATE.");
+    throw new InvalidSamlRequest("SAMLRequest must be base64 of a message that is compressed with DEFLATE.");
   }
 }
 
-async function valid<T>(schema: "protocol" | "metadata", xml: string, read: (root: XmlElement) => T): Promise<T> {
+/** Validates and reads a document. */
+async function readDocument<T>(
+  schema: "protocol" | "metadata",
+  xml: string,
+  read: (root: XmlElement) => T,
+): Promise<T> {
   return await readValid(schema, xml, read).catch((error: unknown) => {
-    throw error instanceof InvalidDocument ? new RequestRefused(error.message) : error;
+    throw error instanceof InvalidDocument ? new InvalidSamlRequest(error.message) : error;
   });
 }
 
@@ -147,6 +155,7 @@ const values = (root: XmlElement, path: string): string[] =>
 
 const value = (root: XmlElement, path: string): string | undefined => values(root, path)[0];
 
-function require(holds: boolean, message: string): asserts holds {
-  if (!holds) throw new RequestRefused(message);
+/** @throws {InvalidSamlRequest} if a condition is false. */
+function check(isValid: boolean, message: string): asserts isValid {
+  if (!isValid) throw new InvalidSamlRequest(message);
 }

@@ -4,7 +4,7 @@ import type { Person } from "./people.ts";
 import { type SamlKey, type SignatureOptions, signXml } from "./saml-signature.ts";
 import { escapeHtml } from "./sign-in-page.ts";
 
-/** ID of the request that the response answers. */
+/** The request to which a response belongs. */
 export interface SamlRequest {
   id: string;
   issuer: string;
@@ -12,7 +12,7 @@ export interface SamlRequest {
   acsUrl: string;
 }
 
-/** Changes to an otherwise correct response. Each function changes a whole document as text, before or after signing. */
+/** Changes to a correct response. Each function changes a whole document as text, before or after signing. */
 export interface SamlMode {
   /** Changes the assertion before it is signed. */
   assertion?: (xml: string) => string;
@@ -25,12 +25,15 @@ export interface SamlMode {
   foreignKey?: true;
   /** Changes the document after signing. */
   sent?: (xml: string) => string;
-  /** Answers a request ID that was never sent. */
+  /** Sends a response to a request that was never sent. */
   unsolicited?: true;
 }
 
-/** Returns a response for a canceled sign-in: a failure status without an assertion. SAML Core, section 3.2.2.2. */
-export const FAILED: SamlMode = {
+/**
+ * The response to a canceled sign-in: a failure status without an assertion. SAML Core, section 3.2.2.2. Its message contains
+ * markup, which the service must escape when it shows the message.
+ */
+export const CANCELED_SIGN_IN: SamlMode = {
   signs: "response",
   response: (xml) =>
     xml
@@ -44,8 +47,8 @@ export const FAILED: SamlMode = {
 const MINUTE_MS = 60_000;
 
 /**
- * Returns a signed Response to a request about a person in Entra's format: a persistent NameID and attributes under Entra's
- * names. https://learn.microsoft.com/entra/identity-platform/reference-saml-tokens
+ * Returns a signed Response about a person in Entra's format: a persistent NameID, and attributes with Entra's names.
+ * https://learn.microsoft.com/entra/identity-platform/reference-saml-tokens
  */
 export async function samlResponse(
   entityId: string,
@@ -54,26 +57,31 @@ export async function samlResponse(
   key: SamlKey,
   { now, id, mode = {} }: { now: Date; id: () => string; mode?: SamlMode },
 ): Promise<string> {
-  const at = (minutes: number) => new Date(now.getTime() + minutes * MINUTE_MS).toISOString();
-  const { signs = "assertion", assertion: changeAssertion = same, response: changeResponse = same, sent = same } = mode;
-  const answered = mode.unsolicited ? id() : request.id;
+  const timeAfter = (minutes: number) => new Date(now.getTime() + minutes * MINUTE_MS).toISOString();
+  const {
+    signs = "assertion",
+    assertion: changeAssertion = unchanged,
+    response: changeResponse = unchanged,
+    sent = unchanged,
+  } = mode;
+  const inResponseTo = mode.unsolicited ? id() : request.id;
   const issuer = `<saml:Issuer>${escapeHtml(entityId)}</saml:Issuer>`;
-  const plain = changeAssertion(
+  const unsignedAssertion = changeAssertion(
     [
-      `<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}">`,
+      `<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${timeAfter(0)}">`,
       issuer,
       `<saml:Subject><saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">${person.objectId}</saml:NameID>`,
-      `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData InResponseTo="${escapeHtml(answered)}" NotOnOrAfter="${at(5)}" Recipient="${escapeHtml(request.acsUrl)}"/></saml:SubjectConfirmation></saml:Subject>`,
-      `<saml:Conditions NotBefore="${at(-5)}" NotOnOrAfter="${at(60)}"><saml:AudienceRestriction><saml:Audience>${escapeHtml(request.issuer)}</saml:Audience></saml:AudienceRestriction></saml:Conditions>`,
-      `<saml:AuthnStatement AuthnInstant="${at(-1)}" SessionIndex="${id()}"><saml:AuthnContext><saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>`,
+      `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData InResponseTo="${escapeHtml(inResponseTo)}" NotOnOrAfter="${timeAfter(5)}" Recipient="${escapeHtml(request.acsUrl)}"/></saml:SubjectConfirmation></saml:Subject>`,
+      `<saml:Conditions NotBefore="${timeAfter(-5)}" NotOnOrAfter="${timeAfter(60)}"><saml:AudienceRestriction><saml:Audience>${escapeHtml(request.issuer)}</saml:Audience></saml:AudienceRestriction></saml:Conditions>`,
+      `<saml:AuthnStatement AuthnInstant="${timeAfter(-1)}" SessionIndex="${id()}"><saml:AuthnContext><saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>`,
       `<saml:AttributeStatement>${attributes(person)}</saml:AttributeStatement></saml:Assertion>`,
     ].join(""),
   );
   const sign = (xml: string) => signXml(xml, key, mode.signature);
-  const assertion = signs === "assertion" || signs === "both" ? await sign(plain) : plain;
+  const assertion = signs === "assertion" || signs === "both" ? await sign(unsignedAssertion) : unsignedAssertion;
   const response = changeResponse(
     [
-      `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}" Destination="${escapeHtml(request.acsUrl)}" InResponseTo="${escapeHtml(answered)}">`,
+      `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${timeAfter(0)}" Destination="${escapeHtml(request.acsUrl)}" InResponseTo="${escapeHtml(inResponseTo)}">`,
       issuer,
       `<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:Success"/></samlp:Status>`,
       assertion,
@@ -83,7 +91,7 @@ export async function samlResponse(
   return sent(signs === "response" || signs === "both" ? await sign(response) : response);
 }
 
-const same = (xml: string): string => xml;
+const unchanged = (xml: string): string => xml;
 
 const ENTRA = "http://schemas.microsoft.com";
 const CLAIMS = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims";
@@ -99,9 +107,9 @@ function attributes({ objectId, name, email, emailVerified, groups, roles }: Per
     [`${ENTRA}/ws/2008/06/identity/claims/role`]: roles,
   };
   return Object.entries(values)
-    .filter(([, of]) => of.length > 0)
-    .map(([attribute, of]) => {
-      const list = of.map((value) => `<saml:AttributeValue>${escapeHtml(value)}</saml:AttributeValue>`);
+    .filter(([, attributeValues]) => attributeValues.length > 0)
+    .map(([attribute, attributeValues]) => {
+      const list = attributeValues.map((value) => `<saml:AttributeValue>${escapeHtml(value)}</saml:AttributeValue>`);
       return `<saml:Attribute Name="${attribute}">${list.join("")}</saml:Attribute>`;
     })
     .join("");

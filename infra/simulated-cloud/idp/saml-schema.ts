@@ -17,22 +17,22 @@ const SCHEMAS = {
   metadata: "saml-schema-metadata-2.0.xsd",
 };
 
-/** URLs under which the schemas import each other. */
-const IMPORTED = {
+/** File names of the schemas by the URLs with which the schemas import each other. */
+const IMPORTED_SCHEMAS = {
   "saml-schema-assertion-2.0.xsd": "saml-schema-assertion-2.0.xsd",
   "http://www.w3.org/TR/2002/REC-xmldsig-core-20020212/xmldsig-core-schema.xsd": "xmldsig-core-schema.xsd",
   "http://www.w3.org/TR/2002/REC-xmlenc-core-20021210/xenc-schema.xsd": "xenc-schema.xsd",
   "http://www.w3.org/2001/xml.xsd": "xml.xsd",
 };
 
-/** The document is not XML or violates the SAML 2.0 schema. The message names the element or attribute. */
+/** A document that is not XML or violates the SAML 2.0 schema. The message names the element or attribute. */
 export class InvalidDocument extends Error {}
 
-/** Loaded with the first document, because parser and schemas take 100 ms and 20 MB. */
+/** Loads the parser and the schemas. This takes 100 ms and 20 MB, so it happens only with the first document. */
 async function load() {
   const xml = await import("libxml2-wasm");
   const read = (name: string) => readFileSync(path.join(import.meta.dirname, "schemas", name));
-  const imported = Object.entries(IMPORTED).map(([address, name]) => [address, read(name)]);
+  const imported = Object.entries(IMPORTED_SCHEMAS).map(([address, name]) => [address, read(name)]);
   xml.xmlRegisterInputProvider(new xml.XmlBufferInputProvider(Object.fromEntries(imported)));
   const validator = (name: string) => {
     using schema = xml.XmlDocument.fromBuffer(read(name));
@@ -46,8 +46,8 @@ async function load() {
 let loading: ReturnType<typeof load> | undefined;
 
 /**
- * Parses a document with libxml2, validates it against a SAML 2.0 schema and reads it. The service uses a different parser, so
- * that a defect of one parser is detected.
+ * Parses a document with libxml2, validates it against a SAML 2.0 schema and reads it. The service uses another parser, so
+ * that tests detect a defect of either parser.
  *
  * @param read - Reads the root element, which is freed afterwards.
  * @throws {InvalidDocument}

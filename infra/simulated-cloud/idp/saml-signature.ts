@@ -10,21 +10,23 @@ export interface SamlKey {
 }
 
 export interface SignatureOptions {
+  /** Hash of the signature algorithm. Default SHA-256. */
   hash?: "SHA-1" | "SHA-256" | "SHA-512";
+  /** Hash of the signed element. Default: as `hash`. */
   digest?: "SHA-1" | "SHA-256" | "SHA-512";
-  /** Canonicalization of the signed element. Default `exc-c14n`. */
+  /** Canonicalization of the signed element. Default `exc-c14n` (exclusive). `exc-c14n-com` keeps comments. */
   transform?: "exc-c14n" | "exc-c14n-com" | "c14n";
   /** Number of enveloped-signature transforms. Default 1. More transforms have the same result but cost time. */
   enveloped?: number;
-  /** Canonicalization of SignedInfo. `c14n` is inclusive, which SAML does not use. */
+  /** Uses inclusive canonicalization of SignedInfo, which SAML does not allow. Default: exclusive. */
   inclusive?: true;
 }
 
 /**
- * Sets the library's XML parser and cryptography. Both differ from those that the service verifies with, so that a defect of
- * one is detected.
+ * Loads the library, and sets its XML parser and cryptography. The service verifies signatures with others, so that tests
+ * detect a defect of either.
  */
-function library() {
+function loadLibrary() {
   const load = createRequire(createRequire(import.meta.url).resolve("xmldsigjs"));
   const { DOMImplementation, DOMParser, XMLSerializer } = load("@xmldom/xmldom") as typeof import("@xmldom/xmldom");
   const core = load("xml-core") as { setNodeDependencies(parts: object): void };
@@ -33,7 +35,7 @@ function library() {
   Application.setEngine("node", webcrypto as unknown as Crypto);
   return { Parse, SignedXml, XMLSerializer };
 }
-let loaded: ReturnType<typeof library> | undefined;
+let loaded: ReturnType<typeof loadLibrary> | undefined;
 
 /**
  * Signs the root of a document. The enveloped signature follows the Issuer, as the SAML schema requires.
@@ -41,7 +43,7 @@ let loaded: ReturnType<typeof library> | undefined;
  * @param xml - Document whose root has an ID.
  */
 export async function signXml(xml: string, key: SamlKey, options: SignatureOptions = {}): Promise<string> {
-  loaded ??= library();
+  loaded ??= loadLibrary();
   const { Parse, SignedXml, XMLSerializer } = loaded;
   const { hash = "SHA-256", digest = hash, transform = "exc-c14n", enveloped = 1, inclusive } = options;
   const algorithm = { name: "RSASSA-PKCS1-v1_5", hash };

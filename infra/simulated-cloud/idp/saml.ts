@@ -3,24 +3,24 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { makeCertificate } from "../x509.ts";
 import type { People } from "./people.ts";
 import { SAML_MODES, type SamlModeName } from "./saml-modes.ts";
-import { RequestRefused, readRequest, readServiceProvider, type ServiceProvider } from "./saml-request.ts";
-import { FAILED, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
+import { InvalidSamlRequest, readRequest, readServiceProvider, type ServiceProvider } from "./saml-request.ts";
+import { CANCELED_SIGN_IN, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
 import type { SamlKey } from "./saml-signature.ts";
 import { escapeHtml, signInPage } from "./sign-in-page.ts";
 
 /** Base path. The URL of the metadata is also the entity ID. */
-export const SAML = "/saml/";
+export const SAML_PATH = "/saml/";
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
  * Simulates a SAML identity provider: requests by HTTP-Redirect, responses by HTTP-POST, and a page with the people's names
- * instead of a password. It answers registered service providers on this machine, and rejects every request that violates the
- * SAML schema or the sender's metadata. A mode changes its responses.
+ * instead of a password. The provider accepts requests of registered service providers on this machine, and rejects every
+ * request that violates the SAML schema or the sender's metadata. A mode changes the provider's responses.
  */
 export class SamlProvider {
   readonly #origin: string;
   readonly #people: People;
-  /** Signing keys. The first signs; the metadata contains all. */
+  /** Signing keys. The first one signs. The metadata contains the certificates of all. */
   #keys: SamlKey[];
   #foreignKey: SamlKey | undefined;
   #mode: SamlModeName = "correct";
@@ -38,7 +38,7 @@ export class SamlProvider {
   }
 
   get entityId(): string {
-    return `${this.#origin}${SAML}metadata`;
+    return `${this.#origin}${SAML_PATH}metadata`;
   }
 
   get mode(): SamlModeName {
@@ -52,7 +52,7 @@ export class SamlProvider {
   /**
    * Registers or replaces a service provider. Registrations are lost when the simulated cloud stops.
    *
-   * @throws {RequestRefused}
+   * @throws {InvalidSamlRequest}
    */
   async register(metadata: string): Promise<string> {
     const serviceProvider = await readServiceProvider(metadata);
@@ -65,31 +65,32 @@ export class SamlProvider {
     this.#keys = [newKey(), this.#keys[0]!];
   }
 
+  /** Returns the provider's metadata as XML. */
   metadata(): string {
     const keys = this.#keys.map(
       ({ certificate }) =>
         `<md:KeyDescriptor use="signing"><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>${certificate}</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>`,
     );
     const protocol = "urn:oasis:names:tc:SAML:2.0:protocol";
-    const service = `<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="${this.#origin}${SAML}sso"/>`;
+    const service = `<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="${this.#origin}${SAML_PATH}sso"/>`;
     return `<md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${this.entityId}"><md:IDPSSODescriptor protocolSupportEnumeration="${protocol}">${keys.join("")}${service}</md:IDPSSODescriptor></md:EntityDescriptor>`;
   }
 
   async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(message.url ?? "/", this.#origin);
-    if (message.method === "GET" && url.pathname === `${SAML}metadata`)
-      return answer(response, 200, "application/samlmetadata+xml", this.metadata());
-    if (url.pathname !== `${SAML}sso`) return answer(response, 404, "text/plain", "There is nothing here.\n");
+    if (message.method === "GET" && url.pathname === `${SAML_PATH}metadata`)
+      return sendText(response, 200, "application/samlmetadata+xml", this.metadata());
+    if (url.pathname !== `${SAML_PATH}sso`) return sendText(response, 404, "text/plain", "Not found.\n");
     const [, query = ""] = (message.url ?? "").split("?");
     let request: SamlRequest;
     try {
-      request = await readRequest(query, `${this.#origin}${SAML}sso`, this.#serviceProviders);
+      request = await readRequest(query, `${this.#origin}${SAML_PATH}sso`, this.#serviceProviders);
     } catch (error) {
-      if (!(error instanceof RequestRefused)) throw error;
-      return answer(response, 400, "text/plain; charset=utf-8", `The SAML request is refused. ${error.message}\n`);
+      if (!(error instanceof InvalidSamlRequest)) throw error;
+      return sendText(response, 400, "text/plain; charset=utf-8", `The SAML request is invalid. ${error.message}\n`);
     }
     if (message.method !== "POST")
-      return answer(
+      return sendText(
         response,
         200,
         "text/html; charset=utf-8",
@@ -97,7 +98,7 @@ export class SamlProvider {
       );
     const person = new URLSearchParams(await textOf(message)).get("person") ?? "";
     const xml = await this.respond(request, person);
-    answer(
+    sendText(
       response,
       200,
       "text/html; charset=utf-8",
@@ -108,7 +109,7 @@ export class SamlProvider {
   /** Returns the Response about a person as XML. For an unknown person it reports a failed sign-in. */
   async respond(request: SamlRequest, personId: string): Promise<string> {
     const person = this.#people.find(personId);
-    const mode: SamlMode = person ? SAML_MODES[this.#mode] : FAILED;
+    const mode: SamlMode = person ? SAML_MODES[this.#mode] : CANCELED_SIGN_IN;
     this.#foreignKey ??= mode.foreignKey && newKey();
     const key = mode.foreignKey ? this.#foreignKey! : this.#keys[0]!;
     const id = () => `_${randomBytes(16).toString("hex")}`;
@@ -130,17 +131,19 @@ function sendingPage(acsUrl: string, xml: string, relayState: string | null): st
 <form method="post" action="${escapeHtml(acsUrl)}">
 ${field("SAMLResponse", Buffer.from(xml).toString("base64"))}
 ${relayState === null ? "" : field("RelayState", relayState)}
-<button>Go on</button>
+<button>Continue</button>
 </form>
 <script>document.forms[0].submit()</script>
 </html>
 `;
 }
 
+/** Creates a signing key with its certificate. */
 function newKey(): SamlKey {
   return samlKey(generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey);
 }
 
+/** Adds a self-signed certificate to a key. */
 function samlKey(privateKey: KeyObject): SamlKey {
   const name = "CN=Acme sign-in";
   const der = makeCertificate({
@@ -155,7 +158,7 @@ function samlKey(privateKey: KeyObject): SamlKey {
   return { privateKey: privateKey.export({ format: "jwk" }), certificate: der.toString("base64") };
 }
 
-function answer(response: ServerResponse, status: number, type: string, content: string): void {
+function sendText(response: ServerResponse, status: number, type: string, content: string): void {
   response.writeHead(status, { "content-type": type, "cache-control": "no-store" }).end(content);
 }
 

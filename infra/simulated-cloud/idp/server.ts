@@ -1,19 +1,19 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Faults } from "../faults.ts";
-import { type Answer, type Operation, type Refusals, requestHead, retryAfter, send } from "../http.ts";
+import { type ErrorResponses, type Operation, requestHead, retryAfter, type ServiceResponse, send } from "../http.ts";
 import type { RequestLog } from "../request-log.ts";
 import type { OidcProvider } from "./oidc.ts";
-import { SAML, type SamlProvider } from "./saml.ts";
+import { SAML_PATH, type SamlProvider } from "./saml.ts";
 
 export interface IdentityProviders {
   oidc: OidcProvider;
   saml: SamlProvider;
   faults: Faults;
-  ledger: RequestLog;
+  requestLog: RequestLog;
 }
 
 /** Operation names by path prefix, for counts and faults. The first matching prefix applies. */
-const OPERATIONS: readonly (readonly [beginning: string, name: string])[] = [
+const OPERATIONS: readonly (readonly [pathPrefix: string, name: string])[] = [
   ["/.well-known/openid-configuration", "oidc.discovery"],
   ["/elsewhere/", "oidc.elsewhere"],
   ["/jwks", "oidc.keys"],
@@ -21,8 +21,8 @@ const OPERATIONS: readonly (readonly [beginning: string, name: string])[] = [
   ["/interaction/", "oidc.choose"],
   ["/token", "oidc.token"],
   ["/userinfo", "oidc.userinfo"],
-  [`${SAML}metadata`, "saml.metadata"],
-  [`${SAML}sso`, "saml.signIn"],
+  [`${SAML_PATH}metadata`, "saml.metadata"],
+  [`${SAML_PATH}sso`, "saml.signIn"],
 ];
 
 /**
@@ -39,14 +39,15 @@ export function identityProviders(parts: IdentityProviders): RequestListener {
 }
 
 async function serve(
-  { oidc, saml, faults, ledger }: IdentityProviders,
+  { oidc, saml, faults, requestLog }: IdentityProviders,
   message: IncomingMessage,
   response: ServerResponse,
 ) {
   const request = { ...requestHead(message), body: Buffer.alloc(0) };
-  const name = OPERATIONS.find(([beginning]) => request.path.startsWith(beginning))?.[1] ?? "unknown";
-  const goOn: Answer = { status: 200 };
-  const operation: Operation = { name, refusals, answer: () => goOn };
+  const name = OPERATIONS.find(([pathPrefix]) => request.path.startsWith(pathPrefix))?.[1] ?? "unknown";
+  // Returned if no fault applies. It is not sent: the provider then handles the request.
+  const continueToProvider: ServiceResponse = { status: 200 };
+  const operation: Operation = { name, errorResponses, answer: () => continueToProvider };
   const { answer, fault } = await faults.apply(request, operation, "");
   const entry = {
     at: new Date().toISOString(),
@@ -58,19 +59,19 @@ async function serve(
     status: 0,
     ...(fault !== undefined && { fault }),
   };
-  ledger.add(entry);
+  requestLog.add(entry);
   response.once("finish", () => {
     entry.status = response.statusCode;
   });
   if (answer === undefined) message.socket.destroy();
-  else if (answer !== goOn) send(response, answer);
-  else if (request.path.startsWith(SAML)) await saml.handle(message, response);
+  else if (answer !== continueToProvider) send(response, answer);
+  else if (request.path.startsWith(SAML_PATH)) await saml.handle(message, response);
   else await oidc.handle(message, response);
 }
 
-const failure = (status: number, error: string): Answer => ({ status, body: { error } });
+const failure = (status: number, error: string): ServiceResponse => ({ status, body: { error } });
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({ ...failure(429, "temporarily_unavailable"), headers: retryAfter(seconds) }),
   denied: () => failure(403, "access_denied"),
   firewalled: () => failure(403, "access_denied"),

@@ -1,10 +1,11 @@
 import type { Person } from "./people.ts";
 
 /**
- * Renders the sign-in page with a button for each person and one to cancel. The form sends `person`, empty if the user cancels.
+ * Renders the sign-in page with a button for each person and one to cancel. The form sends `person`, which is empty if the user
+ * cancels.
  */
 export function signInPage(title: string, people: readonly Person[], hidden: Record<string, string> = {}): string {
-  const kept = Object.entries(hidden).map(
+  const hiddenFields = Object.entries(hidden).map(
     ([name, value]) => `<input type="hidden" name="${escapeHtml(name)}" value="${escapeHtml(value)}">`,
   );
   const buttons = people.map(
@@ -19,7 +20,7 @@ export function signInPage(title: string, people: readonly Person[], hidden: Rec
 <h1>${escapeHtml(title)}</h1>
 <p>This simulated identity provider needs no password. Who signs in?</p>
 <form method="post">
-${kept.join("\n")}
+${hiddenFields.join("\n")}
 <ul>
 ${buttons.join("\n")}
 <li><button name="person" value="">Cancel</button></li>

@@ -1,5 +1,12 @@
 import { randomBytes } from "node:crypto";
-import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
+import {
+  type ErrorResponses,
+  type IncomingRequest,
+  jsonObject,
+  type Operation,
+  retryAfter,
+  type ServiceResponse,
+} from "../http.ts";
 
 /** The only user and the only OAuth client of the instance. */
 export const SERVICENOW_CREDENTIALS = {
@@ -26,6 +33,9 @@ const FIELDS: Record<string, number> = {
   caller_id: 32,
 };
 
+/** States of resolved and closed incidents. */
+const ENDED_STATES = ["6", "7"];
+
 export type ServiceNowIncident = Record<string, string> & { sys_id: string; number: string; state: string };
 
 /**
@@ -37,44 +47,50 @@ export class ServiceNow {
   readonly incidents: ServiceNowIncident[] = [];
   readonly #tokens = new Set<string>();
 
+  /** Deletes all incidents. */
   clear(): void {
     this.incidents.length = 0;
   }
 
-  operation(request: Incoming): Operation | undefined {
+  /** Route of `/servicenow` on the control port. */
+  operation(request: IncomingRequest): Operation | undefined {
     const [first, ...path] = request.segments;
     if (first !== "servicenow") return undefined;
     const { method } = request;
-    const operation = (name: string, answer: () => Answer): Operation => ({ name, refusals, answer });
+    const operation = (name: string, answer: () => ServiceResponse): Operation => ({ name, errorResponses, answer });
     if (method === "POST" && path.join("/") === "oauth_token.do") {
       return operation("servicenow.token", () => this.#token(request));
     }
     if (path.slice(0, 4).join("/") !== "api/now/table/incident") return undefined;
     const id = path[4];
-    const checked = (answer: () => Answer) => () => (this.#isKnown(request) ? answer() : NOT_AUTHENTICATED);
+    const ifAuthenticated = (answer: () => ServiceResponse) => () =>
+      this.#isAuthenticated(request) ? answer() : NOT_AUTHENTICATED;
     if (method === "GET" && id === undefined) {
       return operation(
         "servicenow.findIncidents",
-        checked(() => this.#find(request)),
+        ifAuthenticated(() => this.#find(request)),
       );
     }
     if (method === "POST" && id === undefined) {
       return operation(
         "servicenow.createIncident",
-        checked(() => this.#create(request)),
+        ifAuthenticated(() => this.#create(request)),
       );
     }
     if (method === "PATCH" && id !== undefined) {
       return operation(
         "servicenow.changeIncident",
-        checked(() => this.#change(request, id)),
+        ifAuthenticated(() => this.#change(request, id)),
       );
     }
     return undefined;
   }
 
-  #token({ headers, body }: Incoming): Answer {
-    const invalid = (error: string): Answer => ({ status: 401, body: { error, error_description: "access_denied" } });
+  #token({ headers, body }: IncomingRequest): ServiceResponse {
+    const invalid = (error: string): ServiceResponse => ({
+      status: 401,
+      body: { error, error_description: "access_denied" },
+    });
     if (!headers["content-type"]?.startsWith("application/x-www-form-urlencoded")) return invalid("invalid_request");
     const form = new URLSearchParams(body.toString("utf8"));
     const { username, password, clientId, clientSecret } = SERVICENOW_CREDENTIALS;
@@ -88,80 +104,82 @@ export class ServiceNow {
     return { status: 200, body: { access_token: token, scope: "useraccount", token_type: "Bearer", expires_in: 1799 } };
   }
 
-  #isKnown({ headers }: Incoming): boolean {
+  #isAuthenticated({ headers }: IncomingRequest): boolean {
     const { username, password } = SERVICENOW_CREDENTIALS;
     const authorization = headers.authorization ?? "";
     const basic = `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
     return authorization === basic || this.#tokens.has(authorization.replace(/^Bearer /, ""));
   }
 
-  #find({ query }: Incoming): Answer {
+  #find({ query }: IncomingRequest): ServiceResponse {
+    // An encoded query: conditions joined by "^", such as `correlation_id=a^stateNOT IN6,7`. The newest incident is first.
     const conditions = (query.get("sysparm_query") ?? "").split("^").filter((part) => !part.startsWith("ORDERBY"));
-    let found = [...this.incidents].reverse();
+    let matching = [...this.incidents].reverse();
     for (const condition of conditions) {
-      const equal = /^([a-z_]+)=(.*)$/.exec(condition);
-      const none = /^([a-z_]+)NOT IN(.*)$/.exec(condition);
-      const field = (equal ?? none)?.[1];
+      const equalMatch = /^([a-z_]+)=(.*)$/.exec(condition);
+      const notInMatch = /^([a-z_]+)NOT IN(.*)$/.exec(condition);
+      const field = (equalMatch ?? notInMatch)?.[1];
       if (field === undefined || FIELDS[field] === undefined) return failure(400, `Invalid query ${condition}`);
-      if (equal) found = found.filter((one) => one[field] === equal[2]);
-      if (none) found = found.filter((one) => !none[2]!.split(",").includes(one[field] ?? ""));
+      if (equalMatch) matching = matching.filter((one) => one[field] === equalMatch[2]);
+      if (notInMatch) matching = matching.filter((one) => !notInMatch[2]!.split(",").includes(one[field] ?? ""));
     }
     const limit = Number(query.get("sysparm_limit") ?? 10_000);
-    return { status: 200, body: { result: found.slice(0, limit).map((one) => shown(one, query)) } };
+    return { status: 200, body: { result: matching.slice(0, limit).map((one) => selectFields(one, query)) } };
   }
 
-  #create(request: Incoming): Answer {
+  #create(request: IncomingRequest): ServiceResponse {
     const body = fieldsIn(request);
     if (typeof body === "string") return failure(400, body);
     if (!body.short_description) return failure(403, "Data Policy Exception: short_description is mandatory");
     const number = `INC${String(10_001 + this.incidents.length).padStart(7, "0")}`;
     const incident = { state: "1", ...body, sys_id: randomBytes(16).toString("hex"), number };
     this.incidents.push(incident);
-    return { status: 201, body: { result: shown(incident, request.query) } };
+    return { status: 201, body: { result: selectFields(incident, request.query) } };
   }
 
-  #change(request: Incoming, id: string): Answer {
+  #change(request: IncomingRequest, id: string): ServiceResponse {
     const incident = this.incidents.find(({ sys_id }) => sys_id === id);
     if (incident === undefined) return failure(404, "No Record found");
     const body = fieldsIn(request);
     if (typeof body === "string") return failure(400, body);
-    const next = { ...incident, ...body };
-    if ((next.state === "6" || next.state === "7") && !(next.close_code && next.close_notes)) {
+    const changedIncident = { ...incident, ...body };
+    if (ENDED_STATES.includes(changedIncident.state) && !(changedIncident.close_code && changedIncident.close_notes)) {
       return failure(
         403,
         "Data Policy Exception: The following fields are mandatory: Resolution code, Resolution notes",
       );
     }
     Object.assign(incident, body);
-    return { status: 200, body: { result: shown(incident, request.query) } };
+    return { status: 200, body: { result: selectFields(incident, request.query) } };
   }
 }
 
-/** Returns the fields of a request body, or the error. */
-function fieldsIn(request: Incoming): Record<string, string> | string {
+/** Returns the fields in a request body, or the error message. */
+function fieldsIn(request: IncomingRequest): Record<string, string> | string {
   const body = request.headers["content-type"]?.startsWith("application/json") ? jsonObject(request) : undefined;
   if (body === undefined) return "The payload is not valid JSON";
   for (const [name, value] of Object.entries(body)) {
-    const most = FIELDS[name];
-    if (most === undefined) return `Unknown field ${name}`;
-    if (typeof value !== "string" || value.length > most) return `Invalid value of ${name}`;
+    const maxLength = FIELDS[name];
+    if (maxLength === undefined) return `Unknown field ${name}`;
+    if (typeof value !== "string" || value.length > maxLength) return `Invalid value of ${name}`;
   }
   return body as Record<string, string>;
 }
 
-function shown(incident: ServiceNowIncident, query: URLSearchParams): Record<string, string> {
+/** Returns the fields that `sysparm_fields` names, or all fields. */
+function selectFields(incident: ServiceNowIncident, query: URLSearchParams): Record<string, string> {
   const fields = query.get("sysparm_fields")?.split(",");
   return fields ? Object.fromEntries(fields.map((name) => [name, incident[name] ?? ""])) : incident;
 }
 
-const failure = (status: number, message: string): Answer => ({
+const failure = (status: number, message: string): ServiceResponse => ({
   status,
   body: { error: { message, detail: null }, status: "failure" },
 });
 
 const NOT_AUTHENTICATED = failure(401, "User Not Authenticated");
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({ ...failure(429, "Rate limit exceeded"), headers: retryAfter(seconds) }),
   denied: () => failure(403, "Insufficient rights to create new records"),
   firewalled: () => failure(403, "Access restricted"),

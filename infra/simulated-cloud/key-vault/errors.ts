@@ -1,38 +1,39 @@
 import type { AssetKind } from "../company/company.ts";
-import { type Answer, type Refusals, retryAfter } from "../http.ts";
+import { type ErrorResponses, retryAfter, type ServiceResponse } from "../http.ts";
 import type { Claims, TokenProblem, Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { KeyVaultOptions } from "./request-context.ts";
 
-/** Required permissions, in the terms of access policies. */
+// Error responses of Key Vault: https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
+
+/** The permission that an operation requires, in the terms of access policies. */
 export interface Permission {
   kind: AssetKind;
   action: string;
 }
 
-/** Error responses of Key Vault: https://learn.microsoft.com/azure/key-vault/general/rest-error-codes */
-export function badParameter(message: string): Answer {
+export function badParameter(message: string): ServiceResponse {
   return { status: 400, body: { error: { code: "BadParameter", message } } };
 }
 
-export function missing(code: string, message: string): Answer {
-  const more = "If you recently deleted it you may be able to recover it using the correct recovery command.";
-  const help = "For help resolving this issue, please see https://go.microsoft.com/fwlink/?linkid=2125182";
-  return { status: 404, body: { error: { code, message: `${message} ${more} ${help}` } } };
+export function missing(code: string, message: string): ServiceResponse {
+  const recoveryHint = "If you recently deleted it you may be able to recover it using the correct recovery command.";
+  const helpText = "For help resolving this issue, please see https://go.microsoft.com/fwlink/?linkid=2125182";
+  return { status: 404, body: { error: { code, message: `${message} ${recoveryHint} ${helpText}` } } };
 }
 
-export function forbidden(message: string, inner: string): Answer {
+export function forbidden(message: string, inner: string): ServiceResponse {
   return { status: 403, body: { error: { code: "Forbidden", message, innererror: { code: inner } } } };
 }
 
 /**
- * The authentication challenge, which names the tenant and the resource:
+ * Returns the 401 response with the authentication challenge, which names the tenant and the resource:
  * https://learn.microsoft.com/azure/key-vault/general/authentication-requests-and-responses
  */
 export function unauthorized(
   { authority, suffix, tokens }: KeyVaultOptions,
   problem: "missing" | TokenProblem,
-): Answer {
+): ServiceResponse {
   const messages = {
     missing: "AKV10000: Request is missing a Bearer or PoP token.",
     malformed: "AKV10001: Token is not a valid JWT.",
@@ -49,15 +50,17 @@ export function unauthorized(
   };
 }
 
-/** Returns Key Vault's 403 response, whose text differs between role-based vaults and access policies. */
-export function keyVaultRefusals(
+/**
+ * Returns the error responses for a request. The 403 text differs between vaults with roles and vaults with access policies.
+ */
+export function keyVaultErrorResponses(
   vault: Vault | undefined,
   { kind, action }: Permission,
   tokens: Tokens,
   claims?: Claims,
-): Refusals {
+): ErrorResponses {
   const caller = `appid=${claims?.appid ?? ""};oid=${claims?.oid ?? ""};iss=${tokens.issuer}`;
-  const place = `Vault: ${vault?.name ?? ""};location=${vault?.location ?? ""}`;
+  const vaultText = `Vault: ${vault?.name ?? ""};location=${vault?.location ?? ""}`;
   return {
     throttled: (seconds) => ({
       status: 429,
@@ -77,17 +80,17 @@ export function keyVaultRefusals(
             "AccessDenied",
           )
         : forbidden(
-            `Caller is not authorized to perform action on resource.\r\nIf role assignments, deny assignments or role definitions were changed recently, please observe propagation time.\r\nCaller: ${caller}\r\nAction: '${dataAction(kind, action)}'\r\nResource: '${vault?.id.toLowerCase() ?? ""}'\r\nAssignment: (not found)\r\nDenyAssignmentId: null\r\nDecisionReason: null \r\n${place}\r\n`,
+            `Caller is not authorized to perform action on resource.\r\nIf role assignments, deny assignments or role definitions were changed recently, please observe propagation time.\r\nCaller: ${caller}\r\nAction: '${dataAction(kind, action)}'\r\nResource: '${vault?.id.toLowerCase() ?? ""}'\r\nAssignment: (not found)\r\nDenyAssignmentId: null\r\nDecisionReason: null \r\n${vaultText}\r\n`,
             "ForbiddenByRbac",
           ),
     firewalled: () =>
       vault?.settings.reach === "privateOnly" || vault?.settings.publicNetworkAccess === "Disabled"
         ? forbidden(
-            `Public network access is disabled and request is not from a trusted service nor via an approved private link.\r\nCaller: ${caller}\r\n${place}`,
+            `Public network access is disabled and request is not from a trusted service nor via an approved private link.\r\nCaller: ${caller}\r\n${vaultText}`,
             "ForbiddenByConnection",
           )
         : forbidden(
-            `Client address is not authorized and caller is not a trusted service.\r\nClient address: 203.0.113.7\r\nCaller: ${caller}\r\n${place}`,
+            `Client address is not authorized and caller is not a trusted service.\r\nClient address: 203.0.113.7\r\nCaller: ${caller}\r\n${vaultText}`,
             "ForbiddenByFirewall",
           ),
     failed: (status) => ({
@@ -102,14 +105,17 @@ export function keyVaultRefusals(
   };
 }
 
-/** https://learn.microsoft.com/azure/role-based-access-control/permissions/security#microsoftkeyvault */
+/**
+ * Returns the data action of a role:
+ * https://learn.microsoft.com/azure/role-based-access-control/permissions/security#microsoftkeyvault
+ */
 function dataAction(kind: AssetKind, action: string): string {
-  const words: Record<string, string> = {
+  const actionNames: Record<string, string> = {
     list: kind === "secrets" ? "readMetadata" : "read",
     get: kind === "secrets" ? "getSecret" : "read",
     getrotationpolicy: "rotationpolicy/read",
     set: "setSecret",
   };
-  const what = words[action] ?? action;
-  return `Microsoft.KeyVault/vaults/${kind === "certificates" ? "certificates" : kind}/${what}${what.endsWith("read") ? "" : "/action"}`;
+  const actionName = actionNames[action] ?? action;
+  return `Microsoft.KeyVault/vaults/${kind === "certificates" ? "certificates" : kind}/${actionName}${actionName.endsWith("read") ? "" : "/action"}`;
 }

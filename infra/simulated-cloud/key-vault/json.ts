@@ -11,7 +11,7 @@ export class KeyVaultJson {
   readonly #origin: string;
   readonly #certificates: CertificateMaker;
 
-  /** @param origin the vault's address without a trailing slash */
+  /** @param origin The vault's address without a trailing slash */
   constructor(vault: Vault, origin: string, certificates: CertificateMaker) {
     this.#vault = vault;
     this.#origin = origin;
@@ -25,12 +25,13 @@ export class KeyVaultJson {
     return this.#item(kind, item as Secret | Key | Certificate, version, `${kind}/${item.name}`, entry.managed);
   }
 
-  /** Lists all versions of an object, ordered by ID. The order does not follow their age. */
+  /** Lists all versions of an item in the order of their IDs, which does not follow their age. */
   versions(kind: AssetKind, name: string): object[] {
-    const own = this.#vault.collections[kind].get(name);
-    const item = own ?? this.#vault.collections.certificates.get(name);
+    const ownItem = this.#vault.collections[kind].get(name);
+    const item = ownItem ?? this.#vault.collections.certificates.get(name);
     if (item === undefined) return [];
-    const managed = own === undefined;
+    // Without an item of its own, the secret or key belongs to the certificate of this name.
+    const managed = ownItem === undefined;
     return ([...item.versions] as Version[])
       .sort((a, b) => (a.id < b.id ? -1 : 1))
       .map((version) => this.#item(kind, item, version, `${kind}/${item.name}/${version.id}`, managed));
@@ -79,11 +80,14 @@ export class KeyVaultJson {
     };
   }
 
-  /** https://learn.microsoft.com/rest/api/keyvault/keys/get-key-rotation-policy/get-key-rotation-policy */
+  /**
+   * Returns the rotation policy of a key:
+   * https://learn.microsoft.com/rest/api/keyvault/keys/get-key-rotation-policy/get-key-rotation-policy
+   */
   rotationPolicy(key: Key): object {
     const { rotation } = key;
     const days = (count: number) => `P${count}D`;
-    const rotate = [
+    const rotationTriggers = [
       ...(rotation?.rotateAfterDays === undefined ? [] : [{ timeAfterCreate: days(rotation.rotateAfterDays) }]),
       ...(rotation?.rotateBeforeExpiryDays === undefined
         ? []
@@ -93,7 +97,7 @@ export class KeyVaultJson {
     return {
       id: `${this.#origin}/keys/${key.name}/rotationpolicy`,
       lifetimeActions: [
-        ...rotate.map((trigger) => ({ trigger, action: { type: "Rotate" } })),
+        ...rotationTriggers.map((trigger) => ({ trigger, action: { type: "Rotate" } })),
         { trigger: { timeBeforeExpiry: "P30D" }, action: { type: "Notify" } },
       ],
       attributes: {
@@ -104,6 +108,7 @@ export class KeyVaultJson {
     };
   }
 
+  /** Returns the policy of a certificate. */
   policy(certificate: Certificate): object {
     const version = current(certificate);
     const { type = "RSA", size, curve } = version.shape;
@@ -139,17 +144,22 @@ export class KeyVaultJson {
     };
   }
 
+  /** Returns a list entry of a version. `managed`: whether the secret or key belongs to a certificate. */
   #item(kind: AssetKind, item: Secret | Key | Certificate, version: Version, path: string, managed: boolean): object {
     const id = `${this.#origin}/${path}`;
-    const rest = { attributes: this.#attributes(version, kind), ...tagsOf(version) };
-    if (kind === "keys") return { kid: id, ...rest, ...(managed && { managed }) };
+    const commonFields = { attributes: this.#attributes(version, kind), ...tagsOf(version) };
+    if (kind === "keys") return { kid: id, ...commonFields, ...(managed && { managed }) };
     if (kind === "certificates") {
       const certificate = item as Certificate;
-      const own = certificate.versions.find((one) => one.id === version.id)!;
-      return { id, x5t: thumbprint(this.#certificates.der(certificate, own)).toString("base64url"), ...rest };
+      const certificateVersion = certificate.versions.find((one) => one.id === version.id)!;
+      return {
+        id,
+        x5t: thumbprint(this.#certificates.der(certificate, certificateVersion)).toString("base64url"),
+        ...commonFields,
+      };
     }
     const contentType = managed ? "application/x-pkcs12" : (version as { contentType?: string }).contentType;
-    return { ...(contentType !== undefined && { contentType }), id, ...(managed && { managed }), ...rest };
+    return { ...(contentType !== undefined && { contentType }), id, ...(managed && { managed }), ...commonFields };
   }
 
   #keyBundle(key: Key, versionId: string): object {
@@ -209,7 +219,9 @@ export class KeyVaultJson {
     };
   }
 
-  /** https://learn.microsoft.com/rest/api/keyvault/secrets/get-secret/get-secret#deletionrecoverylevel */
+  /**
+   * Returns the attributes: https://learn.microsoft.com/rest/api/keyvault/secrets/get-secret/get-secret#deletionrecoverylevel
+   */
   #attributes(version: Version, kind?: AssetKind): object {
     const { softDelete = true, softDeleteRetentionDays = 90, purgeProtection = true } = this.#vault.settings;
     const recoverable = softDeleteRetentionDays === 90 ? "Recoverable" : "CustomizedRecoverable";
@@ -230,6 +242,7 @@ function tagsOf({ tags }: Version): object {
   return tags === undefined ? {} : { tags };
 }
 
+/** Returns the key size of a curve in bits. */
 function bitsOf(curve: string | undefined): number {
   return curve === "P-521" ? 521 : curve === "P-384" ? 384 : 256;
 }

@@ -1,9 +1,9 @@
 import type { AssetKind } from "../company/company.ts";
-import type { Answer, Incoming, Service } from "../http.ts";
+import type { IncomingRequest, Service, ServiceResponse } from "../http.ts";
 import { bearerToken, type Claims } from "../tokens.ts";
 import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
-import { badParameter, keyVaultRefusals, missing, type Permission, unauthorized } from "./errors.ts";
+import { badParameter, keyVaultErrorResponses, missing, type Permission, unauthorized } from "./errors.ts";
 import { KeyVaultJson } from "./json.ts";
 import type { KeyVaultOptions, VaultCall } from "./request-context.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./write-operations.ts";
@@ -27,66 +27,75 @@ const VERSIONS = new Set([
 /** Page size `maxresults`, 1 to 25: https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets */
 const MAX_RESULTS = 25;
 
+/** An operation of the data plane. */
 interface Route {
   operation: string;
   permission: Permission;
   name?: string;
   version?: string;
-  answer(call: VaultCall): Answer;
+  answer(call: VaultCall): ServiceResponse;
 }
 
-/** Simulates Key Vault's data plane. The host name selects the vault. */
+/**
+ * Simulates the data plane of Key Vault: reads secrets, keys and certificates, and writes secrets. The host name selects the
+ * vault.
+ */
 export function keyVault(options: KeyVaultOptions): Service {
   return (request) => {
-    const found = route(request);
-    if (found === undefined) return undefined;
+    const matchedRoute = route(request);
+    if (matchedRoute === undefined) return undefined;
     const vaultName = request.host.slice(0, -options.suffix.length - 1);
     const vault = options.resources.vault(vaultName);
     const token = bearerToken(request.headers.authorization);
     const claims = token === undefined ? "missing" : options.tokens.check(token, [`https://${options.suffix}`]);
-    const known = { vault: vaultName, ...(found.name !== undefined && { item: found.name }) };
+    const logFields = { vault: vaultName, ...(matchedRoute.name !== undefined && { item: matchedRoute.name }) };
     if (typeof claims === "string") {
-      const refusals = keyVaultRefusals(vault, found.permission, options.tokens);
+      const errorResponses = keyVaultErrorResponses(vault, matchedRoute.permission, options.tokens);
       const answer = () => withHeaders(request, vault, unauthorized(options, claims));
-      return { name: "keyvault.challenge", ...known, refusals, anonymous: true, answer };
+      return { name: "keyvault.challenge", ...logFields, errorResponses, anonymous: true, answer };
     }
-    const refusals = keyVaultRefusals(vault, found.permission, options.tokens, claims);
+    const errorResponses = keyVaultErrorResponses(vault, matchedRoute.permission, options.tokens, claims);
     const answer = () => {
-      const answered = answerOf(options, request, found, vault, claims);
-      if (vault) logRequest(options, { vault, claims, request, operation: found.operation, answered });
-      return withHeaders(request, vault, answered);
+      const response = runRoute(options, request, matchedRoute, vault, claims);
+      if (vault) logRequest(options, { vault, claims, request, operation: matchedRoute.operation, response });
+      return withHeaders(request, vault, response);
     };
-    return { name: found.operation, ...known, refusals, answer };
+    return { name: matchedRoute.operation, ...logFields, errorResponses, answer };
   };
 }
 
-/** Operation names in the log category AuditEvent: https://learn.microsoft.com/azure/key-vault/general/logging */
+/**
+ * Records a request in the workspaces. `keyvault.getSecret` is logged as `SecretGet`. Operation names of the log category
+ * AuditEvent: https://learn.microsoft.com/azure/key-vault/general/logging
+ */
 function logRequest(
   { workspaces }: KeyVaultOptions,
-  of: { vault: Vault; claims: Claims; request: Incoming; operation: string; answered: Answer },
+  entry: { vault: Vault; claims: Claims; request: IncomingRequest; operation: string; response: ServiceResponse },
 ): void {
-  const { vault, claims, request, operation, answered } = of;
+  const { vault, claims, request, operation, response } = entry;
   const [, verb = "", object = ""] = /^keyvault\.([a-z]+)(\w+)$/.exec(operation) ?? [];
-  const { id, kid } = (answered.body ?? {}) as { id?: string; kid?: string; key?: { kid?: string } };
-  const key = (answered.body as { key?: { kid?: string } } | undefined)?.key?.kid;
-  workspaces.vaultRequest(vault.name, {
+  const { id, kid } = (response.body ?? {}) as { id?: string; kid?: string; key?: { kid?: string } };
+  // The ID is in `id` for secrets and certificates, in `key.kid` for keys.
+  const key = (response.body as { key?: { kid?: string } } | undefined)?.key?.kid;
+  workspaces.recordVaultRequest(vault.name, {
     operation: `${object.replace(/s$/, "")}${verb[0]?.toUpperCase()}${verb.slice(1)}`,
     vaultId: vault.id,
     id: id ?? key ?? kid ?? "",
     requestUri: `https://${request.authority}${request.target}`,
-    status: answered.status,
+    status: response.status,
     objectId: claims.oid,
     appId: claims.appid,
   });
 }
 
-function answerOf(
+/** Checks the vault and the API version, then runs the operation. */
+function runRoute(
   options: KeyVaultOptions,
-  request: Incoming,
-  found: Route,
+  request: IncomingRequest,
+  matchedRoute: Route,
   vault: Vault | undefined,
   claims: Claims,
-): Answer {
+): ServiceResponse {
   if (vault === undefined) return missing("VaultNotFound", `The vault ${request.host} does not exist.`);
   const version = request.query.get("api-version");
   if (!version) return badParameter("api-version must be specified");
@@ -95,16 +104,25 @@ function answerOf(
       `The specified version (${version}) is not recognized. Consider using the latest supported version (2025-07-01).`,
     );
   }
-  const refusals = keyVaultRefusals(vault, found.permission, options.tokens, claims);
+  const errorResponses = keyVaultErrorResponses(vault, matchedRoute.permission, options.tokens, claims);
   const { reach = "open", deniedKinds = [] } = vault.settings;
-  if (reach === "firewalled" || reach === "privateOnly") return refusals.firewalled();
-  if (reach === "denied") return refusals.denied();
-  if (deniedKinds.includes(found.permission.kind)) return refusals.denied();
+  if (reach === "firewalled" || reach === "privateOnly") return errorResponses.firewalled();
+  if (reach === "denied") return errorResponses.denied();
+  if (deniedKinds.includes(matchedRoute.permission.kind)) return errorResponses.denied();
+  // Formats the items of the vault for responses.
   const shapes = new KeyVaultJson(vault, `https://${request.authority}`, options.certificates);
-  return found.answer({ options, vault, shapes, request, name: found.name ?? "", version: found.version });
+  return matchedRoute.answer({
+    options,
+    vault,
+    shapes,
+    request,
+    name: matchedRoute.name ?? "",
+    version: matchedRoute.version,
+  });
 }
 
-function route(request: Incoming): Route | undefined {
+/** Returns the route of a request. Undefined for a path or method that is not simulated. */
+function route(request: IncomingRequest): Route | undefined {
   const { method } = request;
   const segments = request.segments.at(-1) === "" ? request.segments.slice(0, -1) : request.segments;
   const [root = "", name, second, ...more] = segments;
@@ -112,12 +130,12 @@ function route(request: Incoming): Route | undefined {
   if (root === "deletedsecrets") return deletedRoute(method, name, second);
   if (root !== "secrets" && root !== "keys" && root !== "certificates") return undefined;
   const kind: AssetKind = root;
-  const one = kind === "secrets" ? "Secret" : kind === "keys" ? "Key" : "Certificate";
+  const noun = kind === "secrets" ? "Secret" : kind === "keys" ? "Key" : "Certificate";
 
   if (name === undefined) {
     if (method !== "GET") return undefined;
     return {
-      operation: `keyvault.list${one}s`,
+      operation: `keyvault.list${noun}s`,
       permission: { kind, action: "list" },
       answer: (call) => list(call, kind),
     };
@@ -126,7 +144,7 @@ function route(request: Incoming): Route | undefined {
   if (method === "GET") {
     if (second === "versions") {
       const answer = (call: VaultCall) => listVersions(call, kind);
-      return { operation: `keyvault.list${one}Versions`, permission: permission("list"), name, answer };
+      return { operation: `keyvault.list${noun}Versions`, permission: permission("list"), name, answer };
     }
     if (kind === "keys" && second === "rotationpolicy") {
       const action = "getrotationpolicy";
@@ -146,7 +164,7 @@ function route(request: Incoming): Route | undefined {
       return { operation: "keyvault.getCertificatePolicy", permission: permission("get"), name, answer };
     }
     return {
-      operation: `keyvault.get${one}`,
+      operation: `keyvault.get${noun}`,
       permission: permission("get"),
       name,
       ...(second !== undefined && { version: second }),
@@ -172,6 +190,7 @@ function route(request: Incoming): Route | undefined {
   return undefined;
 }
 
+/** Returns the route of a request to deleted secrets: list, read, purge or recover. */
 function deletedRoute(method: string, name: string | undefined, second: string | undefined): Route | undefined {
   const permission = (action: string): Permission => ({ kind: "secrets", action });
   if (method === "GET" && name === undefined) {
@@ -210,19 +229,19 @@ function deletedRoute(method: string, name: string | undefined, second: string |
   return undefined;
 }
 
-function pageSize({ query }: Incoming): number | undefined {
+function pageSize({ query }: IncomingRequest): number | undefined {
   const size = Number(query.get("maxresults") ?? MAX_RESULTS);
   return Number.isInteger(size) && size >= 1 && size <= MAX_RESULTS ? size : undefined;
 }
 
-function nextLink(request: Incoming, token: string | undefined): string | null {
+function nextLink(request: IncomingRequest, token: string | undefined): string | null {
   if (token === undefined) return null;
   const query = new URLSearchParams(request.query);
   query.set("$skiptoken", Buffer.from(token).toString("base64url"));
   return `https://${request.authority}${request.path}?${query}`;
 }
 
-function list({ vault, shapes, request }: VaultCall, kind: AssetKind): Answer {
+function list({ vault, shapes, request }: VaultCall, kind: AssetKind): ServiceResponse {
   const size = pageSize(request);
   if (size === undefined) return badParameter("maxresults must be between 1 and 25");
   const token = request.query.get("$skiptoken");
@@ -233,42 +252,46 @@ function list({ vault, shapes, request }: VaultCall, kind: AssetKind): Answer {
   return { status: 200, body: { value, nextLink: nextLink(request, page.next) } };
 }
 
-function listVersions({ shapes, request, name }: VaultCall, kind: AssetKind): Answer {
+function listVersions({ shapes, request, name }: VaultCall, kind: AssetKind): ServiceResponse {
   const size = pageSize(request);
   if (size === undefined) return badParameter("maxresults must be between 1 and 25");
   const token = request.query.get("$skiptoken");
   const start = token === null ? 0 : Number(Buffer.from(token, "base64url").toString("utf8"));
   if (!Number.isInteger(start)) return badParameter("The specified $skiptoken is not valid");
-  const all = shapes.versions(kind, name);
-  const next = start + size < all.length ? String(start + size) : undefined;
-  return { status: 200, body: { value: all.slice(start, start + size), nextLink: nextLink(request, next) } };
+  const versions = shapes.versions(kind, name);
+  const nextPosition = start + size < versions.length ? String(start + size) : undefined;
+  return {
+    status: 200,
+    body: { value: versions.slice(start, start + size), nextLink: nextLink(request, nextPosition) },
+  };
 }
 
-function get({ vault, shapes, name, version }: VaultCall, kind: AssetKind): Answer {
-  const own = vault.collections[kind].get(name);
-  const behind = own ?? vault.collections.certificates.get(name);
-  const wanted =
-    behind === undefined
+function get({ vault, shapes, name, version }: VaultCall, kind: AssetKind): ServiceResponse {
+  const ownItem = vault.collections[kind].get(name);
+  // A certificate also has a key and a secret of its name.
+  const item = ownItem ?? vault.collections.certificates.get(name);
+  const selected =
+    item === undefined
       ? undefined
       : version === undefined || version === ""
-        ? current<(typeof behind.versions)[number]>(behind as never)
-        : behind.versions.find((one) => one.id === version);
-  if (behind === undefined || wanted === undefined) {
-    const one = kind === "secrets" ? "secret" : kind === "keys" ? "key" : "certificate";
+        ? current<(typeof item.versions)[number]>(item as never)
+        : item.versions.find((one) => one.id === version);
+  if (item === undefined || selected === undefined) {
+    const noun = kind === "secrets" ? "secret" : kind === "keys" ? "key" : "certificate";
     const code = kind === "secrets" ? "SecretNotFound" : kind === "keys" ? "KeyNotFound" : "CertificateNotFound";
-    const place = version ? `${name}/${version}` : name;
-    return missing(code, `A ${one} with (name/id) ${place} was not found in this key vault.`);
+    const reference = version ? `${name}/${version}` : name;
+    return missing(code, `A ${noun} with (name/id) ${reference} was not found in this key vault.`);
   }
-  if (kind === "secrets" && !wanted.enabled) {
+  if (kind === "secrets" && !selected.enabled) {
     // A disabled secret is not returned. Disabled keys and certificates are, because their responses contain only public parts.
     const innererror = { code: "SecretDisabled" };
     const message = "Operation get is not allowed on a disabled secret.";
     return { status: 403, body: { error: { code: "Forbidden", message, innererror } } };
   }
-  return { status: 200, body: shapes.bundle(kind, name, wanted.id) };
+  return { status: 200, body: shapes.bundle(kind, name, selected.id) };
 }
 
-function withHeaders(request: Incoming, vault: Vault | undefined, answer: Answer): Answer {
+function withHeaders(request: IncomingRequest, vault: Vault | undefined, answer: ServiceResponse): ServiceResponse {
   const clientId = request.headers["x-ms-client-request-id"];
   return {
     ...answer,

@@ -1,6 +1,6 @@
 // Types that all operations of the simulated Key Vault share.
 
-import type { Incoming } from "../http.ts";
+import type { IncomingRequest } from "../http.ts";
 import type { Workspaces } from "../logs/workspaces.ts";
 import type { Tokens } from "../tokens.ts";
 import type { CertificateMaker } from "../vaults/certificates.ts";
@@ -25,9 +25,10 @@ export interface KeyVaultOptions {
 export interface VaultCall {
   options: KeyVaultOptions;
   vault: Vault;
+  /** Formats items as JSON. */
   shapes: KeyVaultJson;
-  request: Incoming;
-  /** Object name in the path. Empty for lists. */
+  request: IncomingRequest;
+  /** Name of the item in the path. Empty for lists. */
   name: string;
   version: string | undefined;
 }

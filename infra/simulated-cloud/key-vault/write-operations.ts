@@ -1,18 +1,21 @@
 // Write operations of the simulated Key Vault: set, update, delete, recover and purge secrets.
 
 import { randomBytes } from "node:crypto";
-import { type Answer, jsonObject } from "../http.ts";
+import { jsonObject, type ServiceResponse } from "../http.ts";
 import { current, type SecretVersion } from "../vaults/items.ts";
 import { badParameter, forbidden, missing } from "./errors.ts";
 import type { VaultCall } from "./request-context.ts";
 
-/** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets: 25 KB; names and tags as in about-keys-secrets-certificates. */
+/**
+ * Limits of Key Vault: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets and
+ * …/general/about-keys-secrets-certificates
+ */
 const MAX_VALUE_BYTES = 25_600;
 const MAX_TAGS = 15;
 const NAME = /^[0-9a-zA-Z-]{1,127}$/;
 
 /** Sets a secret and creates a new version. */
-export function setSecret({ options, vault, shapes, request, name }: VaultCall): Answer {
+export function setSecret({ options, vault, shapes, request, name }: VaultCall): ServiceResponse {
   if (!NAME.test(name)) return badParameter(`The request URI contains an invalid name: ${name}`);
   const body = jsonObject(request);
   if (body === undefined) return badParameter("The request body is not a JSON object.");
@@ -24,30 +27,30 @@ export function setSecret({ options, vault, shapes, request, name }: VaultCall):
       "ObjectIsDeletedButRecoverable",
     );
   }
-  if (vault.collections.certificates.get(name) !== undefined) return managed(name);
-  const changes = changesIn(body);
+  if (vault.collections.certificates.get(name) !== undefined) return managedSecretError(name);
+  const changes = parseChanges(body);
   if (typeof changes === "string") return badParameter(changes);
 
-  const before = vault.collections.secrets.get(name);
+  const existing = vault.collections.secrets.get(name);
   const now = options.resources.now();
   const id = randomBytes(16).toString("hex");
   const version: SecretVersion = { id, enabled: true, created: now, updated: now, value: body.value, ...changes };
-  const secret = { name: before?.name ?? name, versions: [...(before?.versions ?? []), version] };
+  const secret = { name: existing?.name ?? name, versions: [...(existing?.versions ?? []), version] };
   options.resources.putItem(vault.name, "secrets", secret);
   return { status: 200, body: shapes.secretBundle(secret, version.id) };
 }
 
 /** Changes attributes, tags or content type of a version. Omitted members stay. The value can't be changed. */
-export function updateSecret({ options, vault, shapes, request, name, version: id }: VaultCall): Answer {
+export function updateSecret({ options, vault, shapes, request, name, version: id }: VaultCall): ServiceResponse {
   const secret = vault.collections.secrets.get(name);
   const version = id ? secret?.versions.find((one) => one.id === id) : secret && current(secret);
   if (secret === undefined || version === undefined) {
-    if (vault.collections.certificates.get(name) !== undefined) return managed(name);
+    if (vault.collections.certificates.get(name) !== undefined) return managedSecretError(name);
     return missing("SecretNotFound", `A secret with (name/id) ${name} was not found in this key vault.`);
   }
   const body = jsonObject(request);
   if (body === undefined) return badParameter("The request body is not a JSON object.");
-  const changes = changesIn(body);
+  const changes = parseChanges(body);
   if (typeof changes === "string") return badParameter(changes);
   const updated = { ...version, updated: options.resources.now(), ...changes };
   const versions = secret.versions.map((one) => (one.id === version.id ? updated : one));
@@ -58,10 +61,10 @@ export function updateSecret({ options, vault, shapes, request, name, version: i
 }
 
 /** Deletes a secret. It is recoverable until it is purged. */
-export function deleteSecret({ options, vault, shapes, name }: VaultCall): Answer {
+export function deleteSecret({ options, vault, shapes, name }: VaultCall): ServiceResponse {
   const secret = vault.collections.secrets.get(name);
   if (secret === undefined) {
-    if (vault.collections.certificates.get(name) !== undefined) return managed(name);
+    if (vault.collections.certificates.get(name) !== undefined) return managedSecretError(name);
     return missing("SecretNotFound", `A secret with (name/id) ${name} was not found in this key vault.`);
   }
   if (vault.settings.softDelete === false) {
@@ -72,7 +75,8 @@ export function deleteSecret({ options, vault, shapes, name }: VaultCall): Answe
   return { status: 200, body: shapes.deletedSecretItem(vault.deletedSecrets.get(name.toLowerCase())!) };
 }
 
-export function recoverSecret({ options, vault, shapes, name }: VaultCall): Answer {
+/** Recovers a deleted secret with all its versions. The response does not contain its value. */
+export function recoverSecret({ options, vault, shapes, name }: VaultCall): ServiceResponse {
   const deleted = vault.deletedSecrets.get(name.toLowerCase());
   if (deleted === undefined) return missing("SecretNotFound", `Deleted Secret not found: ${name}`);
   options.resources.recoverSecret(vault.name, name);
@@ -83,7 +87,8 @@ export function recoverSecret({ options, vault, shapes, name }: VaultCall): Answ
   return { status: 200, body: bundle };
 }
 
-export function purgeSecret({ options, vault, name }: VaultCall): Answer {
+/** Deletes a deleted secret permanently, unless the vault has purge protection, which is the default here. */
+export function purgeSecret({ options, vault, name }: VaultCall): ServiceResponse {
   if (!vault.deletedSecrets.has(name.toLowerCase())) {
     return missing("SecretNotFound", `Deleted Secret not found: ${name}`);
   }
@@ -106,8 +111,8 @@ interface Changes {
   contentType?: string;
 }
 
-/** Parses the body of a set request, or returns the error. */
-function changesIn(body: Record<string, unknown>): Changes | string {
+/** Parses the attributes, tags and content type in the body of a set or update request, or returns the error. */
+function parseChanges(body: Record<string, unknown>): Changes | string {
   const { attributes = {}, tags, contentType } = body;
   if (!isRecord(attributes)) return "Property 'attributes' must be an object.";
   const { enabled, nbf, exp } = attributes;
@@ -132,10 +137,11 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function conflict(message: string, inner: string): Answer {
+function conflict(message: string, inner: string): ServiceResponse {
   return { status: 409, body: { error: { code: "Conflict", message, innererror: { code: inner } } } };
 }
 
-function managed(name: string): Answer {
+/** Returns the error for a secret that belongs to a certificate. */
+function managedSecretError(name: string): ServiceResponse {
   return forbidden(`Secret ${name} belongs to a certificate and can only be changed with it.`, "ManagedSecret");
 }

@@ -1,11 +1,11 @@
 import {
-  type Answer,
-  type Incoming,
+  type ErrorResponses,
+  type IncomingRequest,
   jsonObject,
   type Operation,
-  type Refusals,
   retryAfter,
   type Service,
+  type ServiceResponse,
 } from "../http.ts";
 import { type Tokens, tokenProblem } from "../tokens.ts";
 import { type Column, isSummaryQuery, runSummaryQuery } from "./summary-query.ts";
@@ -23,9 +23,10 @@ export function logAnalytics(parts: { workspaces: Workspaces; tokens: Tokens; or
     if (request.method !== "POST" || !isQuery) return undefined;
     const workspace = parts.workspaces.find(id);
     const problem = tokenProblem(parts.tokens, request.headers.authorization, parts.origin);
+    // The error `partial`, which a fault can name: half of the rows.
     const partial = () => {
-      const { status, body } = answer(parts.workspaces, workspace, request);
-      return status === 200 ? cutShort(body as Result) : { status, body };
+      const { status, body } = runQuery(parts.workspaces, workspace, request);
+      return status === 200 ? toPartialResult(body as Result) : { status, body };
     };
     return {
       name: "loganalytics.query",
@@ -33,10 +34,10 @@ export function logAnalytics(parts: { workspaces: Workspaces; tokens: Tokens; or
       action: "Microsoft.OperationalInsights/workspaces/query/read",
       item: id,
       anonymous: problem !== undefined,
-      refusals: { ...refusals, named: { partial } },
+      errorResponses: { ...errorResponses, named: { partial } },
       answer: () =>
         problem === undefined
-          ? answer(parts.workspaces, workspace, request)
+          ? runQuery(parts.workspaces, workspace, request)
           : failure(401, "InvalidTokenError", "The provided authorization token is not valid."),
     } satisfies Operation;
   };
@@ -46,27 +47,31 @@ interface Result {
   tables: { name: string; columns: Column[]; rows: unknown[][] }[];
 }
 
-function answer(workspaces: Workspaces, workspace: Workspace | undefined, request: Incoming): Answer {
+/** Validates a query and runs it. */
+function runQuery(workspaces: Workspaces, workspace: Workspace | undefined, request: IncomingRequest): ServiceResponse {
   if (workspace === undefined) return failure(404, "WorkspaceNotFoundError", "The workspace could not be found");
   const { query, timespan } = jsonObject(request) ?? {};
   if (typeof query !== "string") return invalid("A query has to be specified");
-  const span = spanOf(timespan);
-  if (span === undefined) return invalid(`The timespan ${String(timespan)} is not valid`);
+  const interval = parseInterval(timespan);
+  if (interval === undefined) return invalid(`The timespan ${String(timespan)} is not valid`);
   if (!isSummaryQuery(query)) return invalid("A recognition error occurred in the query.", "SyntaxError");
-  const result = runSummaryQuery(query, span, workspace, workspaces);
+  const result = runSummaryQuery(query, interval, workspace, workspaces);
   if (typeof result === "string") return invalid(result, "SemanticError");
   return { status: 200, body: { tables: [{ name: "PrimaryResult", ...result }] } satisfies Result };
 }
 
 /** Parses an ISO 8601 interval of two times. */
-function spanOf(timespan: unknown): { from: number; to: number } | undefined {
+function parseInterval(timespan: unknown): { from: number; to: number } | undefined {
   const [from = Number.NaN, to = Number.NaN, ...more] = String(timespan).split("/").map(Date.parse);
   return Number.isNaN(from) || Number.isNaN(to) || more.length > 0 || to <= from ? undefined : { from, to };
 }
 
 /** Returns a partial result with an error, as Log Analytics does when a query exceeds its limits. */
-function cutShort({ tables }: Result): Answer {
-  const half = tables.map(({ rows, ...table }) => ({ ...table, rows: rows.slice(0, Math.floor(rows.length / 2)) }));
+function toPartialResult({ tables }: Result): ServiceResponse {
+  const halfTables = tables.map(({ rows, ...table }) => ({
+    ...table,
+    rows: rows.slice(0, Math.floor(rows.length / 2)),
+  }));
   const error = {
     code: "PartialError",
     message: "There were some errors when processing your query.",
@@ -83,23 +88,23 @@ function cutShort({ tables }: Result): Answer {
       },
     ],
   };
-  return { status: 200, body: { tables: half, error } };
+  return { status: 200, body: { tables: halfTables, error } };
 }
 
-const invalid = (message: string, inner?: string): Answer =>
+const invalid = (message: string, inner?: string): ServiceResponse =>
   failure(400, "BadArgumentError", "The request had some invalid properties", {
     code: inner ?? "QueryValidationError",
     message,
   });
 
-function failure(status: number, code: string, message: string, innererror?: object): Answer {
+function failure(status: number, code: string, message: string, innererror?: object): ServiceResponse {
   return {
     status,
     body: { error: { message, code, correlationId: crypto.randomUUID(), ...(innererror && { innererror }) } },
   };
 }
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({
     ...failure(429, "ThrottledError", "Too many requests: the limit is 200 requests in 30 seconds."),
     headers: retryAfter(seconds),

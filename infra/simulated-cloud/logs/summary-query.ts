@@ -8,6 +8,7 @@ export interface Column {
   type: "string" | "datetime" | "long";
 }
 
+/** Columns that the query can project. */
 const COLUMNS: Record<string, Column["type"]> = {
   Kind: "string",
   Day: "datetime",
@@ -27,6 +28,7 @@ const COLUMNS: Record<string, Column["type"]> = {
 
 const DAY_MS = 86_400_000;
 
+/** A row of the result by column. */
 type Line = Record<string, string | number>;
 
 /** Returns whether a query is the supported one: a `union isfuzzy=true`, which tolerates missing tables, of all tables. */
@@ -40,18 +42,21 @@ export function runSummaryQuery(
   workspace: Workspace,
   workspaces: Workspaces,
 ): { columns: Column[]; rows: unknown[][] } | string {
+  // The columns of the last `| project`.
   const projected = [...query.matchAll(/\|\s*project\s+([\w\s,]+?)\s*$/g)]
     .at(-1)?.[1]
     ?.split(",")
     .map((name) => name.trim());
-  if (projected === undefined) return "The query does not end with the columns that it answers";
+  if (projected === undefined) return "The query does not end with `project` and its columns";
   const unknown = projected.find((name) => COLUMNS[name] === undefined);
   if (unknown !== undefined) return `'project' operator: Failed to resolve scalar expression named '${unknown}'`;
-  const uses = listIn(query, "Uses");
-  const own = listIn(query, "Own").map((id) => id.toLowerCase());
+  // `Uses` lists the operations that count as a use of a secret, `Own` the service's identities, whose reads do not count.
+  const uses = listConstant(query, "Uses");
+  const ownObjectIds = listConstant(query, "Own").map((id) => id.toLowerCase());
   const lines = new Map<string, Line>();
-  for (const event of workspaces.visibleEvents(workspace, from, to)) add(lines, event, { uses, own });
-  for (const line of generated(workspace, from, Math.min(to, workspaces.visibleUntil(workspace)))) {
+  for (const event of workspaces.visibleEvents(workspace, from, to))
+    countEvent(lines, event, { uses, own: ownObjectIds });
+  for (const line of generatedLines(workspace, from, Math.min(to, workspaces.visibleUntil(workspace)))) {
     lines.set(JSON.stringify(line), line);
   }
   const columns = projected.map((name): Column => ({ name, type: COLUMNS[name]! }));
@@ -61,12 +66,20 @@ export function runSummaryQuery(
 }
 
 /** Parses `let Name = dynamic(["a", "b"]);`. */
-function listIn(query: string, name: string): string[] {
-  const found = new RegExp(`let\\s+${name}\\s*=\\s*dynamic\\((\\[[^\\]]*\\])\\)`).exec(query)?.[1] ?? "[]";
-  return JSON.parse(found) as string[];
+function listConstant(query: string, name: string): string[] {
+  const list = new RegExp(`let\\s+${name}\\s*=\\s*dynamic\\((\\[[^\\]]*\\])\\)`).exec(query)?.[1] ?? "[]";
+  return JSON.parse(list) as string[];
 }
 
-function add(lines: Map<string, Line>, event: LogEvent, { uses, own }: { uses: string[]; own: string[] }): void {
+/**
+ * Adds an event to the rows that count it, one row per day. `signIn`: sign-ins with a credential. `vault`: all requests to a
+ * vault. `use`: successful reads of an item by an identity other than the service.
+ */
+function countEvent(
+  lines: Map<string, Line>,
+  event: LogEvent,
+  { uses, own: ownObjectIds }: { uses: string[]; own: string[] },
+): void {
   const count = (key: Line) => {
     const id = JSON.stringify(key);
     const line = lines.get(id) ?? { ...key, FirstAt: event.at, LastAt: event.at, Rows: 0 };
@@ -83,10 +96,19 @@ function add(lines: Map<string, Line>, event: LogEvent, { uses, own }: { uses: s
   }
   count({ Kind: "vault", Day, VaultId: event.vaultId.toLowerCase() });
   const isUse = uses.includes(event.operation) && event.status >= 200 && event.status < 300;
-  if (isUse && !own.includes(event.objectId.toLowerCase())) count({ Kind: "use", Day, ...readOf(event) });
+  if (isUse && !ownObjectIds.includes(event.objectId.toLowerCase())) count({ Kind: "use", Day, ...readColumns(event) });
 }
 
-const readOf = ({ vaultId, id, requestUri, operation, objectId, appId, userName, identityOf }: VaultEvent): Line => ({
+const readColumns = ({
+  vaultId,
+  id,
+  requestUri,
+  operation,
+  objectId,
+  appId,
+  userName,
+  identityOf,
+}: VaultEvent): Line => ({
   VaultId: vaultId.toLowerCase(),
   AssetUrl: id === "" ? requestUri : id,
   OperationName: operation,
@@ -97,20 +119,20 @@ const readOf = ({ vaultId, id, requestUri, operation, objectId, appId, userName,
 });
 
 /** Computes the result for a workspace with millions of rows without storing the rows. */
-function* generated({ volume, tables }: Workspace, from: number, to: number): Generator<Line> {
+function* generatedLines({ volume, tables }: Workspace, from: number, to: number): Generator<Line> {
   if (volume === undefined || !tables.has("AZKVAuditLogs")) return;
   const { rowsPerDay, vaultId, vaultUri, secrets, readers } = volume;
   for (let day = Math.floor(from / DAY_MS) * DAY_MS; day < to; day += DAY_MS) {
     const [first, last] = [Math.max(day, from), Math.min(day + DAY_MS, to) - 1];
     const rows = Math.floor((rowsPerDay * (last - first)) / DAY_MS);
-    const about = { Day: day, VaultId: vaultId.toLowerCase() };
-    yield { Kind: "vault", ...about, FirstAt: first, LastAt: last, Rows: rows };
+    const dayAndVault = { Day: day, VaultId: vaultId.toLowerCase() };
+    yield { Kind: "vault", ...dayAndVault, FirstAt: first, LastAt: last, Rows: rows };
     for (let secret = 0; secret < secrets; secret++)
       for (let reader = 0; reader < readers; reader++) {
         const id = `00000000-0000-4000-8000-${String(reader).padStart(12, "0")}`;
         yield {
           Kind: "use",
-          ...about,
+          ...dayAndVault,
           AssetUrl: `${vaultUri}/secrets/generated-${secret}/${String(secret).padStart(32, "0")}`,
           OperationName: "SecretGet",
           ObjectId: id,

@@ -16,7 +16,7 @@ export interface VaultEvent {
   operation: string;
   /** Resource ID of the vault. */
   vaultId: string;
-  /** URL of the requested object with its version: `https://kv.vault.localhost/secrets/name/version`. Empty for lists. */
+  /** URL of the requested item with its version: `https://kv.vault.localhost/secrets/name/version`. Empty for lists. */
   id: string;
   requestUri: string;
   status: number;
@@ -41,7 +41,7 @@ export interface SignInEvent {
 
 export type LogEvent = VaultEvent | SignInEvent;
 
-/** Reads that are computed at query time and not stored: a number per day, evenly distributed. */
+/** Generated reads, for load tests: a number per day, evenly distributed. They are computed at query time and not stored. */
 export interface Volume {
   rowsPerDay: number;
   vaultId: string;
@@ -51,6 +51,7 @@ export interface Volume {
   readers: number;
 }
 
+/** A Log Analytics workspace of the company. */
 export interface Workspace {
   id: string;
   name: string;
@@ -66,7 +67,7 @@ export interface Workspace {
   events: LogEvent[];
 }
 
-/** Maximum number of stored events per workspace. */
+/** A workspace stores at least this number of latest events. */
 const MAX_STORED_EVENTS = 200_000;
 
 /** Stores the company's Log Analytics workspaces and their events. */
@@ -88,6 +89,7 @@ export class Workspaces {
     });
     this.all = [
       workspace("law-operations", ["AZKVAuditLogs", "AADServicePrincipalSignInLogs"]),
+      // No vault writes to this workspace any more. Tests add its events.
       workspace("law-former", ["AzureDiagnostics"], []),
     ];
   }
@@ -100,40 +102,42 @@ export class Workspaces {
    * Returns a workspace.
    * @throws {Error} if there is none.
    */
-  named(id: string): Workspace {
-    const found = this.find(id);
-    if (found === undefined) throw new Error(`Unknown workspace ${id}`);
-    return found;
+  getOrThrow(id: string): Workspace {
+    const workspace = this.find(id);
+    if (workspace === undefined) throw new Error(`Unknown workspace ${id}`);
+    return workspace;
   }
 
   /** Records a request that a vault answered. */
-  vaultRequest(vaultName: string, event: Omit<VaultEvent, "table" | "at">): void {
+  recordVaultRequest(vaultName: string, event: Omit<VaultEvent, "table" | "at">): void {
     for (const workspace of this.all) {
       if (workspace.vaults !== undefined && !workspace.vaults.has(vaultName.toLowerCase())) continue;
       const table = workspace.tables.has("AZKVAuditLogs") ? "AZKVAuditLogs" : "AzureDiagnostics";
-      this.#keep(workspace, { ...event, table, at: this.#clock.now() });
+      this.#store(workspace, { ...event, table, at: this.#clock.now() });
     }
   }
 
-  signedIn(event: Omit<SignInEvent, "table" | "at">): void {
+  /** Records a sign-in. */
+  recordSignIn(event: Omit<SignInEvent, "table" | "at">): void {
     for (const workspace of this.all) {
       const table = "AADServicePrincipalSignInLogs";
-      if (workspace.tables.has(table)) this.#keep(workspace, { ...event, table, at: this.#clock.now() });
+      if (workspace.tables.has(table)) this.#store(workspace, { ...event, table, at: this.#clock.now() });
     }
   }
 
-  /** Adds an event with any time. */
-  plant(id: string, event: LogEvent): void {
-    const workspace = this.named(id);
+  /** Adds an event with any time, for tests. */
+  addEvent(id: string, event: LogEvent): void {
+    const workspace = this.getOrThrow(id);
     workspace.tables.add(event.table);
-    this.#keep(workspace, event);
+    this.#store(workspace, event);
   }
 
   /** Returns the events of an interval that queries can see now. `to` is exclusive. */
   *visibleEvents(workspace: Workspace, from: number, to: number): Generator<LogEvent> {
-    const arrived = this.#clock.now() - workspace.delayMilliseconds;
+    const visibleUntil = this.#clock.now() - workspace.delayMilliseconds;
     for (const event of workspace.events)
-      if (event.at >= from && event.at < to && event.at <= arrived && workspace.tables.has(event.table)) yield event;
+      if (event.at >= from && event.at < to && event.at <= visibleUntil && workspace.tables.has(event.table))
+        yield event;
   }
 
   /** Returns the time up to which the events of a workspace are visible. */
@@ -141,7 +145,7 @@ export class Workspaces {
     return this.#clock.now() - delayMilliseconds;
   }
 
-  #keep({ events }: Workspace, event: LogEvent): void {
+  #store({ events }: Workspace, event: LogEvent): void {
     events.push(event);
     if (events.length >= 2 * MAX_STORED_EVENTS) events.splice(0, MAX_STORED_EVENTS);
   }

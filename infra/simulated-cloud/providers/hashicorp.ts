@@ -1,16 +1,26 @@
 import { randomUUID } from "node:crypto";
-import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
+import {
+  type ErrorResponses,
+  type IncomingRequest,
+  jsonObject,
+  type Operation,
+  retryAfter,
+  type ServiceResponse,
+} from "../http.ts";
 
-/** Mount paths of the KV engines with their version. */
+/** Versions of the KV engines by mount path. */
 const MOUNTS: Record<string, string> = { secret: "2", "team-kv": "2", "old-kv": "1" };
 
 /** Maximum size of an entry with integrated storage: https://developer.hashicorp.com/vault/docs/internals/limits */
 const MAX_ENTRY_BYTES = 1024 * 1024;
 
+/** Limits of custom metadata: keys per secret, characters per key, and bytes per value. */
+const [MAX_METADATA_KEYS, MAX_KEY_LENGTH, MAX_METADATA_VALUE_BYTES] = [64, 128, 512];
+
 interface Version {
   data: Record<string, unknown>;
   created: string;
-  /** Empty unless the version is deleted. */
+  /** Time of the deletion. Empty if the version is not deleted. */
   deleted: string;
   destroyed: boolean;
 }
@@ -27,8 +37,8 @@ export interface HashicorpCredentials {
   secretId: string;
 }
 
-/** A request with its permissions. */
-type Handle = (body: Record<string, unknown>) => Answer;
+/** Runs an operation with the JSON body of its request. */
+type RunOperation = (body: Record<string, unknown>) => ServiceResponse;
 
 /**
  * Simulates HashiCorp Vault: the KV version 2 engine at `secret/`, tokens and AppRole.
@@ -38,7 +48,9 @@ export class Hashicorp {
   readonly credentials: HashicorpCredentials;
   /** While true, every request gets the error of a sealed Vault. */
   sealed = false;
+  /** By path below the mount. Paths of other mounts than `secret` start with the mount and a colon: `team-kv:/app`. */
   readonly #secrets = new Map<string, Secret>();
+  /** Tokens of the AppRole. */
   readonly #issued = new Set<string>();
 
   constructor(credentials: HashicorpCredentials) {
@@ -57,9 +69,9 @@ export class Hashicorp {
   }
 
   /** Adds custom metadata as another client. */
-  note(path: string, notes: Record<string, string>): void {
+  addMetadata(path: string, addedMetadata: Record<string, string>): void {
     const secret = this.#secrets.get(path) ?? { custom: {}, versions: [] };
-    Object.assign(secret.custom, notes);
+    Object.assign(secret.custom, addedMetadata);
     this.#secrets.set(path, secret);
   }
 
@@ -75,36 +87,42 @@ export class Hashicorp {
     this.#secrets.set(path, secret);
   }
 
+  /** Deletes the latest version as another client. */
   remove(path: string): void {
     const version = this.#secrets.get(path)?.versions.at(-1);
     if (version) version.deleted = new Date().toISOString();
   }
 
-  /** Revokes all tokens of a role. */
+  /** Revokes all tokens of the AppRole. */
   revokeIssued(): void {
     this.#issued.clear();
   }
 
-  readonly service = (request: Incoming): Operation | undefined => {
-    const found = this.#find(request);
-    if (!found) return undefined;
-    const [name, handle, open] = found;
+  readonly service = (request: IncomingRequest): Operation | undefined => {
+    const matched = this.#findOperation(request);
+    if (!matched) return undefined;
+    const [name, runOperation, needsNoToken] = matched;
     const token = String(request.headers["x-vault-token"] ?? "");
-    const known = open || token === this.credentials.token || this.#issued.has(token);
+    const isAuthenticated = needsNoToken || token === this.credentials.token || this.#issued.has(token);
     return {
       name: `hashicorp.${name}`,
-      refusals,
-      anonymous: !known,
+      errorResponses,
+      anonymous: !isAuthenticated,
       answer: () => {
         if (this.sealed) return failure(503, "Vault is sealed");
-        if (!known) return unknownToken();
+        if (!isAuthenticated) return unknownToken();
         const body = request.body.length === 0 ? {} : jsonObject(request);
-        return body === undefined ? failure(400, "failed to parse JSON input") : handle(body);
+        return body === undefined ? failure(400, "failed to parse JSON input") : runOperation(body);
       },
     };
   };
 
-  #find({ method, path, segments, query }: Incoming): [name: string, handle: Handle, open?: boolean] | undefined {
+  #findOperation({
+    method,
+    path,
+    segments,
+    query,
+  }: IncomingRequest): [name: string, handle: RunOperation, needsNoToken?: boolean] | undefined {
     const [api, mount = "", part, ...rest] = segments;
     if (api !== "v1") return undefined;
     if (method === "POST" && path === "/v1/auth/approle/login")
@@ -113,9 +131,10 @@ export class Hashicorp {
       return ["auth.lookupSelf", () => ok({ ttl: 3600, policies: ["default", "sync"] })];
     }
     if (method === "GET" && path.startsWith("/v1/sys/internal/ui/mounts/")) {
+      // The path has `ui` and `mounts` before the mount path.
       const version = MOUNTS[rest.slice(2).join("/")];
       // Vault returns the same error for a missing mount and for a mount without permissions.
-      const answer = version === undefined ? refusals.denied() : ok({ type: "kv", options: { version } });
+      const answer = version === undefined ? errorResponses.denied() : ok({ type: "kv", options: { version } });
       return ["kv.readMount", () => answer];
     }
     if (MOUNTS[mount] !== "2" || part === undefined || rest.length === 0) return undefined;
@@ -138,7 +157,7 @@ export class Hashicorp {
     }
   }
 
-  #login({ role_id: role, secret_id: secret }: Record<string, unknown>): Answer {
+  #login({ role_id: role, secret_id: secret }: Record<string, unknown>): ServiceResponse {
     if (role !== this.credentials.roleId) return failure(400, "invalid role ID");
     if (secret !== this.credentials.secretId) return failure(400, "invalid secret id");
     const token = `hvs.${randomUUID()}`;
@@ -146,33 +165,34 @@ export class Hashicorp {
     return { status: 200, body: { auth: { client_token: token, lease_duration: 1200, renewable: true } } };
   }
 
-  #metadata(name: string): Answer {
-    const found = this.#secrets.get(name);
-    if (!found) return { status: 404, body: { errors: [] } };
-    const versions = found.versions.map(({ created, deleted, destroyed }, index) => [
+  #metadata(name: string): ServiceResponse {
+    const secret = this.#secrets.get(name);
+    if (!secret) return { status: 404, body: { errors: [] } };
+    const versions = secret.versions.map(({ created, deleted, destroyed }, index) => [
       String(index + 1),
       { created_time: created, deletion_time: deleted, destroyed },
     ]);
     return ok({
-      current_version: found.versions.length,
-      custom_metadata: Object.keys(found.custom).length === 0 ? null : found.custom,
+      current_version: secret.versions.length,
+      custom_metadata: Object.keys(secret.custom).length === 0 ? null : secret.custom,
       max_versions: 0,
       versions: Object.fromEntries(versions),
     });
   }
 
-  #writeMetadata(name: string, { custom_metadata: custom }: Record<string, unknown>): Answer {
+  #writeMetadata(name: string, { custom_metadata: custom }: Record<string, unknown>): ServiceResponse {
     const entries = Object.entries((custom ?? {}) as Record<string, unknown>);
-    const fits = ([key, value]: [string, unknown]) =>
-      key.length <= 128 && typeof value === "string" && Buffer.byteLength(value) <= 512;
-    if (entries.length > 64 || !entries.every(fits)) return failure(400, "custom_metadata validation failed");
+    const isValid = ([key, value]: [string, unknown]) =>
+      key.length <= MAX_KEY_LENGTH && typeof value === "string" && Buffer.byteLength(value) <= MAX_METADATA_VALUE_BYTES;
+    if (entries.length > MAX_METADATA_KEYS || !entries.every(isValid))
+      return failure(400, "custom_metadata validation failed");
     const secret = this.#secrets.get(name) ?? { custom: {}, versions: [] };
     if (custom !== undefined) secret.custom = Object.fromEntries(entries) as Record<string, string>;
     this.#secrets.set(name, secret);
     return { status: 204 };
   }
 
-  #read(name: string, wanted: string | null): Answer {
+  #read(name: string, wanted: string | null): ServiceResponse {
     const versions = this.#secrets.get(name)?.versions ?? [];
     const number = wanted === null || wanted === "0" ? versions.length : Number(wanted);
     const version = versions[number - 1];
@@ -180,10 +200,11 @@ export class Hashicorp {
     return ok({ data: version.data, metadata: { version: number, created_time: version.created } });
   }
 
-  #writeData(name: string, { options, data }: Record<string, unknown>): Answer {
+  #writeData(name: string, { options, data }: Record<string, unknown>): ServiceResponse {
     if (typeof data !== "object" || data === null) return failure(400, "no data provided");
     if (Buffer.byteLength(JSON.stringify(data)) > MAX_ENTRY_BYTES) return failure(413, "request body too large");
     const current = this.#secrets.get(name)?.versions.length ?? 0;
+    // Check-and-set: the version that the client expects, 0 for a new secret.
     const { cas } = (options ?? {}) as { cas?: number };
     if (cas !== undefined && cas !== current) {
       return failure(400, "check-and-set parameter did not match the current version");
@@ -193,12 +214,12 @@ export class Hashicorp {
     return ok({ version: current + 1, created_time: created, deletion_time: "", destroyed: false });
   }
 
-  #delete(name: string): Answer {
+  #delete(name: string): ServiceResponse {
     this.remove(name);
     return { status: 204 };
   }
 
-  #undelete(name: string, { versions }: Record<string, unknown>): Answer {
+  #undelete(name: string, { versions }: Record<string, unknown>): ServiceResponse {
     if (!Array.isArray(versions) || versions.length === 0) return failure(400, "No version number provided");
     for (const number of versions as number[]) {
       const version = this.#secrets.get(name)?.versions[number - 1];
@@ -208,12 +229,12 @@ export class Hashicorp {
   }
 }
 
-const ok = (data: object): Answer => ({ status: 200, body: { request_id: randomUUID(), data } });
-const failure = (status: number, text: string): Answer => ({ status, body: { errors: [text] } });
+const ok = (data: object): ServiceResponse => ({ status: 200, body: { request_id: randomUUID(), data } });
+const failure = (status: number, text: string): ServiceResponse => ({ status, body: { errors: [text] } });
 
 const unknownToken = () => failure(403, "2 errors occurred:\n\t* permission denied\n\t* invalid token\n\n");
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => ({
     ...failure(429, 'request path "secret/data": rate limit quota exceeded'),
     headers: retryAfter(seconds),

@@ -1,14 +1,23 @@
 import { randomUUID } from "node:crypto";
-import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
+import {
+  type ErrorResponses,
+  type IncomingRequest,
+  jsonObject,
+  type Operation,
+  retryAfter,
+  type ServiceResponse,
+} from "../http.ts";
 
-/** Limits: https://kubernetes.io/docs/concepts/configuration/secret */
+/** Maximum size of a Secret's data: https://kubernetes.io/docs/concepts/configuration/secret */
 const MAX_DATA_BYTES = 1024 * 1024;
 
-const GROUP = { group: "", resource: "secrets", apiVersion: "v1" };
+/** `details` of every error response: the kind of the object, a Secret of the core API group. */
+const ERROR_DETAILS = { group: "", resource: "secrets", apiVersion: "v1" };
 
 interface Secret {
   name: string;
   uid: string;
+  /** The `resourceVersion`. Each change gets the next number of the cluster. */
   version: number;
   annotations: Record<string, string>;
   labels: Record<string, string>;
@@ -19,8 +28,8 @@ interface Secret {
   managers: Map<string, Set<string>>;
 }
 
-/** Members of an object that clients send. */
-interface Sent {
+/** Members of a Secret in a request body. */
+interface SecretInput {
   metadata?: {
     name?: string;
     resourceVersion?: string;
@@ -31,11 +40,11 @@ interface Sent {
   data?: Record<string, string>;
 }
 
-/** An error that is returned as a `Status`. */
-class Refused extends Error {
-  readonly answer: Answer;
-  constructor(answer: Answer) {
-    super("refused");
+/** An error that the response reports as a `Status`. */
+class KubernetesError extends Error {
+  readonly answer: ServiceResponse;
+  constructor(answer: ServiceResponse) {
+    super("Kubernetes error");
     this.answer = answer;
   }
 }
@@ -48,6 +57,7 @@ export class Kubernetes {
   readonly token: string;
   readonly namespace = "payments";
   readonly #secrets = new Map<string, Secret>();
+  /** The newest `resourceVersion`. All Secrets share the counter, as in a cluster. */
   #version = 1000;
   #written = 0;
 
@@ -55,24 +65,26 @@ export class Kubernetes {
     this.token = token;
   }
 
+  /** Returns the value of a key of a Secret. */
   value(name: string, key = "value"): string | undefined {
     const text = this.#secrets.get(name)?.data[key];
     return text === undefined ? undefined : Buffer.from(text, "base64").toString("utf8");
   }
 
-  /** Number of requests that changed a value. */
+  /** Returns the number of requests that changed a value. */
   written(): number {
     return this.#written;
   }
 
   /** Writes a Secret as another client with `kubectl`. */
   write(name: string, value: string, key = "value"): void {
-    const sent = { data: { [key]: Buffer.from(value).toString("base64") } };
-    const before = this.#secrets.get(name);
-    if (before) this.#change(before, sent, "kubectl-edit", false);
-    else this.#create({ ...sent, metadata: { name } }, "kubectl-create");
+    const input = { data: { [key]: Buffer.from(value).toString("base64") } };
+    const existing = this.#secrets.get(name);
+    if (existing) this.#change(existing, input, "kubectl-edit", false);
+    else this.#create({ ...input, metadata: { name } }, "kubectl-create");
   }
 
+  /** Deletes a Secret as another client. */
   remove(name: string): void {
     this.#secrets.delete(name);
   }
@@ -82,29 +94,29 @@ export class Kubernetes {
     this.#existing(name).immutable = true;
   }
 
-  readonly service = (request: Incoming): Operation | undefined => {
-    const found = this.#find(request);
-    if (!found) return undefined;
-    const [name, item, answer] = found;
-    const known = request.headers.authorization === `Bearer ${this.token}`;
+  readonly service = (request: IncomingRequest): Operation | undefined => {
+    const matched = this.#findOperation(request);
+    if (!matched) return undefined;
+    const [name, item, answer] = matched;
+    const isAuthenticated = request.headers.authorization === `Bearer ${this.token}`;
     return {
       name: `kubernetes.${name}`,
       item,
-      refusals,
-      anonymous: !known,
+      errorResponses,
+      anonymous: !isAuthenticated,
       answer: () => {
-        if (!known) return status(401, "Unauthorized", "Unauthorized");
+        if (!isAuthenticated) return status(401, "Unauthorized", "Unauthorized");
         try {
           return answer();
         } catch (error) {
-          if (error instanceof Refused) return error.answer;
+          if (error instanceof KubernetesError) return error.answer;
           throw error;
         }
       },
     };
   };
 
-  #find(request: Incoming): [name: string, item: string, answer: () => Answer] | undefined {
+  #findOperation(request: IncomingRequest): [name: string, item: string, answer: () => ServiceResponse] | undefined {
     const { method, path, segments, query, headers } = request;
     if (method === "POST" && path === "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews") {
       const review = {
@@ -118,26 +130,35 @@ export class Kubernetes {
     if (`${api}/${version}/${namespaces}` !== "api/v1/namespaces" || kind !== "secrets" || more.length > 0)
       return undefined;
     const manager = query.get("fieldManager") ?? "unknown";
-    const work = (answer: () => Answer) => () => (namespace === this.namespace ? answer() : forbidden(namespace));
+    const inNamespace = (answer: () => ServiceResponse) => () =>
+      namespace === this.namespace ? answer() : forbidden(namespace);
     switch (`${method} ${name === "" ? "list" : "one"}`) {
       case "GET one": {
         const metadataOnly = headers.accept?.split(",")[0]?.includes("as=PartialObjectMetadata") ?? false;
         const operation = metadataOnly ? "getMetadata" : "getSecret";
-        return [operation, name, work(() => ({ status: 200, body: view(this.#existing(name), metadataOnly) }))];
+        return [
+          operation,
+          name,
+          inNamespace(() => ({ status: 200, body: toJson(this.#existing(name), metadataOnly) })),
+        ];
       }
       case "POST list":
         return [
           "createSecret",
           jsonObject(request)?.kind === "Secret" ? nameIn(request) : "",
-          work(() => ({ status: 201, body: view(this.#create(objectIn(request), manager), false) })),
+          inNamespace(() => ({ status: 201, body: toJson(this.#create(objectIn(request), manager), false) })),
         ];
       case "PATCH one":
-        return ["applySecret", name, work(() => this.#apply(name, request, manager, query.get("force") === "true"))];
+        return [
+          "applySecret",
+          name,
+          inNamespace(() => this.#apply(name, request, manager, query.get("force") === "true")),
+        ];
       case "DELETE one":
         return [
           "deleteSecret",
           name,
-          work(() => {
+          inNamespace(() => {
             this.#existing(name);
             this.#secrets.delete(name);
             return { status: 200, body: { kind: "Status", apiVersion: "v1", status: "Success" } };
@@ -149,110 +170,120 @@ export class Kubernetes {
   }
 
   #existing(name: string): Secret {
-    const found = this.#secrets.get(name);
-    if (!found) throw new Refused(status(404, "NotFound", `secrets "${name}" not found`));
-    return found;
+    const secret = this.#secrets.get(name);
+    if (!secret) throw new KubernetesError(status(404, "NotFound", `secrets "${name}" not found`));
+    return secret;
   }
 
-  #create(sent: Sent, manager: string): Secret {
-    const name = sent.metadata?.name ?? "";
+  #create(input: SecretInput, manager: string): Secret {
+    const name = input.metadata?.name ?? "";
     if (!/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(name)) throw invalid(`metadata.name: Invalid value: "${name}"`);
-    if (this.#secrets.has(name)) throw new Refused(status(409, "AlreadyExists", `secrets "${name}" already exists`));
+    if (this.#secrets.has(name))
+      throw new KubernetesError(status(409, "AlreadyExists", `secrets "${name}" already exists`));
     const secret: Secret = {
       name,
       uid: randomUUID(),
       version: 0,
       annotations: {},
       labels: {},
-      type: sent.type ?? "Opaque",
+      type: input.type ?? "Opaque",
       data: {},
       immutable: false,
       managers: new Map(),
     };
-    this.#change(secret, sent, manager, false);
+    this.#change(secret, input, manager, false);
     this.#secrets.set(name, secret);
     return secret;
   }
 
-  #apply(name: string, request: Incoming, manager: string, force: boolean): Answer {
+  /** Server-side apply: creates or changes a Secret. Fields of other managers are conflicts, unless forced. */
+  #apply(name: string, request: IncomingRequest, manager: string, force: boolean): ServiceResponse {
     if (request.headers["content-type"] !== "application/apply-patch+yaml") {
       return status(415, "UnsupportedMediaType", "the body of the request was in an unknown format");
     }
-    const sent = objectIn(request);
-    if (sent.metadata?.name !== name) throw invalid("metadata.name: does not match the path");
-    const before = this.#secrets.get(name);
-    if (!before) return { status: 201, body: view(this.#create(sent, manager), false) };
-    const expected = sent.metadata.resourceVersion;
-    if (expected !== undefined && expected !== String(before.version)) {
+    const input = objectIn(request);
+    if (input.metadata?.name !== name) throw invalid("metadata.name: does not match the path");
+    const existing = this.#secrets.get(name);
+    if (!existing) return { status: 201, body: toJson(this.#create(input, manager), false) };
+    const expected = input.metadata.resourceVersion;
+    if (expected !== undefined && expected !== String(existing.version)) {
       const text = `Operation cannot be fulfilled on secrets "${name}": the object has been modified`;
-      throw new Refused(status(409, "Conflict", text));
+      throw new KubernetesError(status(409, "Conflict", text));
     }
-    const conflict = changes(before, sent).find((field) => {
-      const managers = before.managers.get(field) ?? new Set();
+    const conflict = changes(existing, input).find((field) => {
+      // A field conflicts if another manager has it and its value would change.
+      const managers = existing.managers.get(field) ?? new Set();
       return [...managers].some((other) => other !== manager);
     });
     if (conflict !== undefined && !force)
-      throw new Refused(status(409, "Conflict", `Apply failed with 1 conflict: ${conflict}`));
-    this.#change(before, sent, manager, true);
-    return { status: 200, body: view(before, false) };
+      throw new KubernetesError(status(409, "Conflict", `Apply failed with 1 conflict: ${conflict}`));
+    this.#change(existing, input, manager, true);
+    return { status: 200, body: toJson(existing, false) };
   }
 
   /**
-   * Updates the field managers: a changed field belongs only to the manager that changed it, an applied field also to the
-   * manager that applies it.
+   * Changes a Secret and its field managers. A changed field belongs only to the manager that changed it. An unchanged field
+   * that is applied also belongs to the manager that applies it.
    */
-  #change(secret: Secret, sent: Sent, manager: string, applied: boolean): void {
-    for (const [key, text] of Object.entries(sent.data ?? {})) {
+  #change(secret: Secret, input: SecretInput, manager: string, applied: boolean): void {
+    for (const [key, text] of Object.entries(input.data ?? {})) {
       if (!/^[-._a-zA-Z0-9]{1,253}$/.test(key)) throw invalid(`data[${key}]: Invalid value`);
       if (Buffer.from(text, "base64").toString("base64") !== text) throw invalid("data: illegal base64 data");
     }
-    const data = { ...secret.data, ...sent.data };
+    const data = { ...secret.data, ...input.data };
     const size = Object.values(data).reduce((sum, text) => sum + Buffer.byteLength(text, "base64"), 0);
     if (size > MAX_DATA_BYTES) throw invalid(`data: Too long: must have at most ${MAX_DATA_BYTES} bytes`);
-    const changed = changes(secret, sent);
-    const values = changed.some((field) => field.startsWith("data."));
-    if (secret.immutable && values) throw invalid("data: Forbidden: field is immutable when `immutable` is set");
-    for (const field of fields(sent)) {
+    const changed = changes(secret, input);
+    const valuesChanged = changed.some((field) => field.startsWith("data."));
+    if (secret.immutable && valuesChanged) throw invalid("data: Forbidden: field is immutable when `immutable` is set");
+    for (const field of fields(input)) {
       if (changed.includes(field)) secret.managers.set(field, new Set([manager]));
       else if (applied) secret.managers.get(field)?.add(manager);
     }
-    Object.assign(secret.annotations, sent.metadata?.annotations);
-    Object.assign(secret.labels, sent.metadata?.labels);
+    Object.assign(secret.annotations, input.metadata?.annotations);
+    Object.assign(secret.labels, input.metadata?.labels);
     secret.data = data;
     if (changed.length > 0) secret.version = ++this.#version;
-    if (values) this.#written++;
+    if (valuesChanged) this.#written++;
   }
 }
 
-const parts = (sent: Sent) =>
+/** Returns the fields that a client can set, by part of the object. */
+const parts = (input: SecretInput) =>
   [
-    ["data", sent.data ?? {}],
-    ["annotations", sent.metadata?.annotations ?? {}],
-    ["labels", sent.metadata?.labels ?? {}],
+    ["data", input.data ?? {}],
+    ["annotations", input.metadata?.annotations ?? {}],
+    ["labels", input.metadata?.labels ?? {}],
   ] as const;
 
-const fields = (sent: Sent): string[] =>
-  parts(sent).flatMap(([part, members]) => Object.keys(members).map((key) => `${part}.${key}`));
+/** Returns the names of the fields in an input, such as `data.value`. */
+const fields = (input: SecretInput): string[] =>
+  parts(input).flatMap(([part, members]) => Object.keys(members).map((key) => `${part}.${key}`));
 
-/** Returns the fields whose value would change. */
-const changes = (secret: Secret, sent: Sent): string[] =>
-  parts(sent).flatMap(([part, members]) =>
+/** Returns the names of the fields whose values an input changes. */
+const changes = (secret: Secret, input: SecretInput): string[] =>
+  parts(input).flatMap(([part, members]) =>
     Object.entries(members)
       .filter(([key, value]) => secret[part][key] !== value)
       .map(([key]) => `${part}.${key}`),
   );
 
-function objectIn(request: Incoming): Sent {
+/**
+ * Parses the Secret in a request body.
+ * @throws {KubernetesError} if the body is not a Secret.
+ */
+function objectIn(request: IncomingRequest): SecretInput {
   const body = jsonObject(request);
   if (body?.kind !== "Secret" || body.apiVersion !== "v1") {
-    throw new Refused(status(400, "BadRequest", "the object provided is unrecognized"));
+    throw new KubernetesError(status(400, "BadRequest", "the object provided is unrecognized"));
   }
-  return body as Sent;
+  return body as SecretInput;
 }
 
-const nameIn = (request: Incoming): string => (jsonObject(request) as Sent).metadata?.name ?? "";
+/** Returns the name of the Secret in a request body. */
+const nameIn = (request: IncomingRequest): string => (jsonObject(request) as SecretInput).metadata?.name ?? "";
 
-function view(secret: Secret, metadataOnly: boolean): object {
+function toJson(secret: Secret, metadataOnly: boolean): object {
   const managers = [...new Set([...secret.managers.values()].flatMap((names) => [...names]))];
   const metadata = {
     name: secret.name,
@@ -273,11 +304,12 @@ function view(secret: Secret, metadataOnly: boolean): object {
   return { kind: "Secret", apiVersion: "v1", metadata, type: secret.type, data: secret.data };
 }
 
+/** Returns the fields of a manager in the format `FieldsV1`. */
 function fieldsOf(secret: Secret, manager: string): object {
-  const own = [...secret.managers].filter(([, names]) => names.has(manager)).map(([field]) => field);
+  const managed = [...secret.managers].filter(([, names]) => names.has(manager)).map(([field]) => field);
   const under = (part: string) =>
     Object.fromEntries(
-      own.filter((field) => field.startsWith(`${part}.`)).map((field) => [`f:${field.slice(part.length + 1)}`, {}]),
+      managed.filter((field) => field.startsWith(`${part}.`)).map((field) => [`f:${field.slice(part.length + 1)}`, {}]),
     );
   const data = under("data");
   return {
@@ -286,15 +318,15 @@ function fieldsOf(secret: Secret, manager: string): object {
   };
 }
 
-const status = (code: number, reason: string, message: string): Answer => ({
+const status = (code: number, reason: string, message: string): ServiceResponse => ({
   status: code,
-  body: { kind: "Status", apiVersion: "v1", status: "Failure", message, reason, details: GROUP, code },
+  body: { kind: "Status", apiVersion: "v1", status: "Failure", message, reason, details: ERROR_DETAILS, code },
 });
-const invalid = (message: string) => new Refused(status(422, "Invalid", `Secret is invalid: ${message}`));
-const forbidden = (namespace: string | undefined): Answer =>
+const invalid = (message: string) => new KubernetesError(status(422, "Invalid", `Secret is invalid: ${message}`));
+const forbidden = (namespace: string | undefined): ServiceResponse =>
   status(403, "Forbidden", `secrets is forbidden: cannot use resource "secrets" in the namespace "${namespace}"`);
 
-const refusals: Refusals = {
+const errorResponses: ErrorResponses = {
   throttled: (seconds) => {
     const answer = status(
       429,

@@ -27,6 +27,7 @@ export interface ProviderAddresses {
   signingKey: KeyObject;
 }
 
+/** Creates random credentials. */
 export function newProviderCredentials(): ProviderCredentials {
   return {
     aws: {
@@ -48,25 +49,25 @@ export function newProviderCredentials(): ProviderCredentials {
   };
 }
 
-/** Simulates the providers that secrets are synced to, other than Azure. Their contents are in memory. */
+/** Simulates the providers other than Azure that secrets are synced to. Their contents are in memory. */
 export class Providers {
   readonly aws: Aws;
   readonly hashicorp: Hashicorp;
   readonly kubernetes: Kubernetes;
   readonly github: Github;
   readonly google: Google;
-  readonly #at: ProviderAddresses;
+  readonly #addresses: ProviderAddresses;
 
-  constructor(credentials: ProviderCredentials, at: ProviderAddresses) {
-    this.#at = at;
+  constructor(credentials: ProviderCredentials, addresses: ProviderAddresses) {
+    this.#addresses = addresses;
     this.aws = new Aws(credentials.aws);
     this.hashicorp = new Hashicorp(credentials.hashicorp);
     this.kubernetes = new Kubernetes(credentials.kubernetes.token);
-    this.github = new Github(credentials.github, at.signingKey);
-    this.google = new Google(credentials.google, at.origin("google.localhost"), at.signingKey);
+    this.github = new Github(credentials.github, addresses.signingKey);
+    this.google = new Google(credentials.google, addresses.origin("google.localhost"), addresses.signingKey);
   }
 
-  /** Services by host name. */
+  /** Returns the services by host name. */
   services(): Record<string, Service> {
     return {
       "aws.localhost": this.aws.service,
@@ -76,25 +77,26 @@ export class Providers {
     };
   }
 
+  /** Returns the environment variables that direct the service to the simulated providers. */
   environment(): Record<string, string> {
     return {
-      AWS_ENDPOINT_URL: this.#at.origin("aws.localhost"),
-      GITHUB_API_URL: this.#at.origin("github.localhost"),
-      GOOGLE_SECRET_MANAGER_ENDPOINT: this.#at.origin("google.localhost"),
+      AWS_ENDPOINT_URL: this.#addresses.origin("aws.localhost"),
+      GITHUB_API_URL: this.#addresses.origin("github.localhost"),
+      GOOGLE_SECRET_MANAGER_ENDPOINT: this.#addresses.origin("google.localhost"),
     };
   }
 
-  /** Private host names that users configure. */
+  /** Returns the private hosts that users configure as addresses of providers. */
   privateHosts(): string[] {
-    return [this.#at.origin("hashicorp.localhost"), this.#at.kubernetes.address].map(
+    return [this.#addresses.origin("hashicorp.localhost"), this.#addresses.kubernetes.address].map(
       (address) => new URL(address).host,
     );
   }
 
-  /** Authenticates at GitHub as an app instead of with a token. The key has the format in which GitHub issues keys. */
+  /** Returns the configuration that authenticates as the GitHub App. The key has the format in which GitHub issues keys. */
   githubApp(): Record<"appId" | "installationId" | "privateKey", string> {
     const { appId, installationId } = this.github.credentials;
-    const privateKey = this.#at.signingKey.export({ type: "pkcs1", format: "pem" }).toString();
+    const privateKey = this.#addresses.signingKey.export({ type: "pkcs1", format: "pem" }).toString();
     return { appId, installationId, privateKey };
   }
 
@@ -106,7 +108,7 @@ export class Providers {
       type: "service_account",
       project_id: projectId,
       private_key_id: keyId,
-      private_key: this.#at.signingKey.export({ type: "pkcs8", format: "pem" }).toString(),
+      private_key: this.#addresses.signingKey.export({ type: "pkcs8", format: "pem" }).toString(),
       client_email: clientEmail,
       token_uri: "https://oauth2.googleapis.com/token",
     };
@@ -115,11 +117,11 @@ export class Providers {
       github: { token: this.github.credentials.token },
       google: { projectId, serviceAccountKey: JSON.stringify(keyFile) },
       kubernetes: {
-        ...this.#at.kubernetes,
+        ...this.#addresses.kubernetes,
         namespace: this.kubernetes.namespace,
         token: this.kubernetes.token,
       },
-      hashicorp: { address: this.#at.origin("hashicorp.localhost"), mount: "secret", token },
+      hashicorp: { address: this.#addresses.origin("hashicorp.localhost"), mount: "secret", token },
     };
   }
 }

@@ -6,8 +6,11 @@ import { type Cloud, startCloud } from "../cloud.ts";
 import type { AssetKind } from "../company/company.ts";
 import { companyFromArgument } from "../company/load-company.ts";
 
+// Tests the companies of the simulated cloud: the declared subscriptions, vaults, applications and resources, and that their
+// state is stored in the data folder.
+
 const KINDS: AssetKind[] = ["secrets", "keys", "certificates"];
-const DAY = 86_400_000;
+const DAY_MS = 86_400_000;
 
 let data: string;
 beforeEach(async () => {
@@ -15,7 +18,12 @@ beforeEach(async () => {
 });
 afterEach(() => rm(data, { recursive: true }));
 
-async function during<T>(use: (cloud: Cloud) => T | Promise<T>, company?: string): Promise<T> {
+/**
+ * Starts a cloud with the data folder, calls `use`, and stops the cloud.
+ *
+ * @param company - The name of a company, or numbers from which a company is generated, such as `vaults=1,secrets=10`.
+ */
+async function withCloud<T>(use: (cloud: Cloud) => T | Promise<T>, company?: string): Promise<T> {
   const cloud = await startCloud({ data, ...(company !== undefined && { company }) });
   try {
     return await use(cloud);
@@ -24,12 +32,13 @@ async function during<T>(use: (cloud: Cloud) => T | Promise<T>, company?: string
   }
 }
 
-const everything = ({ control }: Cloud) =>
+const allVaultsWithItems = ({ control }: Cloud) =>
   control.vaults().map((vault) => [vault, ...KINDS.map((kind) => control.items(vault.name, kind))]);
 
 describe("the company acme", () => {
-  test("has the documented subscriptions and vaults, in every state of health", async () => {
-    await during(({ control }) => {
+  test("has vaults with assets in every state of health", async () => {
+    await withCloud(({ control }) => {
+      // Whether the service may read each subscription (`denied`), and the number of its vaults.
       expect(control.subscriptions().map(({ denied, vaults }) => [denied, vaults])).toEqual([
         [false, 12],
         [false, 10],
@@ -43,9 +52,9 @@ describe("the company acme", () => {
 
       const items = control.vaults().flatMap(({ name }) => KINDS.flatMap((kind) => control.items(name, kind)));
       const days = items.map(({ expires }) =>
-        expires === undefined ? null : (Date.parse(expires) - Date.now()) / DAY,
+        expires === undefined ? null : (Date.parse(expires) - Date.now()) / DAY_MS,
       );
-      const states = {
+      const daysByState = {
         expired: days.filter((left) => left !== null && left < 0),
         critical: days.filter((left) => left !== null && left >= 0 && left <= 7),
         warning: days.filter((left) => left !== null && left > 7 && left <= 30),
@@ -54,46 +63,46 @@ describe("the company acme", () => {
         disabled: items.filter(({ enabled }) => !enabled),
         notYet: items.filter(({ notBefore }) => notBefore !== undefined && Date.parse(notBefore) > Date.now()),
       };
-      for (const [state, found] of Object.entries(states)) expect.soft(found.length, state).toBeGreaterThan(5);
+      for (const [state, found] of Object.entries(daysByState)) expect.soft(found.length, state).toBeGreaterThan(5);
       expect(items.length).toBeGreaterThan(400);
     });
   });
 
-  test("has applications, and vaults that store the secrets of many of them", async () => {
-    await during(({ control }) => {
+  test("has applications whose client secrets are stored in its vaults", async () => {
+    await withCloud(({ control }) => {
       const applications = control.directory.applications();
       expect(applications).toHaveLength(40);
       const values = control
         .vaults()
         .flatMap(({ name }) => control.items(name, "secrets").map((item) => control.secretValue(name, item.name)));
-      const held = applications.filter(({ appId }) =>
+      const storedInVaults = applications.filter(({ appId }) =>
         control.directory
           .secrets(appId)
           .some(({ keyId }) => values.includes(control.directory.secretValue(appId, keyId))),
       );
-      expect(held.length).toBeGreaterThan(15);
+      expect(storedInVaults.length).toBeGreaterThan(15);
       expect(applications.filter(({ secrets }) => secrets > 1).length).toBeGreaterThan(5);
       expect(applications.filter(({ certificates }) => certificates > 0).length).toBeGreaterThan(5);
     });
   });
 
-  test("has resources that use its vaults, and for each type one that does not", async () => {
-    await during(({ control }) => {
+  test("has resources of many types that use the secrets of its vaults", async () => {
+    await withCloud(({ control }) => {
       const types = new Map<string, number>();
       for (const { type } of control.consumers.resources()) types.set(type, (types.get(type) ?? 0) + 1);
       for (const [type, count] of types) {
-        // The child resources of one resource, and texts, one of them sufficient.
-        const alone = /slots|\/service$|managedEnvironments$|profiles\/secrets|afd|scaleSets/i.test(type);
-        expect.soft(count, type).toBeGreaterThan(alone ? 0 : 1);
+        // One resource of these types is enough. Of each other type there are at least two.
+        const oneIsEnough = /slots|\/service$|managedEnvironments$|profiles\/secrets|afd|scaleSets/i.test(type);
+        expect.soft(count, type).toBeGreaterThan(oneIsEnough ? 0 : 1);
       }
-      const held = control.consumers.values();
-      expect(new Set(held.map(({ resource }) => resource)).size).toBeGreaterThan(50);
+      const usedValues = control.consumers.values();
+      expect(new Set(usedValues.map(({ resource }) => resource)).size).toBeGreaterThan(50);
       const payments = control.consumers.values({ vault: "kv-payments-prod", secret: "payments-api-client-secret" });
       expect(payments.length).toBeGreaterThan(8);
       const value = control.secretValue("kv-payments-prod", "payments-api-client-secret");
       expect(payments.every(({ values }) => values.at(-1)!.value === value)).toBe(true);
-      const without = held.filter(({ values }) => values.at(-1)!.value === undefined);
-      expect(without.map(({ resource }) => resource.split("/").at(-1)).sort()).toEqual([
+      const withoutValue = usedValues.filter(({ values }) => values.at(-1)!.value === undefined);
+      expect(withoutValue.map(({ resource }) => resource.split("/").at(-1)).sort()).toEqual([
         "app-crm-classic",
         "app-crm-import",
         "app-crm-kiosk",
@@ -106,14 +115,18 @@ describe("the company acme", () => {
   });
 
   test("stays the same after a restart, with the same addresses and identities", async () => {
-    const look = (cloud: Cloud) => ({ all: everything(cloud), environment: cloud.environment, app: cloud.app });
-    const first = await during(look);
-    expect(await during(look)).toEqual(first);
+    const readState = (cloud: Cloud) => ({
+      all: allVaultsWithItems(cloud),
+      environment: cloud.environment,
+      app: cloud.app,
+    });
+    const firstState = await withCloud(readState);
+    expect(await withCloud(readState)).toEqual(firstState);
   });
 });
 
-test("changes survive a restart, and another company starts from its declaration", async () => {
-  const first = await during(({ control }) => {
+test("changes survive a restart with the same company, but not a start with another company", async () => {
+  const first = await withCloud(({ control }) => {
     control.putSecret("kv-shop-prod", { name: "new", value: "v", expiresInDays: 1 });
     control.putSecret("kv-shop-prod", { name: "Session-Salt", value: "second version" });
     control.change("kv-shop-prod", "secrets", "db-password", { expiresInDays: null, tags: { owner: "new" } });
@@ -121,30 +134,33 @@ test("changes survive a restart, and another company starts from its declaration
     control.removeVault("kv-shop-empty");
     control.putVault(control.subscriptions()[0]!.id, { name: "kv-added", generate: { secrets: 3 } });
     control.setConfiguration("a", "b");
-    return { vaults: everything({ control } as Cloud), value: control.secretValue("kv-shop-prod", "session-salt") };
+    return {
+      vaults: allVaultsWithItems({ control } as Cloud),
+      value: control.secretValue("kv-shop-prod", "session-salt"),
+    };
   }, "small");
   expect(first.value).toBe("second version");
-  await during((cloud) => {
-    expect(everything(cloud)).toEqual(first.vaults);
+  await withCloud((cloud) => {
+    expect(allVaultsWithItems(cloud)).toEqual(first.vaults);
     expect(
       cloud.control.items("kv-shop-prod", "secrets").find(({ name }) => name === "db-password"),
     ).not.toHaveProperty("expires");
     expect(cloud.control.items("kv-shop-prod", "keys").map(({ name }) => name)).toEqual(["orders"]);
   });
-  await during((cloud) => {
+  await withCloud((cloud) => {
     expect(cloud.control.vaults().map(({ name }) => name)).toEqual(["kv-bench-00000", "kv-lifecycle-service"]);
   }, "vaults=1");
 });
 
-test("an object that is removed and added again keeps its position, so that a listing in progress misses nothing", async () => {
-  await during(({ control }) => {
+test("an item that is removed and added again keeps its position in the list", async () => {
+  await withCloud(({ control }) => {
     const names = () => control.items("kv-bench-00000", "secrets").map(({ name }) => name);
-    const before = names();
+    const originalNames = names();
     control.remove("kv-bench-00000", "secrets", "secret-000003");
-    expect(names()).toEqual(before.filter((name) => name !== "secret-000003"));
+    expect(names()).toEqual(originalNames.filter((name) => name !== "secret-000003"));
     control.putSecret("kv-bench-00000", { name: "secret-000003" });
     control.putSecret("kv-bench-00000", { name: "another" });
-    expect(names()).toEqual([...before, "another"]);
+    expect(names()).toEqual([...originalNames, "another"]);
   }, "vaults=1,secrets=10");
 });
 

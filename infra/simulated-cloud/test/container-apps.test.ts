@@ -1,21 +1,28 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
-import { type ArmAnswer, type ArmCall, armClient } from "./arm-client.ts";
+import { type ArmCall, type ArmResponse, armClient } from "./arm-client.ts";
 
-const ID = "66666666-6666-4666-8666-666666666666";
-const [APP, API] = ["2025-07-01", "2024-05-01"];
+// Tests Container Apps and API Management in the simulated cloud: when they read new versions of the vault secrets that they
+// reference.
+
+const SUBSCRIPTION_ID = "66666666-6666-4666-8666-666666666666";
+const CONTAINER_APPS_VERSION = "2025-07-01";
+const API_MANAGEMENT_VERSION = "2024-05-01";
 const MINUTE_MS = 60_000;
-const system = { system: true };
+const systemIdentity = { system: true };
+/** A secret of a container app that references a secret of kv-main. */
 const reference = (secret: string) => ({ keyVaultUrl: `{uri:kv-main}/secrets/${secret}`, identity: "system" });
+/** A template with one container, whose environment variables use these secrets of the app. */
 const template = (...names: string[]) => ({
   containers: [
     { name: "main", image: "shop:1", env: names.map((name) => ({ name: name.toUpperCase(), secretRef: name })) },
   ],
 });
-const container = (name: string, secrets: object[], more: object = {}) => ({
+/** Declares a container app with these secrets. */
+const containerApp = (name: string, secrets: object[], more: object = {}) => ({
   type: "Microsoft.App/containerApps",
   name,
-  identity: system,
+  identity: systemIdentity,
   properties: { configuration: { secrets, ...more }, template: template("db") },
 });
 
@@ -27,18 +34,18 @@ beforeAll(async () => {
       subscriptions: [
         {
           name: "Main",
-          id: ID,
+          id: SUBSCRIPTION_ID,
           vaults: [{ name: "kv-main", secrets: ["db", "other", "key", "header"].map((name) => ({ name })) }],
           resources: [
-            container("ca-shop", [
+            containerApp("ca-shop", [
               { name: "db", ...reference("db") },
               { name: "literal", value: "of-nobody" },
             ]),
-            container("ca-two", [{ name: "db", ...reference("other") }], { activeRevisionsMode: "Multiple" }),
+            containerApp("ca-two", [{ name: "db", ...reference("other") }], { activeRevisionsMode: "Multiple" }),
             {
               type: "Microsoft.App/containerApps",
               name: "ca-pinned",
-              identity: system,
+              identity: systemIdentity,
               properties: {
                 configuration: { secrets: [{ name: "db", ...reference("db/{version:kv-main/secrets/db}") }] },
               },
@@ -46,13 +53,13 @@ beforeAll(async () => {
             {
               type: "Microsoft.App/jobs",
               name: "job-night",
-              identity: system,
+              identity: systemIdentity,
               properties: { configuration: { secrets: [{ name: "db", ...reference("db") }] } },
             },
             {
               type: "Microsoft.ApiManagement/service",
               name: "apim",
-              identity: system,
+              identity: systemIdentity,
               children: {
                 namedValues: [
                   {
@@ -78,103 +85,116 @@ beforeAll(async () => {
 afterAll(() => cloud?.stop());
 
 const idOf = (name: string) => cloud.control.consumers.idOf(name);
-const held = (name: string) =>
+/**
+ * Returns one `[evidence, values]` for each place of a resource that uses a vault secret: the name of the place, and the values
+ * that the place has had, oldest first. `undefined` means no value. Places are `secrets/NAME` of an app, `secrets/NAME of
+ * REVISION` if the app has several active revisions, and the name of a named value of API Management.
+ */
+const valuesUsedBy = (name: string) =>
   cloud.control.consumers
     .values({ resource: idOf(name) })
     .map(({ evidence, values }) => [evidence, values.map(({ value }) => value)]);
-/** Moves the simulated clock past the platform's next tick, at 13:53 past each half hour. */
-function toNextTick(): void {
-  const past = (Date.parse(cloud.control.now()) - (13 * 60 + 53) * 1000) % (30 * MINUTE_MS);
-  cloud.control.moveClock(30 * MINUTE_MS - past + 1000);
+/**
+ * Moves the simulated clock to one second after the next tick, the moment at which Container Apps reads its secrets again.
+ * Ticks are 30 minutes apart, at 13:53 and 43:53 (minutes and seconds) of each hour, as observed in Azure.
+ */
+function moveClockPastNextTick(): void {
+  /** Time since the last tick. */
+  const sinceTickMs = (Date.parse(cloud.control.now()) - (13 * 60 + 53) * 1000) % (30 * MINUTE_MS);
+  cloud.control.moveClock(30 * MINUTE_MS - sinceTickMs + 1000);
 }
-async function finished(started: ArmAnswer): Promise<ArmAnswer> {
+/** Polls the Location of an accepted operation. Returns the response that ends it. */
+async function waitForOperation(started: ArmResponse): Promise<ArmResponse> {
   expect(started.status).toBe(202);
-  const place = new URL(started.headers.get("location")!);
+  const location = new URL(started.headers.get("location")!);
   for (;;) {
-    const answer = await arm("GET", place.pathname, place.searchParams.get("api-version")!);
+    const answer = await arm("GET", location.pathname, location.searchParams.get("api-version")!);
     if (answer.status !== 202) return answer;
   }
 }
 
-test("a platform tick reads secrets without a version and restarts every active revision", async () => {
+test("at a tick, an app reads its secrets again, except those with a fixed version", async () => {
   const { control } = cloud;
-  toNextTick();
-  const { body: app } = await arm("GET", idOf("ca-shop"), APP);
+  moveClockPastNextTick();
+  const { body: app } = await arm("GET", idOf("ca-shop"), CONTAINER_APPS_VERSION);
   expect(app.properties.configuration.secrets).toEqual([
     { name: "db", keyVaultUrl: expect.stringMatching(/\/secrets\/db$/), identity: "system" },
     { name: "literal" },
   ]);
   control.putSecret("kv-main", { name: "db", value: "second" });
   control.moveClock(25 * MINUTE_MS);
-  expect(held("ca-shop")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
-  toNextTick();
-  expect(held("ca-shop")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
-  expect(held("job-night")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
-  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
+  expect(valuesUsedBy("ca-shop")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
+  moveClockPastNextTick();
+  expect(valuesUsedBy("ca-shop")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
+  expect(valuesUsedBy("job-night")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
+  expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
 });
 
-test("a restart of one revision reads the new value for that revision only, or ends unhealthy", async () => {
+// `ca-two` runs in the mode Multiple, in which two revisions are active at once.
+test("a restart of one revision reads the new value for that revision only", async () => {
   const { control } = cloud;
   const id = idOf("ca-two");
-  toNextTick();
+  moveClockPastNextTick();
   control.putSecret("kv-main", { name: "other", value: "second" });
-  const { body } = await arm("GET", `${id}/revisions`, APP);
+  const { body } = await arm("GET", `${id}/revisions`, CONTAINER_APPS_VERSION);
   const [first, second] = body.value.map(({ name }: { name: string }) => name);
-  expect((await arm("POST", `${id}/revisions/${first}/restart`, APP)).status).toBe(200);
-  expect(held("ca-two")).toEqual([
+  expect((await arm("POST", `${id}/revisions/${first}/restart`, CONTAINER_APPS_VERSION)).status).toBe(200);
+  expect(valuesUsedBy("ca-two")).toEqual([
     [`secrets/db of ${first}`, ["value-of-other-in-kv-main", "second"]],
     [`secrets/db of ${second}`, ["value-of-other-in-kv-main"]],
   ]);
-  const { body: replicas } = await arm("GET", `${id}/revisions/${first}/replicas`, APP);
-  const { body: revision } = await arm("GET", `${id}/revisions/${first}`, APP);
+  const { body: replicas } = await arm("GET", `${id}/revisions/${first}/replicas`, CONTAINER_APPS_VERSION);
+  const { body: revision } = await arm("GET", `${id}/revisions/${first}`, CONTAINER_APPS_VERSION);
   expect(Date.parse(replicas.value[0].properties.createdTime)).toBeGreaterThan(
     Date.parse(revision.properties.createdTime),
   );
-  control.consumers.plantContainerApp(id, { unhealthyRestarts: 1 });
-  await arm("POST", `${id}/revisions/${second}/restart`, APP);
-  const state = async () => (await arm("GET", `${id}/revisions/${second}`, APP)).body.properties;
+  control.consumers.setContainerAppFault(id, { unhealthyRestarts: 1 });
+  await arm("POST", `${id}/revisions/${second}/restart`, CONTAINER_APPS_VERSION);
+  const state = async () => (await arm("GET", `${id}/revisions/${second}`, CONTAINER_APPS_VERSION)).body.properties;
   expect(await state()).toMatchObject({ healthState: "Unhealthy" });
-  await arm("POST", `${id}/revisions/${second}/restart`, APP);
+  await arm("POST", `${id}/revisions/${second}/restart`, CONTAINER_APPS_VERSION);
   expect(await state()).toMatchObject({ healthState: "Healthy", runningState: "Running" });
-  expect((await arm("POST", `${id}/revisions/none/restart`, APP)).status).toBe(404);
+  expect((await arm("POST", `${id}/revisions/none/restart`, CONTAINER_APPS_VERSION)).status).toBe(404);
 });
 
-test("a PATCH of an app's secrets replaces all of them, and revisions keep the old values until they restart", async () => {
+test("a PATCH replaces all secrets of an app, and a revision uses the old values until it restarts", async () => {
   const { control } = cloud;
   const id = idOf("ca-pinned");
-  const { body } = await arm("POST", `${idOf("ca-shop")}/listSecrets`, APP);
+  const { body } = await arm("POST", `${idOf("ca-shop")}/listSecrets`, CONTAINER_APPS_VERSION);
   expect(body.value).toMatchObject([
     { name: "db", value: "second" },
     { name: "literal", value: "of-nobody" },
   ]);
   const patch = (secrets: object[], more: object = {}) =>
-    arm("PATCH", id, APP, { properties: { configuration: { secrets }, ...more } });
-  const [{ keyVaultUrl: url }] = (await arm("GET", id, APP)).body.properties.configuration.secrets;
+    arm("PATCH", id, CONTAINER_APPS_VERSION, { properties: { configuration: { secrets }, ...more } });
+  const [{ keyVaultUrl: url }] = (await arm("GET", id, CONTAINER_APPS_VERSION)).body.properties.configuration.secrets;
   const latest = { name: "db", keyVaultUrl: url.replace(/\/[0-9a-f]{32}$/, ""), identity: "system" };
   expect((await patch([{ name: "db" }])).body.error.code).toBe("ContainerAppSecretInvalid");
   expect((await patch([], { template: template("db") })).body.error.code).toBe("ContainerAppSecretRefNotFound");
   const wrong = await patch([{ ...latest, keyVaultUrl: `${latest.keyVaultUrl}-none` }]);
   expect([wrong.status, wrong.body.error.message]).toEqual([400, expect.stringContaining("Unable to get value")]);
 
-  const done = await finished(await patch([latest]));
-  expect(done.body.properties.configuration.secrets).toEqual([latest]);
-  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
-  await arm("POST", `${id}/revisions/ca-pinned--0000001/restart`, APP);
-  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
-  await finished(await patch([{ name: "new", value: "x" }], { template: template("new") }));
-  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second", undefined]]]);
-  const { body: revisions } = await arm("GET", `${id}/revisions`, APP);
+  const operation = await waitForOperation(await patch([latest]));
+  expect(operation.body.properties.configuration.secrets).toEqual([latest]);
+  expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
+  await arm("POST", `${id}/revisions/ca-pinned--0000001/restart`, CONTAINER_APPS_VERSION);
+  expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
+  await waitForOperation(await patch([{ name: "new", value: "x" }], { template: template("new") }));
+  expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second", undefined]]]);
+  const { body: revisions } = await arm("GET", `${id}/revisions`, CONTAINER_APPS_VERSION);
   expect(revisions.value.map(({ properties }: { properties: { active: boolean } }) => properties.active)).toEqual([
     false,
     true,
   ]);
+  // A gap is a period in which a place had no working value. Since the PATCH, the app has no secret `db`, so its value is
+  // absent.
   expect(control.consumers.gaps({ resource: id })).toMatchObject([{ why: "absent" }]);
 });
 
-test("a named value is read again on request and every 4 hours", async () => {
+test("a named value of API Management is read again on request and every 4 hours", async () => {
   const { control } = cloud;
   const service = idOf("apim");
-  const { body } = await arm("GET", `${service}/namedValues`, API);
+  const { body } = await arm("GET", `${service}/namedValues`, API_MANAGEMENT_VERSION);
   expect(body.value.map(({ properties }: { properties: object }) => properties)).toMatchObject([
     { secret: true, keyVault: { secretIdentifier: expect.any(String), lastStatus: { code: "Success" } } },
     { displayName: "plain" },
@@ -183,21 +203,25 @@ test("a named value is read again on request and every 4 hours", async () => {
   expect(JSON.stringify(body)).not.toContain("hidden-value");
   const id = `${service}/namedValues/key`;
   control.putSecret("kv-main", { name: "key", value: "second" });
-  expect(held("key")).toEqual([["key", ["value-of-key-in-kv-main"]]]);
-  const before = Date.parse((await arm("GET", id, API)).body.properties.keyVault.lastStatus.timeStampUtc);
-  const started = await arm("POST", `${id}/refreshSecret`, API);
+  expect(valuesUsedBy("key")).toEqual([["key", ["value-of-key-in-kv-main"]]]);
+  const refreshedBefore = Date.parse(
+    (await arm("GET", id, API_MANAGEMENT_VERSION)).body.properties.keyVault.lastStatus.timeStampUtc,
+  );
+  const started = await arm("POST", `${id}/refreshSecret`, API_MANAGEMENT_VERSION);
   const status = new URL(started.headers.get("azure-asyncoperation")!);
-  expect((await arm("GET", status.pathname, API)).body).toMatchObject({ status: "InProgress" });
-  const done = await finished(started);
-  expect(Date.parse(done.body.properties.keyVault.lastStatus.timeStampUtc)).toBeGreaterThanOrEqual(before);
-  expect(held("key")).toEqual([["key", ["value-of-key-in-kv-main", "second"]]]);
+  expect((await arm("GET", status.pathname, API_MANAGEMENT_VERSION)).body).toMatchObject({ status: "InProgress" });
+  const operation = await waitForOperation(started);
+  expect(Date.parse(operation.body.properties.keyVault.lastStatus.timeStampUtc)).toBeGreaterThanOrEqual(
+    refreshedBefore,
+  );
+  expect(valuesUsedBy("key")).toEqual([["key", ["value-of-key-in-kv-main", "second"]]]);
 
   control.consumers.allow(service, "kv-main", false);
-  await finished(await arm("POST", `${id}/refreshSecret`, API));
-  expect((await arm("GET", id, API)).body.properties.keyVault.lastStatus.code).toBe("AccessDenied");
+  await waitForOperation(await arm("POST", `${id}/refreshSecret`, API_MANAGEMENT_VERSION));
+  expect((await arm("GET", id, API_MANAGEMENT_VERSION)).body.properties.keyVault.lastStatus.code).toBe("AccessDenied");
   control.consumers.allow(service, "kv-main", true);
   control.putSecret("kv-main", { name: "key", value: "third" });
   control.moveClock(4 * 60 * MINUTE_MS);
-  expect(held("key")[0]![1]).toEqual(["value-of-key-in-kv-main", "second", "third"]);
-  expect((await arm("POST", `${service}/namedValues/plain/refreshSecret`, API)).status).toBe(400);
+  expect(valuesUsedBy("key")[0]![1]).toEqual(["value-of-key-in-kv-main", "second", "third"]);
+  expect((await arm("POST", `${service}/namedValues/plain/refreshSecret`, API_MANAGEMENT_VERSION)).status).toBe(400);
 });

@@ -5,9 +5,11 @@ import { openStorage, type TestStorage } from "../../../test/support/storage.ts"
 import { type Cloud, startCloud } from "../cloud.ts";
 import type { EventDelivery } from "../event-grid.ts";
 
-const HERE = "11111111-1111-4111-8111-111111111111";
-const id = (vault: string) =>
-  `/subscriptions/${HERE}/resourceGroups/rg-security/providers/Microsoft.KeyVault/vaults/${vault}`;
+// Tests the Event Grid of the simulated cloud: which changes of vaults send events to a storage queue, and in which form.
+
+const SUBSCRIPTION_ID = "11111111-1111-4111-8111-111111111111";
+const vaultIdOf = (vault: string) =>
+  `/subscriptions/${SUBSCRIPTION_ID}/resourceGroups/rg-security/providers/Microsoft.KeyVault/vaults/${vault}`;
 
 let storage: TestStorage;
 let cloud: Cloud;
@@ -17,7 +19,11 @@ beforeAll(async () => {
   cloud = await startCloud({
     company: {
       subscriptions: [
-        { name: "Here", id: HERE, vaults: [{ name: "kv-one", secrets: [{ name: "password" }] }, { name: "kv-two" }] },
+        {
+          name: "Here",
+          id: SUBSCRIPTION_ID,
+          vaults: [{ name: "kv-one", secrets: [{ name: "password" }] }, { name: "kv-two" }],
+        },
       ],
     },
   });
@@ -28,34 +34,36 @@ afterAll(async () => {
   await storage?.stop();
 });
 
-const deliver = (delivery: Partial<EventDelivery> = {}) =>
+/** Makes the cloud deliver events to the queue. Options override the defaults: at once, one copy, all vaults. */
+const configureDelivery = (delivery: Partial<EventDelivery> = {}) =>
   cloud.control.deliverEvents({ connectionString: storage.connectionString(), queue: "events", ...delivery });
 beforeEach(async () => {
-  await deliver();
+  await configureDelivery();
   await queue.clearMessages();
 });
 
-/** Returns the visible messages as the platform's queue trigger decodes them. */
-async function messages(): Promise<Record<string, unknown>[]> {
+/** Receives the visible messages and decodes them from base64 JSON, as the queue trigger of Azure Functions does. */
+async function receiveMessages(): Promise<Record<string, unknown>[]> {
+  // Resolves after all pending events are sent.
   await cloud.control.eventCounts();
   const { receivedMessageItems } = await queue.receiveMessages({ numberOfMessages: 32 });
   return receivedMessageItems.map(({ messageText }) => JSON.parse(Buffer.from(messageText, "base64").toString()));
 }
 
-test("each new version sends one event in Event Grid's schema, which the service can read", async () => {
+test("a new version of a secret, key or certificate sends one event, which the service can parse", async () => {
   cloud.control.putSecret("kv-one", { name: "password", expiresInDays: 10 });
   cloud.control.putKey("kv-one", { name: "signing" });
   cloud.control.putCertificate("kv-one", { name: "www" });
-  const found = await messages();
-  expect(found.map(({ eventType }) => eventType).sort()).toEqual([
+  const events = await receiveMessages();
+  expect(events.map(({ eventType }) => eventType).sort()).toEqual([
     "Microsoft.KeyVault.CertificateNewVersionCreated",
     "Microsoft.KeyVault.KeyNewVersionCreated",
     "Microsoft.KeyVault.SecretNewVersionCreated",
   ]);
-  const [secret] = found.filter(({ subject }) => subject === "password");
+  const [secret] = events.filter(({ subject }) => subject === "password");
   expect(secret).toEqual({
     id: expect.stringMatching(/^[0-9a-f-]{36}$/),
-    topic: id("kv-one"),
+    topic: vaultIdOf("kv-one"),
     subject: "password",
     eventType: "Microsoft.KeyVault.SecretNewVersionCreated",
     eventTime: expect.stringMatching(/Z$/),
@@ -71,48 +79,49 @@ test("each new version sends one event in Event Grid's schema, which the service
     dataVersion: "1",
     metadataVersion: "1",
   });
-  for (const message of found) expect(VaultEvent.parse(message).hint?.about).toBe("assets");
+  // The service uses an event only as a hint that the vault may have changed.
+  for (const message of events) expect(VaultEvent.parse(message).hint?.about).toBe("assets");
 });
 
-test("written and deleted vaults send events of Azure Resource Manager, also as CloudEvents", async () => {
-  await deliver({ schema: "CloudEventSchemaV1_0" });
-  cloud.control.putVault(HERE, { name: "kv-new" });
+test("a created, changed or deleted vault sends events of Azure Resource Manager", async () => {
+  await configureDelivery({ schema: "CloudEventSchemaV1_0" });
+  cloud.control.putVault(SUBSCRIPTION_ID, { name: "kv-new" });
   cloud.control.changeVault("kv-two", { rbac: false });
   cloud.control.removeVault("kv-new");
-  const found = await messages();
-  expect(found.map(({ type, subject }) => `${String(type).split(".").at(-1)} ${subject}`).sort()).toEqual([
-    `ResourceDeleteSuccess ${id("kv-new")}`,
-    `ResourceWriteSuccess ${id("kv-new")}`,
-    `ResourceWriteSuccess ${id("kv-two")}`,
+  const events = await receiveMessages();
+  expect(events.map(({ type, subject }) => `${String(type).split(".").at(-1)} ${subject}`).sort()).toEqual([
+    `ResourceDeleteSuccess ${vaultIdOf("kv-new")}`,
+    `ResourceWriteSuccess ${vaultIdOf("kv-new")}`,
+    `ResourceWriteSuccess ${vaultIdOf("kv-two")}`,
     "VaultAccessPolicyChanged kv-two",
   ]);
-  for (const message of found) {
+  for (const message of events) {
     expect(message.specversion).toBe("1.0");
     expect(VaultEvent.parse(message).hint?.vaultId).toMatch(/vaults\/kv-(new|two)$/);
   }
 });
 
-test("a change without a new version, a deletion and a vault without a topic send no event", async () => {
+test("no event is sent for a change without a new version, a deleted item, or a vault that is not subscribed", async () => {
   cloud.control.change("kv-one", "secrets", "password", { enabled: false });
   cloud.control.remove("kv-one", "certificates", "www");
-  await deliver({ vaults: ["kv-two"], subscriptions: [] });
+  await configureDelivery({ vaults: ["kv-two"], subscriptions: [] });
   cloud.control.putSecret("kv-one", { name: "password" });
   cloud.control.changeVault("kv-one", { tags: { a: "b" } });
   await cloud.control.deliverEvents(undefined);
   cloud.control.putSecret("kv-two", { name: "other" });
-  expect(await messages()).toEqual([]);
+  expect(await receiveMessages()).toEqual([]);
 });
 
-test("events can be delivered late and more than once, and expiry events on request", async () => {
-  await deliver({ copies: 3 });
+test("a test can deliver events late, several times, or for an expiry date", async () => {
+  await configureDelivery({ copies: 3 });
   cloud.control.sendExpiry("kv-one", "secrets", "password", "NearExpiry");
-  const copies = await messages();
+  const copies = await receiveMessages();
   expect(copies.map(({ id, eventType }) => ({ id, eventType }))).toEqual(
     Array(3).fill({ id: copies[0]!.id, eventType: "Microsoft.KeyVault.SecretNearExpiry" }),
   );
   await queue.clearMessages();
-  await deliver({ delaySeconds: [60, 90] });
+  await configureDelivery({ delaySeconds: [60, 90] });
   cloud.control.putSecret("kv-one", { name: "late" });
-  expect(await messages()).toEqual([]);
+  expect(await receiveMessages()).toEqual([]);
   expect((await queue.getProperties()).approximateMessagesCount).toBe(1);
 });

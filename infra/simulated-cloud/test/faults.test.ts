@@ -5,6 +5,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
 import { SdkClient } from "./sdk-client.ts";
 
+// Tests the faults that a test can add to the simulated cloud, with Azure's SDK clients.
+
 let cloud: Cloud;
 let sdk: SdkClient;
 beforeAll(async () => {
@@ -24,9 +26,9 @@ afterAll(async () => {
   await cloud?.stop();
 });
 
-const match = { vault: "kv-a" };
+const matchVaultA = { vault: "kv-a" };
 
-test("a fault applies to matching requests, after `after` of them and `times` times", async () => {
+test("a fault skips the first `after` matching requests and then applies `times` times", async () => {
   cloud.control.addFault({
     match: { vault: "kv-a", operation: "keyvault.list*" },
     action: { kind: "fail", status: 500 },
@@ -34,9 +36,9 @@ test("a fault applies to matching requests, after `after` of them and `times` ti
     times: 1,
   });
   expect(await sdk.call("listSecrets", "kv-a")).toHaveLength(30);
-  const listed = cloud.control.requests({ operation: "keyvault.listSecrets" });
-  expect(listed.map(({ status }) => status)).toEqual([200, 500, 200]);
-  expect(cloud.control.faults()).toMatchObject([{ id: listed[1]!.fault, happened: 1 }]);
+  const listRequests = cloud.control.requests({ operation: "keyvault.listSecrets" });
+  expect(listRequests.map(({ status }) => status)).toEqual([200, 500, 200]);
+  expect(cloud.control.faults()).toMatchObject([{ id: listRequests[1]!.fault, happened: 1 }]);
   expect(await sdk.call("listSecrets", "kv-b")).toEqual([]);
 });
 
@@ -46,17 +48,17 @@ test.each([
   [{ kind: "fail", status: 503 }, { statusCode: 503 }],
   [{ kind: "reset" }, { code: "ECONNRESET" }],
 ] as const)("the fault %j results in %j", async (action, failure) => {
-  cloud.control.addFault({ match, action });
+  cloud.control.addFault({ match: matchVaultA, action });
   expect(await sdk.failure("listSecrets", "kv-a")).toMatchObject(failure);
   expect(await sdk.call("listSecrets", "kv-b")).toEqual([]);
 });
 
 test.each(["html", "truncated", "otherShape"] as const)("a garbage response (%s) makes the client fail", async (as) => {
-  cloud.control.addFault({ match, action: { kind: "garbage", as } });
+  cloud.control.addFault({ match: matchVaultA, action: { kind: "garbage", as } });
   expect(await sdk.failure("listSecrets", "kv-a")).toBeInstanceOf(Error);
 });
 
-test("the operation runs even if its response is lost", async () => {
+test("the fault loseAnswer runs the operation, but closes the connection without a response", async () => {
   cloud.control.addFault({
     match: { vault: "kv-b", operation: "keyvault.setSecret" },
     action: { kind: "loseAnswer" },
@@ -66,16 +68,16 @@ test("the operation runs even if its response is lost", async () => {
   expect(cloud.control.remove("kv-b", "secrets", "kept")).toBe(true);
 });
 
-test("the foreign host records clients that follow a foreign nextLink, with their token", async () => {
+test("a client that follows a nextLink to a foreign host is recorded, with the fact that it sent its token", async () => {
   cloud.control.addFault({
-    match: { ...match, operation: "keyvault.listSecrets" },
+    match: { ...matchVaultA, operation: "keyvault.listSecrets" },
     action: { kind: "foreignNextLink" },
   });
   await sdk.failure("listSecrets", "kv-a");
   expect(cloud.control.foreignRequests()[0]).toMatchObject({ host: "evil.localhost", token: true });
 });
 
-test("a 101 response is not a valid response and leaves the connection open", async () => {
+test("the fault switchProtocols responds with 101 and leaves the connection open", async () => {
   cloud.control.addFault({ action: { kind: "switchProtocols" }, match: { item: "switches" } });
   const url = new URL(cloud.controlUrl.replace("/control", "/sink/switches"));
   const call = request(url, { method: "POST" }).end("x");
@@ -84,7 +86,7 @@ test("a 101 response is not a valid response and leaves the connection open", as
   socket.destroy();
 });
 
-test("a hanging request ends with the client's timeout and blocks no other request", async () => {
+test("the fault hang never responds and does not block other requests", async () => {
   cloud.control.addFault({ action: { kind: "hang" }, match: { item: "hang-here" } });
   const url = cloud.controlUrl.replace("/control", "/sink/hang-here");
   await expect(fetch(url, { method: "POST", body: "x", signal: AbortSignal.timeout(50) })).rejects.toThrow("timeout");

@@ -2,6 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
 import { SdkClient } from "./sdk-client.ts";
 
+// Tests how clients get tokens in the simulated cloud: from the managed identity endpoint and from Entra. The last test checks
+// that the host names of the cloud resolve to this machine.
+
 let cloud: Cloud;
 let sdk: SdkClient;
 beforeAll(async () => {
@@ -13,12 +16,12 @@ afterAll(async () => {
   await cloud?.stop();
 });
 
-const manager = () => cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!;
+const resourceManagerUrl = () => cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!;
 
 describe("the managed identity endpoint", () => {
   test("returns a token for the requested resource", async () => {
-    const claims = await sdk.call("identityToken", `${manager()}/.default`);
-    expect(claims).toMatchObject({ aud: manager(), tid: cloud.app.tenantId, appid: expect.any(String) });
+    const claims = await sdk.call("identityToken", `${resourceManagerUrl()}/.default`);
+    expect(claims).toMatchObject({ aud: resourceManagerUrl(), tid: cloud.app.tenantId, appid: expect.any(String) });
     expect(claims.exp - claims.iat).toBe(3600);
   });
 
@@ -34,7 +37,7 @@ describe("the managed identity endpoint", () => {
     ["api-version=2017-09-01&resource=https://vault.localhost", "400"],
     ["api-version=2019-08-01&resource=https://elsewhere.example", "400"],
     ["api-version=2019-08-01&resource=https://vault.localhost&client_id=someone-else", "400"],
-  ])("answers %j with %s and a message", async (query, status) => {
+  ])("responds to the query %j with %s and a message", async (query, status) => {
     const answer = await fetch(`${cloud.environment.IDENTITY_ENDPOINT}?${query}`, {
       headers: { "x-identity-header": cloud.environment.IDENTITY_HEADER! },
     });
@@ -49,15 +52,24 @@ describe("Entra", () => {
     expect(claims).toMatchObject({ aud: "https://vault.localhost", appid: cloud.app.clientId });
   });
 
-  const wrong = (change: Partial<Cloud["app"]>, scope = "https://vault.localhost/.default") =>
+  /** Requests a token with one wrong value. Returns the error. */
+  const failToSignIn = (change: Partial<Cloud["app"]>, scope = "https://vault.localhost/.default") =>
     sdk.failure("appToken", { ...cloud.app, ...change }, scope);
 
   test.each([
-    ["a wrong secret", () => wrong({ clientSecret: "guess" }), "AADSTS7000215"],
-    ["an unknown application", () => wrong({ clientId: "11111111-1111-4111-8111-111111111111" }), "AADSTS700016"],
-    ["an unknown resource", () => wrong({}, "https://elsewhere.example/.default"), "AADSTS500011"],
-    ["a scope that is not a default one", () => wrong({}, "https://vault.localhost/read"), "AADSTS1002012"],
-    ["two resources at once", () => wrong({}, `https://vault.localhost/.default ${manager()}/.default`), "AADSTS70011"],
+    ["a wrong secret", () => failToSignIn({ clientSecret: "guess" }), "AADSTS7000215"],
+    [
+      "an unknown application",
+      () => failToSignIn({ clientId: "11111111-1111-4111-8111-111111111111" }),
+      "AADSTS700016",
+    ],
+    ["an unknown resource", () => failToSignIn({}, "https://elsewhere.example/.default"), "AADSTS500011"],
+    ["a scope that is not a default one", () => failToSignIn({}, "https://vault.localhost/read"), "AADSTS1002012"],
+    [
+      "two resources at once",
+      () => failToSignIn({}, `https://vault.localhost/.default ${resourceManagerUrl()}/.default`),
+      "AADSTS70011",
+    ],
   ])("rejects %s", async (_, attempt, code) => {
     expect((await attempt()).message).toContain(code);
   });
@@ -66,12 +78,12 @@ describe("Entra", () => {
 test.each(["kv-anything.vault.localhost", "127.0.0.1"])(
   "%s resolves to this machine with every lookup function",
   async (name) => {
-    const found = { address: "127.0.0.1", family: 4 };
+    const loopback = { address: "127.0.0.1", family: 4 };
     expect(await sdk.call("lookups", name)).toEqual({
-      promise: found,
-      promiseAll: [found],
-      callback: found,
-      callbackAll: [found],
+      promise: loopback,
+      promiseAll: [loopback],
+      callback: loopback,
+      callbackAll: [loopback],
     });
   },
 );

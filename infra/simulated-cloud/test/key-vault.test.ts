@@ -4,6 +4,8 @@ import { type Cloud, startCloud } from "../cloud.ts";
 import type { Company } from "../company/company.ts";
 import { SdkClient } from "./sdk-client.ts";
 
+// Tests Key Vault in the simulated cloud with Azure's SDK clients.
+
 const company: Company = {
   subscriptions: [
     {
@@ -39,6 +41,7 @@ const company: Company = {
           ],
         },
         { name: "kv-many", generate: { secrets: 60, keys: 3, certificates: 4 } },
+        // `reach` says whether the service's requests to the vault succeed, or why they are rejected. See the test "rejects".
         { name: "kv-denied", reach: "denied" },
         { name: "kv-policy", reach: "denied", rbac: false },
         { name: "kv-walled", reach: "firewalled" },
@@ -49,6 +52,10 @@ const company: Company = {
     },
   ],
 };
+
+const DAY_MS = 86_400_000;
+/** Maximum size of a secret's value in Key Vault. */
+const MAX_VALUE_BYTES = 25_600;
 
 let cloud: Cloud;
 let sdk: SdkClient;
@@ -62,10 +69,10 @@ afterAll(async () => {
   await cloud?.stop();
 });
 
-test("challenges a new client for a token, then returns its lists", async () => {
+test("the first request of a client gets a challenge, and the retry with a token gets the list", async () => {
   cloud.control.resetCounts();
-  const found = await sdk.call("listSecrets", "kv-main");
-  expect(found.map(({ name }) => name)).toEqual(["plain", "off", "later", "self", "bought", "off-too"]);
+  const listed = await sdk.call("listSecrets", "kv-main");
+  expect(listed.map(({ name }) => name)).toEqual(["plain", "off", "later", "self", "bought", "off-too"]);
   expect(cloud.control.counts()).toEqual({
     "identity.token": expect.any(Number),
     "keyvault.challenge": 1,
@@ -74,7 +81,7 @@ test("challenges a new client for a token, then returns its lists", async () => 
   });
 });
 
-test("returns pages of at most 25 entries, fewer on request, and each object once", async () => {
+test("lists have pages of at most 25 entries, and each item occurs once", async () => {
   expect(await sdk.call("listSecretPages", "kv-many", 25)).toEqual([25, 25, 14]);
   expect(await sdk.call("listSecretPages", "kv-many", 10)).toEqual([10, 10, 10, 10, 10, 10, 4]);
   const names = (await sdk.call("listSecrets", "kv-many")).map(({ name }) => name);
@@ -82,7 +89,7 @@ test("returns pages of at most 25 entries, fewer on request, and each object onc
   expect(await sdk.failure("listSecretPages", "kv-many", 26)).toMatchObject({ statusCode: 400, code: "BadParameter" });
 });
 
-test("returns list entries with dates, tags and `managed`, without value or version", async () => {
+test("list entries have dates and tags, but no value and no version", async () => {
   const [plain, off, later, managed] = await sdk.call("listSecrets", "kv-main");
   expect(plain).toMatchObject({
     name: "plain",
@@ -93,7 +100,7 @@ test("returns list entries with dates, tags and `managed`, without value or vers
   });
   expect(plain!.version).toBeUndefined();
   expect(plain).not.toHaveProperty("value");
-  expect(Math.round((plain!.expiresOn!.getTime() - Date.now()) / 86_400_000)).toBe(10);
+  expect(Math.round((plain!.expiresOn!.getTime() - Date.now()) / DAY_MS)).toBe(10);
   expect(off!.enabled).toBe(false);
   expect(later!.notBefore!.getTime()).toBeGreaterThan(Date.now());
   expect(managed).toMatchObject({ name: "self", managed: true, contentType: "application/x-pkcs12" });
@@ -104,7 +111,7 @@ test("returns list entries with dates, tags and `managed`, without value or vers
   ]);
 });
 
-test("returns real public keys with their rotation policy", async () => {
+test("keys have a real public key and a rotation policy", async () => {
   const rsa = await sdk.call("getKey", "kv-main", "RSA");
   expect(rsa).toMatchObject({ kty: "RSA", e: "010001" });
   expect(rsa.n).toHaveLength(4096 / 4);
@@ -120,13 +127,13 @@ test("returns real public keys with their rotation policy", async () => {
   expect(standard.lifetimeActions).toMatchObject([{ action: "Notify" }]);
 });
 
-test("returns real certificates that match their policy", async () => {
+test("certificates are real X.509 certificates that match their policy", async () => {
   const { cer, policy, thumbprint } = await sdk.call("getCertificate", "kv-main", "self");
   const parsed = new X509Certificate(Buffer.from(cer, "base64"));
   expect(parsed.verify(parsed.publicKey)).toBe(true);
   expect(parsed.subjectAltName).toBe("DNS:a.example, DNS:b.example");
   expect(parsed.fingerprint.replaceAll(":", "").toLowerCase()).toBe(thumbprint);
-  expect(Math.round((Date.parse(parsed.validTo) - Date.now()) / 86_400_000)).toBe(20);
+  expect(Math.round((Date.parse(parsed.validTo) - Date.now()) / DAY_MS)).toBe(20);
   expect(policy).toMatchObject({ issuerName: "Self", keyType: "RSA", keySize: 2048, validityInMonths: 6 });
 
   const bought = await sdk.call("getCertificate", "kv-main", "bought");
@@ -148,13 +155,13 @@ describe("rejects", () => {
     ["kv-policy", "AccessDenied"],
     ["kv-walled", "ForbiddenByFirewall"],
     ["kv-private", "ForbiddenByConnection"],
-  ])("every request to a vault with reach %s, as %s", async (vault, inner) => {
+  ])("every request to the vault %s, with the inner code %s", async (vault, inner) => {
     expect(await sdk.failure("listSecrets", vault)).toMatchObject({ statusCode: 403, code: "Forbidden" });
     const { details } = await sdk.failure("getSecret", vault, "any");
     expect(details).toMatchObject({ error: { code: "Forbidden", innerError: { code: inner } } });
   });
 
-  test("lists of one kind and returns the others", async () => {
+  test("the list of a denied kind, but not the other lists", async () => {
     expect(await sdk.failure("listKeys", "kv-half")).toMatchObject({ statusCode: 403 });
     expect(await sdk.call("listSecrets", "kv-half")).toEqual([]);
   });
@@ -165,7 +172,7 @@ describe("rejects", () => {
     expect(await sdk.call("getCertificate", "kv-main", "off-too")).toMatchObject({ properties: { enabled: false } });
   });
 
-  test("unknown objects, with an error for each kind", async () => {
+  test("an unknown item, with an error code per kind", async () => {
     expect(await sdk.failure("getSecret", "kv-main", "no")).toMatchObject({ statusCode: 404, code: "SecretNotFound" });
     expect(await sdk.failure("getKey", "kv-main", "no")).toMatchObject({ code: "KeyNotFound" });
     expect(await sdk.failure("getCertificate", "kv-main", "no")).toMatchObject({ code: "CertificateNotFound" });
@@ -182,7 +189,7 @@ describe("rejects", () => {
 });
 
 describe("a written secret", () => {
-  test("has a new version after each write and keeps the old versions", async () => {
+  test("gets a new version with each write, and old versions stay readable", async () => {
     const first = await sdk.call("setSecret", "kv-write", "Token", "one", { by: "test" });
     const second = await sdk.call("setSecret", "kv-write", "token", "two", {});
     expect(second.properties.version).not.toBe(first.properties.version);
@@ -194,7 +201,7 @@ describe("a written secret", () => {
     expect(await sdk.failure("getSecret", "kv-write", "Token")).toMatchObject({ statusCode: 403 });
   });
 
-  test("blocks its name after deletion until it is recovered", async () => {
+  test("blocks its name after its deletion, until it is recovered", async () => {
     await sdk.call("setSecret", "kv-write", "gone", "value", {});
     expect(await sdk.call("deleteSecret", "kv-write", "gone")).toContain("/deletedsecrets/gone");
     expect(await sdk.failure("getSecret", "kv-write", "gone")).toMatchObject({ code: "SecretNotFound" });
@@ -203,21 +210,21 @@ describe("a written secret", () => {
     expect(await sdk.call("getSecret", "kv-write", "gone")).toMatchObject({ value: "value" });
   });
 
-  test("must have a valid name and a value within the size limit", async () => {
+  test("must have a valid name, value size and number of tags", async () => {
     expect(await sdk.failure("setSecret", "kv-write", "a_b", "x", {})).toMatchObject({ code: "BadParameter" });
-    const failure = await sdk.failure("setSecret", "kv-write", "long", "x".repeat(25_601), {});
+    const failure = await sdk.failure("setSecret", "kv-write", "long", "x".repeat(MAX_VALUE_BYTES + 1), {});
     expect(failure).toMatchObject({ statusCode: 400, code: "BadParameter" });
     const tags = Object.fromEntries(Array.from({ length: 16 }, (_, index) => [`t${index}`, "x"]));
     expect(await sdk.failure("setSecret", "kv-write", "tagged", "x", tags)).toMatchObject({ statusCode: 400 });
   });
 
-  test("can't be written directly if it belongs to a certificate", async () => {
+  test("cannot be changed if it belongs to a certificate", async () => {
     expect(await sdk.failure("setSecret", "kv-main", "self", "x", {})).toMatchObject({ statusCode: 403 });
   });
 });
 
 describe("a throttled client", () => {
-  test("retries with Retry-After and fails at once without it", async () => {
+  test("retries if the response has Retry-After, and otherwise fails at once", async () => {
     const match = { vault: "kv-main", operation: "keyvault.listSecrets" };
     cloud.control.addFault({ match, action: { kind: "throttle", retryAfterSeconds: 0 }, times: 1 });
     expect(await sdk.call("listSecrets", "kv-main")).toHaveLength(6);

@@ -6,6 +6,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
 import { SdkClient } from "./sdk-client.ts";
 
+// Tests Azure Communication Services (e-mail) and App Configuration in the simulated cloud with Azure's SDK clients.
+
 let data: string;
 let cloud: Cloud;
 let sdk: SdkClient;
@@ -25,7 +27,7 @@ afterAll(async () => {
 });
 
 describe("e-mail", () => {
-  test("is stored as files", async () => {
+  test("is stored as one JSON, one text and one HTML file", async () => {
     expect(await sdk.call("sendMail", ["ann@acme.example", "bob@acme.example"])).toMatchObject({ status: "Succeeded" });
     expect(cloud.control.mails()).toMatchObject([
       { to: ["ann@acme.example", "bob@acme.example"], subject: "Two secrets expire", plainText: "Soon." },
@@ -37,7 +39,7 @@ describe("e-mail", () => {
     );
   });
 
-  test("is sent again when an operation ID is repeated", async () => {
+  test("is sent again if the client repeats an operation ID", async () => {
     const id = "4f2d6a7c-3f5a-4a56-9c57-6f1f4d6f7a11";
     await sdk.call("sendMail", ["ann@acme.example"], id);
     await sdk.call("sendMail", ["ann@acme.example"], id);
@@ -45,18 +47,18 @@ describe("e-mail", () => {
   });
 
   test("to more than 50 recipients is rejected", async () => {
-    const crowd = Array.from({ length: 51 }, (_, index) => `p${index}@acme.example`);
-    expect(await sdk.failure("sendMail", crowd)).toMatchObject({ statusCode: 400 });
+    const recipients = Array.from({ length: 51 }, (_, index) => `p${index}@acme.example`);
+    expect(await sdk.failure("sendMail", recipients)).toMatchObject({ statusCode: 400 });
     expect(cloud.control.mails()).toEqual([]);
   });
 
-  test("to a suppressed domain is accepted and fails", async () => {
+  test("to a suppressed domain is accepted, and then its operation fails", async () => {
     const failure = await sdk.failure("sendMail", ["x@suppressed.example"]);
     expect(failure.message).toContain("EmailDroppedAllRecipientsSuppressed");
     expect(cloud.control.mails()).toMatchObject([{ status: "Failed" }]);
   });
 
-  test("over the rate limit is rejected with Retry-After, and the retry has a new signature", async () => {
+  test("over the rate limit is rejected with Retry-After, and sent by the retry", async () => {
     cloud.control.resetCounts();
     cloud.control.addFault({
       match: { operation: "mail.send" },
@@ -69,19 +71,19 @@ describe("e-mail", () => {
 
   test("with a wrong key is rejected", async () => {
     const { host } = new URL(/endpoint=([^;]+)/.exec(cloud.environment.COMMUNICATION_CONNECTION_STRING!)![1]!);
-    const wrong = `endpoint=https://${host}/;accesskey=${Buffer.alloc(64).toString("base64")}`;
-    expect(await sdk.failure("sendMailWith", wrong)).toMatchObject({ statusCode: 401, code: "Denied" });
+    const connectionString = `endpoint=https://${host}/;accesskey=${Buffer.alloc(64).toString("base64")}`;
+    expect(await sdk.failure("sendMailWith", connectionString)).toMatchObject({ statusCode: 401, code: "Denied" });
     expect(cloud.control.mails()).toEqual([]);
   });
 });
 
 describe("App Configuration", () => {
-  test("stores, conditionally changes, lists and deletes values", async () => {
-    const kept = await sdk.call("setSetting", "app:level", "INFO");
-    expect(await sdk.call("getSetting", "app:level")).toMatchObject({ value: "INFO", etag: kept.etag });
-    expect(await sdk.call("getSetting", "app:level", kept.etag)).toMatchObject({ statusCode: 304 });
-    await sdk.call("changeSetting", "app:level", "DEBUG", kept.etag!);
-    expect(await sdk.failure("changeSetting", "app:level", "ERROR", kept.etag!)).toMatchObject({ statusCode: 412 });
+  test("stores, lists and deletes key-values, and changes them only if the ETag matches", async () => {
+    const stored = await sdk.call("setSetting", "app:level", "INFO");
+    expect(await sdk.call("getSetting", "app:level")).toMatchObject({ value: "INFO", etag: stored.etag });
+    expect(await sdk.call("getSetting", "app:level", stored.etag)).toMatchObject({ statusCode: 304 });
+    await sdk.call("changeSetting", "app:level", "DEBUG", stored.etag!);
+    expect(await sdk.failure("changeSetting", "app:level", "ERROR", stored.etag!)).toMatchObject({ statusCode: 412 });
 
     for (let index = 0; index < 120; index++) cloud.control.setConfiguration(`many:${index}`, String(index));
     expect(await sdk.call("listSettings", "many:*")).toHaveLength(120);

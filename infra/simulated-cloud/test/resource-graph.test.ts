@@ -2,13 +2,17 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
 import { type ArmCall, armClient } from "./arm-client.ts";
 
-const PATH = "/providers/Microsoft.ResourceGraph/resources";
-const VERSION = "2024-04-01";
+// Tests Azure Resource Graph in the simulated cloud: queries over resources, changes and role assignments.
+
+const QUERY_PATH = "/providers/Microsoft.ResourceGraph/resources";
+const API_VERSION = "2024-04-01";
+/** Subscription IDs. The identity cannot read the subscription CLOSED. */
 const [FIRST, SECOND, CLOSED] = [1, 2, 3].map((digit) => `5555555${digit}-5555-4555-8555-555555555555`) as [
   string,
   string,
   string,
 ];
+/** A web app or slot that uses the secret `a` of the vault kv-one. */
 const secretUser = {
   identity: { system: true },
   settings: { A: "@Microsoft.KeyVault(VaultName=kv-one;SecretName=a)" },
@@ -59,21 +63,23 @@ beforeAll(async () => {
 beforeEach(() => cloud.control.consumers.setGraph({ lagSeconds: 0, limited: false }));
 afterAll(() => cloud?.stop());
 
-const ask = (query: string, options?: object, subscriptions?: string[]) =>
-  arm("POST", PATH, VERSION, { query, ...(options && { options }), ...(subscriptions && { subscriptions }) });
-const SITES =
+const runQuery = (query: string, options?: object, subscriptions?: string[]) =>
+  arm("POST", QUERY_PATH, API_VERSION, { query, ...(options && { options }), ...(subscriptions && { subscriptions }) });
+/** Lists web apps and slots. */
+const SITES_QUERY =
   "resources | where type in~ ('microsoft.web/sites','microsoft.web/sites/slots') | project id,name,type,kind,identity,keyVaultReferenceIdentity=properties.keyVaultReferenceIdentity";
 
-test("returns sites and slots in pages, and omits a denied subscription without an error", async () => {
-  const first = await ask(SITES, { $top: 200 });
+test("returns web apps and slots in pages, without those of a denied subscription", async () => {
+  const first = await runQuery(SITES_QUERY, { $top: 200 });
+  // An app and its slot in the first subscription, and 250 generated apps in the second one.
   expect(first.body).toMatchObject({ totalRecords: 252, count: 200, resultTruncated: "false", facets: [] });
   expect(first.headers.get("x-ms-user-quota-remaining")).toMatch(/^\d+$/);
-  const second = await ask(SITES, { $top: 200, $skipToken: first.body.$skipToken });
+  const second = await runQuery(SITES_QUERY, { $top: 200, $skipToken: first.body.$skipToken });
   expect(second.body).toMatchObject({ count: 52 });
   expect(second.body).not.toHaveProperty("$skipToken");
-  const all = [...first.body.data, ...second.body.data];
-  expect(new Set(all.map(({ id }) => id)).size).toBe(252);
-  expect(all[0]).toEqual({
+  const allRows = [...first.body.data, ...second.body.data];
+  expect(new Set(allRows.map(({ id }) => id)).size).toBe(252);
+  expect(allRows[0]).toEqual({
     id: `/subscriptions/${FIRST}/resourceGroups/rg-apps/providers/Microsoft.Web/sites/app-one`,
     name: "app-one",
     type: "microsoft.web/sites",
@@ -81,30 +87,30 @@ test("returns sites and slots in pages, and omits a denied subscription without 
     identity: { type: "SystemAssigned", principalId: expect.any(String), tenantId: expect.any(String) },
     keyVaultReferenceIdentity: null,
   });
-  expect(all[1]).toMatchObject({ name: "app-one/blue", type: "microsoft.web/sites/slots" });
-  const generated = all.find(({ name }) => name === "app-bench-000007")!;
-  const { body } = await arm("GET", `${generated.id}/config/configreferences/appsettings`, VERSION);
+  expect(allRows[1]).toMatchObject({ name: "app-one/blue", type: "microsoft.web/sites/slots" });
+  const generated = allRows.find(({ name }) => name === "app-bench-000007")!;
+  const { body } = await arm("GET", `${generated.id}/config/configreferences/appsettings`, API_VERSION);
   expect(body.value).toMatchObject([
     { name: "DB_PASSWORD", properties: { status: "SecretNotFound", vaultName: "kv-two" } },
   ]);
-  expect((await ask(SITES, {}, [FIRST, CLOSED])).body.totalRecords).toBe(2);
+  expect((await runQuery(SITES_QUERY, {}, [FIRST, CLOSED])).body.totalRecords).toBe(2);
 });
 
-test("finds references to a vault, and omits types without a table", async () => {
+test("returns resources that reference a vault, but not the types that Resource Graph does not contain", async () => {
   const query = `resources
     | where type in~ ('Microsoft.Storage/storageAccounts', 'microsoft.datafactory/factories', 'microsoft.datafactory/factories/linkedservices')
     | where tostring(properties) contains 'vault'
     | project id, name, type, subscriptionId, resourceGroup, identity, properties`;
-  const { body } = await ask(query);
+  const { body } = await runQuery(query);
   expect(body.data).toMatchObject([
     { name: "stone", resourceGroup: "rg-apps", properties: { encryption: { keyvaultproperties: {} } } },
   ]);
 });
 
-test("truncates results without the column id, and rejects an invalid query", async () => {
-  const cut = await ask("resources | where type =~ 'microsoft.web/sites' | project name", { $top: 10 });
-  expect(cut.body).toMatchObject({ totalRecords: 251, count: 10, resultTruncated: "true" });
-  expect(cut.body).not.toHaveProperty("$skipToken");
+test("truncates the result of a query without the column id, and rejects an invalid query", async () => {
+  const truncated = await runQuery("resources | where type =~ 'microsoft.web/sites' | project name", { $top: 10 });
+  expect(truncated.body).toMatchObject({ totalRecords: 251, count: 10, resultTruncated: "true" });
+  expect(truncated.body).not.toHaveProperty("$skipToken");
   for (const [query, options] of [
     ["resources | summarize count()"],
     ["resources | where type ~ 'x'"],
@@ -112,7 +118,7 @@ test("truncates results without the column id, and rejects an invalid query", as
     ["resources", { $top: 1001 }],
     ["resources", { $skipToken: "e30=" }],
   ] as const) {
-    const { status, body } = await ask(query, options);
+    const { status, body } = await runQuery(query, options);
     expect([query, status, body.error.code, body.error.details[0].code]).toEqual([
       query,
       400,
@@ -122,73 +128,76 @@ test("truncates results without the column id, and rejects an invalid query", as
   }
 });
 
-test("returns changes since a time, and role assignments", async () => {
+test("returns changes of resources since a time, and role assignments", async () => {
   const { control } = cloud;
   const since = control.now();
   const query = `resourcechanges
     | extend at = todatetime(properties.changeAttributes.timestamp), target = tostring(properties.targetResourceId)
     | where at > datetime(${since}) and tostring(properties.targetResourceType) =~ 'microsoft.web/sites'
     | project id, at, target, changeType = tostring(properties.changeType)`;
-  expect((await ask(query)).body.data).toEqual([]);
+  expect((await runQuery(query)).body.data).toEqual([]);
   const id = control.consumers.idOf("app-one");
-  await arm("PUT", `${id}/config/appsettings`, VERSION, { properties: {} });
-  const { body } = await ask(query);
+  await arm("PUT", `${id}/config/appsettings`, API_VERSION, { properties: {} });
+  const { body } = await runQuery(query);
   expect(body.data).toEqual([
     { id: expect.stringContaining("/changes/"), at: expect.stringMatching(/Z$/), target: id, changeType: "Update" },
   ]);
 
   const roles =
     "authorizationresources | where type =~ 'microsoft.authorization/roleassignments' | project id, scope = tostring(properties.scope), principalType = properties.principalType";
-  const found = (await ask(roles, {}, [FIRST])).body.data;
-  expect(found).toContainEqual(expect.objectContaining({ scope: `/subscriptions/${FIRST}`, principalType: "User" }));
+  const graphAssignments = (await runQuery(roles, {}, [FIRST])).body.data;
+  expect(graphAssignments).toContainEqual(
+    expect.objectContaining({ scope: `/subscriptions/${FIRST}`, principalType: "User" }),
+  );
   const vault = control.vaultId("kv-one")!;
   const { body: assignments } = await arm(
     "GET",
     `${vault}/providers/Microsoft.Authorization/roleAssignments?$filter=atScope()`,
     "2022-04-01",
   );
-  expect(assignments.value).toHaveLength(found.length);
+  expect(assignments.value).toHaveLength(graphAssignments.length);
   const role = assignments.value.at(-1).properties.roleDefinitionId;
   expect((await arm("GET", role, "2022-04-01")).body.properties.roleName).toBe("Reader");
   expect(role).toMatch(/^\/providers\/Microsoft\.Authorization/);
-  const all = await arm(
+  const allRows = await arm(
     "GET",
     `/subscriptions/${FIRST}/providers/Microsoft.Authorization/roleAssignments`,
     "2022-04-01",
   );
-  expect(all.body.value.map(({ id }: { id: string }) => id).sort()).toEqual(
-    found.map(({ id }: { id: string }) => id).sort(),
+  expect(allRows.body.value.map(({ id }: { id: string }) => id).sort()).toEqual(
+    graphAssignments.map(({ id }: { id: string }) => id).sort(),
   );
 });
 
-test("lags behind and throttles when configured", async () => {
+test("with a lag, a change appears later; with limits, many queries are throttled", async () => {
   const { control } = cloud;
-  const named = (name: string) => ask(`resources | where name == '${name}' | project id, tags`);
+  const findByName = (name: string) => runQuery(`resources | where name == '${name}' | project id, tags`);
   control.moveClock(120_000);
   control.consumers.setGraph({ lagSeconds: 60 });
   const id = control.consumers.put(FIRST, { type: "Microsoft.Web/sites", name: "app-new" });
   control.consumers.change(control.consumers.idOf("stone"), { tags: { env: "test" } });
-  expect((await named("app-new")).body.data).toEqual([]);
-  expect((await named("stone")).body.data).toMatchObject([{ tags: null }]);
+  expect((await findByName("app-new")).body.data).toEqual([]);
+  expect((await findByName("stone")).body.data).toMatchObject([{ tags: null }]);
   control.moveClock(61_000);
-  expect((await named("app-new")).body.data).toMatchObject([{ id }]);
-  expect((await named("stone")).body.data).toMatchObject([{ tags: { env: "test" } }]);
+  expect((await findByName("app-new")).body.data).toMatchObject([{ id }]);
+  expect((await findByName("stone")).body.data).toMatchObject([{ tags: { env: "test" } }]);
 
   control.consumers.setGraph({ limited: true });
-  const answers = await Promise.all(Array.from({ length: 16 }, () => ask("resources | project id")));
-  const refused = answers.filter(({ status }) => status === 429);
-  expect(refused.length).toBeGreaterThan(0);
-  expect(refused[0]!.headers.get("retry-after")).toBe("5");
+  const responses = await Promise.all(Array.from({ length: 16 }, () => runQuery("resources | project id")));
+  // Resource Graph allows 15 queries of a user in five seconds.
+  const throttled = responses.filter(({ status }) => status === 429);
+  expect(throttled.length).toBeGreaterThan(0);
+  expect(throttled[0]!.headers.get("retry-after")).toBe("5");
 });
 
-test("returns only resources that roles allow to read", async () => {
+test("returns only resources that the roles of the identity allow to read", async () => {
   const { control } = cloud;
-  const read = { dataActions: [], actions: ["Microsoft.Web/sites/read"] };
-  control.allowOnly([{ scope: `/subscriptions/${FIRST}`, ...read }]);
-  const { body } = await ask("resources | project id, type");
+  const readSites = { dataActions: [], actions: ["Microsoft.Web/sites/read"] };
+  control.allowOnly([{ scope: `/subscriptions/${FIRST}`, ...readSites }]);
+  const { body } = await runQuery("resources | project id, type");
   expect(new Set(body.data.map(({ type }: { type: string }) => type))).toEqual(new Set(["microsoft.web/sites"]));
   const app = control.consumers.idOf("app-one");
-  const denied = await arm("GET", `${app}/config/configreferences/appsettings`, VERSION);
+  const denied = await arm("GET", `${app}/config/configreferences/appsettings`, API_VERSION);
   expect([denied.status, denied.body.error.code]).toEqual([403, "AuthorizationFailed"]);
   control.allowOnly(undefined);
 });

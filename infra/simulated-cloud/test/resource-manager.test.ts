@@ -4,12 +4,15 @@ import type { Company } from "../company/company.ts";
 import { armClient } from "./arm-client.ts";
 import { SdkClient } from "./sdk-client.ts";
 
-const ID = "33333333-3333-4333-8333-333333333333";
+// Tests Azure Resource Manager in the simulated cloud with Azure's SDK clients: subscriptions, vaults, and the keys and secrets
+// of a vault.
+
+const SUBSCRIPTION_ID = "33333333-3333-4333-8333-333333333333";
 const company: Company = {
   subscriptions: [
     {
       name: "Main",
-      id: ID,
+      id: SUBSCRIPTION_ID,
       vaults: [
         {
           name: "kv-strict",
@@ -53,8 +56,8 @@ afterAll(async () => {
 
 test("lists the subscriptions in pages", async () => {
   cloud.control.resetCounts();
-  const found = await sdk.call("subscriptions");
-  expect(found.map(({ displayName, state }) => [displayName, state])).toEqual([
+  const subscriptions = await sdk.call("subscriptions");
+  expect(subscriptions.map(({ displayName, state }) => [displayName, state])).toEqual([
     ["Main", "Enabled"],
     ["Closed", "Enabled"],
     ["Third", "Warned"],
@@ -64,13 +67,13 @@ test("lists the subscriptions in pages", async () => {
 
 test("lists the vaults in pages of $top entries", async () => {
   cloud.control.resetCounts();
-  const found = await sdk.call("vaults", ID, 2);
-  expect(found.map(({ name }) => name)).toEqual(["kv-strict", "kv-loose", "kv-full", "kv-more-1", "kv-more-2"]);
+  const vaults = await sdk.call("vaults", SUBSCRIPTION_ID, 2);
+  expect(vaults.map(({ name }) => name)).toEqual(["kv-strict", "kv-loose", "kv-full", "kv-more-1", "kv-more-2"]);
   expect(cloud.control.counts()).toMatchObject({ "arm.listVaults": 3 });
 });
 
-test("returns a vault with its settings, without purge protection if it is off", async () => {
-  const [strict, loose] = await sdk.call("vaults", ID);
+test("returns the settings of a vault, and omits purge protection if it is off", async () => {
+  const [strict, loose] = await sdk.call("vaults", SUBSCRIPTION_ID);
   expect(strict).toMatchObject({
     location: "northeurope",
     tags: { owner: "me" },
@@ -86,12 +89,12 @@ test("returns a vault with its settings, without purge protection if it is off",
   });
   expect(loose?.properties).toMatchObject({ enableRbacAuthorization: false, accessPolicies: [{}, {}] });
   expect(loose?.properties.enablePurgeProtection).toBeUndefined();
-  expect(await sdk.call("vault", ID, "rg-main", "KV-Strict")).toMatchObject({ id: strict!.id! });
+  expect(await sdk.call("vault", SUBSCRIPTION_ID, "rg-main", "KV-Strict")).toMatchObject({ id: strict!.id! });
 });
 
-test("lists a vault's keys and secrets, including those of certificates, in pages", async () => {
+test("lists the keys and secrets of a vault in pages, including those of certificates", async () => {
   cloud.control.resetCounts();
-  const keys = await sdk.call("managedKeys", ID, "rg-main", "kv-full");
+  const keys = await sdk.call("managedKeys", SUBSCRIPTION_ID, "rg-main", "kv-full");
   expect(keys.map(({ name }) => name)).toEqual(["signing", "idle", "web", "api"]);
   expect(keys[0]).toMatchObject({
     id: expect.stringMatching(/\/vaults\/kv-full\/keys\/signing$/),
@@ -101,7 +104,7 @@ test("lists a vault's keys and secrets, including those of certificates, in page
   });
   expect(keys[1]!.attributes).toMatchObject({ enabled: false });
   expect(keys[1]!.attributes!.expires).toBeUndefined();
-  const secrets = await sdk.call("managedSecrets", ID, "rg-main", "kv-full");
+  const secrets = await sdk.call("managedSecrets", SUBSCRIPTION_ID, "rg-main", "kv-full");
   expect(secrets).toHaveLength(26);
   expect(new Set(secrets.map(({ id }) => id)).size).toBe(26);
   expect(secrets.at(-1)!.properties).toMatchObject({ attributes: { enabled: true, expires: expect.any(Date) } });
@@ -111,16 +114,16 @@ test("lists a vault's keys and secrets, including those of certificates, in page
 
 test("lists the tenant and a subscription's locations", async () => {
   expect(await sdk.call("tenants")).toMatchObject([{ tenantId: cloud.app.tenantId }]);
-  expect((await sdk.call("locations", ID)).map(({ name }) => name)).toEqual(["westeurope", "northeurope"]);
+  expect((await sdk.call("locations", SUBSCRIPTION_ID)).map(({ name }) => name)).toEqual(["westeurope", "northeurope"]);
 });
 
-test("returns no alert rules and no diagnostic settings of a subscription, and accepts a double slash", async () => {
+test("returns empty lists of alert rules and diagnostic settings, also for a path with a double slash", async () => {
   const arm = await armClient(cloud);
-  const none = { status: 200, body: { value: [] } };
-  const insights = `/subscriptions/${ID}/providers/Microsoft.Insights`;
-  expect(await arm("GET", `${insights}/activityLogAlerts`, "2020-10-01")).toMatchObject(none);
+  const emptyList = { status: 200, body: { value: [] } };
+  const insights = `/subscriptions/${SUBSCRIPTION_ID}/providers/Microsoft.Insights`;
+  expect(await arm("GET", `${insights}/activityLogAlerts`, "2020-10-01")).toMatchObject(emptyList);
   const settings = `${insights}/diagnosticSettings`.replace("/providers", "//providers");
-  expect(await arm("GET", settings, "2021-05-01-preview")).toMatchObject(none);
+  expect(await arm("GET", settings, "2021-05-01-preview")).toMatchObject(emptyList);
   expect(await arm("GET", `${insights}/activityLogAlerts`, "2021-05-01-preview")).toMatchObject({ status: 400 });
 });
 
@@ -138,25 +141,29 @@ describe("rejects", () => {
       code: "SubscriptionNotFound",
     });
     expect(await sdk.failure("subscription", "x")).toMatchObject({ statusCode: 400, code: "InvalidSubscriptionId" });
-    expect(await sdk.failure("vault", ID, "rg-other", "kv-strict")).toMatchObject({ code: "ResourceNotFound" });
-    expect(await sdk.failure("managedKeys", ID, "rg-other", "kv-full")).toMatchObject({ code: "ResourceNotFound" });
+    expect(await sdk.failure("vault", SUBSCRIPTION_ID, "rg-other", "kv-strict")).toMatchObject({
+      code: "ResourceNotFound",
+    });
+    expect(await sdk.failure("managedKeys", SUBSCRIPTION_ID, "rg-other", "kv-full")).toMatchObject({
+      code: "ResourceNotFound",
+    });
     expect(await sdk.failure("locations", unknownSubscription)).toMatchObject({ code: "SubscriptionNotFound" });
   });
 
   test("a token for Key Vault", async () => {
-    const failure = await sdk.failure("vaultsWithTokenFor", ID, "https://vault.localhost/.default");
+    const failure = await sdk.failure("vaultsWithTokenFor", SUBSCRIPTION_ID, "https://vault.localhost/.default");
     expect(failure).toMatchObject({ statusCode: 401, code: "InvalidAuthenticationTokenAudience" });
     expect(failure.headers!["www-authenticate"]).toContain('error="invalid_token"');
   });
 
-  test("throttled calls, with a Retry-After that the client waits for", async () => {
+  test("calls over the limit, with a Retry-After that the client waits for", async () => {
     cloud.control.resetCounts();
     cloud.control.addFault({
-      match: { operation: "arm.listVaults", subscription: ID },
+      match: { operation: "arm.listVaults", subscription: SUBSCRIPTION_ID },
       action: { kind: "throttle", retryAfterSeconds: 0 },
       times: 1,
     });
-    expect(await sdk.call("vaults", ID)).toHaveLength(5);
+    expect(await sdk.call("vaults", SUBSCRIPTION_ID)).toHaveLength(5);
     cloud.control.clearFaults();
     expect(cloud.control.requests({ operation: "arm.listVaults" }).map(({ status }) => status)).toEqual([429, 200]);
   });

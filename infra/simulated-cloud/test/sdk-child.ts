@@ -15,31 +15,35 @@ import { SecretClient } from "@azure/keyvault-secrets";
  * environment variables, like the service.
  */
 
-const variable = (name: string): string => {
+/** Reads an environment variable that must be set. */
+const environmentVariable = (name: string): string => {
   const value = process.env[name];
   if (value === undefined) throw new Error(`${name} is not set`);
   return value;
 };
-const manager = variable("AZURE_RESOURCE_MANAGER_ENDPOINT");
-const port = new URL(manager).port;
-const vaultUrl = (vault: string) => `https://${vault}.${variable("AZURE_KEY_VAULT_SUFFIX")}:${port}`;
+const resourceManagerUrl = environmentVariable("AZURE_RESOURCE_MANAGER_ENDPOINT");
+const port = new URL(resourceManagerUrl).port;
+const vaultUrl = (vault: string) => `https://${vault}.${environmentVariable("AZURE_KEY_VAULT_SUFFIX")}:${port}`;
 
 const identity = new ManagedIdentityCredential();
 const armOptions = {
-  endpoint: manager,
-  credentials: { scopes: [`${manager}/.default`] },
+  endpoint: resourceManagerUrl,
+  credentials: { scopes: [`${resourceManagerUrl}/.default`] },
   retryOptions: { maxRetries: 1 },
 };
-const quick = { retryOptions: { maxRetries: 1, retryDelayInMs: 1 } };
-const secrets = (vault: string) => new SecretClient(vaultUrl(vault), identity, quick);
-const keys = (vault: string) => new KeyClient(vaultUrl(vault), identity, quick);
-const certificates = (vault: string) => new CertificateClient(vaultUrl(vault), identity, quick);
-const configuration = () => new AppConfigurationClient(variable("APP_CONFIGURATION_CONNECTION_STRING"), quick);
+/** Short retries, so that tests of errors are fast. */
+const quickRetries = { retryOptions: { maxRetries: 1, retryDelayInMs: 1 } };
+const secrets = (vault: string) => new SecretClient(vaultUrl(vault), identity, quickRetries);
+const keys = (vault: string) => new KeyClient(vaultUrl(vault), identity, quickRetries);
+const certificates = (vault: string) => new CertificateClient(vaultUrl(vault), identity, quickRetries);
+const configuration = () =>
+  new AppConfigurationClient(environmentVariable("APP_CONFIGURATION_CONNECTION_STRING"), quickRetries);
 
-async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const found: T[] = [];
-  for await (const item of items) found.push(item);
-  return found;
+/** Collects all items of a paged list. */
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const collected: T[] = [];
+  for await (const item of items) collected.push(item);
+  return collected;
 }
 
 const claimsOf = (token: string) => JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString("utf8"));
@@ -50,46 +54,49 @@ const appCredential = ({
   clientSecret,
 }: Record<"tenantId" | "clientId" | "clientSecret", string>) =>
   new ClientSecretCredential(tenantId, clientId, clientSecret, {
-    authorityHost: variable("AZURE_AUTHORITY_HOST"),
+    authorityHost: environmentVariable("AZURE_AUTHORITY_HOST"),
     disableInstanceDiscovery: true,
   });
 
+/** The actions that tests can call by name through `SdkClient`. */
 const actions = {
   identityToken: async (scope: string) => claimsOf((await identity.getToken(scope)).token),
   appToken: async (app: Parameters<typeof appCredential>[0], scope: string) =>
     claimsOf((await appCredential(app).getToken(scope)).token),
 
-  subscriptions: async () => await all(new SubscriptionClient(identity, armOptions).subscriptions.list()),
+  subscriptions: async () => await collect(new SubscriptionClient(identity, armOptions).subscriptions.list()),
   subscription: async (id: string) => await new SubscriptionClient(identity, armOptions).subscriptions.get(id),
   vaults: async (subscription: string, top?: number) =>
-    await all(
+    await collect(
       new KeyVaultManagementClient(identity, subscription, armOptions).vaults.listBySubscription(
         top === undefined ? {} : { top },
       ),
     ),
   vault: async (subscription: string, group: string, name: string) =>
     await new KeyVaultManagementClient(identity, subscription, armOptions).vaults.get(group, name),
-  tenants: async () => await all(new SubscriptionClient(identity, armOptions).tenants.list()),
+  tenants: async () => await collect(new SubscriptionClient(identity, armOptions).tenants.list()),
   locations: async (id: string) =>
-    await all(new SubscriptionClient(identity, armOptions).subscriptions.listLocations(id)),
+    await collect(new SubscriptionClient(identity, armOptions).subscriptions.listLocations(id)),
   managedKeys: async (subscription: string, group: string, vault: string) =>
-    await all(new KeyVaultManagementClient(identity, subscription, armOptions).keys.list(group, vault)),
+    await collect(new KeyVaultManagementClient(identity, subscription, armOptions).keys.list(group, vault)),
   managedSecrets: async (subscription: string, group: string, vault: string) =>
-    await all(new KeyVaultManagementClient(identity, subscription, armOptions).secrets.list(group, vault)),
+    await collect(new KeyVaultManagementClient(identity, subscription, armOptions).secrets.list(group, vault)),
   vaultsWithTokenFor: async (subscription: string, scope: string) => {
-    const wrong: TokenCredential = { getToken: () => identity.getToken(scope) };
-    return await all(new KeyVaultManagementClient(wrong, subscription, armOptions).vaults.listBySubscription());
+    const credential: TokenCredential = { getToken: () => identity.getToken(scope) };
+    return await collect(
+      new KeyVaultManagementClient(credential, subscription, armOptions).vaults.listBySubscription(),
+    );
   },
   secretWithTokenFor: async (vault: string, name: string, scope: string) => {
-    const wrong: TokenCredential = { getToken: () => identity.getToken(scope) };
-    return await new SecretClient(vaultUrl(vault), wrong, quick).getSecret(name);
+    const credential: TokenCredential = { getToken: () => identity.getToken(scope) };
+    return await new SecretClient(vaultUrl(vault), credential, quickRetries).getSecret(name);
   },
 
-  listSecrets: async (vault: string) => await all(secrets(vault).listPropertiesOfSecrets()),
+  listSecrets: async (vault: string) => await collect(secrets(vault).listPropertiesOfSecrets()),
   listSecretPages: async (vault: string, maxPageSize: number) =>
-    (await all(secrets(vault).listPropertiesOfSecrets().byPage({ maxPageSize }))).map((page) => page.length),
+    (await collect(secrets(vault).listPropertiesOfSecrets().byPage({ maxPageSize }))).map((page) => page.length),
   listSecretVersions: async (vault: string, name: string) =>
-    await all(secrets(vault).listPropertiesOfSecretVersions(name)),
+    await collect(secrets(vault).listPropertiesOfSecretVersions(name)),
   getSecret: async (vault: string, name: string, version?: string) =>
     await secrets(vault).getSecret(name, version === undefined ? {} : { version }),
   setSecret: async (vault: string, name: string, value: string, tags: Record<string, string>) =>
@@ -106,7 +113,7 @@ const actions = {
     const poller = await secrets(vault).beginRecoverDeletedSecret(name, { intervalInMs: 1 });
     return (await poller.pollUntilDone()).name;
   },
-  listKeys: async (vault: string) => await all(keys(vault).listPropertiesOfKeys()),
+  listKeys: async (vault: string) => await collect(keys(vault).listPropertiesOfKeys()),
   getKey: async (vault: string, name: string) => {
     const { key, properties } = await keys(vault).getKey(name);
     const bytes = (part: Uint8Array | undefined) =>
@@ -114,7 +121,7 @@ const actions = {
     return { ...key, n: bytes(key?.n), e: bytes(key?.e), x: bytes(key?.x), y: bytes(key?.y), properties };
   },
   getRotationPolicy: async (vault: string, name: string) => await keys(vault).getKeyRotationPolicy(name),
-  listCertificates: async (vault: string) => await all(certificates(vault).listPropertiesOfCertificates()),
+  listCertificates: async (vault: string) => await collect(certificates(vault).listPropertiesOfCertificates()),
   getCertificate: async (vault: string, name: string) => {
     const { cer, policy, properties } = await certificates(vault).getCertificate(name);
     const { x509Thumbprint } = properties;
@@ -127,10 +134,10 @@ const actions = {
   },
 
   sendMail: async (to: string[], operationId?: string) => {
-    const client = new EmailClient(variable("COMMUNICATION_CONNECTION_STRING"), quick);
+    const client = new EmailClient(environmentVariable("COMMUNICATION_CONNECTION_STRING"), quickRetries);
     const poller = await client.beginSend(
       {
-        senderAddress: variable("ALERT_SENDER_ADDRESS"),
+        senderAddress: environmentVariable("ALERT_SENDER_ADDRESS"),
         content: { subject: "Two secrets expire", plainText: "Soon.", html: "<p>Soon.</p>" },
         recipients: { to: to.map((address) => ({ address })) },
       },
@@ -140,25 +147,25 @@ const actions = {
   },
 
   sendMailWith: async (connectionString: string) =>
-    await new EmailClient(connectionString, quick).beginSend({
-      senderAddress: variable("ALERT_SENDER_ADDRESS"),
+    await new EmailClient(connectionString, quickRetries).beginSend({
+      senderAddress: environmentVariable("ALERT_SENDER_ADDRESS"),
       content: { subject: "Nobody reads this", plainText: "Nothing." },
       recipients: { to: [{ address: "ann@acme.example" }] },
     }),
 
   setSetting: async (key: string, value: string) => await configuration().setConfigurationSetting({ key, value }),
   getSetting: async (key: string, etag?: string) => {
-    const found = await configuration().getConfigurationSetting(
+    const setting = await configuration().getConfigurationSetting(
       { key, ...(etag !== undefined && { etag }) },
       { onlyIfChanged: etag !== undefined },
     );
-    return { value: found.value, etag: found.etag, statusCode: found.statusCode };
+    return { value: setting.value, etag: setting.etag, statusCode: setting.statusCode };
   },
   changeSetting: async (key: string, value: string, etag: string) =>
     await configuration().setConfigurationSetting({ key, value, etag }, { onlyIfUnchanged: true }),
   deleteSetting: async (key: string) => (await configuration().deleteConfigurationSetting({ key })).statusCode,
   listSettings: async (keyFilter: string) =>
-    (await all(configuration().listConfigurationSettings({ keyFilter }))).map(({ key, value }) => [key, value]),
+    (await collect(configuration().listConfigurationSettings({ keyFilter }))).map(({ key, value }) => [key, value]),
 
   lookups: async (name: string) => ({
     promise: await dns.promises.lookup(name),
@@ -170,8 +177,8 @@ const actions = {
 
 export type Actions = typeof actions;
 
-/** The members of an SDK error that tests check. */
-function plain(error: unknown): object {
+/** Copies the members of an SDK error that tests check, because an Error loses them when it is sent to the parent process. */
+function toPlainError(error: unknown): object {
   const { name, message, code, statusCode, details, response } = error as Record<string, unknown> & {
     response?: { headers?: { toJSON?(): object } };
   };
@@ -181,7 +188,8 @@ function plain(error: unknown): object {
 process.on("message", ({ id, action, parameters }: { id: number; action: keyof Actions; parameters: unknown[] }) => {
   (actions[action] as (...all: unknown[]) => Promise<unknown>)(...parameters).then(
     (result) => process.send?.({ id, result }),
-    (error) => process.send?.({ id, error: plain(error) }),
+    (error) => process.send?.({ id, error: toPlainError(error) }),
   );
 });
+// Tells the parent that the process is ready.
 process.send?.({ id: 0 });

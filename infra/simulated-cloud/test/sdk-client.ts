@@ -2,19 +2,24 @@ import { type ChildProcess, fork } from "node:child_process";
 import type { Cloud } from "../cloud.ts";
 import type { Actions } from "./sdk-child.ts";
 
+/** The error of an SDK client, as the child process reports it. */
 export type SdkError = Error & {
   code?: string;
   statusCode?: number;
-  /** The body of the response. Undefined for lists. */
+  /** Body of the error response. Undefined for errors of lists. */
   details?: { error?: { code?: string; message?: string; innerError?: { code?: string } } };
   headers?: Record<string, string>;
 };
 
-/** Runs Azure's SDK clients in a child process, started with only the cloud's environment variables. */
+/**
+ * Runs Azure's SDK clients in a child process (`sdk-child.ts`). The process gets only the environment variables of the cloud,
+ * so it finds the cloud in the same way as the service does.
+ */
 export class SdkClient {
   readonly #child: ChildProcess;
+  /** Calls without a response yet, by ID. ID 0 is the start of the process. */
   readonly #waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
-  #last = 0;
+  #lastId = 0;
 
   private constructor(child: ChildProcess) {
     this.#child = child;
@@ -40,14 +45,15 @@ export class SdkClient {
     return client;
   }
 
+  /** Runs an action in the child process. Resolves with its result. */
   call<A extends keyof Actions>(action: A, ...parameters: Parameters<Actions[A]>): ReturnType<Actions[A]> {
-    const id = ++this.#last;
+    const id = ++this.#lastId;
     const answer = new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
     this.#child.send({ id, action, parameters });
     return answer as ReturnType<Actions[A]>;
   }
 
-  /** Returns the error that an action must fail with. */
+  /** Runs an action that must fail. Resolves with its error. */
   async failure<A extends keyof Actions>(action: A, ...parameters: Parameters<Actions[A]>): Promise<SdkError> {
     try {
       await this.call(action, ...parameters);

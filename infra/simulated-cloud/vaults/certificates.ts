@@ -4,6 +4,7 @@ import { versionFrom } from "./identifiers.ts";
 import { type Certificate, type CertificateVersion, current } from "./items.ts";
 import { publicKey } from "./key-pool.ts";
 
+/** Distinguished names of issuers. */
 const ISSUERS: Record<string, string> = {
   DigiCert: "CN=DigiCert Global G2 TLS RSA SHA256 2020 CA1, O=DigiCert Inc, C=US",
   GlobalSign: "CN=GlobalSign RSA OV SSL CA 2018, O=GlobalSign nv-sa, C=BE",
@@ -11,39 +12,39 @@ const ISSUERS: Record<string, string> = {
 };
 
 /**
- * Creates the X.509 certificates of the vaults on first use. One RSA key signs for every issuer. It is also the subject key of
- * self-signed RSA-2048 certificates, whose signatures are therefore valid. Signatures of other self-signed certificates are not
+ * Creates the X.509 certificates of the vaults on first use. One RSA key signs for every issuer. Self-signed RSA-2048
+ * certificates have this key as their own, so their signatures are valid. Signatures of other self-signed certificates are not
  * valid.
  */
 export class CertificateMaker {
   readonly #signingKey: KeyObject;
-  readonly #made = new Map<string, Buffer>();
+  readonly #derCache = new Map<string, Buffer>();
 
   constructor(signingKey: KeyObject) {
     this.#signingKey = signingKey;
   }
 
-  /** DER encoding. */
+  /** Returns a certificate as DER. */
   der(certificate: Certificate, version: CertificateVersion = current(certificate)): Buffer {
     const key = certificate.shared === undefined ? version.id : `shared ${certificate.shared}`;
-    let der = this.#made.get(key);
+    let der = this.#derCache.get(key);
     if (der === undefined) {
-      der = this.#make(certificate.name, version);
-      this.#made.set(key, der);
+      der = this.#create(certificate.name, version);
+      this.#derCache.set(key, der);
     }
     return der;
   }
 
-  #make(name: string, version: CertificateVersion): Buffer {
+  #create(name: string, version: CertificateVersion): Buffer {
     const selfSigned = version.issuer === "Self";
-    const ownKey = selfSigned && version.shape.type === "RSA" && version.shape.size === 2048;
+    const usesSigningKey = selfSigned && version.shape.type === "RSA" && version.shape.size === 2048;
     return makeCertificate({
       subject: version.subject,
       issuer: selfSigned ? version.subject : (ISSUERS[version.issuer] ?? `CN=${version.issuer} CA`),
       serial: Buffer.from(versionFrom(version.id), "hex"),
       notBefore: new Date((version.notBefore ?? version.created) * 1000),
       notAfter: new Date((version.expires ?? version.created) * 1000),
-      publicKey: ownKey ? createPublicKey(this.#signingKey) : publicKey(version.shape, name),
+      publicKey: usesSigningKey ? createPublicKey(this.#signingKey) : publicKey(version.shape, name),
       signingKey: this.#signingKey,
       dnsNames: version.dnsNames,
     });

@@ -1,4 +1,4 @@
-// Deterministic versions and GUIDs.
+// Derives versions and GUIDs from texts, so that the same declaration always has the same IDs.
 
 import { createHash } from "node:crypto";
 

@@ -1,9 +1,14 @@
-// Declared and generated objects that a vault contains at the start.
+// The items that a vault contains at the start: declared ones, and generated ones for load tests.
 
 import type { CompanyCertificate, CompanyKey, CompanySecret } from "../company/company.ts";
 import type { InitialItems } from "./collection.ts";
 
-/** Returns the declared objects, followed by `generated` more that `generate` creates by number. */
+/**
+ * Returns the declared items, followed by generated ones.
+ * @param generated Number of generated items.
+ * @param generate Declares a generated item by its number.
+ * @param build Creates an item from its declaration.
+ */
 export function initialItemsOf<D extends { name: string }, T>(
   declared: readonly D[],
   generated: number,
@@ -12,13 +17,14 @@ export function initialItemsOf<D extends { name: string }, T>(
 ): InitialItems<T> {
   const built = declared.map((one) => build(one));
   const byName = new Map(declared.map(({ name }, index) => [name.toLowerCase(), index]));
-  if (byName.size !== declared.length) throw new Error("Two objects of a vault have the same kind and name");
+  if (byName.size !== declared.length) throw new Error("Two items of a vault have the same kind and name");
   return {
     count: declared.length + generated,
-    at: (index) => built[index] ?? build(generate(index - declared.length), index - declared.length),
+    itemAt: (index) => built[index] ?? build(generate(index - declared.length), index - declared.length),
+    // `name` is in lower case. The number in the name of a generated item is its index among the generated ones.
     indexOf(name) {
-      const known = byName.get(name);
-      if (known !== undefined) return known;
+      const declaredIndex = byName.get(name);
+      if (declaredIndex !== undefined) return declaredIndex;
       const number = /-(\d{6})$/.exec(name)?.[1];
       if (number === undefined || Number(number) >= generated) return -1;
       return generate(Number(number)).name === name ? declared.length + Number(number) : -1;
@@ -29,11 +35,13 @@ export function initialItemsOf<D extends { name: string }, T>(
 const OWNERS = ["payments", "orders", "identity", "billing", "search", "logistics", "web"].map(
   (team) => `${team}@acme.example`,
 );
+/** Name of a generated item, such as `secret-000003`. */
 const numbered = (prefix: string, index: number) => `${prefix}-${String(index).padStart(6, "0")}`;
 
-/** Returns the expiry of a generated object, spread over -30 to 720 days. Every tenth has none. */
+/** Returns the expiry of a generated item, spread over -30 to 720 days. Every tenth item has none. */
 const expiry = (index: number) => (index % 10 === 9 ? {} : { expiresInDays: ((index * 37) % 751) - 30 });
 
+/** Declares a generated secret. Its properties repeat in cycles of different lengths, so that combinations vary. */
 export function generatedSecret(index: number): CompanySecret {
   return {
     name: numbered("secret", index),
@@ -44,6 +52,7 @@ export function generatedSecret(index: number): CompanySecret {
   };
 }
 
+/** Types and sizes of generated keys. */
 const SHAPES = [
   { type: "RSA", size: 2048 },
   { type: "EC", curve: "P-256" },

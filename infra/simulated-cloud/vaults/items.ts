@@ -18,6 +18,7 @@ export interface SecretVersion extends Version {
   contentType?: string;
 }
 interface KeyVersion extends Version {
+  /** Type and size of the key. */
   shape: KeySpec;
 }
 export interface CertificateVersion extends Version {
@@ -28,7 +29,7 @@ export interface CertificateVersion extends Version {
   validityMonths: number;
 }
 
-/** Oldest first. The last version is current. */
+/** A secret, key or certificate. Versions are ordered from oldest to newest. The last version is current. */
 export interface Item<V extends Version> {
   name: string;
   versions: V[];
@@ -40,31 +41,33 @@ export interface Key extends Item<KeyVersion> {
 export interface Certificate extends Item<CertificateVersion> {
   renewal: NonNullable<CompanyCertificate["renewal"]>;
   exportable: boolean;
-  /** Number of shared certificates to choose from, instead of creating a certificate for this object. */
+  /** Number of the shared X.509 certificate that a generated certificate has, instead of one of its own. */
   shared?: number;
 }
 
+/** Returns the current version. */
 export function current<V extends Version>(item: Item<V>): V {
   return item.versions.at(-1)!;
 }
 
-/** Conversion of days to times, and the default age of an object. */
+/** The time from which the days of a declaration count, and the default age of an item. */
 export interface Moment {
-  /** Unix seconds from which days count. */
+  /** Unix seconds. */
   at: number;
   ageDays: number;
 }
 
-const DAY = 86_400;
-/** Mean month of the Gregorian calendar in seconds. */
-const MONTH = 30.436875 * DAY;
+const DAY_SECONDS = 86_400;
+/** Mean month of the Gregorian calendar. */
+const MONTH_SECONDS = 30.436875 * DAY_SECONDS;
 
+/** Creates an item from its declaration. */
 export function secretFrom(declared: CompanySecret, vault: string, moment: Moment): Secret {
   return {
     name: declared.name,
     versions: [
       {
-        ...common(declared, `${vault}/secrets`, moment),
+        ...createVersion(declared, `${vault}/secrets`, moment),
         value: declared.value ?? `value-of-${declared.name}-in-${vault}`,
         ...(declared.contentType !== undefined && { contentType: declared.contentType }),
       },
@@ -75,15 +78,15 @@ export function secretFrom(declared: CompanySecret, vault: string, moment: Momen
 export function keyFrom(declared: CompanyKey, vault: string, moment: Moment): Key {
   return {
     name: declared.name,
-    versions: [{ ...common(declared, `${vault}/keys`, moment), shape: shapeOf(declared) }],
+    versions: [{ ...createVersion(declared, `${vault}/keys`, moment), shape: shapeOf(declared) }],
     ...(declared.rotation && { rotation: declared.rotation }),
   };
 }
 
 export function certificateFrom(declared: CompanyCertificate, vault: string, moment: Moment): Certificate {
   const validityMonths = declared.validityMonths ?? 12;
-  const version = common(declared, `${vault}/certificates`, moment);
-  const lifetime = Math.round(validityMonths * MONTH);
+  const version = createVersion(declared, `${vault}/certificates`, moment);
+  const lifetime = Math.round(validityMonths * MONTH_SECONDS);
   // A certificate always has both dates. A missing date follows from the other date and the validity.
   if (version.expires === undefined) {
     version.notBefore ??= version.created;
@@ -111,20 +114,21 @@ export function certificateFrom(declared: CompanyCertificate, vault: string, mom
   };
 }
 
-function common(
+/** Creates the members that versions of all kinds have. */
+function createVersion(
   declared: CompanySecret | CompanyKey | CompanyCertificate,
-  place: string,
+  idPrefix: string,
   { at, ageDays }: Moment,
 ): Version {
-  const after = (days: number) => Math.round(at + days * DAY);
-  const created = after(-(declared.createdDaysAgo ?? ageDays));
+  const timeAfter = (days: number) => Math.round(at + days * DAY_SECONDS);
+  const created = timeAfter(-(declared.createdDaysAgo ?? ageDays));
   return {
-    id: versionFrom(`${place}/${declared.name}/${at}`),
+    id: versionFrom(`${idPrefix}/${declared.name}/${at}`),
     enabled: declared.enabled ?? true,
     created,
-    updated: declared.updatedDaysAgo === undefined ? created : after(-declared.updatedDaysAgo),
-    ...(declared.activeInDays !== undefined && { notBefore: after(declared.activeInDays) }),
-    ...(declared.expiresInDays !== undefined && { expires: after(declared.expiresInDays) }),
+    updated: declared.updatedDaysAgo === undefined ? created : timeAfter(-declared.updatedDaysAgo),
+    ...(declared.activeInDays !== undefined && { notBefore: timeAfter(declared.activeInDays) }),
+    ...(declared.expiresInDays !== undefined && { expires: timeAfter(declared.expiresInDays) }),
     ...(declared.tags && { tags: declared.tags }),
   };
 }

@@ -1,4 +1,4 @@
-// Returns public keys of every type and size from a pool of real keys.
+// Returns public keys for the simulated vaults from a pool of real keys.
 
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
 import type { KeySpec } from "../company/company.ts";
@@ -13,15 +13,16 @@ const POOL: Record<string, readonly Record<string, string>[]> = pool;
 
 export type PublicJwk = { kty: string } & Record<string, string>;
 
-/** Members of a JSON Web Key besides its ID and operations: `kty` with `n` and `e`, with `crv`, `x` and `y`, or alone. */
+/** Returns a public key as a JSON Web Key, without its ID and operations. A symmetric key has only `kty`. */
 export function publicJwk(shape: KeySpec, name: string): PublicJwk {
   const kty = shape.type ?? "RSA";
   // A symmetric key has no public part.
   if (kty === "oct-HSM") return { kty };
-  const material = pooled(shape, name);
+  const material = keyFromPool(shape, name);
   return kty.startsWith("EC") ? { kty, crv: shape.curve ?? "P-256", ...material } : { kty, ...material };
 }
 
+/** Returns a public key for Node's crypto. */
 export function publicKey(shape: KeySpec, name: string): KeyObject {
   const { kty, crv, ...material } = publicJwk(shape, name);
   const key: JsonWebKey = { kty: kty.replace("-HSM", ""), ...material };
@@ -30,10 +31,14 @@ export function publicKey(shape: KeySpec, name: string): KeyObject {
   return createPublicKey({ key, format: "jwk" });
 }
 
-/** @throws {Error} for a size or curve that Key Vault does not support. */
-function pooled(shape: KeySpec, name: string): Record<string, string> {
+/**
+ * Returns one of the pool's keys. The same name returns the same key.
+ * @throws {Error} for a size or curve that Key Vault does not support.
+ */
+function keyFromPool(shape: KeySpec, name: string): Record<string, string> {
   const poolName = (shape.type ?? "RSA").startsWith("EC") ? (shape.curve ?? "P-256") : `RSA-${shape.size ?? 2048}`;
   const keys = POOL[poolName];
   if (keys === undefined) throw new Error(`Key Vault does not support keys of type ${poolName}`);
+  // The first digits of a hash of the name select the key.
   return keys[Number.parseInt(versionFrom(name).slice(0, 6), 16) % keys.length]!;
 }

@@ -1,4 +1,4 @@
-// Stores the subscriptions and vaults of the company.
+// Stores the subscriptions and vaults of the company, and their changes.
 
 import { randomBytes } from "node:crypto";
 import type { CloudClock } from "../clock.ts";
@@ -25,6 +25,9 @@ import {
 import type { ItemOf } from "./vault.ts";
 import { Vault } from "./vault.ts";
 
+/** Age of a declared item without `createdDaysAgo`. */
+const DEFAULT_AGE_DAYS = 30;
+
 export interface Subscription {
   id: string;
   declared: CompanySubscription;
@@ -34,7 +37,10 @@ export interface Subscription {
 
 export type DeclarationOf = { secrets: CompanySecret; keys: CompanyKey; certificates: CompanyCertificate };
 
-/** A change of the initial company, as stored in the data folder. */
+/**
+ * A change of the initial company. The data folder stores changes in this form, so its members must not be renamed. A name with
+ * `no` is a deletion. `noItem` with `deletedAt` (Unix seconds) is a recoverable deletion, without it a permanent one.
+ */
 export type Change =
   | { what: "subscription"; declared: CompanySubscription }
   | { what: "noSubscription"; id: string }
@@ -45,23 +51,25 @@ export type Change =
   | { what: "noItem"; vault: string; kind: AssetKind; name: string; deletedAt?: number }
   | { what: "recovered" | "purged"; vault: string; name: string };
 
-/** A change as the cloud's other parts receive it. */
+/** A change as other parts of the cloud, such as Event Grid, are notified of it. */
 export type ResourceChange =
   | { what: "version"; vault: Vault; kind: AssetKind; item: Secret | Key | Certificate }
-  /** `policy`: the vault's access policies were also written. */
+  /** `policy`: whether the vault's access policies were also written. */
   | { what: "written"; vault: Vault; policy: boolean }
   | { what: "deleted"; vault: Vault };
 
 /**
- * Stores the current state of the company's subscriptions and vaults. Every change goes through `#change`, which also writes
- * the change to the journal, so that a restart on the same data folder restores it.
+ * Stores the current state of the company's subscriptions and vaults. All changes go through `#change`, which also writes the
+ * change to the journal, so that a restart with the same data folder restores it. An item is a secret, key or certificate.
  */
 export class VaultStore {
   readonly subscriptions = new Map<string, Subscription>();
   /** Vaults by name in lower case. Names are unique over all subscriptions. */
   readonly vaults = new Map<string, Vault>();
+  /** Unix seconds from which the days in the company's declaration count. */
   readonly #base: number;
   readonly #clock: CloudClock;
+  /** Writes a change to the data folder. Undefined until the changes of earlier runs are applied. */
   #journal: ((change: Change) => void) | undefined;
   /** Called before each change. */
   beforeChange: () => void = () => {};
@@ -85,7 +93,7 @@ export class VaultStore {
     this.#journal = journal;
   }
 
-  /** Adds a vault in a subscription that no list contains. It is added at every start, so the journal does not contain it. */
+  /** Adds a vault in a subscription that no list contains. The cloud adds it at every start, so it is not in the journal. */
   addUnlisted(declared: CompanyVault): void {
     this.#applyVault(declared, guidFrom("unlisted"), this.#base);
   }
@@ -112,12 +120,12 @@ export class VaultStore {
   }
 
   /**
-   * Adds a vault or replaces it with its contents. Days count from now; the vault is new unless its declaration says otherwise.
+   * Adds a vault or replaces it with its contents. Days count from now; by default, the vault is new.
    */
   putVault(subscription: string, declared: CompanyVault): void {
     if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`Unknown subscription ${subscription}`);
-    const made = { createdDaysAgo: 0, ...declared };
-    this.#change({ what: "vault", subscriptionId: subscription, declared: made, at: this.now() });
+    const newVault = { createdDaysAgo: 0, ...declared };
+    this.#change({ what: "vault", subscriptionId: subscription, declared: newVault, at: this.now() });
   }
 
   changeVault(name: string, settings: Partial<CompanyVault>): boolean {
@@ -132,26 +140,28 @@ export class VaultStore {
     return true;
   }
 
-  /** Adds an object, or a new version of an existing object. Days count from now; the version is new unless its declaration says otherwise. */
+  /**
+   * Adds an item, or a new version of an existing item. Days count from now; by default, the version is new.
+   */
   put<K extends AssetKind>(vault: string, kind: K, declared: DeclarationOf[K]): void {
-    const owner = this.#owner(vault);
-    const made = itemFrom(kind, declared, owner.name, this.now());
-    const version = made.versions[0]!;
+    const owner = this.#existingVault(vault);
+    const newItem = itemFrom(kind, declared, owner.name, this.now());
+    const version = newItem.versions[0]!;
     version.id = randomBytes(16).toString("hex");
-    const before = owner.collections[kind].get(declared.name);
+    const existing = owner.collections[kind].get(declared.name);
     this.putItem(vault, kind, {
-      ...made,
-      name: before?.name ?? made.name,
-      versions: [...(before?.versions ?? []), version],
+      ...newItem,
+      name: existing?.name ?? newItem.name,
+      versions: [...(existing?.versions ?? []), version],
     } as ItemOf[K]);
   }
 
   /**
    * Changes the current version without creating a new one. Declared members replace earlier ones, and null removes a date, the
-   * tags or the content type. Returns false if there is no such object.
+   * tags or the content type. Returns false if there is no such item.
    */
   change<K extends AssetKind>(vault: string, kind: K, name: string, change: ItemChange): boolean {
-    const item = this.#owner(vault).collections[kind].get(name);
+    const item = this.#existingVault(vault).collections[kind].get(name);
     if (item === undefined) return false;
     const version = { ...current<ItemOf[K]["versions"][number]>(item as never), updated: this.now() };
     if (change.enabled !== undefined) version.enabled = change.enabled;
@@ -171,7 +181,7 @@ export class VaultStore {
   }
 
   setRotation(vault: string, key: string, rotation: Key["rotation"]): boolean {
-    const item = this.#owner(vault).collections.keys.get(key);
+    const item = this.#existingVault(vault).collections.keys.get(key);
     if (item === undefined) return false;
     const { rotation: _, ...rest } = item;
     this.putItem(vault, "keys", { ...rest, ...(rotation && { rotation }) });
@@ -179,7 +189,7 @@ export class VaultStore {
   }
 
   setRenewal(vault: string, certificate: string, renewal: Certificate["renewal"]): boolean {
-    const item = this.#owner(vault).collections.certificates.get(certificate);
+    const item = this.#existingVault(vault).collections.certificates.get(certificate);
     if (item === undefined) return false;
     this.putItem(vault, "certificates", { ...item, renewal });
     return true;
@@ -189,9 +199,9 @@ export class VaultStore {
     this.#change({ what: "item", vault, kind, item });
   }
 
-  /** Purges an object, without the recoverable state. */
+  /** Deletes an item permanently, so that it cannot be recovered. */
   remove(vault: string, kind: AssetKind, name: string): boolean {
-    if (this.#owner(vault).collections[kind].get(name) === undefined) return false;
+    if (this.#existingVault(vault).collections[kind].get(name) === undefined) return false;
     this.#change({ what: "noItem", vault, kind, name });
     return true;
   }
@@ -212,7 +222,8 @@ export class VaultStore {
     return Math.round(this.now() + days * 86_400);
   }
 
-  #owner(name: string): Vault {
+  /** Returns a vault. Throws if there is none. */
+  #existingVault(name: string): Vault {
     const vault = this.vault(name);
     if (vault === undefined) throw new Error(`Unknown vault ${name}`);
     return vault;
@@ -220,34 +231,37 @@ export class VaultStore {
 
   #change(change: Change): void {
     this.beforeChange();
-    const changeOf = this.#changeOf(change);
+    const createNotification = this.#notificationOf(change);
     this.#apply(change);
     this.#journal?.(change);
-    if (changeOf !== undefined) this.changed(changeOf());
+    if (createNotification !== undefined) this.changed(createNotification());
     const secret = secretOf(change);
     if (secret !== undefined) this.secretChanged(secret.vault, secret.name);
   }
 
-  /** Returns the notifications about a change. Called before the change is applied, sent afterwards. */
-  #changeOf(change: Change): (() => ResourceChange) | undefined {
+  /**
+   * Returns a function that creates the notification of a change. Must be called before the change is applied, the function
+   * after it.
+   */
+  #notificationOf(change: Change): (() => ResourceChange) | undefined {
     switch (change.what) {
       case "item": {
         const { kind, item } = change;
-        const vault = this.#owner(change.vault);
-        const before = vault.collections[kind].get(item.name);
-        const isNew = before === undefined || current<Version>(before).id !== current<Version>(item).id;
+        const vault = this.#existingVault(change.vault);
+        const previousItem = vault.collections[kind].get(item.name);
+        const isNew = previousItem === undefined || current<Version>(previousItem).id !== current<Version>(item).id;
         return isNew ? () => ({ what: "version", vault, kind, item }) : undefined;
       }
       case "vault":
-        return () => ({ what: "written", vault: this.#owner(change.declared.name), policy: false });
+        return () => ({ what: "written", vault: this.#existingVault(change.declared.name), policy: false });
       case "settings":
         return () => ({
           what: "written",
-          vault: this.#owner(change.vault),
+          vault: this.#existingVault(change.vault),
           policy: change.settings.rbac !== undefined,
         });
       case "noVault": {
-        const vault = this.#owner(change.vault);
+        const vault = this.#existingVault(change.vault);
         return () => ({ what: "deleted", vault });
       }
       default:
@@ -270,22 +284,22 @@ export class VaultStore {
         this.#applyVault(change.declared, change.subscriptionId, change.at);
         return;
       case "settings": {
-        const vault = this.#owner(change.vault);
+        const vault = this.#existingVault(change.vault);
         vault.settings = { ...vault.settings, ...change.settings, name: vault.settings.name };
         return;
       }
       case "noVault": {
-        const vault = this.#owner(change.vault);
+        const vault = this.#existingVault(change.vault);
         this.subscriptions.get(vault.subscriptionId)?.vaults.delete(vault.name.toLowerCase());
         this.vaults.delete(vault.name.toLowerCase());
         return;
       }
       case "item":
-        // Kind and object come from the same journal entry, so they match.
-        this.#owner(change.vault).collections[change.kind].put(change.item as never);
+        // Kind and item come from the same journal entry, so they match.
+        this.#existingVault(change.vault).collections[change.kind].put(change.item as never);
         return;
       case "noItem": {
-        const vault = this.#owner(change.vault);
+        const vault = this.#existingVault(change.vault);
         const secret = change.deletedAt === undefined ? undefined : vault.collections.secrets.get(change.name);
         vault.collections[change.kind].remove(change.name);
         if (secret !== undefined && change.deletedAt !== undefined) {
@@ -295,7 +309,7 @@ export class VaultStore {
       }
       case "recovered":
       case "purged": {
-        const vault = this.#owner(change.vault);
+        const vault = this.#existingVault(change.vault);
         const deleted = vault.deletedSecrets.get(change.name.toLowerCase());
         vault.deletedSecrets.delete(change.name.toLowerCase());
         if (change.what === "recovered" && deleted !== undefined) vault.collections.secrets.put(deleted.secret);
@@ -306,22 +320,22 @@ export class VaultStore {
   #applySubscription(declared: CompanySubscription): void {
     const id = subscriptionId(declared);
     const { vaults = [], resources: _, roleAssignments: __, generate: ___, ...settings } = declared;
-    const before = this.subscriptions.get(id);
-    this.subscriptions.set(id, { id, declared: settings, vaults: before?.vaults ?? new Set() });
+    const previousSubscription = this.subscriptions.get(id);
+    this.subscriptions.set(id, { id, declared: settings, vaults: previousSubscription?.vaults ?? new Set() });
     for (const vault of vaults) this.#applyVault(vault, id, this.#base);
   }
 
   #applyVault(declared: CompanyVault, subscription: string, at: number): void {
     const name = declared.name.toLowerCase();
-    const before = this.vaults.get(name);
-    if (before !== undefined) this.subscriptions.get(before.subscriptionId)?.vaults.delete(name);
+    const previousVault = this.vaults.get(name);
+    if (previousVault !== undefined) this.subscriptions.get(previousVault.subscriptionId)?.vaults.delete(name);
     const id = subscription.toLowerCase();
-    this.vaults.set(name, new Vault(declared, id, { at, ageDays: 30 }));
+    this.vaults.set(name, new Vault(declared, id, { at, ageDays: DEFAULT_AGE_DAYS }));
     this.subscriptions.get(id)?.vaults.add(name);
   }
 }
 
-/** Members of an object that can be changed. Days count from now. */
+/** Members of an item that can be changed. Days count from now. */
 export interface ItemChange {
   enabled?: boolean;
   expiresInDays?: number | null;
@@ -331,22 +345,23 @@ export interface ItemChange {
   contentType?: string | null;
 }
 
+/** Creates an item with one version from its declaration. @param at Unix seconds from which its days count */
 function itemFrom<K extends AssetKind>(
   kind: K,
   declared: DeclarationOf[K],
   vault: string,
   at: number,
 ): Secret | Key | Certificate {
-  const moment = { at, ageDays: 0 };
-  if (kind === "secrets") return secretFrom(declared, vault, moment);
-  return kind === "keys" ? keyFrom(declared, vault, moment) : certificateFrom(declared, vault, moment);
+  const age = { at, ageDays: 0 };
+  if (kind === "secrets") return secretFrom(declared, vault, age);
+  return kind === "keys" ? keyFrom(declared, vault, age) : certificateFrom(declared, vault, age);
 }
 
 function subscriptionId(declared: CompanySubscription): string {
   return (declared.id ?? guidFrom(`subscription ${declared.name}`)).toLowerCase();
 }
 
-/** Returns the secret that a change affects. */
+/** Returns the secret whose current value may be another after a change. A purged secret had none any more. */
 function secretOf(change: Change): { vault: string; name: string } | undefined {
   switch (change.what) {
     case "item":

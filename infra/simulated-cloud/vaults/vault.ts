@@ -3,13 +3,14 @@ import { Collection } from "./collection.ts";
 import { generatedCertificate, generatedKey, generatedSecret, initialItemsOf } from "./initial-items.ts";
 import { type Certificate, certificateFrom, type Key, keyFrom, type Moment, type Secret, secretFrom } from "./items.ts";
 
-/** A page of a list. `managed` objects are the secret or key of a certificate. */
+/** A page of a list. A `managed` item is the secret or key that belongs to a certificate. */
 export interface Page<K extends AssetKind> {
   items: ({ managed: false; item: ItemOf[K] } | { managed: true; item: Certificate })[];
   /** Position of the next page. Undefined on the last page. */
   next?: string;
 }
 
+/** Type of an item by kind. */
 export interface ItemOf {
   secrets: Secret;
   keys: Key;
@@ -22,10 +23,10 @@ export interface DeletedSecret {
   deletedAt: number;
 }
 
-/** Number of distinct generated certificates. The other certificates repeat these under other names. */
+/** Number of different X.509 certificates among the generated certificates. The others repeat these under other names. */
 const SHARED_CERTIFICATES = 16;
 
-/** The current state of a vault: its declared settings, and collections of objects that can change. */
+/** The current state of a vault: its declared settings, and its items. */
 export class Vault {
   settings: CompanyVault;
   readonly subscriptionId: string;
@@ -33,6 +34,7 @@ export class Vault {
   readonly collections: { [K in AssetKind]: Collection<ItemOf[K]> };
   readonly deletedSecrets = new Map<string, DeletedSecret>();
 
+  /** @param moment The time from which the days of the declaration count, and the default age of an item. */
   constructor(declared: CompanyVault, subscriptionId: string, moment: Moment) {
     const { secrets = [], keys = [], certificates = [], generate = {}, ...settings } = declared;
     this.settings = settings;
@@ -68,37 +70,38 @@ export class Vault {
   }
 
   /**
-   * Returns up to `size` objects of a kind after the position `from`, in a fixed order: first the kind's own objects, then, for
-   * secrets and keys, the ones of certificates.
+   * Returns up to `size` items of a kind from the position `from`, in a fixed order: first the items of the kind, then, for
+   * secrets and keys, those that belong to certificates. A position is `o` (own) or `m` (managed) with a slot number. A slot
+   * stays when its item is removed.
    *
    * @returns undefined if `from` is not a position of this vault
    */
   page<K extends AssetKind>(kind: K, from: string | undefined, size: number): Page<K> | undefined {
-    const own = this.collections[kind].slots;
-    const behind = kind === "certificates" ? 0 : this.collections.certificates.slots;
-    const start = from === undefined ? { managed: false, index: 0 } : positionFrom(from);
+    const ownSlots = this.collections[kind].slots;
+    const managedSlots = kind === "certificates" ? 0 : this.collections.certificates.slots;
+    const start = from === undefined ? { managed: false, index: 0 } : parsePosition(from);
     if (start === undefined) return undefined;
 
     const items: Page<K>["items"] = [];
     let { managed, index } = start;
     if (!managed) {
-      for (; index < own && items.length < size; index++) {
+      for (; index < ownSlots && items.length < size; index++) {
         const item = this.collections[kind].slot(index);
         if (item !== undefined) items.push({ managed: false, item });
       }
-      if (index < own) return { items, next: `o${index}` };
+      if (index < ownSlots) return { items, next: `o${index}` };
       managed = true;
       index = 0;
     }
-    for (; index < behind && items.length < size; index++) {
+    for (; index < managedSlots && items.length < size; index++) {
       const item = this.collections.certificates.slot(index);
       if (item !== undefined) items.push({ managed: true, item });
     }
-    return index < behind ? { items, next: `m${index}` } : { items };
+    return index < managedSlots ? { items, next: `m${index}` } : { items };
   }
 }
 
-function positionFrom(text: string): { managed: boolean; index: number } | undefined {
+function parsePosition(text: string): { managed: boolean; index: number } | undefined {
   const match = /^([om])(\d+)$/.exec(text);
   return match === null ? undefined : { managed: match[1] === "m", index: Number(match[2]) };
 }

@@ -2,7 +2,10 @@ import { children, type Expression, text } from "../expression.ts";
 import type { FileScope } from "./file-scope.ts";
 import { DEPLOYMENT_MEMBERS, FUNCTIONS } from "./functions.ts";
 
-/** Checks that every name, function and member in an expression exists. */
+/**
+ * Checks that the names, functions and members in a Bicep expression exist. Adds findings to the scope.
+ * @param local Names of loop variables around the expression.
+ */
 export function checkNames(scope: FileScope, expression: Expression, local: ReadonlySet<string> = new Set()): void {
   if (expression.kind === "name" && !local.has(expression.name)) {
     scope.used.add(expression.name);
@@ -15,13 +18,13 @@ export function checkNames(scope: FileScope, expression: Expression, local: Read
 }
 
 function checkCall(scope: FileScope, { name, args, line }: Extract<Expression, { kind: "call" }>): void {
-  const known = FUNCTIONS[name];
-  if (!known) {
+  const signature = FUNCTIONS[name];
+  if (!signature) {
     scope.add(line, `there is no function ${name} (or the check does not know it)`);
     return;
   }
-  if (args.length < known.least || args.length > known.most)
-    scope.add(line, `${name} is called with ${args.length} values`);
+  if (args.length < signature.minArguments || args.length > signature.maxArguments)
+    scope.add(line, `${name} is called with ${args.length} arguments`);
   if (name === "managementGroup" && scope.file.scope !== "managementGroup") {
     scope.add(line, "managementGroup() needs the target scope managementGroup");
   }
@@ -35,6 +38,7 @@ function checkMember(scope: FileScope, { of, name, line }: Extract<Expression, {
   if (of.kind === "call" && DEPLOYMENT_MEMBERS[of.name] && !DEPLOYMENT_MEMBERS[of.name]![name]) {
     scope.add(line, `${of.name}() has no ${name}`);
   }
+  // `module[0].outputs` and `module.outputs` have the same members.
   const subject = of.kind === "index" ? of.of : of;
   if (subject.kind === "member" && subject.name === "outputs" && subject.of.kind === "name") {
     const file = scope.moduleFile(subject.of.name);

@@ -1,15 +1,18 @@
-// Checks values against their Bicep types.
+// Checks the values of a Bicep resource against the types of its properties.
 
 import { type Entry, type Expression, property, text } from "../expression.ts";
 import { allowedValues, type FileScope } from "./file-scope.ts";
 import type { ObjectType, ResourceType, TypedProperty, VariantType } from "./library.ts";
 
-/** Resource members that Bicep itself defines. */
-const RESOURCE_META = new Set(["name", "parent", "scope", "dependsOn"]);
+/** Members of a resource that Bicep itself defines, not the resource type. */
+const BICEP_MEMBERS = new Set(["name", "parent", "scope", "dependsOn"]);
 
 /**
- * Checks an object against its type.
- * @param whole whether required properties must be present; false for one part of a union
+ * Checks an object against its type. Adds findings to the scope.
+ * @param resource Resource type that defines the types of nested objects.
+ * @param local Names of loop variables around the object.
+ * @param isBody Whether the object is the body of the resource.
+ * @param isComplete Whether required properties must be present. False for one argument of `union()`.
  */
 export function checkObject(
   scope: FileScope,
@@ -18,34 +21,35 @@ export function checkObject(
   resource: ResourceType,
   local: ReadonlySet<string>,
   isBody = false,
-  whole = true,
+  isComplete = true,
 ): void {
   for (const entry of expression.entries) {
-    if (isBody && entry.key !== "name" && RESOURCE_META.has(entry.key ?? "")) continue;
-    const known = type.properties.find(({ name }) => name === entry.key);
-    if (known) checkProperty(scope, entry, known, resource, local);
+    // `name` has a type of its own in the resource type, so it is checked like a property.
+    if (isBody && entry.key !== "name" && BICEP_MEMBERS.has(entry.key ?? "")) continue;
+    const propertyType = type.properties.find(({ name }) => name === entry.key);
+    if (propertyType) checkProperty(scope, entry, propertyType, resource, local);
     else if (type.additionalPropertiesType) checkValue(scope, entry, type.additionalPropertiesType, resource, local);
     else scope.add(entry.line, `${type.name} has no property ${entry.key ?? "of a computed name"}`);
   }
-  if (!whole) return;
+  if (!isComplete) return;
   for (const { name, flags } of type.properties) {
-    const given = expression.entries.some(({ key }) => key === name);
-    if (flags?.includes("Required") && !given) scope.add(expression.line, `${type.name} needs ${name}`);
+    const isSet = expression.entries.some(({ key }) => key === name);
+    if (flags?.includes("Required") && !isSet) scope.add(expression.line, `${type.name} needs ${name}`);
   }
 }
 
 function checkProperty(
   scope: FileScope,
   entry: Entry,
-  known: TypedProperty,
+  propertyType: TypedProperty,
   resource: ResourceType,
   local: ReadonlySet<string>,
 ): void {
-  if (known.flags?.includes("ReadOnly")) {
-    scope.add(entry.line, `${known.name} can only be read`);
+  if (propertyType.flags?.includes("ReadOnly")) {
+    scope.add(entry.line, `${propertyType.name} can only be read`);
     return;
   }
-  checkValue(scope, entry, known.type, resource, local, known.modifiers);
+  checkValue(scope, entry, propertyType.type, resource, local, propertyType.modifiers);
 }
 
 function checkValue(
@@ -72,6 +76,7 @@ function checkValue(
       else scope.matches(part, "object", line, key ?? "", local);
     }
   } else if (type.endsWith("[]")) {
+    // Values of the items: those in an array, and the result of a `for` loop, also of a loop in place of the array.
     const items = (value.kind === "array" ? value.items : [value]).flatMap((item) =>
       item.kind === "for" ? item.result : value.kind === "array" ? [item] : [],
     );
@@ -85,7 +90,10 @@ function checkValue(
   } else if (type !== "any" && type !== "object") checkEnumeration(scope, value, type, line, key ?? "", local);
 }
 
-/** Returns the variant of an object that its discriminator selects. No match is a finding. */
+/**
+ * Returns the variant of the type that the discriminator of the object selects, for example by `endpointType`. No match is a
+ * finding.
+ */
 function formOf(
   scope: FileScope,
   value: Expression,
@@ -93,15 +101,18 @@ function formOf(
   type: string,
   line: number,
 ): ObjectType | undefined {
-  const named = text(property(value, discriminator));
+  const selected = text(property(value, discriminator));
   const form = forms.find(({ properties }) =>
-    properties.some(({ name, type: only }) => name === discriminator && only === named),
+    properties.some(({ name, type: only }) => name === discriminator && only === selected),
   );
-  if (!form) scope.add(line, `${type} has no form whose ${discriminator} is ${named ?? "not said"}`);
+  if (!form) scope.add(line, `${type} has no form whose ${discriminator} is ${selected ?? "not set"}`);
   return form;
 }
 
-/** Checks a value against the values of its type. A value outside of an extensible list is also a finding. */
+/**
+ * Checks a value against the values that its type lists. A list can be extensible (`A | B | string`). A value that such a list
+ * does not contain is a finding too, because it is probably misspelled.
+ */
 function checkEnumeration(
   scope: FileScope,
   value: Expression,
@@ -110,7 +121,7 @@ function checkEnumeration(
   key: string,
   local: ReadonlySet<string>,
 ): void {
-  const listed = type.split(" | ").filter((one) => one !== "string");
+  const allowed = type.split(" | ").filter((one) => one !== "string");
   const parameter = value.kind === "name" && scope.file.parameters.find(({ name }) => name === value.name);
   const values = parameter
     ? parameter.decorators.flatMap((decorator) => allowedValues(decorator) ?? [])
@@ -118,29 +129,30 @@ function checkEnumeration(
       ? [value.value]
       : [];
   for (const one of values) {
-    if (!listed.includes(String(one)))
-      scope.add(line, `${key} is ${JSON.stringify(one)}, not one of ${listed.join(", ")}`);
+    if (!allowed.includes(String(one)))
+      scope.add(line, `${key} is ${JSON.stringify(one)}, not one of ${allowed.join(", ")}`);
   }
   if (values.length === 0) scope.matches(value, "string", line, key, local);
 }
 
-/** Returns both branches of a condition, so that each is checked. */
+/** Returns the possible results of a conditional expression, so that each is checked. */
 function branches(expression: Expression): Expression[] {
   return expression.kind === "conditional"
     ? [expression.whenTrue, expression.whenFalse].flatMap(branches)
     : [expression];
 }
 
+/** Returns how a literal violates the minimum or maximum of its type. `modifiers` is for example `minValue: 1, maxValue: 7`. */
 function boundProblem(value: Expression, modifiers: string | undefined): string | undefined {
   if (!modifiers || value.kind !== "literal") return undefined;
   const bound = (name: string) => {
-    const found = new RegExp(`${name}: (-?\\d+)`).exec(modifiers)?.[1];
-    return found === undefined ? undefined : Number(found);
+    const match = new RegExp(`${name}: (-?\\d+)`).exec(modifiers)?.[1];
+    return match === undefined ? undefined : Number(match);
   };
   const size = typeof value.value === "string" ? value.value.length : value.value;
-  const [least, most] =
+  const [minimum, maximum] =
     typeof value.value === "string" ? [bound("minLength"), bound("maxLength")] : [bound("minValue"), bound("maxValue")];
   if (typeof size !== "number") return undefined;
-  if (least !== undefined && size < least) return `is below ${least}`;
-  return most !== undefined && size > most ? `is above ${most}` : undefined;
+  if (minimum !== undefined && size < minimum) return `is below ${minimum}`;
+  return maximum !== undefined && size > maximum ? `is above ${maximum}` : undefined;
 }

@@ -1,4 +1,4 @@
-// Checks Bicep files against the types of Azure resources.
+// Checks Bicep files as the Bicep compiler would: names, resource types, properties, parameters, modules and outputs.
 
 import { type Expression, type Finding, property, text } from "../expression.ts";
 import { checkNames } from "./check-names.ts";
@@ -7,13 +7,13 @@ import { allowedValues, type BicepInput, bodyType, FileScope, kindOf } from "./f
 import { DECORATORS } from "./functions.ts";
 import type { BicepFile, Loop, Module, Parameter, Resource } from "./parse.ts";
 
-/** Scopes of the resource types that are created outside of a resource group. */
+/** Target scopes in which these resource types can be created. The check does not restrict other types. */
 const CREATION_SCOPES: Record<string, string[]> = {
   "Microsoft.Resources/resourceGroups": ["subscription"],
   "Microsoft.Authorization/policyDefinitions": ["subscription", "managementGroup"],
 };
 
-/** Checks the names, types, properties, parameters and outputs of every Bicep file. */
+/** Returns the findings of all Bicep files, including syntax errors. */
 export function checkBicep(input: BicepInput): Finding[] {
   return [...input.files.values()].flatMap((file) => [
     ...file.findings,
@@ -21,6 +21,7 @@ export function checkBicep(input: BicepInput): Finding[] {
   ]);
 }
 
+/** Checks one file. Each method adds findings to the scope of the file. */
 class FileCheck {
   readonly #scope: FileScope;
 
@@ -30,15 +31,15 @@ class FileCheck {
 
   findings(): Finding[] {
     const { parameters, variables, resources, modules, outputs } = this.#scope.file;
-    const seen = new Set<string>();
+    const declaredNames = new Set<string>();
     for (const { name, line } of [...parameters, ...variables, ...resources, ...modules]) {
-      if (seen.has(name)) this.#scope.add(line, `${name} is declared twice`);
-      seen.add(name);
+      if (declaredNames.has(name)) this.#scope.add(line, `${name} is declared twice`);
+      declaredNames.add(name);
     }
-    for (const parameter of parameters) this.#parameter(parameter);
+    for (const parameter of parameters) this.#checkParameter(parameter);
     for (const { value } of variables) checkNames(this.#scope, value);
-    for (const resource of resources) this.#resource(resource);
-    for (const module of modules) this.#module(module);
+    for (const resource of resources) this.#checkResource(resource);
+    for (const module of modules) this.#checkModule(module);
     for (const output of outputs) {
       checkNames(this.#scope, output.value);
       this.#scope.matches(output.value, output.type, output.line, `output ${output.name}`);
@@ -49,7 +50,7 @@ class FileCheck {
     return this.#scope.findings;
   }
 
-  #parameter({ name, type, decorators, defaultValue, line }: Parameter): void {
+  #checkParameter({ name, type, decorators, defaultValue, line }: Parameter): void {
     if (!/^(string|int|bool|object|array)(\[\])?$/.test(type))
       this.#scope.add(line, `${name} has the unknown type ${type}`);
     for (const decorator of decorators) {
@@ -70,49 +71,50 @@ class FileCheck {
     }
   }
 
-  #resource(resource: Resource): void {
+  #checkResource(resource: Resource): void {
     const { type, version, line, body, existing, condition, loop } = resource;
-    const known = this.#scope.input.types.get(type.toLowerCase());
-    if (condition) this.#condition(condition);
-    const local = this.#loop(loop);
+    const resourceType = this.#scope.input.types.get(type.toLowerCase());
+    if (condition) this.#checkCondition(condition);
+    const local = this.#checkLoop(loop);
     checkNames(this.#scope, body, local);
-    if (!known) {
+    if (!resourceType) {
       this.#scope.add(line, `no types were found for ${type}`);
       return;
     }
-    const [knownType, knownVersion] = known.name.split("@");
+    const [knownType, knownVersion] = resourceType.name.split("@");
     if (knownType?.toLowerCase() !== type.toLowerCase() || knownVersion !== version) {
-      this.#scope.add(line, `${type}@${version} is not the version of the loaded types, ${known.name}`);
+      this.#scope.add(line, `${type}@${version} is not the version of the loaded types, ${resourceType.name}`);
     }
     if (body.kind !== "object") return;
     if (existing) {
-      this.#existing(resource, body);
+      this.#checkExisting(resource, body);
       return;
     }
     const scopes = CREATION_SCOPES[type];
     if (scopes && !scopes.includes(this.#scope.file.scope)) {
       this.#scope.add(line, `${type} must be created in a ${scopes.join(" or ")}: set that target scope`);
     }
-    const child = type.split("/").length > 2;
-    if (child && !property(body, "parent")) this.#scope.add(line, `${type} needs a parent`);
-    const object = bodyType(known, body);
+    // `Microsoft.Storage/storageAccounts/blobServices` is a child of `Microsoft.Storage/storageAccounts`.
+    const isChild = type.split("/").length > 2;
+    if (isChild && !property(body, "parent")) this.#scope.add(line, `${type} needs a parent`);
+    const object = bodyType(resourceType, body);
     if (!object) {
       this.#scope.add(line, `${type} has no variant of the name ${text(property(body, "name"))}`);
       return;
     }
-    checkObject(this.#scope, body, object, known, local, true);
+    checkObject(this.#scope, body, object, resourceType, local, true);
   }
 
   /**
-   * Checks an existing resource: it must have a name, which matches the file that creates the resource, and can set only name,
-   * parent and scope.
+   * Checks a resource with the keyword `existing`. It must have a name and can set only name, parent and scope. If another file
+   * creates a resource with the same symbolic name, both names must be equal.
    */
-  #existing({ name, type, line }: Resource, body: Extract<Expression, { kind: "object" }>): void {
-    const all = [...this.#scope.input.files.values()].flatMap(({ resources }) => resources);
-    const made = all.find((one) => !one.existing && one.type === type && one.name === name);
-    const [read, written] = [text(property(body, "name")), text(property(made?.body, "name"))];
-    if (read !== undefined && written !== undefined && read !== written)
-      this.#scope.add(line, `${name} is created as ${written}, but read as ${read}`);
+  #checkExisting({ name, type, line }: Resource, body: Extract<Expression, { kind: "object" }>): void {
+    const allResources = [...this.#scope.input.files.values()].flatMap(({ resources }) => resources);
+    const creating = allResources.find((one) => !one.existing && one.type === type && one.name === name);
+    const [readName, createdName] = [text(property(body, "name")), text(property(creating?.body, "name"))];
+    if (readName !== undefined && createdName !== undefined && readName !== createdName)
+      this.#scope.add(line, `${name} is created as ${createdName}, but read as ${readName}`);
     if (!property(body, "name")) this.#scope.add(line, "an existing resource needs a name");
     for (const entry of body.entries) {
       if (!["name", "parent", "scope"].includes(entry.key ?? "")) {
@@ -121,9 +123,9 @@ class FileCheck {
     }
   }
 
-  #module({ path: target, body, line, condition, loop, name }: Module): void {
-    if (condition) this.#condition(condition);
-    const local = this.#loop(loop);
+  #checkModule({ path: target, body, line, condition, loop, name }: Module): void {
+    if (condition) this.#checkCondition(condition);
+    const local = this.#checkLoop(loop);
     checkNames(this.#scope, body, local);
     const file = this.#scope.input.files.get(this.#scope.pathOf(target));
     if (!file) {
@@ -136,13 +138,13 @@ class FileCheck {
         this.#scope.add(entry.line, `a module has no ${entry.key}`);
       }
     }
-    this.#runsAt(property(body, "scope"), file, line, name);
-    const given = property(body, "params");
-    const entries = given?.kind === "object" ? given.entries : [];
-    for (const { key, value, line: at } of entries) {
+    this.#checkModuleScope(property(body, "scope"), file, line, name);
+    const givenParameters = property(body, "params");
+    const entries = givenParameters?.kind === "object" ? givenParameters.entries : [];
+    for (const { key, value, line: entryLine } of entries) {
       const parameter = file.parameters.find((one) => one.name === key);
-      if (!parameter) this.#scope.add(at, `${target} has no parameter ${key}`);
-      else this.#scope.matches(value, parameter.type, at, `parameter ${key}`, local);
+      if (!parameter) this.#scope.add(entryLine, `${target} has no parameter ${key}`);
+      else this.#scope.matches(value, parameter.type, entryLine, `parameter ${key}`, local);
     }
     for (const parameter of file.parameters) {
       if (!parameter.defaultValue && !entries.some(({ key }) => key === parameter.name)) {
@@ -151,10 +153,13 @@ class FileCheck {
     }
   }
 
-  /** Checks that a module runs at the scope that its file targets. */
-  #runsAt(scope: Expression | undefined, file: BicepFile, line: number, name: string): void {
+  /**
+   * Checks that the scope of a module call is the target scope of its file. Without `scope`, it is the scope of the calling
+   * file.
+   */
+  #checkModuleScope(scope: Expression | undefined, file: BicepFile, line: number, name: string): void {
     const resource = scope?.kind === "name" && this.#scope.file.resources.find((one) => one.name === scope.name);
-    const at =
+    const callScope =
       scope === undefined
         ? this.#scope.file.scope
         : scope.kind === "call"
@@ -162,16 +167,17 @@ class FileCheck {
           : resource && resource.type === "Microsoft.Resources/resourceGroups"
             ? "resourceGroup"
             : "";
-    if (at !== file.scope)
-      this.#scope.add(line, `${name} runs at ${at || "an unknown scope"}, but its file is for ${file.scope}`);
+    if (callScope !== file.scope)
+      this.#scope.add(line, `${name} runs at ${callScope || "an unknown scope"}, but its file is for ${file.scope}`);
   }
 
-  #condition(condition: Expression): void {
+  #checkCondition(condition: Expression): void {
     checkNames(this.#scope, condition);
     this.#scope.matches(condition, "bool", condition.line, "condition");
   }
 
-  #loop(loop: Loop | undefined): Set<string> {
+  /** Checks the list of a `for` loop. Returns the names of its variables. */
+  #checkLoop(loop: Loop | undefined): Set<string> {
     if (loop) checkNames(this.#scope, loop.over);
     return new Set(loop?.variables);
   }

@@ -1,4 +1,4 @@
-// Resolves names and types within a Bicep file.
+// Resolves the names in a Bicep file and the types of its expressions. The checks in this folder share one FileScope per file.
 
 import path from "node:path";
 import { type Expression, type Finding, property, text } from "../expression.ts";
@@ -7,18 +7,19 @@ import type { ObjectType, ResourceType, TypeLibrary } from "./library.ts";
 import type { BicepFile } from "./parse.ts";
 
 export interface BicepInput {
+  /** Bicep files by path. */
   files: ReadonlyMap<string, BicepFile>;
   types: TypeLibrary;
   /** Returns whether a file that a template loads exists. */
   exists(file: string): boolean;
 }
 
-/** Symbols of one file: what its names refer to and the types of its values. Also collects findings. */
+/** The symbols of one file. Also collects the findings of the checks. */
 export class FileScope {
   readonly input: BicepInput;
   readonly file: BicepFile;
   readonly findings: Finding[] = [];
-  /** Names that an expression uses. */
+  /** Names that expressions of the file use, to find unused declarations. */
   readonly used = new Set<string>();
 
   constructor(input: BicepInput, file: BicepFile) {
@@ -31,22 +32,26 @@ export class FileScope {
     return path.posix.join(path.posix.dirname(this.file.path), target);
   }
 
-  /** Returns the file of a module of this file. */
+  /** Returns the file that the module with this symbolic name refers to. */
   moduleFile(name: string): BicepFile | undefined {
     const module = this.file.modules.find((one) => one.name === name);
     return module && this.input.files.get(this.pathOf(module.path));
   }
 
+  /** Adds a finding. */
   add(line: number, message: string): void {
     this.findings.push({ file: this.file.path, line, message });
   }
 
+  /** Returns whether the file declares this name. */
   declared(name: string): boolean {
     const { parameters, variables, resources, modules } = this.file;
     return [...parameters, ...variables, ...resources, ...modules].some((one) => one.name === name);
   }
 
-  /** Returns the object type of `resource`, `resource.properties` and so on. */
+  /**
+   * Returns the object type of an expression such as `storageAccount` or `storageAccount.properties`, whose root is a resource.
+   */
   resourceObject(expression: Expression): { object: ObjectType; resource: ResourceType } | undefined {
     if (expression.kind === "index") return this.resourceObject(expression.of);
     if (expression.kind === "name") {
@@ -62,13 +67,14 @@ export class FileScope {
     return object && { object, resource: owner!.resource };
   }
 
+  /** Adds a finding if the type of the value is known and differs from `type`. */
   matches(value: Expression, type: string, line: number, what: string, local: ReadonlySet<string> = new Set()): void {
-    const found = this.kind(value, local);
-    if (found !== undefined && found !== kindOf(type))
-      this.add(line, `${what} must be ${kindOf(type)}, but is ${found}`);
+    const valueKind = this.kind(value, local);
+    if (valueKind !== undefined && valueKind !== kindOf(type))
+      this.add(line, `${what} must be ${kindOf(type)}, but is ${valueKind}`);
   }
 
-  /** Returns the type of an expression. Undefined if it is unknown. */
+  /** Returns the kind of an expression: string, int, bool, object or array. Undefined if it is unknown. */
   kind(value: Expression, local: ReadonlySet<string>): string | undefined {
     switch (value.kind) {
       case "literal":
@@ -120,20 +126,21 @@ export class FileScope {
   }
 }
 
-/** The literal name of a resource selects the variant of its type. */
+/** Returns the body type of a resource. If the resource type has several, the literal name of the resource selects one. */
 export function bodyType(type: ResourceType, body: Expression): ObjectType | undefined {
   if (type.bodies.length === 1) return type.bodies[0];
   const name = text(property(body, "name"));
   return type.bodies.find(({ properties }) => properties.some((one) => one.name === "name" && one.type === name));
 }
 
+/** Returns the values of the decorator `@allowed`. Undefined for another decorator. */
 export function allowedValues(decorator: Expression): (string | number | boolean | null)[] | undefined {
   if (decorator.kind !== "call" || decorator.name !== "allowed" || decorator.args[0]?.kind !== "array")
     return undefined;
   return decorator.args[0].items.flatMap((item) => (item.kind === "literal" ? [item.value] : []));
 }
 
-/** Returns whether a type is an array, such as `string[]`. */
+/** Returns the kind of a Bicep type: `array` for a type such as `string[]`, otherwise the type itself. */
 export function kindOf(type: string): string {
   return type.endsWith("[]") ? "array" : type;
 }

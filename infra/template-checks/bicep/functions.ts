@@ -1,30 +1,30 @@
 /**
- * Return types of the functions that the templates can call. Undefined if the type depends on the arguments.
- * https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions
+ * Bicep functions that the templates can call. `returns` is missing if the type depends on the arguments. Calling another
+ * function is a finding. https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions
  */
-export const FUNCTIONS: Record<string, { least: number; most: number; returns?: string }> = {
-  cidrSubnet: { least: 3, most: 3, returns: "string" },
-  concat: { least: 1, most: Number.POSITIVE_INFINITY },
-  empty: { least: 1, most: 1, returns: "bool" },
-  environment: { least: 0, most: 0, returns: "object" },
-  guid: { least: 1, most: Number.POSITIVE_INFINITY, returns: "string" },
-  join: { least: 2, most: 2, returns: "string" },
-  loadJsonContent: { least: 1, most: 3 },
-  loadTextContent: { least: 1, most: 2, returns: "string" },
-  managementGroup: { least: 0, most: 1, returns: "object" },
-  reference: { least: 1, most: 3, returns: "object" },
-  resourceGroup: { least: 0, most: 2, returns: "object" },
-  resourceId: { least: 2, most: Number.POSITIVE_INFINITY, returns: "string" },
-  split: { least: 2, most: 2, returns: "array" },
-  subscription: { least: 0, most: 1, returns: "object" },
-  subscriptionResourceId: { least: 2, most: Number.POSITIVE_INFINITY, returns: "string" },
-  tenantResourceId: { least: 2, most: Number.POSITIVE_INFINITY, returns: "string" },
-  toLower: { least: 1, most: 1, returns: "string" },
-  union: { least: 2, most: Number.POSITIVE_INFINITY },
-  uniqueString: { least: 1, most: Number.POSITIVE_INFINITY, returns: "string" },
+export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: number; returns?: string }> = {
+  cidrSubnet: { minArguments: 3, maxArguments: 3, returns: "string" },
+  concat: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY },
+  empty: { minArguments: 1, maxArguments: 1, returns: "bool" },
+  environment: { minArguments: 0, maxArguments: 0, returns: "object" },
+  guid: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY, returns: "string" },
+  join: { minArguments: 2, maxArguments: 2, returns: "string" },
+  loadJsonContent: { minArguments: 1, maxArguments: 3 },
+  loadTextContent: { minArguments: 1, maxArguments: 2, returns: "string" },
+  managementGroup: { minArguments: 0, maxArguments: 1, returns: "object" },
+  reference: { minArguments: 1, maxArguments: 3, returns: "object" },
+  resourceGroup: { minArguments: 0, maxArguments: 2, returns: "object" },
+  resourceId: { minArguments: 2, maxArguments: Number.POSITIVE_INFINITY, returns: "string" },
+  split: { minArguments: 2, maxArguments: 2, returns: "array" },
+  subscription: { minArguments: 0, maxArguments: 1, returns: "object" },
+  subscriptionResourceId: { minArguments: 2, maxArguments: Number.POSITIVE_INFINITY, returns: "string" },
+  tenantResourceId: { minArguments: 2, maxArguments: Number.POSITIVE_INFINITY, returns: "string" },
+  toLower: { minArguments: 1, maxArguments: 1, returns: "string" },
+  union: { minArguments: 2, maxArguments: Number.POSITIVE_INFINITY },
+  uniqueString: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY, returns: "string" },
 };
 
-/** Members of functions that describe the deployment, such as `subscription()`. */
+/** Members of the objects that functions such as `subscription()` return, with their types. */
 export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
   environment: { name: "string", suffixes: "object" },
   managementGroup: { id: "string", name: "string" },
@@ -32,7 +32,7 @@ export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
   subscription: { id: "string", subscriptionId: "string", tenantId: "string", displayName: "string" },
 };
 
-/** Decorators with the parameter types to which they apply. */
+/** Decorators of parameters, with the parameter types to which they apply. */
 export const DECORATORS: Record<string, readonly string[]> = {
   description: ["string", "int", "bool", "object", "array"],
   allowed: ["string", "int"],

@@ -1,4 +1,6 @@
-/** A property of an object type, as the type library prints it. */
+// Types of the type library: the properties of Azure resources, which the Bicep files are checked against. `types.ts` loads it.
+
+/** A property of an object type. */
 export interface TypedProperty {
   name: string;
   /**
@@ -6,6 +8,7 @@ export interface TypedProperty {
    * end allows other values.
    */
   type: string;
+  /** Contains `Required` or `ReadOnly`, if that applies. */
   flags?: string;
   /** Constraints: `minValue: 1, maxValue: 7`, `minLength`, `maxLength`. */
   modifiers?: string;
@@ -30,9 +33,11 @@ export interface ResourceType {
   name: string;
   /** Body types. With more than one, the literal name of the resource selects the type. */
   bodies: ObjectType[];
+  /** Types of nested objects by name. */
   objects: Map<string, ObjectType>;
+  /** Nested objects with several variants, by name. */
   variants: Map<string, VariantType>;
 }
 
-/** Resource types by name in lower case. */
+/** Resource types by name without version, in lower case. */
 export type TypeLibrary = Map<string, ResourceType>;

@@ -1,9 +1,8 @@
 import type { ObjectType, ResourceType, TypedProperty } from "./library.ts";
 
-/**
- * Resource types that @azure/mcp has no schema for in the version that the templates need, with the properties that the
- * templates use. Source: Microsoft's reference of that version, https://learn.microsoft.com/azure/templates/<type>/<version>
- */
+// Resource types for the type library that are maintained here, because the package @azure/mcp (see types.ts) has no schema of
+// the version that the templates need.
+
 const property = (name: string, type: string, flags?: string): TypedProperty =>
   flags === undefined ? { name, type } : { name, type, flags };
 const required = (name: string, type: string) => property(name, type, "Required");
@@ -27,6 +26,10 @@ function resourceType(
 
 const LOCATED = [required("location", "string"), property("tags", "Tags")];
 
+/**
+ * The resource types, with the properties that the templates use. Source:
+ * https://learn.microsoft.com/azure/templates/<type>/<version>
+ */
 export const OWN_TYPES: ResourceType[] = [
   // The newest schema in @azure/mcp 2.0.5 is 2024-11-01, which Azure will retire (api-versions.ts).
   resourceType("Microsoft.KeyVault/vaults@2026-02-01", [...LOCATED, required("properties", "VaultProperties")], {

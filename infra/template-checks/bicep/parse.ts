@@ -1,10 +1,11 @@
-// Parses Bicep files.
+// Parses Bicep files into their declarations, with the tree-sitter grammar of Bicep.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Language, type Node, Parser } from "web-tree-sitter";
 import type { Entry, Expression, Finding } from "../expression.ts";
 
+/** A declaration with its symbolic name and line. */
 export interface Declared {
   name: string;
   line: number;
@@ -25,11 +26,13 @@ export interface Resource extends Declared {
   body: Expression;
 }
 export interface Module extends Declared {
+  /** Path of the module's file, relative to the file that calls it. */
   path: string;
   condition?: Expression;
   loop?: Loop;
   body: Expression;
 }
+/** A loop: `for <variables> in <over>`. */
 export interface Loop {
   variables: string[];
   over: Expression;
@@ -41,13 +44,14 @@ export interface Output extends Declared {
 
 export interface BicepFile {
   path: string;
+  /** Target scope: resourceGroup (the default), subscription, managementGroup or tenant. */
   scope: string;
   parameters: Parameter[];
   variables: (Declared & { value: Expression })[];
   resources: Resource[];
   modules: Module[];
   outputs: Output[];
-  /** Lines that the parser could not read. */
+  /** Syntax errors and unsupported syntax. */
   findings: Finding[];
 }
 
@@ -57,16 +61,16 @@ async function bicepParser(): Promise<Parser> {
   await Parser.init();
   const require = createRequire(import.meta.url);
   const grammar = require.resolve("tree-sitter-bicep/tree-sitter-bicep.wasm");
-  const made = new Parser();
-  made.setLanguage(await Language.load(readFileSync(grammar)));
-  return made;
+  const newParser = new Parser();
+  newParser.setLanguage(await Language.load(readFileSync(grammar)));
+  return newParser;
 }
 
-/** Parses one Bicep file. Unsupported syntax is a finding and is never skipped silently. */
+/** Parses one Bicep file. Syntax errors and unsupported declarations become findings. */
 export async function parseBicep(path: string, source: string): Promise<BicepFile> {
   parser ??= bicepParser();
   const tree = (await parser).parse(source);
-  if (tree === null) throw new Error(`The parser gave nothing for ${path}.`);
+  if (tree === null) throw new Error(`The Bicep parser returned no tree for ${path}.`);
   const file: BicepFile = {
     path,
     scope: "resourceGroup",
@@ -83,41 +87,42 @@ export async function parseBicep(path: string, source: string): Promise<BicepFil
     if (node.type === "comment") continue;
     if (node.type === "decorators") decorators = named(node).map((decorator) => expression(named(decorator)[0]!));
     else {
-      declaration(file, node, decorators);
+      addDeclaration(file, node, decorators);
       decorators = [];
     }
   }
   return file;
 }
 
-function declaration(file: BicepFile, node: Node, decorators: Expression[]): void {
+/** Adds the declaration of a syntax node to the file. */
+function addDeclaration(file: BicepFile, node: Node, decorators: Expression[]): void {
   const parts = named(node).filter(({ type }) => type !== "comment");
   const [first, second] = parts;
-  const last = parts.at(-1)!;
+  const lastItem = parts.at(-1)!;
   const declared = { name: first?.text ?? "", line: line(node) };
   switch (node.type) {
     case "target_scope_assignment":
       file.scope = literalText(first!) ?? "";
       return;
     case "parameter_declaration": {
-      const defaultValue = parts.length > 2 ? { defaultValue: expression(last) } : {};
+      const defaultValue = parts.length > 2 ? { defaultValue: expression(lastItem) } : {};
       file.parameters.push({ ...declared, type: second!.text, decorators, ...defaultValue });
       return;
     }
     case "variable_declaration":
-      file.variables.push({ ...declared, value: expression(last) });
+      file.variables.push({ ...declared, value: expression(lastItem) });
       return;
     case "output_declaration":
-      file.outputs.push({ ...declared, type: second!.text, value: expression(last) });
+      file.outputs.push({ ...declared, type: second!.text, value: expression(lastItem) });
       return;
     case "resource_declaration": {
       const [type = "", version = ""] = (literalText(second!) ?? "").split("@");
       const existing = node.children.some((child) => child?.type === "existing");
-      file.resources.push({ ...declared, type, version, existing, ...bodyOf(last) });
+      file.resources.push({ ...declared, type, version, existing, ...bodyOf(lastItem) });
       return;
     }
     case "module_declaration":
-      file.modules.push({ ...declared, path: literalText(second!) ?? "", ...bodyOf(last) });
+      file.modules.push({ ...declared, path: literalText(second!) ?? "", ...bodyOf(lastItem) });
       return;
     default:
       file.findings.push({
@@ -128,7 +133,7 @@ function declaration(file: BicepFile, node: Node, decorators: Expression[]): voi
   }
 }
 
-/** Returns the object of a resource or module, below `if` and `for`. */
+/** Returns the body of a resource or module, with the condition and loop that precede it. */
 function bodyOf(node: Node): { body: Expression; condition?: Expression; loop?: Loop } {
   if (node.type === "if_statement") {
     const [condition, body] = named(node);
@@ -148,66 +153,73 @@ function loopOf(node: Node): { variables: string[]; over: Node; body: Node } {
 }
 
 function expression(node: Node): Expression {
-  const at = { line: line(node) };
+  const position = { line: line(node) };
   const parts = named(node).filter(({ type }) => type !== "comment");
   switch (node.type) {
     case "string":
       return templateOf(node);
     case "number":
-      return { ...at, kind: "literal", value: Number(node.text) };
+      return { ...position, kind: "literal", value: Number(node.text) };
     case "boolean":
-      return { ...at, kind: "literal", value: node.text === "true" };
+      return { ...position, kind: "literal", value: node.text === "true" };
     case "null":
-      return { ...at, kind: "literal", value: null };
+      return { ...position, kind: "literal", value: null };
     case "identifier":
     case "compatible_identifier":
-      return { ...at, kind: "name", name: node.text };
+      return { ...position, kind: "name", name: node.text };
     case "parenthesized_expression":
       return parts.length === 1
         ? expression(parts[0]!)
-        : { ...at, kind: "operation", operator: "()", parts: parts.map(expression) };
+        : { ...position, kind: "operation", operator: "()", parts: parts.map(expression) };
     case "array":
-      return { ...at, kind: "array", items: itemsOf(parts) };
+      return { ...position, kind: "array", items: itemsOf(parts) };
     case "object":
-      return { ...at, kind: "object", entries: parts.filter(({ type }) => type === "object_property").map(entryOf) };
+      return {
+        ...position,
+        kind: "object",
+        entries: parts.filter(({ type }) => type === "object_property").map(entryOf),
+      };
     case "member_expression":
-      return { ...at, kind: "member", of: expression(parts[0]!), name: parts[1]!.text };
+      return { ...position, kind: "member", of: expression(parts[0]!), name: parts[1]!.text };
     case "subscript_expression":
-      return { ...at, kind: "index", of: expression(parts[0]!), index: expression(parts[1]!) };
+      return { ...position, kind: "index", of: expression(parts[0]!), index: expression(parts[1]!) };
     case "call_expression": {
       // A function with the same name as a declaration is called with its namespace.
       const name = parts[0]!.text.replace(/^(az|sys)\./, "");
-      return { ...at, kind: "call", name, args: itemsOf(named(parts[1]!)) };
+      return { ...position, kind: "call", name, args: itemsOf(named(parts[1]!)) };
     }
     case "ternary_expression": {
       const [test, whenTrue, whenFalse] = parts.map(expression);
-      return { ...at, kind: "conditional", test: test!, whenTrue: whenTrue!, whenFalse: whenFalse! };
+      return { ...position, kind: "conditional", test: test!, whenTrue: whenTrue!, whenFalse: whenFalse! };
     }
     case "for_statement": {
       const { variables, over, body } = loopOf(node);
-      return { ...at, kind: "for", variables, over: expression(over), result: [expression(body)] };
+      return { ...position, kind: "for", variables, over: expression(over), result: [expression(body)] };
     }
     default:
-      return { ...at, kind: "operation", operator: node.type, parts: parts.map(expression) };
+      return { ...position, kind: "operation", operator: node.type, parts: parts.map(expression) };
   }
 }
 
-/** The grammar parses `f().x` in a single-line array as two items, `f` and `().x`. Joins them. */
+/**
+ * Converts the items of an array. The grammar parses `f().x` in a single-line array as two items, `f` and `().x`. They are
+ * joined.
+ */
 function itemsOf(nodes: Node[]): Expression[] {
   const items: Expression[] = [];
   for (const [index, node] of nodes.entries()) {
     if (node.type === "comment") continue;
-    const before = nodes[index - 1];
+    const previous = nodes[index - 1];
     const item = expression(node);
-    if (before?.type === "identifier" && before.endIndex === node.startIndex) {
+    if (previous?.type === "identifier" && previous.endIndex === node.startIndex) {
       items.pop();
-      items.push(withCall(item, before.text));
+      items.push(withCall(item, previous.text));
     } else items.push(item);
   }
-  // An array with one `for` is a loop.
   return items;
 }
 
+/** Puts the function name before the parentheses at the root of an expression such as `().x`. */
 function withCall(item: Expression, name: string): Expression {
   if (item.kind === "member") return { ...item, of: withCall(item.of, name) };
   return { line: item.line, kind: "call", name, args: item.kind === "operation" ? item.parts : [item] };
@@ -224,8 +236,9 @@ function entryOf(node: Node): Entry {
   };
 }
 
+/** Converts a string: to a literal if it has no interpolation, otherwise to a template. */
 function templateOf(node: Node): Expression {
-  const at = { line: line(node) };
+  const position = { line: line(node) };
   const parts = named(node).map((part): Expression => {
     if (part.type === "interpolation") return expression(named(part)[0]!);
     return {
@@ -235,9 +248,9 @@ function templateOf(node: Node): Expression {
     };
   });
   if (parts.every(({ kind }) => kind === "literal")) {
-    return { ...at, kind: "literal", value: parts.map((part) => (part as { value: string }).value).join("") };
+    return { ...position, kind: "literal", value: parts.map((part) => (part as { value: string }).value).join("") };
   }
-  return { ...at, kind: "template", parts };
+  return { ...position, kind: "template", parts };
 }
 
 function literalText(node: Node): string | undefined {

@@ -1,4 +1,4 @@
-// Loads the Bicep types of Azure resources.
+// Loads the Bicep types of Azure resources, against which the templates are checked.
 
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 import type { ObjectType, ResourceType, TypedProperty, TypeLibrary, VariantType } from "./library.ts";
 import { OWN_TYPES } from "./own-types.ts";
 
+/** A type in the output of @azure/mcp. */
 interface PrintedTypes {
   $type: string;
   name: string;
@@ -21,39 +22,42 @@ interface PrintedTypes {
 }
 
 /**
- * Loads Azure's types in the newest version of the pinned package @azure/mcp, and our own types for resources that it lacks
- * (own-types.ts). The package works offline, as a server on standard input and output.
+ * Loads resource types: from own-types.ts, and all others from the package @azure/mcp, in the newest API version that it has.
+ * The package works offline, as a server on standard input and output.
  *
  * @throws {Error} if the package has no binary for this platform.
  */
 export async function loadTypes(types: readonly string[]): Promise<TypeLibrary> {
   const library: TypeLibrary = new Map(OWN_TYPES.map((type) => [type.name.split("@")[0]!.toLowerCase(), type]));
-  const asked = types.filter((type) => !library.has(type.toLowerCase()));
-  for (const [type, printed] of Object.entries(await printedTypes(asked))) {
-    const found = resourceType(printed);
+  const missingTypes = types.filter((type) => !library.has(type.toLowerCase()));
+  for (const [type, printed] of Object.entries(await printedTypes(missingTypes))) {
+    const parsedType = resourceType(printed);
     // The cached output may contain a type that own-types.ts now defines.
-    if (found && !library.has(type.toLowerCase())) library.set(type.toLowerCase(), found);
+    if (parsedType && !library.has(type.toLowerCase())) library.set(type.toLowerCase(), parsedType);
   }
   return library;
 }
 
-/** Returns the package's output, from a cache file if there is one, because the query takes seconds. */
-async function printedTypes(asked: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
+/** Returns the types as the package prints them. Takes them from a cache file if possible, because a query takes seconds. */
+async function printedTypes(types: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
   const manifest = createRequire(import.meta.url).resolve("@azure/mcp/package.json");
   const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { version: string };
-  const kept = path.join(path.dirname(manifest), "../../.cache", `bicep-types-${version}.json`);
-  const known = existsSync(kept) ? (JSON.parse(readFileSync(kept, "utf8")) as Record<string, PrintedTypes[]>) : {};
-  const missing = asked.filter((type) => known[type] === undefined);
-  if (missing.length === 0) return known;
-  const all = { ...known, ...(await queryTypes(missing)) };
-  mkdirSync(path.dirname(kept), { recursive: true });
-  writeFileSync(`${kept}.${process.pid}`, JSON.stringify(all));
-  renameSync(`${kept}.${process.pid}`, kept);
-  return all;
+  const cacheFile = path.join(path.dirname(manifest), "../../.cache", `bicep-types-${version}.json`);
+  const cached = existsSync(cacheFile)
+    ? (JSON.parse(readFileSync(cacheFile, "utf8")) as Record<string, PrintedTypes[]>)
+    : {};
+  const missing = types.filter((type) => cached[type] === undefined);
+  if (missing.length === 0) return cached;
+  const allTypes = { ...cached, ...(await queryTypes(missing)) };
+  mkdirSync(path.dirname(cacheFile), { recursive: true });
+  writeFileSync(`${cacheFile}.${process.pid}`, JSON.stringify(allTypes));
+  renameSync(`${cacheFile}.${process.pid}`, cacheFile);
+  return allTypes;
 }
 
-async function queryTypes(asked: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
-  const answers: Record<string, PrintedTypes[]> = {};
+/** Queries the package for the types, one after the other. */
+async function queryTypes(types: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
+  const printedByType: Record<string, PrintedTypes[]> = {};
   const server = openServer();
   try {
     await server.call("initialize", {
@@ -61,20 +65,21 @@ async function queryTypes(asked: readonly string[]): Promise<Record<string, Prin
       capabilities: {},
       clientInfo: { name: "check-infra", version: "1" },
     });
-    for (const type of asked) {
+    for (const type of types) {
       const answer = (await server.call("tools/call", {
         name: "bicepschema_get",
         arguments: { "resource-type": type },
       })) as { content: { text: string }[] };
       const printed = JSON.parse(answer.content[0]!.text) as { results?: { BicepSchemaResult?: PrintedTypes[] } };
-      answers[type] = printed.results?.BicepSchemaResult ?? [];
+      printedByType[type] = printed.results?.BicepSchemaResult ?? [];
     }
   } finally {
     server.close();
   }
-  return answers;
+  return printedByType;
 }
 
+/** Converts the output for one resource type. Undefined if the package does not know the type. */
 function resourceType(printed: PrintedTypes[]): ResourceType | undefined {
   const resource = printed.find(({ $type }) => $type === "Resource");
   if (!resource?.bodyType) return undefined;
@@ -119,12 +124,12 @@ function openServer(): { call(method: string, params: object): Promise<unknown>;
     else waiting.get(id)?.resolve(result);
     waiting.delete(id);
   });
-  let last = 0;
+  let lastId = 0;
   return {
     call: (method, params) =>
       new Promise((resolve, reject) => {
-        waiting.set(++last, { resolve, reject });
-        server.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: last, method, params })}\n`);
+        waiting.set(++lastId, { resolve, reject });
+        server.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: lastId, method, params })}\n`);
       }),
     // The launcher exits when its input ends. Killing it would leave its child process running.
     close: () => server.stdin.end(),

@@ -1,4 +1,4 @@
-// Lists the resources of the Bicep files and of the Terraform module in a comparable form.
+// Lists the resources of the Bicep files and of the Terraform modules in a comparable form, for the parity check (parity.ts).
 
 import path from "node:path";
 import type { BicepFile, Resource } from "../bicep/parse.ts";
@@ -7,43 +7,48 @@ import { blocks, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
 import { bicepNormalizer, callsOf, type Normalize, snake, terraformNormalizer } from "./normalize.ts";
 
-/** A resource of one side, with the data that the comparison needs. */
+/** Where a resource is declared, and how to compare its values. "Side" means Bicep or Terraform. */
 export interface Side {
   file: string;
   line: number;
-  normal: Normalize;
+  /** Converts an expression of this file to the common text that is compared. */
+  normalize: Normalize;
+  /** Condition under which the resource is created, in the common text. Empty if it is always created. */
   condition: string;
 }
 export type BicepResource = Side & {
   resource: Resource;
-  /** True if the file is deployed separately, so that no caller sets its parameters. */
-  alone: boolean;
+  /** True if no other file calls this file as a module, so that its parameters have no known value. */
+  isEntryPoint: boolean;
 };
 export type TerraformResource = Side & { block: Block };
 
-/** Resources by `type name`. Lists, because the permission files for subscriptions and management groups use the same names. */
+/**
+ * Returns the Bicep resources by key `<type in lower case> <name in snake_case>`. A key can have several resources, because the
+ * permission files for subscriptions and for management groups use the same names.
+ */
 export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<string, BicepResource[]> {
-  const found = new Map<string, BicepResource[]>();
+  const resources = new Map<string, BicepResource[]>();
   for (const file of files.values()) {
-    const normal = bicepNormalizer(files, file);
+    const normalize = bicepNormalizer(files, file);
     const calls = callsOf(files, file.path);
-    const around = conditionsOfCalls(files, file);
+    const callConditions = conditionsOfCalls(files, file);
     for (const resource of file.resources) {
       if (resource.existing) continue;
-      const own = resource.condition ? [normal(resource.condition)] : [];
+      const ownCondition = resource.condition ? [normalize(resource.condition)] : [];
       const key = `${resource.type.toLowerCase()} ${snake(resource.name)}`;
-      const one = {
+      const bicepResource = {
         resource,
-        alone: calls.length === 0,
-        normal,
+        isEntryPoint: calls.length === 0,
+        normalize,
         file: file.path,
         line: resource.line,
-        condition: [...own, ...around].join(" and "),
+        condition: [...ownCondition, ...callConditions].join(" and "),
       };
-      found.set(key, [...(found.get(key) ?? []), one]);
+      resources.set(key, [...(resources.get(key) ?? []), bicepResource]);
     }
   }
-  return found;
+  return resources;
 }
 
 /** Returns the conditions under which a file is deployed: the conditions of its calls, of the callers' calls, and so on. */
@@ -54,22 +59,23 @@ function conditionsOfCalls(files: ReadonlyMap<string, BicepFile>, file: BicepFil
   ]);
 }
 
+/** Returns the Terraform resources by key `<type> <name>`, without the examples. */
 export function terraformResources(modules: readonly TerraformModule[]): Map<string, TerraformResource> {
-  const found = new Map<string, TerraformResource>();
+  const resources = new Map<string, TerraformResource>();
   for (const module of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
-    const normal = terraformNormalizer(module, modules);
-    const around = callsOfModule(modules, module).map((call) => conditionOf(call, module, normal));
+    const normalize = terraformNormalizer(module, modules);
+    const callConditions = callsOfModule(modules, module).map((call) => conditionOf(call, module, normalize));
     for (const { block, file } of blocks(module, "resource")) {
-      found.set(block.labels.join(" "), {
+      resources.set(block.labels.join(" "), {
         block,
-        normal,
+        normalize,
         file,
         line: block.line,
-        condition: [conditionOf(block, module, normal), ...around].filter((one) => one !== "").join(" and "),
+        condition: [conditionOf(block, module, normalize), ...callConditions].filter((one) => one !== "").join(" and "),
       });
     }
   }
-  return found;
+  return resources;
 }
 
 /** Returns the calls of a module, except those in examples. */
@@ -85,21 +91,28 @@ function callsOfModule(modules: readonly TerraformModule[], { folder }: Terrafor
     );
 }
 
-/** Returns the condition of `count = var.x ? 1 : 0`, and of `for_each` over a local with `if var.x`. */
-function conditionOf(block: Block, module: TerraformModule, normal: Normalize): string {
+/**
+ * Returns the condition of a resource or module call: `var.x` for `count = var.x ? 1 : 0`, and for `for_each` over a local with
+ * `if var.x`. Empty if there is none.
+ */
+function conditionOf(block: Block, module: TerraformModule, normalize: Normalize): string {
   const count = block.attributes.get("count")?.value;
-  if (count?.kind === "conditional") return normal(count.test);
+  if (count?.kind === "conditional") return normalize(count.test);
   const each = block.attributes.get("for_each")?.value;
   const local = each?.kind === "member" ? each.name : undefined;
-  const value = blocks(module, "locals").find(({ block: one }) => local !== undefined && one.attributes.has(local));
+  const value = blocks(module, "locals").find(
+    ({ block: locals }) => local !== undefined && locals.attributes.has(local),
+  );
   const loop = local === undefined ? undefined : value?.block.attributes.get(local)?.value;
+  // `for_cond` is the grammar's name of the `if` in a `for` expression.
   const filter =
     loop?.kind === "for"
       ? loop.result.find((part) => part.kind === "operation" && part.operator === "for_cond")
       : undefined;
-  return filter?.kind === "operation" ? filter.parts.map(normal).join(" and ") : "";
+  return filter?.kind === "operation" ? filter.parts.map(normalize).join(" and ") : "";
 }
 
+/** Creates a finding at the place of a declaration. */
 export const findingAt = (side: { file: string; line: number }, message: string): Finding => ({
   file: side.file,
   line: side.line,

@@ -3,52 +3,57 @@ import type { Expression, Finding } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 import { bicepNormalizer, type Normalize, partsOf, terraformNormalizer } from "./normalize.ts";
 
-/** Compares the services with a private endpoint and the DNS zones of their names. */
+/**
+ * Compares the private endpoints of Bicep and Terraform: resource, group (sub-resource), DNS zone and condition. Both languages
+ * list them under the name `endpoints`: Bicep as an array of objects, Terraform as a map with the group as its key. `partsOf`
+ * splits such a value into parts, each with the condition under which it is included. Each endpoint is compared as one text.
+ */
 export function compareEndpoints(
   files: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
 ): Finding[] {
-  const left = [...files.values()].flatMap((file) =>
+  const bicepEndpoints = [...files.values()].flatMap((file) =>
     file.variables
       .filter(({ name }) => name === "endpoints")
       .flatMap(({ value }) => {
-        const normal = bicepNormalizer(files, file);
-        return partsOf(value, normal).flatMap(({ part, condition }) =>
+        const normalize = bicepNormalizer(files, file);
+        return partsOf(value, normalize).flatMap(({ part, condition }) =>
           part.kind === "array"
             ? part.items.map(
                 (item) =>
-                  `${field(item, "groupId", normal)} ${field(item, "resourceId", normal)} ${field(item, "zone", normal)} ${condition}`,
+                  `${field(item, "groupId", normalize)} ${field(item, "resourceId", normalize)} ${field(item, "zone", normalize)} ${condition}`,
               )
             : [],
         );
       }),
   );
-  const right = modules.flatMap((module) => {
-    const normal = terraformNormalizer(module, modules);
+  const terraformEndpoints = modules.flatMap((module) => {
+    const normalize = terraformNormalizer(module, modules);
     const value = blocks(module, "locals")
       .find(({ block }) => block.attributes.has("endpoints"))
       ?.block.attributes.get("endpoints")?.value;
-    return (value ? partsOf(value, normal) : []).flatMap(({ part, condition }) =>
+    return (value ? partsOf(value, normalize) : []).flatMap(({ part, condition }) =>
       part.kind === "object"
         ? part.entries.map(
             (entry) =>
-              `${entry.key} ${field(entry.value, "resource_id", normal)} ${field(entry.value, "zone", normal)} ${condition}`,
+              `${entry.key} ${field(entry.value, "resource_id", normalize)} ${field(entry.value, "zone", normalize)} ${condition}`,
           )
         : [],
     );
   });
   const file = "infra/azure/modules/private-endpoints.bicep";
   return [
-    ...left
-      .filter((one) => !right.includes(one))
+    ...bicepEndpoints
+      .filter((one) => !terraformEndpoints.includes(one))
       .map((one) => ({ file, line: 1, message: `Terraform has no private endpoint ${one}` })),
-    ...right
-      .filter((one) => !left.includes(one))
+    ...terraformEndpoints
+      .filter((one) => !bicepEndpoints.includes(one))
       .map((one) => ({ file, line: 1, message: `Bicep has no private endpoint ${one}` })),
   ];
 }
 
-const field = (expression: Expression, key: string, normal: Normalize): string => {
+/** Returns a member of an object in the common text. Empty if it is missing. */
+const field = (expression: Expression, key: string, normalize: Normalize): string => {
   const value = expression.kind === "object" ? expression.entries.find((entry) => entry.key === key)?.value : undefined;
-  return value ? normal(value) : "";
+  return value ? normalize(value) : "";
 };

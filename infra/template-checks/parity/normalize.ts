@@ -1,4 +1,5 @@
-// Converts Bicep and Terraform values to a common text, so that they can be compared.
+// Converts Bicep and Terraform expressions to a common text. Two expressions with the same meaning get the same text, so that
+// the parity check (parity.ts) can compare them.
 
 import path from "node:path";
 import type { BicepFile, Module } from "../bicep/parse.ts";
@@ -6,12 +7,12 @@ import { dotted, type Expression, property, text } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 
 /**
- * Converts values to a text that is the same for both languages: literals unchanged, parameters and variables as
- * `{snake_case}`, members of resources as `{resource.member}`, and names replaced by their definitions.
+ * Converts an expression to the common text. Literals are unchanged, parameters become `{snake_case}`, members of resources
+ * become `{resource.member}`, and names of variables are replaced by their definitions.
  */
 export type Normalize = (expression: Expression) => string;
 
-/** Names of the two languages for the same thing. */
+/** Common text of expressions that the two languages write differently. */
 const EQUIVALENT_NAMES: Record<string, string> = {
   "environment().name": "{azure_cloud}",
   "environment().suffixes.storage": "{storage_suffix}",
@@ -21,7 +22,8 @@ const EQUIVALENT_NAMES: Record<string, string> = {
   "data.azurerm_client_config.current.tenant_id": "{tenant_id}",
   "data.azurerm_client_config.current.subscription_id": "{subscription_id}",
 };
-const MEMBERS: Record<string, string> = {
+/** Member names in Terraform with the common member name. */
+const COMMON_MEMBER_NAMES: Record<string, string> = {
   hostname: "host_name",
   primary_blob_endpoint: "primary_endpoints_blob",
   primary_queue_endpoint: "primary_endpoints_queue",
@@ -30,57 +32,66 @@ const MEMBERS: Record<string, string> = {
 };
 /** Names that are not replaced by their definitions, because the two languages define them differently. */
 const OPAQUE = new Set(["suffix", "storage_suffix", "watched_subscription_ids", "scope", "scope_name"]);
+/** Bicep functions with the Terraform function that does the same. */
 const FUNCTION_NAMES: Record<string, string> = { toLower: "lower", loadTextContent: "file", union: "merge" };
 
+/** Converts `camelCase` to `snake_case`. */
 export const snake = (name: string): string =>
   name.replace(/(?<=[a-z0-9])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
 
-/** Converts everything except names and members, which each language resolves differently. */
-function normalizeCommon(expression: Expression, normal: Normalize): string {
+/**
+ * Converts an expression that is not a name or member. Names and members are resolved per language.
+ * @param normalize Converts the parts of the expression.
+ */
+function normalizeCommon(expression: Expression, normalize: Normalize): string {
   switch (expression.kind) {
     case "literal":
       return String(expression.value ?? "");
     case "template":
-      return expression.parts.map(normal).join("");
+      return expression.parts.map(normalize).join("");
     case "array":
-      return `[${expression.items.map(normal).join(", ")}]`;
+      return `[${expression.items.map(normalize).join(", ")}]`;
     case "object":
       return `{${expression.entries
-        .map(({ key, keyExpression, value }) => `${key ?? normal(keyExpression!)}=${normal(value)}`)
+        .map(({ key, keyExpression, value }) => `${key ?? normalize(keyExpression!)}=${normalize(value)}`)
         .sort()
         .join(", ")}}`;
     case "conditional": {
-      const [then, otherwise] = [normal(expression.whenTrue), normal(expression.whenFalse)];
-      const test = negated(expression.test, normal);
+      const [valueIfTrue, valueIfFalse] = [normalize(expression.whenTrue), normalize(expression.whenFalse)];
+      // `empty(x) ? a : b` becomes `x is given ? b : a`.
+      const test = negated(expression.test, normalize);
       return test.endsWith(" is given")
-        ? simplifyCondition(test, otherwise, then)
-        : simplifyCondition(normal(expression.test), then, otherwise);
+        ? simplifyCondition(test, valueIfFalse, valueIfTrue)
+        : simplifyCondition(normalize(expression.test), valueIfTrue, valueIfFalse);
     }
     case "call": {
-      const args = expression.args.map(normal);
+      const args = expression.args.map(normalize);
       const name = FUNCTION_NAMES[expression.name] ?? expression.name;
-      // Terraform has the separator as the first argument.
       if (name === "jsonencode") return args[0]!;
+      // The separator is the first argument in Terraform and the second in Bicep, so the arguments are sorted.
       if (name === "join") return `join(${args.sort().join(", ")})`;
       return name === "file" ? `file(${path.posix.basename(args[0]!)})` : `${name}(${args.join(", ")})`;
     }
     case "for":
-      return `each of ${normal(expression.over)}`;
+      return `each of ${normalize(expression.over)}`;
     case "index":
       return expression.index.kind === "literal" || expression.index.kind === "name"
-        ? normal(expression.of)
-        : `${normal(expression.of)}[${normal(expression.index)}]`;
+        ? normalize(expression.of)
+        : `${normalize(expression.of)}[${normalize(expression.index)}]`;
+    // Other expressions, such as operators, all have the same text and are not compared.
     default:
       return "…";
   }
 }
 
-/** Simplifies a condition to its value if both branches agree, or if it only tests whether the value is set. */
-function simplifyCondition(test: string, then: string, otherwise: string): string {
-  return then === otherwise || otherwise === "" ? then : `${test} ? ${then} : ${otherwise}`;
+/** Writes a conditional expression, or only `valueIfTrue` if both values are equal or `valueIfFalse` is empty. */
+function simplifyCondition(test: string, valueIfTrue: string, valueIfFalse: string): string {
+  return valueIfTrue === valueIfFalse || valueIfFalse === ""
+    ? valueIfTrue
+    : `${test} ? ${valueIfTrue} : ${valueIfFalse}`;
 }
 
-/** The calls of a file as a module, with the calling file. */
+/** Returns the module calls of a Bicep file, with the calling files. */
 export function callsOf(files: ReadonlyMap<string, BicepFile>, target: string): { file: BicepFile; module: Module }[] {
   return [...files.values()].flatMap((file) =>
     file.modules
@@ -90,130 +101,132 @@ export function callsOf(files: ReadonlyMap<string, BicepFile>, target: string): 
 }
 
 /**
- * Replaces a name by its definition.
- * @param open names that are being replaced, to stop at a cycle
+ * Returns the converter for the expressions of a Bicep file. It replaces a variable by its value, a parameter by the value that
+ * the first caller passes, and a module output by its value.
+ * @param open Names that are being replaced, each with its file, to stop at a cycle.
  */
 export function bicepNormalizer(
   files: ReadonlyMap<string, BicepFile>,
   file: BicepFile,
   open: readonly string[] = [],
 ): Normalize {
-  const inside = (name: string) => [...open, `${file.path} ${name}`];
-  const leadsBack = (name: string) => open.includes(`${file.path} ${name}`);
-  const normal: Normalize = (expression) => {
-    if (expression.kind === "name") return name(expression.name);
-    if (expression.kind === "member") return member(expression);
-    return normalizeCommon(expression, normal);
+  const opened = (name: string) => [...open, `${file.path} ${name}`];
+  const isOpen = (name: string) => open.includes(`${file.path} ${name}`);
+  const normalize: Normalize = (expression) => {
+    if (expression.kind === "name") return nameText(expression.name);
+    if (expression.kind === "member") return memberText(expression);
+    return normalizeCommon(expression, normalize);
   };
 
-  function name(written: string): string {
-    if (OPAQUE.has(snake(written)) || leadsBack(written)) return `{${snake(written)}}`;
-    const variable = file.variables.find((one) => one.name === written);
-    if (variable) return bicepNormalizer(files, file, inside(written))(variable.value);
+  function nameText(name: string): string {
+    if (OPAQUE.has(snake(name)) || isOpen(name)) return `{${snake(name)}}`;
+    const variable = file.variables.find((one) => one.name === name);
+    if (variable) return bicepNormalizer(files, file, opened(name))(variable.value);
     const [call] = callsOf(files, file.path);
-    const given =
-      file.parameters.some((one) => one.name === written) &&
-      call &&
-      property(property(call.module.body, "params"), written);
-    return given ? bicepNormalizer(files, call.file, inside(written))(given) : `{${snake(written)}}`;
+    const argument =
+      file.parameters.some((one) => one.name === name) && call && property(property(call.module.body, "params"), name);
+    return argument ? bicepNormalizer(files, call.file, opened(name))(argument) : `{${snake(name)}}`;
   }
 
-  function member(expression: Extract<Expression, { kind: "member" }>): string {
+  function memberText(expression: Extract<Expression, { kind: "member" }>): string {
     const { of } = expression;
     if (of.kind === "member" && of.name === "outputs") {
       const module = file.modules.find((one) => of.of.kind === "name" && one.name === of.of.name);
       const target = module && files.get(path.posix.join(path.posix.dirname(file.path), module.path));
       const output = target?.outputs.find((one) => one.name === expression.name);
-      if (target && output && !leadsBack(expression.name))
-        return bicepNormalizer(files, target, inside(expression.name))(output.value);
+      if (target && output && !isOpen(expression.name))
+        return bicepNormalizer(files, target, opened(expression.name))(output.value);
     }
     const names = dotted(expression);
-    if (names === undefined) return EQUIVALENT_NAMES[written(expression)] ?? "…";
+    if (names === undefined) return EQUIVALENT_NAMES[callPath(expression)] ?? "…";
     const [resource, ...rest] = names.filter((one) => one !== "properties");
     return `{${snake(resource!)}.${rest.map(snake).join("_")}}`;
   }
-  return normal;
+  return normalize;
 }
 
-/** Writes `f().a.b` unchanged, for calls without arguments. */
-function written(expression: Expression): string {
-  if (expression.kind === "member") return `${written(expression.of)}.${expression.name}`;
+/** Writes an expression such as `environment().suffixes.storage`: members of a call without arguments. */
+function callPath(expression: Expression): string {
+  if (expression.kind === "member") return `${callPath(expression.of)}.${expression.name}`;
   return expression.kind === "call" ? `${expression.name}()` : "";
 }
 
 /**
- * Creates the converter of a Terraform module.
- * @param modules the modules among which the caller is searched, without the examples
+ * Returns the converter for the expressions of a Terraform module. It replaces a local by its value, and a variable by the
+ * value that the calling module passes.
+ * @param modules Modules that can call this module. Examples among them are ignored.
+ * @param open Names that are being replaced, to stop at a cycle.
  */
 export function terraformNormalizer(
   module: TerraformModule,
   modules: readonly TerraformModule[],
   open: readonly string[] = [],
 ): Normalize {
-  const inside = (name: string) => [...open, `${module.folder} ${name}`];
-  const leadsBack = (name: string) => open.includes(`${module.folder} ${name}`);
-  /** Returns the argument of the module's caller for a variable. */
-  function given(name: string): string {
+  const opened = (name: string) => [...open, `${module.folder} ${name}`];
+  const isOpen = (name: string) => open.includes(`${module.folder} ${name}`);
+  /** Returns the value that the calling module passes for a variable. Without a caller, the name of the variable. */
+  function variableText(name: string): string {
     for (const caller of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
       for (const { block } of blocks(caller, "module")) {
         const source = text(block.attributes.get("source")?.value) ?? "";
         const value = block.attributes.get(name)?.value;
         if (value && path.posix.join(caller.folder, source) === module.folder)
-          return terraformNormalizer(caller, modules, inside(name))(value);
+          return terraformNormalizer(caller, modules, opened(name))(value);
       }
     }
     return `{${name}}`;
   }
 
-  const normal: Normalize = (expression) => {
+  const normalize: Normalize = (expression) => {
     const names = expression.kind === "member" ? dotted(expression) : undefined;
-    if (!names) return expression.kind === "name" ? `{${expression.name}}` : normalizeCommon(expression, normal);
+    if (!names) return expression.kind === "name" ? `{${expression.name}}` : normalizeCommon(expression, normalize);
     const [root, name, ...rest] = names;
-    const same = EQUIVALENT_NAMES[names.join(".")];
-    if (same) return same;
-    if (OPAQUE.has(name!) || leadsBack(name!)) return `{${name}}`;
-    if (root === "var") return given(name!);
+    const equivalent = EQUIVALENT_NAMES[names.join(".")];
+    if (equivalent) return equivalent;
+    if (OPAQUE.has(name!) || isOpen(name!)) return `{${name}}`;
+    if (root === "var") return variableText(name!);
     if (root === "each") return `{each.${name}}`;
     if (root === "path") return "";
     if (root === "local") {
       const value = blocks(module, "locals")
         .find(({ block }) => block.attributes.has(name!))
         ?.block.attributes.get(name!);
-      return value ? terraformNormalizer(module, modules, inside(name!))(value.value) : `{${name}}`;
+      return value ? terraformNormalizer(module, modules, opened(name!))(value.value) : `{${name}}`;
     }
     const member = rest.join("_");
-    return `{${name}.${MEMBERS[member] ?? member}}`;
+    return `{${name}.${COMMON_MEMBER_NAMES[member] ?? member}}`;
   };
-  return normal;
+  return normalize;
 }
 
 /**
- * Returns the entries of a map or list that is built from parts, some of them conditional: `union({…}, empty(x) ? {} : {…})`
- * and `merge({…}, var.x ? {…} : {})`.
+ * Splits a map or list into the parts that it is built from. A part can have a condition: `union({…}, empty(x) ? {} : {…})` in
+ * Bicep and `merge({…}, var.x ? {…} : {})` in Terraform have two parts, the second one conditional.
  */
-export function partsOf(expression: Expression, normal: Normalize): { part: Expression; condition: string }[] {
+export function partsOf(expression: Expression, normalize: Normalize): { part: Expression; condition: string }[] {
   if (expression.kind === "call" && ["union", "concat", "merge"].includes(expression.name)) {
-    return expression.args.flatMap((argument) => partsOf(argument, normal));
+    return expression.args.flatMap((argument) => partsOf(argument, normalize));
   }
   if (expression.kind !== "conditional") return [{ part: expression, condition: "" }];
-  const [test, filled] = isEmpty(expression.whenFalse)
-    ? [normal(expression.test), expression.whenTrue]
-    : [negated(expression.test, normal), expression.whenFalse];
-  return [{ part: filled, condition: test }];
+  const [condition, part] = isEmpty(expression.whenFalse)
+    ? [normalize(expression.test), expression.whenTrue]
+    : [negated(expression.test, normalize), expression.whenFalse];
+  return [{ part, condition }];
 }
 
 const isEmpty = (expression: Expression): boolean =>
   (expression.kind === "object" && expression.entries.length === 0) ||
   (expression.kind === "array" && expression.items.length === 0);
 
-/** Evaluates `empty(x)`, `x == ""` and `length(x) == 0` as false, for the case that x is set. */
-function negated(test: Expression, normal: Normalize): string {
+/** Returns the text of the opposite condition. The opposite of `empty(x)`, `x == ""` and `length(x) == 0` is `x is given`. */
+function negated(test: Expression, normalize: Normalize): string {
   const subject = test.kind === "call" && test.name === "empty" ? test.args[0] : undefined;
-  if (subject) return `${normal(subject)} is given`;
-  const compared = test.kind === "operation" ? test.parts[0] : undefined;
-  const inner = compared?.kind === "operation" ? compared.parts : test.kind === "operation" ? test.parts : [];
-  const [left, right] = inner;
+  if (subject) return `${normalize(subject)} is given`;
+  // An operator can be nested in a node that only wraps it.
+  const firstPart = test.kind === "operation" ? test.parts[0] : undefined;
+  const operands = firstPart?.kind === "operation" ? firstPart.parts : test.kind === "operation" ? test.parts : [];
+  const [left, right] = operands;
   if (left?.kind === "call" && left.name === "length" && right?.kind === "literal" && Number(right.value) === 0)
-    return `${normal(left.args[0]!)} is given`;
-  return left !== undefined && text(right) === "" ? `${normal(left)} is given` : `not ${normal(test)}`;
+    return `${normalize(left.args[0]!)} is given`;
+  return left !== undefined && text(right) === "" ? `${normalize(left)} is given` : `not ${normalize(test)}`;
 }

@@ -1,4 +1,5 @@
-// Compares the Bicep files with the Terraform module.
+// The parity check: compares the Bicep files with the Terraform modules, which must create the same resources with the same
+// values.
 
 import path from "node:path";
 import type { BicepFile } from "../bicep/parse.ts";
@@ -16,17 +17,18 @@ import {
 import { compareEndpoints } from "./endpoints.ts";
 import { type Normalize, snake } from "./normalize.ts";
 import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./resource-kinds.ts";
-import { bicepSettings, EMPTIED, emptiesStorageKey, terraformSettings } from "./settings.ts";
+import { bicepSettings, preventsStorageKey, STORAGE_KEY_SETTING, terraformSettings } from "./settings.ts";
 
-/** One row of the parity table: something that both sides have, or that one side lacks. */
+/** One row of the parity table, which lists the resources, roles and settings of Bicep with their counterparts in Terraform. */
 export interface ParityRow {
   what: "resource" | "role" | "setting";
   name: string;
   bicep: string;
+  /** `MISSING` if Terraform has no counterpart. */
   terraform: string;
 }
 
-/** Compares resources, properties, roles and settings of the Bicep files and the Terraform module. */
+/** Compares the resources, properties, role assignments, settings and private endpoints of both languages. */
 export function checkParity(
   files: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
@@ -35,28 +37,29 @@ export function checkParity(
   const table: ParityRow[] = [];
   const bicep = bicepResources(files);
   const terraform = terraformResources(modules);
-  for (const [key, found] of bicep) {
-    const kinds = KINDS.filter(({ arm }) => arm.toLowerCase() === found[0]!.resource.type.toLowerCase());
+  for (const [key, declared] of bicep) {
+    const kinds = KINDS.filter(({ arm }) => arm.toLowerCase() === declared[0]!.resource.type.toLowerCase());
+    // `inside` is set if Terraform has no separate resource, but an argument of the resource `inside.name`.
     const nameOf = ({ inside }: Kind) => (inside ? inside.name : key.split(" ")[1]!);
     // For some Azure types, Terraform has one type per scope.
     const kind = kinds.find((one) => terraform.has(`${one.azurerm} ${nameOf(one)}`)) ?? kinds[0];
     if (!kind) {
       findings.push(
-        findingAt(found[0]!, `${found[0]!.resource.type} is not in the parity table (parity/resource-kinds.ts)`),
+        findingAt(declared[0]!, `${declared[0]!.resource.type} is not in the parity table (parity/resource-kinds.ts)`),
       );
       continue;
     }
     const name = nameOf(kind);
     const other = terraform.get(`${kind.azurerm} ${name}`);
-    if (!other) findings.push(findingAt(found[0]!, `Terraform has no ${kind.azurerm}.${name}`));
-    table.push(rowOf(kind, found[0]!, other, name));
-    for (const one of found) if (other) findings.push(...compare(kind, one, other));
+    if (!other) findings.push(findingAt(declared[0]!, `Terraform has no ${kind.azurerm}.${name}`));
+    table.push(rowOf(kind, declared[0]!, other, name));
+    for (const one of declared) if (other) findings.push(...compareResource(kind, one, other));
   }
-  for (const [key, found] of terraform) {
+  for (const [key, resource] of terraform) {
     const [type, name] = key.split(" ") as [string, string];
-    findings.push(...onlyTerraform(type, name, found, bicep));
+    findings.push(...checkTerraformResource(type, name, resource, bicep));
   }
-  findings.push(...permissionsOfBothScopes(files), ...ownResources(bicep, terraform));
+  findings.push(...compareWatchScopes(files), ...compareSeparateResources(bicep, terraform));
   const settings = compareSettings(files, modules);
   return {
     findings: [...findings, ...settings.findings, ...compareEndpoints(files, modules)],
@@ -64,66 +67,88 @@ export function checkParity(
   };
 }
 
-function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource): Finding[] {
+/** Compares a Bicep resource with its counterpart: condition, dependencies and values. A leaf is the path of a property. */
+function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformResource): Finding[] {
   const findings: Finding[] = [];
-  const both = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
+  const subject = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
   if (bicep.condition !== terraform.condition && !kind.inside) {
     findings.push(
       findingAt(
         bicep,
-        `${both}: made under the condition "${bicep.condition}" here, "${terraform.condition}" in Terraform`,
+        `${subject}: created under the condition "${bicep.condition}" here, "${terraform.condition}" in Terraform`,
       ),
     );
   }
-  const [waits, waitsToo] = [property(bicep.resource.body, "dependsOn"), terraform.block.attributes.has("depends_on")];
-  if (!kind.inside && !SELF_ORDERED.has(kind.azurerm) && (waits !== undefined) !== waitsToo)
-    findings.push(findingAt(bicep, `${both}: only ${waits ? "Bicep" : "Terraform"} declares its dependencies`));
+  const bicepDependencies = property(bicep.resource.body, "dependsOn");
+  const hasTerraformDependencies = terraform.block.attributes.has("depends_on");
+  if (
+    !kind.inside &&
+    !ORDERED_BY_PROVIDER.has(kind.azurerm) &&
+    (bicepDependencies !== undefined) !== hasTerraformDependencies
+  )
+    findings.push(
+      findingAt(bicep, `${subject}: only ${bicepDependencies ? "Bicep" : "Terraform"} declares its dependencies`),
+    );
   if (kind.inside && !hasProperty(terraform.block, kind.inside.argument))
-    findings.push(findingAt(bicep, `${both}: Terraform has no ${kind.inside.argument}`));
+    findings.push(findingAt(bicep, `${subject}: Terraform has no ${kind.inside.argument}`));
   for (const pair of kind.pairs) {
     const [left, right] = [bicepValue(bicep, pair.bicep), terraformValue(terraform, pair)];
-    const given = bicep.alone && left !== undefined && /^\{\w+\}$/.test(left);
-    const same = pair.presence || given ? (left === undefined) === (right === undefined) : left === right;
-    // The default scope of a role assignment is the scope of its file. A scope that is given by ID can be the same one.
-    const sameScope = left === undefined ? right === "{scope}" : left.replace(".", "_") === right;
-    if (!same && !(pair.bicep === "scope" && sameScope)) {
+    // A parameter of an entry point, for example `{location}`, has no known value, so only its presence is compared.
+    const isOpenParameter = bicep.isEntryPoint && left !== undefined && /^\{\w+\}$/.test(left);
+    // `presence`: the two languages write the value too differently to compare it.
+    const isEqual = pair.presence || isOpenParameter ? (left === undefined) === (right === undefined) : left === right;
+    // A Bicep role assignment without a scope applies to the target scope of its file, which Terraform passes as the variable
+    // `scope`.
+    const isSameScope = left === undefined ? right === "{scope}" : left.replace(".", "_") === right;
+    if (!isEqual && !(pair.bicep === "scope" && isSameScope)) {
       findings.push(
-        findingAt(bicep, `${both}: ${pair.bicep} is ${left ?? "not set"}, ${pair.terraform} is ${right ?? "not set"}`),
+        findingAt(
+          bicep,
+          `${subject}: ${pair.bicep} is ${left ?? "not set"}, ${pair.terraform} is ${right ?? "not set"}`,
+        ),
       );
     }
   }
-  const known = [
+  const comparedProperties = [
     ...kind.pairs.map((pair) => pair.bicep),
     ...Object.keys(kind.only?.bicep ?? {}),
     "parent",
     "dependsOn",
     "scope",
   ];
-  const leaves = bicepLeaves(bicep.resource.body);
-  for (const leaf of leaves) {
-    if (!isCompared(leaf, known)) findings.push(findingAt(bicep, `${both}: ${leaf} has no counterpart in Terraform`));
+  const properties = bicepProperties(bicep.resource.body);
+  for (const leaf of properties) {
+    if (!isCompared(leaf, comparedProperties))
+      findings.push(findingAt(bicep, `${subject}: ${leaf} has no counterpart in Terraform`));
   }
   for (const [leaf, reason] of Object.entries(kind.only?.bicep ?? {})) {
-    const [fixed, value] = [/^always (\S+)$/.exec(reason)?.[1], bicepValue(bicep, leaf)];
-    if (fixed !== undefined && value !== undefined && value !== fixed) {
-      findings.push(findingAt(bicep, `${both}: ${leaf} is ${value}, not ${fixed}`));
+    // The reason `always x` requires the value x (resource-kinds.ts).
+    const [required, value] = [/^always (\S+)$/.exec(reason)?.[1], bicepValue(bicep, leaf)];
+    if (required !== undefined && value !== undefined && value !== required) {
+      findings.push(findingAt(bicep, `${subject}: ${leaf} is ${value}, not ${required}`));
     }
   }
-  const missing = missingFrom(leaves, Object.keys(kind.only?.bicep ?? {}));
-  return [...findings, ...missing.map((one) => findingAt(bicep, `${both}: ${one} is not set`))];
+  const missing = missingFrom(properties, Object.keys(kind.only?.bicep ?? {}));
+  return [...findings, ...missing.map((one) => findingAt(bicep, `${subject}: ${one} is not set`))];
 }
 
-/** Properties that only one side writes. They count as written wherever their object is. */
+/**
+ * Returns the properties of `only` (properties that only one language has) that a resource does not set. A property in an
+ * object is expected only if the resource sets another property of that object.
+ */
 function missingFrom(leaves: readonly string[], only: readonly string[]): string[] {
   return only.filter((one) => {
-    const around = one.split(".").slice(0, -1).join(".");
-    const expected = around === "" || leaves.some((leaf) => leaf.startsWith(`${around}.`));
+    const parent = one.split(".").slice(0, -1).join(".");
+    const expected = parent === "" || leaves.some((leaf) => leaf.startsWith(`${parent}.`));
     return expected && !leaves.some((leaf) => isCompared(leaf, [one]));
   });
 }
 
-/** Checks that the permission files for a subscription and for a management group assign the same roles. */
-function permissionsOfBothScopes(files: ReadonlyMap<string, BicepFile>): Finding[] {
+/**
+ * Checks that the files in infra/azure/watch, one for a subscription and one for a management group, declare the same
+ * resources.
+ */
+function compareWatchScopes(files: ReadonlyMap<string, BicepFile>): Finding[] {
   const watch = [...files.values()].filter(({ path }) => path.startsWith("infra/azure/watch/"));
   const names = new Set(watch.flatMap(({ resources }) => resources.map(({ name }) => name)));
   return watch.flatMap((file) =>
@@ -133,8 +158,8 @@ function permissionsOfBothScopes(files: ReadonlyMap<string, BicepFile>): Finding
   );
 }
 
-/** Properties of Bicep that are separate resources in Terraform. */
-function ownResources(
+/** Compares the properties of Bicep that are separate resources in Terraform (TERRAFORM_ONLY). */
+function compareSeparateResources(
   bicep: ReadonlyMap<string, BicepResource[]>,
   terraform: ReadonlyMap<string, TerraformResource>,
 ): Finding[] {
@@ -143,54 +168,55 @@ function ownResources(
     const other = [...terraform].find(([key]) => key.startsWith(`${type} `))?.[1];
     if (owner && !other) return [findingAt(owner, `Terraform has no ${type}, which ${property} is`)];
     if (other && !owner) return [findingAt(other, `Bicep has no ${property}, which ${type} is`)];
-    const same = owner?.condition === other?.condition;
-    return same
+    const isEqual = owner?.condition === other?.condition;
+    return isEqual
       ? []
       : [
           findingAt(
             other!,
-            `${type} is made under the condition "${other!.condition}", in Bicep "${owner!.condition}"`,
+            `${type} is created under the condition "${other!.condition}", in Bicep "${owner!.condition}"`,
           ),
         ];
   });
 }
 
-function onlyTerraform(
+/** Checks that a Terraform resource and its arguments have counterparts in Bicep. */
+function checkTerraformResource(
   type: string,
   name: string,
-  found: TerraformResource,
+  resource: TerraformResource,
   bicep: ReadonlyMap<string, BicepResource[]>,
 ): Finding[] {
   if (TERRAFORM_ONLY[type]) return [];
   const kinds = KINDS.filter((kind) => kind.azurerm === type);
   const kind = kinds.find(({ inside }) => !inside);
-  if (!kind) return [findingAt(found, `${type} is not in the parity table (parity/resource-kinds.ts)`)];
-  if (!bicep.has(`${kind.arm.toLowerCase()} ${name}`)) return [findingAt(found, `Bicep has no ${kind.arm} ${name}`)];
+  if (!kind) return [findingAt(resource, `${type} is not in the parity table (parity/resource-kinds.ts)`)];
+  if (!bicep.has(`${kind.arm.toLowerCase()} ${name}`)) return [findingAt(resource, `Bicep has no ${kind.arm} ${name}`)];
   const missing = kinds.filter(
     ({ inside }) =>
       inside &&
-      hasProperty(found.block, inside.argument) &&
+      hasProperty(resource.block, inside.argument) &&
       ![...bicep.keys()].some((key) =>
         key.startsWith(`${KINDS.find((one) => one.inside === inside)!.arm.toLowerCase()} `),
       ),
   );
-  const known = kinds.flatMap((one) => [
+  const comparedArguments = kinds.flatMap((one) => [
     ...one.pairs.map((pair) => pair.terraform),
     ...Object.keys(one.only?.terraform ?? {}),
   ]);
-  const leaves = terraformLeaves(found.block);
+  const argumentPaths = terraformArguments(resource.block);
   return [
-    ...missing.map(({ arm }) => findingAt(found, `Bicep has no ${arm}`)),
-    ...missingFrom(leaves, Object.keys(kind.only?.terraform ?? {})).map((one) =>
-      findingAt(found, `${name}: ${one} is not set`),
+    ...missing.map(({ arm }) => findingAt(resource, `Bicep has no ${arm}`)),
+    ...missingFrom(argumentPaths, Object.keys(kind.only?.terraform ?? {})).map((one) =>
+      findingAt(resource, `${name}: ${one} is not set`),
     ),
-    ...leaves
-      .filter((leaf) => !isCompared(leaf, [...known, ...EXPRESSED_DIFFERENTLY]))
-      .map((leaf) => findingAt(found, `${name}: ${leaf} has no counterpart in Bicep`)),
+    ...argumentPaths
+      .filter((leaf) => !isCompared(leaf, [...comparedArguments, ...EXPRESSED_DIFFERENTLY]))
+      .map((leaf) => findingAt(resource, `${name}: ${leaf} has no counterpart in Bicep`)),
   ];
 }
 
-/** Arguments that are scopes or keywords in Bicep. */
+/** Arguments without a Bicep property: Bicep has a scope or a keyword instead. */
 const EXPRESSED_DIFFERENTLY = [
   "role_definition_id",
   "subscription_id",
@@ -201,18 +227,20 @@ const EXPRESSED_DIFFERENTLY = [
 ];
 
 /** Resources that the Terraform provider creates one after the other without `depends_on`. */
-const SELF_ORDERED = new Set(["azurerm_subnet"]);
+const ORDERED_BY_PROVIDER = new Set(["azurerm_subnet"]);
 
 const hasProperty = (block: Block, argument: string): boolean =>
   block.attributes.has(argument) ||
   block.blocks.some(({ type, labels }) => type === argument || labels[0] === argument);
 
+/** Returns whether a path is one of the known paths, or below one. */
 const isCompared = (leaf: string, known: readonly string[]): boolean =>
   known.some((one) => leaf === one || leaf.startsWith(`${one}.`));
 
-function bicepValue({ resource, normal, file }: BicepResource, at: string): string | undefined {
+/** Returns the common text of a property by its path, such as `properties.logs.0.category`. Undefined if it is not set. */
+function bicepValue({ resource, normalize, file }: BicepResource, propertyPath: string): string | undefined {
   let value: Expression | undefined = resource.body;
-  for (const key of at.split(".")) {
+  for (const key of propertyPath.split(".")) {
     value = /^\d$/.test(key)
       ? value?.kind === "array"
         ? value.items[Number(key)]
@@ -222,46 +250,52 @@ function bicepValue({ resource, normal, file }: BicepResource, at: string): stri
         : undefined;
   }
   if (!value) return undefined;
-  if (at === "scope") return `{${snake(path.basename(normal(value).slice(1, -1)))}.id}`;
-  if (at === "properties.roleDefinitionId") return roleName(value, normal);
-  return file ? normal(value) : undefined;
+  if (propertyPath === "scope") return `{${snake(path.basename(normalize(value).slice(1, -1)))}.id}`;
+  if (propertyPath === "properties.roleDefinitionId") return roleName(value, normalize);
+  return file ? normalize(value) : undefined;
 }
 
-/** Returns a role's name for its ID, or the resource of a custom role. */
-function roleName(value: Expression, normal: Normalize): string {
+/** Returns the name of a built-in role by its ID, or the common text of a custom role's resource. */
+function roleName(value: Expression, normalize: Normalize): string {
   const id = value.kind === "call" ? value.args.at(-1) : undefined;
-  return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normal(value);
+  return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normalize(value);
 }
 
-function terraformValue({ block, normal }: TerraformResource, { terraform, words = {} }: Pair): string | undefined {
-  const value =
+/** Returns the common text of the argument of a pair, in the words of Bicep. Undefined if it is not set. */
+function terraformValue(
+  { block, normalize }: TerraformResource,
+  { terraform, bicepValues = {} }: Pair,
+): string | undefined {
+  const argument =
     argumentOf(block, terraform) ??
     (terraform === "role_definition_name" ? argumentOf(block, "role_definition_id") : undefined);
-  if (!value) return undefined;
-  const written = normal(value);
-  if (words[written] !== undefined) return words[written];
-  return written.replace(/\b(true|false)\b/g, (word) => words[word] ?? word);
+  if (!argument) return undefined;
+  const value = normalize(argument);
+  if (bicepValues[value] !== undefined) return bicepValues[value];
+  return value.replace(/\b(true|false)\b/g, (word) => bicepValues[word] ?? word);
 }
 
-function bicepLeaves(value: Expression, prefix = ""): string[] {
+/** Returns the paths of the properties that a resource sets, such as `properties.logs.0.category`. */
+function bicepProperties(value: Expression, prefix = ""): string[] {
   if (value.kind === "object")
-    return value.entries.flatMap((entry) => bicepLeaves(entry.value, join(prefix, entry.key ?? "?")));
+    return value.entries.flatMap((entry) => bicepProperties(entry.value, join(prefix, entry.key ?? "?")));
   if (value.kind === "array")
     return value.items.flatMap((item, index) =>
-      item.kind === "object" ? bicepLeaves(item, join(prefix, String(index))) : [prefix],
+      item.kind === "object" ? bicepProperties(item, join(prefix, String(index))) : [prefix],
     );
   return [prefix];
 }
 
-function terraformLeaves(block: Block, prefix = ""): string[] {
-  const own = [...block.attributes.keys()]
+/** Returns the paths of the arguments that a resource sets, such as `site_config.minimum_tls_version`. */
+function terraformArguments(block: Block, prefix = ""): string[] {
+  const ownArguments = [...block.attributes.keys()]
     .filter((name) => block.type !== "dynamic" || name !== "for_each")
     .map((name) => join(prefix, name));
   return [
-    ...own,
+    ...ownArguments,
     ...block.blocks.flatMap((inner) => {
       const name = inner.type === "dynamic" ? inner.labels[0]! : inner.type;
-      return terraformLeaves(inner, inner.type === "content" ? prefix : join(prefix, name));
+      return terraformArguments(inner, inner.type === "content" ? prefix : join(prefix, name));
     }),
   ];
 }
@@ -269,54 +303,60 @@ function terraformLeaves(block: Block, prefix = ""): string[] {
 const join = (prefix: string, name: string): string => (prefix === "" ? name : `${prefix}.${name}`);
 
 function rowOf(kind: Kind, bicep: BicepResource, terraform: TerraformResource | undefined, name: string): ParityRow {
-  const role = kind.azurerm === "azurerm_role_assignment";
-  const written = terraform && argumentOf(terraform.block, "role_definition_name");
-  const named = written && roleOfName(terraform.normal(written))?.name;
+  const isRole = kind.azurerm === "azurerm_role_assignment";
+  const roleArgument = terraform && argumentOf(terraform.block, "role_definition_name");
+  const terraformRole = roleArgument && roleOfName(terraform.normalize(roleArgument))?.name;
   return {
-    what: role ? "role" : "resource",
-    name: role
+    what: isRole ? "role" : "resource",
+    name: isRole
       ? `${bicepValue(bicep, "properties.roleDefinitionId")} on ${bicepValue(bicep, "scope") ?? "{scope}"}`
       : snake(bicep.resource.name),
     bicep: bicep.resource.type,
     terraform: terraform
-      ? `${kind.azurerm}.${name}${kind.inside ? ` (${kind.inside.argument})` : ""}${named ? ` (${named})` : ""}`
+      ? `${kind.azurerm}.${name}${kind.inside ? ` (${kind.inside.argument})` : ""}${terraformRole ? ` (${terraformRole})` : ""}`
       : "MISSING",
   };
 }
 
+/** Compares the app settings of both languages: names, values and conditions. */
 function compareSettings(
   files: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
 ): { findings: Finding[]; table: ParityRow[] } {
-  const [left, right] = [bicepSettings(files), terraformSettings(modules)];
-  const findings = left.flatMap((one) => {
-    const other = right.find(({ name }) => name === one.name);
-    if (!other) return [findingAt(one, `Terraform does not write the setting ${one.name}`)];
-    const same = one.value === other.value && one.condition === other.condition;
-    return same
+  const [bicepList, terraformList] = [bicepSettings(files), terraformSettings(modules)];
+  const findings = bicepList.flatMap((one) => {
+    const other = terraformList.find(({ name }) => name === one.name);
+    if (!other) return [findingAt(one, `Terraform does not set ${one.name}`)];
+    const isEqual = one.value === other.value && one.condition === other.condition;
+    return isEqual
       ? []
       : [
           findingAt(
             one,
-            `${one.name} is ${displayName(one)}, in Terraform (${other.file}:${other.line}) ${displayName(other)}`,
+            `${one.name} is ${describeSetting(one)}, in Terraform (${other.file}:${other.line}) ${describeSetting(other)}`,
           ),
         ];
   });
-  if (!emptiesStorageKey(modules)) {
-    findings.push({ file: "infra/terraform/app.tf", line: 1, message: `app_settings must set ${EMPTIED} to ""` });
+  if (!preventsStorageKey(modules)) {
+    findings.push({
+      file: "infra/terraform/app.tf",
+      line: 1,
+      message: `app_settings must set ${STORAGE_KEY_SETTING} to ""`,
+    });
   }
-  const missing = right.filter(({ name }) => !left.some((one) => one.name === name));
-  const written = (name: string): string => (right.some((one) => one.name === name) ? "written" : "MISSING");
+  const missing = terraformList.filter(({ name }) => !bicepList.some((one) => one.name === name));
+  const terraformState = (name: string): string => (terraformList.some((one) => one.name === name) ? "set" : "MISSING");
   return {
-    findings: [...findings, ...missing.map((one) => findingAt(one, `Bicep does not write the setting ${one.name}`))],
-    table: left.map(({ name, condition }) => ({
+    findings: [...findings, ...missing.map((one) => findingAt(one, `Bicep does not set ${one.name}`))],
+    table: bicepList.map(({ name, condition }) => ({
       what: "setting",
       name,
-      bicep: condition === "" ? "written" : `if ${condition}`,
-      terraform: written(name),
+      bicep: condition === "" ? "set" : `if ${condition}`,
+      terraform: terraformState(name),
     })),
   };
 }
 
-const displayName = ({ value, condition }: { value: string; condition: string }): string =>
+/** Formats the value and condition of a setting for a finding. */
+const describeSetting = ({ value, condition }: { value: string; condition: string }): string =>
   `"${value}"${condition === "" ? "" : ` if ${condition}`}`;

@@ -1,48 +1,53 @@
-/**
- * Terraform's name of each Azure resource type, and the argument of each property. Every property and argument that the
- * templates write must be listed here; a missing one is a finding.
- */
+// The parity table: which Terraform resource corresponds to which Azure resource type, and which argument to which property.
+// The parity check (parity.ts) reports properties and arguments of the templates that are not listed here.
+
+/** A resource type in both languages. */
 export interface Kind {
-  /** Azure resource type. */
+  /** Azure resource type, as Bicep names it. */
   arm: string;
+  /** Resource type of the Terraform provider azurerm. */
   azurerm: string;
-  /** Terraform writes this resource inside another resource, in this argument or block. */
+  /** Set if Terraform has no separate resource, but declares it in this argument or block of the resource `name`. */
   inside?: { name: string; argument: string };
   pairs: Pair[];
   /**
-   * Properties or arguments that only one side writes, each with the reason. `always x` means that the other side has the value
-   * x.
+   * Properties or arguments that only one language has, each with the reason. `always x` means that Bicep must set the value x,
+   * which Terraform's provider sets by itself.
    */
   only?: { bicep?: Record<string, string>; terraform?: Record<string, string> };
 }
 
+/** A Bicep property and the Terraform argument with the same meaning. */
 export interface Pair {
+  /** Path of the property, such as `properties.sku.name`. A number in a path is the index of a list item. */
   bicep: string;
+  /** Path of the argument, such as `site_config.minimum_tls_version`. */
   terraform: string;
-  /** Terraform values with the Bicep values of the same meaning. */
-  words?: Record<string, string>;
-  /** Compare only whether both sides write it, because the languages express it too differently. */
+  /** Bicep values by the Terraform value with the same meaning. Other values are equal in both languages. */
+  bicepValues?: Record<string, string>;
+  /** Compares only whether both languages set it, because they express the value too differently. */
   presence?: true;
 }
 
-const pair = (bicep: string, terraform: string, words?: Record<string, string>): Pair =>
-  words ? { bicep, terraform, words } : { bicep, terraform };
-const present = (bicep: string, terraform: string): Pair => ({ bicep, terraform, presence: true });
+const pair = (bicep: string, terraform: string, bicepValues?: Record<string, string>): Pair =>
+  bicepValues ? { bicep, terraform, bicepValues } : { bicep, terraform };
+const presencePair = (bicep: string, terraform: string): Pair => ({ bicep, terraform, presence: true });
 
 const NAMED = [pair("name", "name")];
 const TAGGED = [...NAMED, pair("tags", "tags")];
 const LOCATED = [...TAGGED, pair("location", "location")];
 const INVERTED = { true: "false", false: "true" };
-const ACCESS = { true: "Enabled", false: "Disabled" };
-const GROUP = { resource_group_name: "Bicep has the group as its scope" };
+const ENABLED_OR_DISABLED = { true: "Enabled", false: "Disabled" };
+const RESOURCE_GROUP = { resource_group_name: "Bicep has the resource group as its scope" };
 
+/** All resource types that the templates create. */
 export const KINDS: Kind[] = [
   { arm: "Microsoft.Resources/resourceGroups", azurerm: "azurerm_resource_group", pairs: LOCATED },
   {
     arm: "Microsoft.ManagedIdentity/userAssignedIdentities",
     azurerm: "azurerm_user_assigned_identity",
     pairs: LOCATED,
-    only: { terraform: GROUP },
+    only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Storage/storageAccounts",
@@ -57,15 +62,16 @@ export const KINDS: Kind[] = [
       pair("properties.defaultToOAuthAuthentication", "default_to_oauth_authentication"),
       pair("properties.minimumTlsVersion", "min_tls_version"),
       pair("properties.supportsHttpsTrafficOnly", "https_traffic_only_enabled"),
-      pair("properties.publicNetworkAccess", "public_network_access_enabled", ACCESS),
+      pair("properties.publicNetworkAccess", "public_network_access_enabled", ENABLED_OR_DISABLED),
       pair("properties.networkAcls.defaultAction", "network_rules.default_action"),
       pair("properties.networkAcls.bypass", "network_rules.bypass", { "[AzureServices]": "AzureServices" }),
     ],
     only: {
       terraform: {
-        ...GROUP,
-        account_tier: "half of Bicep's sku.name",
-        "blob_properties.delete_retention_policy.days": "of the blob service",
+        ...RESOURCE_GROUP,
+        account_tier: "first half of Bicep's sku.name",
+        "blob_properties.delete_retention_policy.days":
+          "part of the blob service, which is a separate resource in Bicep",
       },
     },
   },
@@ -99,7 +105,7 @@ export const KINDS: Kind[] = [
       pair("properties.source", "source_resource_id"),
       pair("properties.topicType", "topic_type"),
     ],
-    only: { terraform: GROUP },
+    only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
@@ -131,7 +137,7 @@ export const KINDS: Kind[] = [
         "properties.deliveryWithResourceIdentity.destination.endpointType": "always StorageQueue",
         "properties.filter.advancedFilters.0.operatorType": "always StringIn",
       },
-      terraform: { ...GROUP, system_topic: "Bicep's parent" },
+      terraform: { ...RESOURCE_GROUP, system_topic: "Bicep's parent" },
     },
   },
   {
@@ -143,8 +149,8 @@ export const KINDS: Kind[] = [
       pair("properties.mode", "mode"),
       pair("properties.displayName", "display_name"),
       pair("properties.description", "description"),
-      present("properties.parameters", "parameters"),
-      present("properties.policyRule", "policy_rule"),
+      presencePair("properties.parameters", "parameters"),
+      presencePair("properties.policyRule", "policy_rule"),
     ],
   },
   ...["azurerm_subscription_policy_assignment", "azurerm_management_group_policy_assignment"].map((azurerm) => ({
@@ -178,13 +184,13 @@ export const KINDS: Kind[] = [
       pair("properties.enableRbacAuthorization", "rbac_authorization_enabled"),
       pair("properties.softDeleteRetentionInDays", "soft_delete_retention_days"),
       pair("properties.enablePurgeProtection", "purge_protection_enabled"),
-      pair("properties.publicNetworkAccess", "public_network_access_enabled", ACCESS),
+      pair("properties.publicNetworkAccess", "public_network_access_enabled", ENABLED_OR_DISABLED),
       pair("properties.networkAcls.defaultAction", "network_acls.default_action"),
       pair("properties.networkAcls.bypass", "network_acls.bypass"),
     ],
     only: {
       bicep: { "properties.sku.family": "always A", "properties.enableSoftDelete": "always true" },
-      terraform: GROUP,
+      terraform: RESOURCE_GROUP,
     },
   },
   {
@@ -207,7 +213,7 @@ export const KINDS: Kind[] = [
       pair("properties.retentionInDays", "retention_in_days"),
       pair("properties.features.disableLocalAuth", "local_authentication_enabled", INVERTED),
     ],
-    only: { terraform: GROUP },
+    only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Insights/components",
@@ -218,7 +224,7 @@ export const KINDS: Kind[] = [
       pair("properties.WorkspaceResourceId", "workspace_id"),
       pair("properties.DisableLocalAuth", "local_authentication_enabled", INVERTED),
     ],
-    only: { bicep: { kind: "Terraform derives it" }, terraform: GROUP },
+    only: { bicep: { kind: "Terraform derives it" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Insights/workbooks",
@@ -226,19 +232,19 @@ export const KINDS: Kind[] = [
     pairs: [
       pair("tags", "tags"),
       pair("location", "location"),
-      present("name", "name"),
+      presencePair("name", "name"),
       pair("properties.displayName", "display_name"),
       pair("properties.category", "category"),
       pair("properties.sourceId", "source_id"),
       pair("properties.serializedData", "data_json"),
     ],
-    only: { bicep: { kind: "always shared" }, terraform: GROUP },
+    only: { bicep: { kind: "always shared" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Communication/emailServices",
     azurerm: "azurerm_email_communication_service",
     pairs: [...TAGGED, pair("properties.dataLocation", "data_location")],
-    only: { bicep: { location: "always global" }, terraform: GROUP },
+    only: { bicep: { location: "always global" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Communication/emailServices/domains",
@@ -259,7 +265,7 @@ export const KINDS: Kind[] = [
     pairs: [...TAGGED, pair("properties.dataLocation", "data_location")],
     only: {
       bicep: { location: "always global", "properties.linkedDomains": "a resource of its own in Terraform" },
-      terraform: GROUP,
+      terraform: RESOURCE_GROUP,
     },
   },
   {
@@ -273,26 +279,26 @@ export const KINDS: Kind[] = [
       pair("properties.softDeleteRetentionInDays", "soft_delete_retention_days"),
       pair("properties.publicNetworkAccess", "public_network_access"),
     ],
-    only: { terraform: GROUP },
+    only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Network/virtualNetworks",
     azurerm: "azurerm_virtual_network",
     pairs: [...LOCATED, pair("properties.addressSpace.addressPrefixes", "address_space")],
-    only: { terraform: GROUP },
+    only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Network/virtualNetworks/subnets",
     azurerm: "azurerm_subnet",
     pairs: [
       ...NAMED,
-      present("properties.addressPrefix", "address_prefixes"),
+      presencePair("properties.addressPrefix", "address_prefixes"),
       pair("properties.delegations.0.name", "delegation.name"),
       pair("properties.delegations.0.properties.serviceName", "delegation.service_delegation.name"),
     ],
     only: {
       terraform: {
-        ...GROUP,
+        ...RESOURCE_GROUP,
         virtual_network_name: "Bicep's parent",
         "delegation.service_delegation.actions": "Azure adds them",
       },
@@ -301,8 +307,8 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Network/privateDnsZones",
     azurerm: "azurerm_private_dns_zone",
-    pairs: [present("name", "name"), pair("tags", "tags")],
-    only: { bicep: { location: "always global" }, terraform: GROUP },
+    pairs: [presencePair("name", "name"), pair("tags", "tags")],
+    only: { bicep: { location: "always global" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
@@ -321,24 +327,24 @@ export const KINDS: Kind[] = [
     pairs: [
       pair("tags", "tags"),
       pair("location", "location"),
-      present("name", "name"),
+      presencePair("name", "name"),
       pair("properties.subnet.id", "subnet_id"),
-      present("properties.privateLinkServiceConnections.0.name", "private_service_connection.name"),
-      present(
+      presencePair("properties.privateLinkServiceConnections.0.name", "private_service_connection.name"),
+      presencePair(
         "properties.privateLinkServiceConnections.0.properties.privateLinkServiceId",
         "private_service_connection.private_connection_resource_id",
       ),
-      present(
+      presencePair(
         "properties.privateLinkServiceConnections.0.properties.groupIds",
         "private_service_connection.subresource_names",
       ),
     ],
     only: {
       terraform: {
-        ...GROUP,
-        "private_service_connection.is_manual_connection": "another property of Bicep for a manual one",
-        "private_dns_zone_group.name": "of the zone group",
-        "private_dns_zone_group.private_dns_zone_ids": "of the zone group",
+        ...RESOURCE_GROUP,
+        "private_service_connection.is_manual_connection": "Bicep has another property for manual connections",
+        "private_dns_zone_group.name": "part of the zone group, which is a separate resource in Bicep",
+        "private_dns_zone_group.private_dns_zone_ids": "part of the zone group, which is a separate resource in Bicep",
       },
     },
   },
@@ -348,7 +354,7 @@ export const KINDS: Kind[] = [
     inside: { name: "private_endpoint", argument: "private_dns_zone_group" },
     pairs: [
       pair("name", "private_dns_zone_group.name"),
-      present(
+      presencePair(
         "properties.privateDnsZoneConfigs.0.properties.privateDnsZoneId",
         "private_dns_zone_group.private_dns_zone_ids",
       ),
@@ -359,7 +365,7 @@ export const KINDS: Kind[] = [
     arm: "Microsoft.Web/serverfarms",
     azurerm: "azurerm_service_plan",
     pairs: [...LOCATED, pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" })],
-    only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: GROUP },
+    only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Web/sites",
@@ -367,7 +373,7 @@ export const KINDS: Kind[] = [
     pairs: [
       ...LOCATED,
       pair("identity.type", "identity.type"),
-      present("identity.userAssignedIdentities", "identity.identity_ids"),
+      presencePair("identity.userAssignedIdentities", "identity.identity_ids"),
       pair("properties.serverFarmId", "service_plan_id"),
       pair("properties.httpsOnly", "https_only"),
       pair("properties.virtualNetworkSubnetId", "virtual_network_subnet_id"),
@@ -383,14 +389,15 @@ export const KINDS: Kind[] = [
       pair("properties.functionAppConfig.runtime.version", "runtime_version"),
       pair("properties.functionAppConfig.scaleAndConcurrency.instanceMemoryMB", "instance_memory_in_mb"),
       pair("properties.functionAppConfig.scaleAndConcurrency.maximumInstanceCount", "maximum_instance_count"),
-      present("properties.functionAppConfig.scaleAndConcurrency.alwaysReady", "always_ready.instance_count"),
+      presencePair("properties.functionAppConfig.scaleAndConcurrency.alwaysReady", "always_ready.instance_count"),
     ],
     only: {
       bicep: { kind: "Terraform derives it" },
       terraform: {
-        ...GROUP,
-        webdeploy_publish_basic_authentication_enabled: "of the publishing policy",
-        app_settings: "compared setting by setting",
+        ...RESOURCE_GROUP,
+        webdeploy_publish_basic_authentication_enabled:
+          "part of the publishing policy, which is a separate resource in Bicep",
+        app_settings: "compared setting by setting (settings.ts)",
         "site_config.application_insights_connection_string": "compared as a setting",
         "always_ready.name": "part of Bicep's list",
       },
@@ -408,7 +415,7 @@ export const KINDS: Kind[] = [
     azurerm: "azurerm_function_app_flex_consumption",
     inside: { name: "function_app", argument: "app_settings" },
     pairs: [],
-    only: { bicep: { name: "always appsettings", properties: "compared setting by setting" } },
+    only: { bicep: { name: "always appsettings", properties: "compared setting by setting (settings.ts)" } },
   },
   {
     arm: "Microsoft.Insights/actionGroups",
@@ -417,11 +424,11 @@ export const KINDS: Kind[] = [
       ...LOCATED,
       pair("properties.groupShortName", "short_name"),
       pair("properties.enabled", "enabled"),
-      present("properties.emailReceivers", "email_receiver.email_address"),
+      presencePair("properties.emailReceivers", "email_receiver.email_address"),
     ],
     only: {
       terraform: {
-        ...GROUP,
+        ...RESOURCE_GROUP,
         "email_receiver.name": "part of Bicep's list",
         "email_receiver.use_common_alert_schema": "part of Bicep's list",
       },
@@ -448,19 +455,19 @@ export const KINDS: Kind[] = [
       pair("properties.criteria.allOf.0.threshold", "criteria.threshold"),
       pair("properties.actions.actionGroups", "action.action_groups"),
     ],
-    only: { bicep: { kind: "always LogAlert" }, terraform: GROUP },
+    only: { bicep: { kind: "always LogAlert" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Authorization/roleDefinitions",
     azurerm: "azurerm_role_definition",
     pairs: [
       pair("properties.permissions.0.actions", "permissions.actions"),
-      present("properties.roleName", "name"),
-      present("properties.description", "description"),
-      present("properties.assignableScopes", "assignable_scopes"),
+      presencePair("properties.roleName", "name"),
+      presencePair("properties.description", "description"),
+      presencePair("properties.assignableScopes", "assignable_scopes"),
     ],
     only: {
-      bicep: { name: "Terraform makes one", "properties.type": "always CustomRole" },
+      bicep: { name: "Terraform generates it", "properties.type": "always CustomRole" },
       terraform: { scope: "Bicep's target scope" },
     },
   },
@@ -475,7 +482,7 @@ export const KINDS: Kind[] = [
       pair("properties.condition", "condition"),
       pair("properties.conditionVersion", "condition_version"),
     ],
-    only: { bicep: { name: "Terraform makes one" } },
+    only: { bicep: { name: "Terraform generates it" } },
   },
 ];
 

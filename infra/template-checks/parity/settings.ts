@@ -1,4 +1,4 @@
-// Compares the app settings of both languages.
+// Reads the app settings that the Bicep files and the Terraform modules set on the function app.
 
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, property } from "../expression.ts";
@@ -6,58 +6,63 @@ import { argumentOf, type TerraformModule } from "../terraform/check.ts";
 import { bicepResources, type Side, terraformResources } from "./declared-resources.ts";
 import { partsOf } from "./normalize.ts";
 
-/** An app setting with its value and the condition under which it is written. */
+/** An app setting with its value and the condition under which the templates set it. */
 export interface Setting {
   name: string;
-  /** Value, as `parity/normalize.ts` writes it. */
+  /** Value in the common text of both languages (normalize.ts). */
   value: string;
+  /** Empty if the setting is always set. */
   condition: string;
   file: string;
   line: number;
 }
 
+/** Returns the app settings of the Bicep files. */
 export function bicepSettings(files: ReadonlyMap<string, BicepFile>): Setting[] {
-  const found = [...bicepResources(files).values()].flat();
-  return found
+  const resources = [...bicepResources(files).values()].flat();
+  return resources
     .filter(({ resource }) => resource.type === "Microsoft.Web/sites/config")
     .flatMap((one) => settingsIn(property(one.resource.body, "properties"), one));
 }
 
 /**
- * The provider writes this connection string with an empty key, unless it is set to an empty string, which the host and the
- * service treat as not set: internal/services/appservice/function_app_flex_consumption_resource.go of azurerm 5.2.0.
+ * App setting that must be "" in Terraform. Otherwise the provider sets it to a connection string with an empty key. The
+ * functions host and the service treat "" as not set. Source:
+ * internal/services/appservice/function_app_flex_consumption_resource.go of azurerm 5.2.0.
  */
-export const EMPTIED = "AzureWebJobsStorage";
+export const STORAGE_KEY_SETTING = "AzureWebJobsStorage";
 
-/** Returns whether the module prevents the provider from writing a key. */
-export function emptiesStorageKey(modules: readonly TerraformModule[]): boolean {
+/** Returns whether the Terraform modules set STORAGE_KEY_SETTING to "". */
+export function preventsStorageKey(modules: readonly TerraformModule[]): boolean {
   return [...terraformResources(modules).values()].some((one) =>
     settingsIn(one.block.attributes.get("app_settings")?.value, one).some(
-      ({ name, value }) => name === EMPTIED && value === "",
+      ({ name, value }) => name === STORAGE_KEY_SETTING && value === "",
     ),
   );
 }
 
+/** Returns the app settings of Terraform, without STORAGE_KEY_SETTING. */
 export function terraformSettings(modules: readonly TerraformModule[]): Setting[] {
   return [...terraformResources(modules).values()].flatMap((one) => {
     const insights = argumentOf(one.block, "site_config.application_insights_connection_string");
-    const written = settingsIn(one.block.attributes.get("app_settings")?.value, one);
+    const appSettings = settingsIn(one.block.attributes.get("app_settings")?.value, one);
     return [
-      ...written.filter(({ name }) => name !== EMPTIED),
+      ...appSettings.filter(({ name }) => name !== STORAGE_KEY_SETTING),
       ...(insights ? [settingOf("APPLICATIONINSIGHTS_CONNECTION_STRING", insights, "", one)] : []),
     ];
   });
 }
 
+/** Returns the settings in an object. `partsOf` splits a merged object into parts, each with its condition. */
 function settingsIn(value: Expression | undefined, side: Side): Setting[] {
   if (!value) return [];
-  return partsOf(value, side.normal).flatMap(({ part, condition }) =>
+  return partsOf(value, side.normalize).flatMap(({ part, condition }) =>
     part.kind === "object"
       ? part.entries.map((entry) => settingOf(entry.key ?? "?", entry.value, condition, side))
       : [],
   );
 }
 
-function settingOf(name: string, value: Expression, condition: string, { normal, file }: Side): Setting {
-  return { name, value: normal(value), condition, file, line: value.line };
+function settingOf(name: string, value: Expression, condition: string, { normalize, file }: Side): Setting {
+  return { name, value: normalize(value), condition, file, line: value.line };
 }

@@ -1,4 +1,7 @@
-/** Return types of the functions that the module can call: https://developer.hashicorp.com/terraform/language/functions */
+/**
+ * Return types of the functions that the modules can call, undefined if the type depends on the arguments:
+ * https://developer.hashicorp.com/terraform/language/functions
+ */
 export const FUNCTIONS: Record<string, string | undefined> = {
   alltrue: "bool",
   can: "bool",

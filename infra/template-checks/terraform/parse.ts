@@ -1,4 +1,4 @@
-// Parses Terraform files into blocks and expressions.
+// Parses Terraform files into blocks and expressions, with the tree-sitter grammar of Terraform.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -31,11 +31,14 @@ async function createTerraformParser(): Promise<Parser> {
   return parser;
 }
 
-/** Parses one Terraform file. Syntax errors become findings. Unknown kinds of nodes become expressions of kind `operation`. */
+/**
+ * Parses one Terraform file. Syntax errors become findings. Syntax without an own kind becomes an expression of kind
+ * `operation`.
+ */
 export async function parseTerraform(path: string, source: string): Promise<TerraformFile> {
   sharedParser ??= createTerraformParser();
   const tree = (await sharedParser).parse(source);
-  if (tree === null) throw new Error(`The parser gave nothing for ${path}.`);
+  if (tree === null) throw new Error(`The Terraform parser returned no tree for ${path}.`);
   const findings = syntaxErrors(path, tree.rootNode);
   const body = named(tree.rootNode).find(({ type }) => type === "body");
   return { path, findings, blocks: findings.length > 0 || !body ? [] : blocksOf(body).blocks };
@@ -59,8 +62,9 @@ function blocksOf(body: Node): Pick<Block, "attributes" | "blocks"> {
   return { attributes, blocks };
 }
 
+/** Converts a syntax node. The first group of node types only wraps a name or value and its suffixes. */
 function expression(node: Node): Expression {
-  const at = { line: line(node) };
+  const position = { line: line(node) };
   const parts = named(node).filter(({ type }) => !PUNCTUATION.has(type));
   switch (node.type) {
     case "expression":
@@ -72,63 +76,64 @@ function expression(node: Node): Expression {
     case "new_index":
       return parseTraversal(parts);
     case "string_lit":
-      return { ...at, kind: "literal", value: unquoted(node.text) };
+      return { ...position, kind: "literal", value: unquoted(node.text) };
     case "template_literal":
-      return { ...at, kind: "literal", value: node.text };
+      return { ...position, kind: "literal", value: node.text };
     case "numeric_lit":
-      return { ...at, kind: "literal", value: Number(node.text) };
+      return { ...position, kind: "literal", value: Number(node.text) };
     case "bool_lit":
-      return { ...at, kind: "literal", value: node.text === "true" };
+      return { ...position, kind: "literal", value: node.text === "true" };
     case "null_lit":
-      return { ...at, kind: "literal", value: null };
+      return { ...position, kind: "literal", value: null };
     case "variable_expr":
     case "identifier":
-      return { ...at, kind: "name", name: node.text };
+      return { ...position, kind: "name", name: node.text };
     case "quoted_template":
-      return { ...at, kind: "template", parts: parts.map(expression) };
+      return { ...position, kind: "template", parts: parts.map(expression) };
     case "template_interpolation":
       return parseTraversal(parts);
     case "tuple":
-      return { ...at, kind: "array", items: parts.map(expression) };
+      return { ...position, kind: "array", items: parts.map(expression) };
     case "object":
-      return { ...at, kind: "object", entries: parts.map(entryOf) };
+      return { ...position, kind: "object", entries: parts.map(entryOf) };
     case "function_call":
-      return { ...at, kind: "call", name: parts[0]!.text, args: parts[1] ? named(parts[1]).map(expression) : [] };
+      return { ...position, kind: "call", name: parts[0]!.text, args: parts[1] ? named(parts[1]).map(expression) : [] };
     case "conditional": {
       const [test, whenTrue, whenFalse] = parts.map(expression);
-      return { ...at, kind: "conditional", test: test!, whenTrue: whenTrue!, whenFalse: whenFalse! };
+      return { ...position, kind: "conditional", test: test!, whenTrue: whenTrue!, whenFalse: whenFalse! };
     }
     case "for_tuple_expr":
     case "for_object_expr":
       return loopOf(node, parts);
     default:
-      return { ...at, kind: "operation", operator: node.type, parts: operands(parts).map(parseTraversal) };
+      return { ...position, kind: "operation", operator: node.type, parts: operands(parts).map(parseTraversal) };
   }
 }
 
-/** Parses `a.b > c.d`. The grammar lists names and their suffixes one after the other. */
+/** Groups the nodes of an operation such as `a.b > c.d` by operand: the grammar lists names and their suffixes in one list. */
 function operands(parts: Node[]): Node[][] {
-  const found: Node[][] = [];
+  const result: Node[][] = [];
   for (const part of parts) {
-    if (["get_attr", "index", "splat"].includes(part.type)) found.at(-1)?.push(part);
-    else found.push([part]);
+    if (["get_attr", "index", "splat"].includes(part.type)) result.at(-1)?.push(part);
+    else result.push([part]);
   }
-  return found;
+  return result;
 }
 
 /** Parses `a.b[0].c`: a name and its suffixes. */
 function parseTraversal(parts: Node[]): Expression {
-  let found = expression(parts[0]!);
+  let result = expression(parts[0]!);
   for (const part of parts.slice(1)) {
     const inner = named(part);
-    if (part.type === "get_attr") found = { line: line(part), kind: "member", of: found, name: inner[0]!.text };
+    if (part.type === "get_attr") result = { line: line(part), kind: "member", of: result, name: inner[0]!.text };
     else if (part.type === "index")
-      found = { line: line(part), kind: "index", of: found, index: expression(inner[0]!) };
-    else found = { line: line(part), kind: "operation", operator: part.type, parts: [found] };
+      result = { line: line(part), kind: "index", of: result, index: expression(inner[0]!) };
+    else result = { line: line(part), kind: "operation", operator: part.type, parts: [result] };
   }
-  return found;
+  return result;
 }
 
+/** Converts a `for` loop. `intro` is `for <variables> in <over>`. The other nodes are the result and the condition. */
 function loopOf(node: Node, parts: Node[]): Expression {
   const [intro, ...rest] = parts;
   const inner = named(intro!);

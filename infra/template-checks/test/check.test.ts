@@ -11,8 +11,13 @@ import type { Finding } from "../expression.ts";
 import { readInfraFiles } from "../files.ts";
 import { allMistakes, type Mistake } from "./mistakes.ts";
 
-/** Plants a number of mistakes of each kind for each subject. Checks some subjects in the test suite. */
-const EACH = IS_CAMPAIGN ? 2 : 1;
+// Tests `checkInfra`, which checks the Bicep templates, the Terraform configuration, the event policy and the documentation
+// pages about them. The real files must pass. Each test below changes one of these files in memory, as a person could by
+// mistake, and expects a finding. The test suite tries a random sample of the changes; a campaign (see
+// test/support/sampling.ts) tries more.
+
+/** Number of mistakes to try in each sampled group: the mistakes in one resource type (`subject`), or all of one `kind`. */
+const MISTAKES_PER_GROUP = IS_CAMPAIGN ? 2 : 1;
 const files = readInfraFiles();
 const { scripts } = JSON.parse(readFileSync("package.json", "utf8")) as { scripts: object };
 let templates: Templates;
@@ -23,44 +28,45 @@ beforeAll(async () => {
   types = await loadTypes(typesIn(templates));
 });
 
+/** Returns the findings after some files are replaced: new text by file name. */
 async function findingsWith(changed: ReadonlyMap<string, string> = new Map()): Promise<Finding[]> {
   const text = new Map([...files.text, ...changed]);
-  const spoilt = await parseTemplates({ ...files, text }, templates);
-  return checkInfra({ templates: spoilt, types, scripts: Object.keys(scripts) }).findings;
+  const changedTemplates = await parseTemplates({ ...files, text }, templates);
+  return checkInfra({ templates: changedTemplates, types, scripts: Object.keys(scripts) }).findings;
 }
 
-/** Returns whether the check finds the mistake in the files. */
-async function foundOf({ file, text }: Mistake): Promise<boolean> {
+/** Returns whether the check has a finding for the mistake. */
+async function isFound({ file, text }: Mistake): Promise<boolean> {
   return (await findingsWith(new Map([[file, text]]))).length > 0;
 }
 
-function grouped(mistakes: readonly Mistake[], by: (mistake: Mistake) => string): Mistake[][] {
+function groupBy(mistakes: readonly Mistake[], keyOf: (mistake: Mistake) => string): Mistake[][] {
   const groups = new Map<string, Mistake[]>();
-  for (const mistake of mistakes) groups.set(by(mistake), [...(groups.get(by(mistake)) ?? []), mistake]);
+  for (const mistake of mistakes) groups.set(keyOf(mistake), [...(groups.get(keyOf(mistake)) ?? []), mistake]);
   return [...groups.values()];
 }
 
-test("the templates hold what the check asks for, on both sides", async () => {
+test("the real templates have no findings, and Bicep and Terraform declare the same resources", async () => {
   const { findings, table } = checkInfra({ templates, types, scripts: Object.keys(scripts) });
   expect(findings).toEqual([]);
   expect(table.length).toBeGreaterThan(50);
   expect(table.filter(({ terraform }) => terraform === "MISSING")).toEqual([]);
 });
 
-test(`of mistakes planted by seed ${SEED}, at least 19 of 20 are found`, { timeout: LONG_MS }, async () => {
+test(`at least 19 of 20 random mistakes are found (seed ${SEED})`, { timeout: LONG_MS }, async () => {
   const dice = new Dice(SEED);
-  const all = allMistakes(files.text);
+  const mistakes = allMistakes(files.text);
   const chosen = new Set([
     ...sampled(
-      grouped(all, ({ subject }) => subject),
-      30,
-    ).flatMap((group) => dice.sample(group, EACH)),
-    ...grouped(all, ({ kind }) => kind).flatMap((group) => dice.sample(group, EACH)),
+      groupBy(mistakes, ({ subject }) => subject),
+      30, // groups
+    ).flatMap((group) => dice.sample(group, MISTAKES_PER_GROUP)),
+    ...groupBy(mistakes, ({ kind }) => kind).flatMap((group) => dice.sample(group, MISTAKES_PER_GROUP)),
   ]);
   expect(chosen.size).toBeGreaterThan(IS_CAMPAIGN ? 75 : 30);
   const missed: string[] = [];
   for (const mistake of chosen) {
-    if (!(await foundOf(mistake))) missed.push(`${mistake.file}:${mistake.line} ${mistake.kind}: ${mistake.what}`);
+    if (!(await isFound(mistake))) missed.push(`${mistake.file}:${mistake.line} ${mistake.kind}: ${mistake.what}`);
   }
   console.log(
     `${chosen.size - missed.length} of ${chosen.size} found${missed.map((one) => `\n  not found: ${one}`).join("")}`,
@@ -68,18 +74,18 @@ test(`of mistakes planted by seed ${SEED}, at least 19 of 20 are found`, { timeo
   expect(missed.length).toBeLessThanOrEqual(chosen.size / 20);
 });
 
-/** A mistake at a fixed place: the file, the original text, its replacement, and the expected finding. */
 const POLICY = "infra/azure/events-policy/policy.json";
 const CONDITION = "infra/azure/events-policy/sender-only.txt";
 const PARAMETERS = "infra/azure/main.parameters.json";
 const TOPIC = "infra/azure/events/topic.bicep";
 const EXAMPLE = "infra/terraform/examples/several-subscriptions/main.tf";
-const MINIMAL = "infra/terraform/examples/minimal/versions.tf";
+const MINIMAL_VERSIONS = "infra/terraform/examples/minimal/versions.tf";
 const VAULT = "infra/azure/modules/vault.bicep";
 const APP = "infra/azure/modules/app.bicep";
 const ALERTS = "infra/azure/modules/alerts.bicep";
-const LINKS = "infra/azure/modules/private-endpoints.bicep";
+const PRIVATE_ENDPOINTS = "infra/azure/modules/private-endpoints.bicep";
 const ROLES = "Contributor and User Access Administrator, or Owner";
+// Each row: the file, a text in it, its replacement, and the expected finding.
 test.each([
   [POLICY, '"topicType"', '"topicKind"', /no property topicKind/],
   [POLICY, '"Microsoft.KeyVault.vaults"', '"Microsoft.Storage.StorageAccounts"', /not one of a key vault/],
@@ -99,16 +105,21 @@ test.each([
   [PARAMETERS, "EVENTS_ENABLED", "EVENTS", /read from EVENTS/],
   [PARAMETERS, "AZURE_LOCATION", "AZURE_REGION", /AZURE_REGION/],
   [TOPIC, "'StorageQueue'", "'StorageQeue'", /no form whose endpointType is StorageQeue/],
-  [TOPIC, "operatorType: 'StringIn'", "operator: 'StringIn'", /no form whose operatorType is not said/],
+  [TOPIC, "operatorType: 'StringIn'", "operator: 'StringIn'", /no form whose operatorType is not set/],
   [EXAMPLE, "azurerm.other }", "azurerm.second }", /provider azurerm.second is not declared/],
   [EXAMPLE, '"Microsoft.EventGrid", ', "", /to_register lacks Microsoft.EventGrid$/],
-  [MINIMAL, '"Microsoft.App",', "", /to_register lacks Microsoft.App$/],
-  // The provider silently skips a case that is spelled otherwise.
-  [MINIMAL, "microsoft.insights", "Microsoft.Insights", /lacks microsoft.insights$/],
-  [MINIMAL, '"Microsoft.Web",', '"Microsoft.Web", "Microsoft.Sql",', /names Microsoft.Sql, which nothing needs/],
+  [MINIMAL_VERSIONS, '"Microsoft.App",', "", /to_register lacks Microsoft.App$/],
+  // The Terraform provider ignores a name with other capitals, without an error.
+  [MINIMAL_VERSIONS, "microsoft.insights", "Microsoft.Insights", /lacks microsoft.insights$/],
+  [
+    MINIMAL_VERSIONS,
+    '"Microsoft.Web",',
+    '"Microsoft.Web", "Microsoft.Sql",',
+    /names Microsoft.Sql, which nothing needs/,
+  ],
   [VAULT, "vaults@2026-02-01", "vaults@2025-05-01", /is retired on 2027-02-27: use 2026-02-01/],
   [APP, "vaults@2026-02-01", "vaults@2024-11-01", /is retired on 2027-02-27: use 2026-02-01/],
-  [LINKS, "resolutionPolicy: 'NxDomainRedirect'", "", /resolutionPolicy must be NxDomainRedirect/],
+  [PRIVATE_ENDPOINTS, "resolutionPolicy: 'NxDomainRedirect'", "", /resolutionPolicy must be NxDomainRedirect/],
   [ALERTS, "autoMitigate: true", "", /autoMitigate must be true/],
   ["infra/terraform/alerts.tf", "    error_message =", "    message =", /a check has asserts/],
   ["infra/terraform/alerts.tf", "auto_mitigation_enabled = true", "", /auto_mitigation_enabled is not set/],
@@ -141,61 +152,67 @@ test.each([
   ["docs/deploy.md", "  Microsoft.ManagedIdentity", "  ", /command that registers lacks Microsoft.ManagedIdentity/],
   ["docs/deploy.md", "`events_enabled`", "`events`", /parameter events_enabled/],
   ["docs/deploy-options.md", "`OWNER_TAG`", "`OWNERS`", /setting OWNER_TAG/],
-])("%s: with %s as %s something is found", async (file, from, to, message) => {
+])("a mistake in %s is found: %j replaced by %j", async (file, original, replacement, message) => {
   const text = files.text.get(file)!;
-  expect(text).toContain(from);
-  // Every occurrence on a page, and the only one in a template.
-  const spoilt = file.endsWith(".md") ? text.replaceAll(from, to) : text.replace(from, () => to);
-  const found = await findingsWith(new Map([[file, spoilt]]));
-  expect(found.map((one) => one.message)).toContainEqual(expect.stringMatching(message));
+  expect(text).toContain(original);
+  // A documentation page can contain the text several times. In a template, only the first occurrence is replaced.
+  const changed = file.endsWith(".md")
+    ? text.replaceAll(original, replacement)
+    : text.replace(original, () => replacement);
+  const findings = await findingsWith(new Map([[file, changed]]));
+  expect(findings.map((finding) => finding.message)).toContainEqual(expect.stringMatching(message));
 });
 
-test("no retired version of an API is printed, whatever prints it", () => {
+test("no source file, documentation page or template mentions a retired API version", () => {
   const sources = globSync("{functions,shared,docs,infra/azure}/**/*.{ts,tsx,md,bicep}", {
     exclude: (name) => name.includes("node_modules"),
   });
-  const found = sources.flatMap((file) =>
-    retiredVersionsIn(readFileSync(file, "utf8")).map((one) => `${file}: ${one}`),
+  const mentions = sources.flatMap((file) =>
+    retiredVersionsIn(readFileSync(file, "utf8")).map((version) => `${file}: ${version}`),
   );
-  expect(found).toEqual([]);
+  expect(mentions).toEqual([]);
+  // Proves that the sources above were found.
   expect(sources.filter((file) => readFileSync(file, "utf8").includes("KeyVault/vaults@")).length).toBeGreaterThan(3);
 });
 
-test("every event that the templates ask for is one that the service reads", () => {
-  const vault =
+test("the service accepts every event type that the templates subscribe to", () => {
+  const vaultId =
     "/subscriptions/11111111-2222-4333-8444-555555555555/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv";
-  const typesOf = (file: string) =>
+  const eventTypesIn = (file: string) =>
     files.text.get(file)!.match(/Microsoft\.(KeyVault|Resources)\.\w+(Created|Expiry|Expired|Changed|Success)/g)!;
-  const fromVaults = typesOf(POLICY).map((type) => ({ type, source: vault, subject: "one" }));
-  const fromManager = typesOf(TOPIC).map((type) => ({ type, source: vault.slice(0, 51), subject: vault }));
-  expect([fromVaults.length, fromManager.length]).toEqual([10, 2]);
+  const fromVaults = eventTypesIn(POLICY).map((type) => ({ type, source: vaultId, subject: "one" }));
+  const subscriptionId = vaultId.split("/").slice(0, 3).join("/");
+  const fromResourceManager = eventTypesIn(TOPIC).map((type) => ({ type, source: subscriptionId, subject: vaultId }));
+  // The policy subscribes to events of each vault, the topic to events about vaults from Azure Resource Manager.
+  expect([fromVaults.length, fromResourceManager.length]).toEqual([10, 2]);
   for (const file of [POLICY, TOPIC])
     expect(files.text.get(file)).toMatch(new RegExp(`queueName"?: ['"]${EVENT_QUEUE}['"]`));
-  for (const event of [...fromVaults, ...fromManager]) {
+  for (const event of [...fromVaults, ...fromResourceManager]) {
     const { hint } = VaultEvent.parse({ specversion: "1.0", id: "1", ...event });
     expect([event.type, hint?.vaultName]).toEqual([event.type, "kv"]);
   }
 });
 
-describe("taken out of one side", () => {
-  const all = allMistakes(files.text);
-  const resources = all.filter(
+describe("a declaration removed from either Bicep or Terraform is found", () => {
+  const mistakes = allMistakes(files.text);
+  const removedResources = mistakes.filter(
     ({ kind, subject }) => kind === "blockRemoved" && /^(Microsoft\.|azurerm_)/.test(subject),
   );
-  const settings = all.filter(
+  // A removed line with an app setting, such as `ALERT_SENDER: …` or `AzureWebJobs… = …`.
+  const removedSettings = mistakes.filter(
     ({ kind, what }) =>
       kind === "removed" && /^[A-Z][A-Za-z_]+_?\w*\s*[:=]/.test(what) && /[A-Z_]{6}|AzureWebJobs/.test(what),
   );
 
-  test("each resource and each role that is tried is missed", { timeout: LONG_MS }, async () => {
-    expect(resources.length).toBeGreaterThan(70);
-    for (const resource of sampled(resources, 14))
-      expect([resource.what, await foundOf(resource)]).toEqual([resource.what, true]);
+  test("a resource or role assignment", { timeout: LONG_MS }, async () => {
+    expect(removedResources.length).toBeGreaterThan(70);
+    for (const resource of sampled(removedResources, 14))
+      expect([resource.what, await isFound(resource)]).toEqual([resource.what, true]);
   });
 
-  test("each setting that is tried is missed", { timeout: LONG_MS }, async () => {
-    expect(settings.length).toBeGreaterThan(30);
-    for (const setting of sampled(settings, 7))
-      expect([setting.what, await foundOf(setting)]).toEqual([setting.what, true]);
+  test("an app setting", { timeout: LONG_MS }, async () => {
+    expect(removedSettings.length).toBeGreaterThan(30);
+    for (const setting of sampled(removedSettings, 7))
+      expect([setting.what, await isFound(setting)]).toEqual([setting.what, true]);
   });
 });

@@ -5,16 +5,20 @@ import { parseTemplates } from "../check.ts";
 import { readInfraFiles } from "../files.ts";
 import { type Grant, grantsOf } from "../grants.ts";
 
+// Tests that the roles that the Bicep templates grant to the service are sufficient: the service runs against the simulated
+// cloud, which then denies every request that these roles do not allow.
+
 const SERVICE_VAULT = "kv-lifecycle-service";
 const SUBSCRIPTION = "aaaaaaaa-1111-4111-8111-111111111111";
 
 let service: Service;
+/** Role assignments ("grants") to the identity of the service, read from the Bicep templates. */
 let grants: Grant[];
-/** Dependencies that the service reaches with its identity instead of a connection string. */
-let addresses: Record<string, string>;
+/** Environment variables with the endpoints that the service uses with its identity instead of a connection string. */
+let endpoints: Record<string, string>;
 beforeAll(async () => {
-  const all = grantsOf((await parseTemplates(readInfraFiles())).bicep);
-  grants = all.filter(({ principal }) => principal === "{identity.principal_id}");
+  const allGrants = grantsOf((await parseTemplates(readInfraFiles())).bicep);
+  grants = allGrants.filter(({ principal }) => principal === "{identity.principal_id}");
   const item = [{ name: "one", expiresInDays: 5 }];
   const vault = { name: "kv-watched", secrets: item, keys: item, certificates: [{ name: "one" }] };
   service = await Service.start({
@@ -27,33 +31,37 @@ beforeAll(async () => {
     },
   });
   const { port } = new URL(service.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
-  addresses = {
+  endpoints = {
     COMMUNICATION_ENDPOINT: `https://acme.communication.localhost:${port}`,
     APP_CONFIGURATION_ENDPOINT: `https://acme.azconfig.localhost:${port}`,
   };
-  await service.addHost(addresses);
+  await service.addHost(endpoints);
 });
 afterAll(() => service?.stop());
 afterEach(() => service.cloud.control.allowOnly(undefined));
 
-/** Scopes of the templates in the simulated cloud. Storage, host and telemetry don't exist there. */
-function assignments(of: readonly Grant[]): Assignment[] {
+/**
+ * Converts grants of the templates to role assignments of the simulated cloud. Omits grants on storage, the function app and
+ * telemetry, which the simulated cloud does not have.
+ */
+function toAssignments(templateGrants: readonly Grant[]): Assignment[] {
   const scopes: Record<string, string> = {
+    // By the name of the scope in the templates.
     watched: `/subscriptions/${SUBSCRIPTION}`,
     vault: service.cloud.control.vaultId(SERVICE_VAULT)!,
     communication_service: MAIL_RESOURCE,
     app_configuration: CONFIGURATION_RESOURCE,
   };
-  return of.flatMap(({ scope, actions, dataActions }) =>
+  return templateGrants.flatMap(({ scope, actions, dataActions }) =>
     scopes[scope] ? [{ scope: scopes[scope], actions, dataActions }] : [],
   );
 }
 
-const without = (role: string) => assignments(grants.filter((grant) => grant.role !== role));
+const assignmentsWithout = (role: string) => toAssignments(grants.filter((grant) => grant.role !== role));
 
-/** Output of a new process without cached state. */
-async function unhealthy(): Promise<string[]> {
-  const host = await service.addHost(addresses);
+/** Returns the unhealthy dependencies that `/health` lists. Starts a new host, because a running one has cached results. */
+async function unhealthyDependencies(): Promise<string[]> {
+  const host = await service.addHost(endpoints);
   const token = await service.signIn(ADMIN);
   const { body } = await service.call("GET", `${host.url}/health?deep=true`, { token });
   await host.stop("SIGKILL");
@@ -62,9 +70,11 @@ async function unhealthy(): Promise<string[]> {
   return dependencies.filter(({ status }) => status !== "healthy").map(({ name }) => name);
 }
 
-test("with exactly what the templates grant, every feature works", { timeout: 300_000 }, async () => {
+test("the roles of the templates allow scans, alerts by mail and webhook, and the health check", {
+  timeout: 300_000,
+}, async () => {
   expect(grants.map(({ role }) => role)).toContain("Key Vault Reader");
-  service.cloud.control.allowOnly(assignments(grants));
+  service.cloud.control.allowOnly(toAssignments(grants));
   service.cloud.control.resetCounts();
   service.cloud.control.setConfiguration("credential-lifecycle:warningExpiryDays", "77");
 
@@ -74,27 +84,27 @@ test("with exactly what the templates grant, every feature works", { timeout: 30
   expect(assets.items).toHaveLength(3);
 
   const rule = { name: "Team", alertType: "expiration", recipients: ["team@acme.example"] };
-  const mail = await service.admin("POST", "/alerts/rules", rule);
-  expect(mail.status).toBe(201);
-  const sent = await service.admin("POST", `${mail.headers.get("location")}/test`);
+  const mailRule = await service.admin("POST", "/alerts/rules", rule);
+  expect(mailRule.status).toBe(201);
+  const sent = await service.admin("POST", `${mailRule.headers.get("location")}/test`);
   expect(sent.body.delivery.status).toBe("delivered");
   const webhookUrl = `${service.cloud.controlUrl.replace("/control", "")}/sink/hook`;
-  const webhook = await service.admin("POST", "/alerts/rules", {
+  const webhookRule = await service.admin("POST", "/alerts/rules", {
     name: "Hook",
     alertType: "expiration",
     deliveryMethod: "webhook",
     webhookUrl,
   });
-  expect(webhook.status).toBe(201);
-  expect((await service.admin("DELETE", webhook.headers.get("location")!)).status).toBe(200);
-  expect(await unhealthy()).toEqual([]);
+  expect(webhookRule.status).toBe(201);
+  expect((await service.admin("DELETE", webhookRule.headers.get("location")!)).status).toBe(200);
+  expect(await unhealthyDependencies()).toEqual([]);
 
   const counts = service.cloud.control.counts();
-  const refused = service.cloud.control
+  const deniedRequests = service.cloud.control
     .requests({})
     .filter(({ status, operation }) => status === 403 && operation !== "unknown");
-  expect(refused).toEqual([]);
-  // Permissions that the features used, to detect a role that nothing needs.
+  expect(deniedRequests).toEqual([]);
+  // The features above sent these requests, so each granted role was used.
   expect(Object.keys(counts)).toEqual(
     expect.arrayContaining([
       "arm.listVaults",
@@ -111,15 +121,15 @@ test("with exactly what the templates grant, every feature works", { timeout: 30
   );
 });
 
-describe("a role that is missing is named", () => {
+describe("a missing role is reported", () => {
   test.each([
     ["Key Vault Reader", "the role Key Vault Reader on this vault"],
     [
       "inventoryReaderDefinition",
       "the custom role Credential Lifecycle Inventory Reader on the subscription: deploy infra/azure/watch/subscription.bicep there",
     ],
-  ])("%s, by the scan", { timeout: 150_000 }, async (role, remedy) => {
-    service.cloud.control.allowOnly(without(role));
+  ])("%s, by the scan, with the role to assign", { timeout: 150_000 }, async (role, remedy) => {
+    service.cloud.control.allowOnly(assignmentsWithout(role));
     const { scanId, status } = await service.scan();
     expect(status).not.toBe("completed");
     const { text } = await service.admin("GET", `/api/assets/discovery/scan/${scanId}/results`);
@@ -132,8 +142,8 @@ describe("a role that is missing is named", () => {
     ["Key Vault Secrets Officer", "serviceKeyVault"],
     ["Communication and Email Service Owner", "mail"],
     ["App Configuration Data Reader", "appConfiguration"],
-  ])("%s, by the health of %s", { timeout: 300_000 }, async (role, dependency) => {
-    service.cloud.control.allowOnly(without(role));
-    expect(await unhealthy()).toEqual([dependency]);
+  ])("%s, by the health check, which shows %s as unhealthy", { timeout: 300_000 }, async (role, dependency) => {
+    service.cloud.control.allowOnly(assignmentsWithout(role));
+    expect(await unhealthyDependencies()).toEqual([dependency]);
   });
 });

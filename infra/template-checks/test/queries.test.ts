@@ -6,14 +6,18 @@ import { LOG_LEVELS } from "../../../shared/settings/definitions.ts";
 import { Service } from "../../../test/support/service.ts";
 import { readInfraFiles } from "../files.ts";
 
-/** The queries of the alert rules and of the workbook, with their files. */
-function queries(): { file: string; query: string }[] {
+// Tests the KQL queries of the alert rules and of the workbook: the service must write the log messages that they search for,
+// and the alert about missing scans must fire in the right cases.
+
+/** Returns the queries of the alert rules and of the workbook, with their files. */
+function allQueries(): { file: string; query: string }[] {
   return [...readInfraFiles().text].flatMap(([file, text]) => {
     if (file.endsWith(".kql")) return [{ file, query: text }];
     return file.endsWith("workbook.json") ? queriesIn(JSON.parse(text)).map((query) => ({ file, query })) : [];
   });
 }
 
+/** Finds all members named `query` in the JSON of a workbook. */
 function queriesIn(value: unknown): string[] {
   if (typeof value !== "object" || value === null) return [];
   return Object.entries(value).flatMap(([key, inner]) =>
@@ -21,17 +25,20 @@ function queriesIn(value: unknown): string[] {
   );
 }
 
-/** The texts that a query compares messages with. */
-const textsOf = (query: string): string[] =>
+/** Returns the texts with which a query compares log messages, for example `message startswith "A scan is over "`. */
+const messageTextsIn = (query: string): string[] =>
   [...query.matchAll(/\bmessage (?:startswith|contains|has|==) "([^"]+)"/g)].map(([, text]) => text!);
 
 /**
- * Messages of the Functions host:
+ * Texts of messages that the Functions host writes, not the service:
  * https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#poison-messages
  */
-const BY_THE_HOST = new Set(["Message has reached MaxDequeueCount"]);
+const HOST_MESSAGES = new Set(["Message has reached MaxDequeueCount"]);
 
-describe("the lines that queries read", () => {
+/** The level that the host starts with. The other levels are set through the API. */
+const INITIAL_LEVEL = "LOG_LEVEL=ERROR";
+
+describe("the log messages that queries search for", () => {
   let service: Service;
   beforeAll(async () => {
     const vault = { name: "kv-one", secrets: [{ name: "one" }] };
@@ -42,8 +49,11 @@ describe("the lines that queries read", () => {
   });
   afterAll(() => service?.stop());
 
-  /** Makes the service write each line. Returns the fields that the line must have besides its text. */
-  const DONE: Record<string, () => Promise<Record<string, unknown>>> = {
+  /**
+   * By message: makes the service write the message, and returns the fields that must follow the message as JSON. A message can
+   * occur twice with different ends, to test more than one outcome.
+   */
+  const WRITE_MESSAGE: Record<string, () => Promise<Record<string, unknown>>> = {
     "A scan is over ": async () => {
       const { scanId, status } = await service.scan();
       return { scanId, status };
@@ -57,25 +67,27 @@ describe("the lines that queries read", () => {
       return { scanId, status };
     },
   };
-  const texts = [...new Set(queries().flatMap(({ query }) => textsOf(query)))].filter((text) => !BY_THE_HOST.has(text));
+  const messages = [...new Set(allQueries().flatMap(({ query }) => messageTextsIn(query)))].filter(
+    (text) => !HOST_MESSAGES.has(text),
+  );
 
-  test("are known here, each with what makes the service write it", () => {
-    expect(queries().length).toBeGreaterThanOrEqual(7);
-    expect(texts).not.toEqual([]);
-    expect(texts.filter((text) => !DONE[text])).toEqual([]);
+  test("are all covered by this test", () => {
+    expect(allQueries().length).toBeGreaterThanOrEqual(7);
+    expect(messages).not.toEqual([]);
+    expect(messages.filter((text) => !WRITE_MESSAGE[text])).toEqual([]);
   });
 
-  test.each(["LOG_LEVEL=ERROR", ...LOG_LEVELS])("are written at the level %s", { timeout: 150_000 }, async (level) => {
-    if (!level.includes("=")) {
+  test.each([INITIAL_LEVEL, ...LOG_LEVELS])("are written at the log level %s", { timeout: 150_000 }, async (level) => {
+    if (level !== INITIAL_LEVEL) {
       const changed = await service.admin("PUT", "/api/settings/logging", { logLevel: level });
       expect(changed.status).toBe(200);
     }
-    for (const [name, done] of Object.entries(DONE)) {
-      const text = texts.find((one) => name.startsWith(one))!;
-      const said = await done();
+    for (const [name, writeMessage] of Object.entries(WRITE_MESSAGE)) {
+      const text = messages.find((prefix) => name.startsWith(prefix))!;
+      const expectedFields = await writeMessage();
       const lines = service.hosts[0]!.lines.filter((line) => line.includes(`${text}{`));
-      const found = lines.map((line) => JSON.parse(line.slice(line.indexOf(text) + text.length)));
-      expect(found).toContainEqual(expect.objectContaining(said));
+      const loggedFields = lines.map((line) => JSON.parse(line.slice(line.indexOf(text) + text.length)));
+      expect(loggedFields).toContainEqual(expect.objectContaining(expectedFields));
     }
   });
 });
@@ -84,48 +96,74 @@ describe("the alert about missing scans", () => {
   const NOW = Date.parse("2026-11-26T12:00:00Z");
   const query = readFileSync("infra/azure/queries/no-scan.kql", "utf8");
 
-  /** Computes the value that the rule compares from the rows in its time range. Undefined if the query returns no row. */
-  function scansOf(rows: readonly Row[]): number | undefined {
-    const [head, sums, ...rest] = query
+  /**
+   * Runs the query of the alert rule on log rows. Returns the number of scans that the rule compares, or undefined if the query
+   * returns no row. Only the stages of this query are supported.
+   */
+  function countScans(rows: readonly Row[]): number | undefined {
+    const [source, summarize, ...laterStages] = query
       .replace(/^\/\/.*\n/gm, "")
       .split(/^\| /m)
       .map((stage) => stage.trim());
-    expect([head, rest.at(-1)]).toEqual(["union traces, requests", "project scans"]);
-    const counted = [...sums!.matchAll(/(\w+) = countif\((.+)\),?$/gm)].map(([, name, test]) => [
+    expect([source, laterStages.at(-1)]).toEqual(["union traces, requests", "project scans"]);
+    const counts = [...summarize!.matchAll(/(\w+) = countif\((.+)\),?$/gm)].map(([, name, condition]) => [
       name!,
-      filtered(rows, test!).length,
+      filterRows(rows, condition!).length,
     ]);
-    expect(counted).toHaveLength(2);
-    const summary: Row = Object.fromEntries(counted);
-    const kept = rest.slice(0, -1).reduce((of, stage) => filtered(of, stage.replace(/^where /, "")), [summary]);
-    return kept[0]?.scans as number | undefined;
+    expect(counts).toHaveLength(2);
+    const summary: Row = Object.fromEntries(counts);
+    const result = laterStages
+      .slice(0, -1)
+      .reduce((remaining, stage) => filterRows(remaining, stage.replace(/^where /, "")), [summary]);
+    return result[0]?.scans as number | undefined;
   }
 
-  function filtered(rows: readonly Row[], condition: string): Row[] {
+  function filterRows(rows: readonly Row[], condition: string): Row[] {
     const [stage] = parse(`rows | where ${condition}`, NOW).stages;
     return rows.filter((row) => stage?.kind === "where" && stage.test(row));
   }
 
-  const at = (ago: number, message?: string): Row => ({ timestamp: new Date(NOW - ago), ...(message && { message }) });
-  const run = (ago: number): Row[] => [at(ago), at(ago, "Executed 'Functions.watchScans'")];
-  const scan = (ago: number, status = "completed"): Row =>
-    at(ago, `A scan is over {"scanId":"1","status":"${status}"}`);
-  /** The rule fires below 1. */
-  const fires = (rows: readonly Row[]): boolean => (scansOf(rows) ?? 1) < 1;
+  /** A log row that was written `ageMs` before NOW. */
+  const logRow = (ageMs: number, message?: string): Row => ({
+    timestamp: new Date(NOW - ageMs),
+    ...(message && { message }),
+  });
+  /** Rows of one run of the timer that supervises scans. They prove that the service ran at that time. */
+  const timerRun = (ageMs: number): Row[] => [logRow(ageMs), logRow(ageMs, "Executed 'Functions.watchScans'")];
+  const endOfScan = (ageMs: number, status = "completed"): Row =>
+    logRow(ageMs, `A scan is over {"scanId":"1","status":"${status}"}`);
+  /** The rule fires if the query returns a number below 1. */
+  const fires = (rows: readonly Row[]): boolean => (countScans(rows) ?? 1) < 1;
 
   test.each<[string, boolean, Row[]]>([
-    ["a deployment that never ran is quiet", false, []],
-    ["a service of some hours is quiet before its first scan", false, [...run(5 * HOUR_MS), ...run(MINUTE_MS)]],
-    ["a service of some hours is quiet after it", false, [...run(5 * HOUR_MS), scan(4 * HOUR_MS)]],
+    ["does not fire for a service that never ran", false, []],
     [
-      "a service none of whose scans ended in its first day fires",
-      true,
-      [...run(DAY_MS + MINUTE_MS), ...run(MINUTE_MS)],
+      "does not fire for a service of 5 hours before its first scan",
+      false,
+      [...timerRun(5 * HOUR_MS), ...timerRun(MINUTE_MS)],
     ],
-    ["an old service with scans is quiet", false, [...run(DAY_MS + HOUR_MS), scan(30 * HOUR_MS), scan(5 * HOUR_MS)]],
-    ["a scan that failed has ended as well", false, [...run(DAY_MS + HOUR_MS), scan(5 * HOUR_MS, "failed")]],
-    ["an old service whose scans stopped fires", true, [...run(MINUTE_MS), scan(26 * HOUR_MS)]],
-    ["a service that died a day and a half ago fires", true, [...run(36 * HOUR_MS), scan(37 * HOUR_MS)]],
+    [
+      "does not fire for a service of 5 hours after its first scan",
+      false,
+      [...timerRun(5 * HOUR_MS), endOfScan(4 * HOUR_MS)],
+    ],
+    [
+      "fires if no scan ended in the first day of the service",
+      true,
+      [...timerRun(DAY_MS + MINUTE_MS), ...timerRun(MINUTE_MS)],
+    ],
+    [
+      "does not fire if a scan ended in the last day",
+      false,
+      [...timerRun(DAY_MS + HOUR_MS), endOfScan(30 * HOUR_MS), endOfScan(5 * HOUR_MS)],
+    ],
+    [
+      "does not fire if the scan of the last day failed",
+      false,
+      [...timerRun(DAY_MS + HOUR_MS), endOfScan(5 * HOUR_MS, "failed")],
+    ],
+    ["fires if the last scan ended more than a day ago", true, [...timerRun(MINUTE_MS), endOfScan(26 * HOUR_MS)]],
+    ["fires if the service stopped a day and a half ago", true, [...timerRun(36 * HOUR_MS), endOfScan(37 * HOUR_MS)]],
   ])("%s", (_, expected, rows) => {
     expect(fires(rows)).toBe(expected);
   });

@@ -5,16 +5,20 @@ import { type AppService, createAppService } from "../../../shared/platform/azur
 import { createArm } from "../../../shared/platform/azure/arm.ts";
 import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
 import { createIdentity } from "../../../shared/platform/azure/identity.ts";
-import { liveIn } from "../../../test/azure/live-cloud.ts";
-import { IMPATIENT, recordingLog } from "../../../test/azure/services.ts";
+import { startTestCloud } from "../../../test/azure/live-cloud.ts";
+import { recordingLog, SHORT_WAITS } from "../../../test/azure/services.ts";
 import { parseTemplates } from "../check.ts";
 import { readInfraFiles } from "../files.ts";
 import { type Grant, grantsOf } from "../grants.ts";
 
-/** The actions of a rotation on the consumers of a secret, checked against the roles of the templates one by one. */
+/**
+ * Tests the custom role that the templates create for rotation ("rotation operator"). After a rotation, the service makes the
+ * consumers of a secret (web apps, API Management) read the new value. The role must allow exactly these actions.
+ */
 
 const SUBSCRIPTION = "aaaaaaaa-2222-4222-8222-222222222222";
-const ROLE = "rotationOperatorDefinition";
+const ROLE_DEFINITION = "rotationOperatorDefinition";
+/** A web app or slot whose setting DB references the vault secret. */
 const site = {
   kind: "app",
   identity: { system: true },
@@ -27,12 +31,12 @@ let role: Grant;
 let appService: AppService;
 let apiManagement: ApiManagement;
 const idOf = (name: string) => cloud.control.consumers.idOf(name);
-const groupOf = (id: string) => id.split("/").slice(0, 5).join("/");
+const resourceGroupOf = (id: string) => id.split("/").slice(0, 5).join("/");
 
 beforeAll(async () => {
   const grants = grantsOf((await parseTemplates(readInfraFiles())).bicep);
-  role = grants.find((grant) => grant.role === ROLE)!;
-  const live = await liveIn({
+  role = grants.find((grant) => grant.role === ROLE_DEFINITION)!;
+  const testCloud = await startTestCloud({
     company: {
       subscriptions: [
         {
@@ -54,20 +58,20 @@ beforeAll(async () => {
       ],
     },
   });
-  ({ cloud } = live);
+  ({ cloud } = testCloud);
   const arm = createArm({
-    config: live.config,
-    identity: createIdentity(live.config),
+    config: testCloud.config,
+    identity: createIdentity(testCloud.config),
     log: recordingLog(),
-    limits: IMPATIENT,
+    limits: SHORT_WAITS,
   });
   appService = createAppService(arm);
   apiManagement = createApiManagement(arm);
 });
 afterAll(() => cloud?.stop());
 
-/** Every action of a rotation, with the permission that allows it. */
-const DONE: Record<string, () => Promise<void>> = {
+/** Every action of a rotation on a consumer, by the permission that it needs. */
+const ROTATION_ACTIONS: Record<string, () => Promise<void>> = {
   "Microsoft.Web/sites/config/write": () => appService.refresh(idOf("app")),
   "Microsoft.Web/sites/slots/config/write": () => appService.refresh(idOf("staging")),
   "Microsoft.Web/sites/restart/action": () => appService.restart(idOf("app")),
@@ -75,41 +79,47 @@ const DONE: Record<string, () => Promise<void>> = {
   "Microsoft.ApiManagement/service/namedValues/refreshSecret/action": () => apiManagement.refreshSecret(idOf("value")),
 };
 
-/** Actions among these that are denied. */
-async function refused(actions: readonly string[], scope = `/subscriptions/${SUBSCRIPTION}`): Promise<string[]> {
+/** Tries every action of a rotation with a role that has these permissions. Returns the permissions that were missing. */
+async function missingPermissions(
+  actions: readonly string[],
+  scope = `/subscriptions/${SUBSCRIPTION}`,
+): Promise<string[]> {
   cloud.control.allowOnly([{ scope, actions, dataActions: [] }]);
-  const found: string[] = [];
-  for (const [action, act] of Object.entries(DONE)) {
+  const missing: string[] = [];
+  for (const [permission, runAction] of Object.entries(ROTATION_ACTIONS)) {
     try {
-      await act();
+      await runAction();
     } catch (error) {
       if (!(error instanceof CloudFailure) || error.code !== "accessDenied") throw error;
-      found.push(action);
+      missing.push(permission);
     }
   }
-  return found;
+  return missing;
 }
 
-test("the role allows all that a rotation does, holds nothing else, and each of its actions is needed", async () => {
-  expect([...role.actions].sort()).toEqual(Object.keys(DONE).sort());
+test("the role has exactly the permissions that a rotation needs", async () => {
+  expect([...role.actions].sort()).toEqual(Object.keys(ROTATION_ACTIONS).sort());
   expect(role.dataActions).toEqual([]);
-  expect(await refused(role.actions)).toEqual([]);
+  expect(await missingPermissions(role.actions)).toEqual([]);
   for (const action of role.actions) {
-    expect(await refused(role.actions.filter((one) => one !== action))).toEqual([action]);
+    expect(await missingPermissions(role.actions.filter((one) => one !== action))).toEqual([action]);
   }
 });
 
-test("the role applies to its resource group only, and is not assigned if no principal is configured", async () => {
+test("the role applies only to the configured resource groups, of which there are none by default", async () => {
+  // `rotated` is the templates' name of the resource groups of the parameter `rotationResourceGroupIds`.
   expect(role).toMatchObject({ scope: "rotated", principal: "{identity.principal_id}" });
-  const group = groupOf(idOf("app"));
-  expect(await refused(role.actions, group)).toEqual([]);
-  expect(await refused(role.actions, `${group}-other`)).toEqual(Object.keys(DONE));
+  const group = resourceGroupOf(idOf("app"));
+  expect(await missingPermissions(role.actions, group)).toEqual([]);
+  expect(await missingPermissions(role.actions, `${group}-other`)).toEqual(Object.keys(ROTATION_ACTIONS));
   const { bicep } = await parseTemplates(readInfraFiles());
-  const given = bicep.get("infra/azure/main.bicep")!.parameters.find(({ name }) => name === "rotationResourceGroupIds");
-  expect(given?.defaultValue).toMatchObject({ kind: "array", items: [] });
+  const parameter = bicep
+    .get("infra/azure/main.bicep")!
+    .parameters.find(({ name }) => name === "rotationResourceGroupIds");
+  expect(parameter?.defaultValue).toMatchObject({ kind: "array", items: [] });
 });
 
-test("it shows no setting and no secret", async () => {
+test("the role cannot read app settings or secrets", async () => {
   cloud.control.allowOnly([{ scope: `/subscriptions/${SUBSCRIPTION}`, actions: role.actions, dataActions: [] }]);
   for (const read of [
     appService.settings(idOf("app")),

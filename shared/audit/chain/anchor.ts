@@ -5,26 +5,32 @@ import { isIntervalName } from "../interval.ts";
 import { isPlausible } from "./chain.ts";
 import { Beginning, DigestName } from "./digest.ts";
 
-/** The part of the chain that is stored outside the tables: its newest digest and its beginning. */
+/**
+ * The anchor: a copy of the audit log's newest digest and of its beginning, stored outside the tables in the service's own key
+ * vault. (A digest is the signed hash of ten minutes of entries. Each digest names the previous one, so the digests form a
+ * chain.) Sealing writes the anchor after each run, and verification compares it with the tables.
+ */
+
+/** The content of the anchor. */
 export const AnchorState = DigestName.extend({ beginning: Beginning.optional() });
 export type AnchorState = z.infer<typeof AnchorState>;
 
 /**
- * Stores the newest digest and the beginning of the chain where someone who can change the tables can't change them. So the
- * deletion of the newest or oldest digests with their entries is detected.
+ * Reads and writes the anchor, where someone who can change the tables can't change it. So the deletion of the newest or oldest
+ * digests with their entries is detected.
  */
 export interface Anchor {
   /** Returns the anchor. Undefined before the first write; `unreadable` if the stored value was not written by `write`. */
   read(): Promise<AnchorState | "unreadable" | undefined>;
-  write(remembered: AnchorState): Promise<void>;
+  write(state: AnchorState): Promise<void>;
 }
 
-/** Name of the secret of an earlier version, which several deployments with one key vault shared. */
+/** Name of the secret that an earlier version used. Several deployments with one key vault shared it. */
 const SHARED_SECRET = "audit-newest-digest";
 
 /**
- * Name of the secret whose tags contain a deployment's anchor. It contains the name of the storage account, because the log is
- * stored there.
+ * Returns the name of the secret whose tags contain a deployment's anchor. The name contains that of the storage account,
+ * because the log is stored there, or its hash if a secret's name can't contain it.
  */
 export function anchorSecret(storageAccount: string): string {
   const name = /^[0-9a-zA-Z-]{1,60}$/.test(storageAccount)
@@ -33,6 +39,7 @@ export function anchorSecret(storageAccount: string): string {
   return `${SHARED_SECRET}-${name}`;
 }
 
+/** The anchor as tags, which are texts. A number of up to nine digits is enough for 19,000 years of digests. */
 const Tags = z.object({
   number: z
     .string()
@@ -45,8 +52,8 @@ const Tags = z.object({
 });
 
 /**
- * Returns the anchor of the deployment with that storage account. Before its first write it reads the anchor of an earlier
- * version.
+ * Returns the anchor of the deployment with that storage account. Before the deployment's first write, `read` returns the
+ * anchor that an earlier version wrote.
  */
 export function keyVaultAnchor(vault: ServiceKeyVault, storageAccount: string): Anchor {
   const secret = anchorSecret(storageAccount);

@@ -15,38 +15,41 @@ export interface ReadingDependencies {
   anchor: Anchor | undefined;
 }
 
-/** The state of the chain according to signatures and the anchor. */
+/** The state of the chain of digests, according to valid signatures and the anchor in the key vault. */
 export interface ChainState {
   keys: PublicKeys;
-  /** Statements by which keys vouch for older keys, and the row keys of invalid statements. */
+  /** Statements by which keys vouch for older keys, and the row keys of invalid statements (`changed`). */
   vouchers: { statements: string[]; changed: string[] };
   purges: Purges;
-  /** Undefined if nothing is sealed or nothing of the chain is left. */
+  /** The newest digest. Undefined if nothing is sealed, or all digests and purge records are missing. */
   end: ChainEnd | undefined;
   /** Undefined if nothing is sealed. */
   beginning: Beginning | undefined;
   /** Start of the first interval that is not purged. Undefined if nothing is sealed. */
   keptFrom: Interval | undefined;
-  remembered: AnchorState | "unreadable" | undefined;
+  /** The content of the anchor. Undefined if it is not configured or was never written. */
+  anchorState: AnchorState | "unreadable" | undefined;
 }
 
 /**
- * Reads the state of the chain. Costs five storage requests and one key vault request, more only if the newest digest is older
- * than an hour.
+ * Reads the state of the chain, for verification, exports and purges. Costs about five storage requests and one key vault
+ * request, and more if the newest digest is older than an hour.
  */
 export async function chainState({ tables, clock, trust, anchor }: ReadingDependencies): Promise<ChainState> {
   const { keys, ...vouchers } = await trust.vouched();
   const purges = await readPurges(tables, keys);
-  const remembered = await anchor?.read();
-  const known = remembered === "unreadable" ? undefined : remembered;
-  const needed = { tables, clock, keys };
-  const end = (await chainEnd(needed, known)) ?? purgedEnd(purges);
+  const anchorState = await anchor?.read();
+  const readable = anchorState === "unreadable" ? undefined : anchorState;
+  const chainDeps = { tables, clock, keys };
+  const end = (await chainEnd(chainDeps, readable)) ?? purgedEnd(purges);
+  // The first source that has the beginning: the signed newest digest, the anchor, the purge records or the oldest digest, or
+  // else the number of the newest digest, since each interval since the beginning has one digest.
   const beginning =
     end?.beginning ??
-    known?.beginning ??
-    (await oldestBeginning(needed, purges)) ??
-    (known && beginningByNumber(known)) ??
+    readable?.beginning ??
+    (await oldestBeginning(chainDeps, purges)) ??
+    (readable && beginningByNumber(readable)) ??
     (end && beginningByNumber({ number: end.number, interval: intervalName(end.interval) }));
   const keptFrom = purgedTo(purges) ?? (beginning && intervalFrom(beginning.interval));
-  return { keys, vouchers, purges, end, beginning, keptFrom, remembered };
+  return { keys, vouchers, purges, end, beginning, keptFrom, anchorState };
 }

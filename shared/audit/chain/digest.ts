@@ -3,7 +3,12 @@ import { sha256 } from "../canonical.ts";
 import { isIntervalName } from "../interval.ts";
 import { claimsOf, type PublicKeys, readStatement } from "./signing.ts";
 
-/** A digest's number, its interval and the SHA-256 of its statement. */
+/**
+ * The digest of a ten-minute interval of the audit log: a statement about the interval's entries that sealing signs. Each
+ * digest names the previous one, so the digests form a chain.
+ */
+
+/** Names a digest: its number, its interval and the SHA-256 of its statement. */
 export const DigestName = z.object({ number: z.int().min(1), interval: z.string(), hash: z.string() });
 export type DigestName = z.infer<typeof DigestName>;
 
@@ -29,7 +34,7 @@ export const Digest = z.object({
   beginning: Beginning.optional(),
   /** The newest digest that the key vault stored, if it was missing from the tables. */
   lost: DigestName.optional(),
-  /** SHA-256 of a row in this digest's place that no trusted key had signed. */
+  /** SHA-256 of a row without a trusted signature that this digest replaced. */
   replaced: z.string().optional(),
   /** The previous digest, if no trusted key signed it. */
   unverified: DigestName.optional(),
@@ -38,27 +43,31 @@ export const Digest = z.object({
 });
 export type Digest = z.infer<typeof Digest>;
 
-/** The state of the row in a digest's place. */
-export type FoundDigest =
+/** What a row under the key of a digest contains. */
+export type DigestReading =
   | { state: "genuine"; digest: Digest; hash: string; kid: string }
   /** `claims` is the unverified content. */
   | { state: "unknownKey"; claims: Digest; hash: string }
-  /** Signed, but for another interval. */
-  | { state: "moved"; digest: Digest; hash: string }
+  /** Signed by a trusted key, but for another interval than the row's. */
+  | { state: "misplaced"; digest: Digest; hash: string }
   /** `claims` is set if the unverified content names this interval. */
   | { state: "changed"; claims: Digest | undefined; hash: string };
 
-/** @param statement - Undefined if the row could not be read. */
-export function readDigest(interval: string, statement: string | undefined, keys: PublicKeys): FoundDigest {
+/**
+ * Checks the row of a digest.
+ *
+ * @param statement - The signed statement of the row. Undefined if the row could not be read.
+ */
+export function readDigest(interval: string, statement: string | undefined, keys: PublicKeys): DigestReading {
   const hash = sha256(statement ?? "");
   if (statement === undefined || !isIntervalName(interval)) return { state: "changed", claims: undefined, hash };
   const read = readStatement("audit-digest", Digest, statement, keys);
   if ("payload" in read) {
     const digest = read.payload;
-    return { state: digest.interval === interval ? "genuine" : "moved", digest, hash, kid: read.kid };
+    return { state: digest.interval === interval ? "genuine" : "misplaced", digest, hash, kid: read.kid };
   }
-  const claimed = claimsOf(Digest, statement);
-  const claims = claimed?.interval === interval ? claimed : undefined;
+  const unverified = claimsOf(Digest, statement);
+  const claims = unverified?.interval === interval ? unverified : undefined;
   return claims && read.problem === "unknownKey"
     ? { state: "unknownKey", claims, hash }
     : { state: "changed", claims, hash };

@@ -4,7 +4,13 @@ import type { Digest } from "./digest.ts";
 import { type Fingerprint, manifestHash } from "./manifest.ts";
 import type { PurgeRecord } from "./purge-record.ts";
 
-/** Kinds of problems that a verification of the audit log can find. */
+/**
+ * Kinds of problems that a verification of the audit log can find. They concern entries, the stored fingerprints (ids and
+ * hashes) of sealed entries, and digests, the signed hashes of ten-minute intervals. Others concern the chain of digests, its
+ * beginning, the anchor (copy of the newest digest in the key vault), marks (rows that close an interval for writers), the
+ * index that lists use, and signed records of keys and purges. `digestsCut`: the newest digests are missing. `digestReplaced`:
+ * sealing replaced a row without a trusted signature. `exportChanged`: an exported file is not as it was signed.
+ */
 export const FindingKind = z.enum([
   "entryChanged",
   "entryRemoved",
@@ -28,6 +34,7 @@ export const FindingKind = z.enum([
   "exportChanged",
 ]);
 
+/** Descriptions of the differences between a sealed interval and its present entries. */
 export const DETAILS = {
   entryChanged: "The entry differs from the sealed one.",
   entryRemoved: "The sealed entry is missing.",
@@ -45,7 +52,7 @@ export const Finding = z
   .meta({ id: "AuditFinding" });
 export type Finding = z.infer<typeof Finding>;
 
-/** Problems that sealing found and recorded in the digest that it signed. */
+/** Returns the problems that sealing found and recorded in the digest that it signed. */
 export function findingsIn(digest: Digest): Finding[] {
   const place = { interval: digest.interval, digestNumber: digest.number };
   const { lost, replaced, unverified, anchorChanged } = digest;
@@ -96,21 +103,25 @@ export function missingPurges(beginning: string | undefined, records: readonly P
 /** Differences between the sealed fingerprints of an interval and its present entries. */
 export interface Comparison {
   differences: { kind: "entryChanged" | "entryRemoved" | "entryInserted"; entryId: string }[];
-  /** Number of further differences that are not listed. */
+  /** Number of all differences, including those that are not listed. */
   total: number;
-  /** Hashes of both sides. The sealed one must be equal to the digest's. */
+  /** Hashes of the sealed fingerprints and of the present entries. Each must be equal to the hash in the digest. */
   sealedHash: string;
   foundHash: string;
+  /** Number of present entries. */
   entries: number;
 }
 
 type Fingerprints = Iterable<Fingerprint> | AsyncIterable<Fingerprint>;
 
-/** Compares both sides in one pass. Each must be in the order of its ids. Lists at most `limit` differences. */
-export async function compare(sealed: Fingerprints, found: Fingerprints, limit: number): Promise<Comparison> {
+/**
+ * Compares sealed fingerprints with those of the present entries in one pass. Both must be in the order of their ids. Lists at
+ * most `limit` differences.
+ */
+export async function compare(sealed: Fingerprints, present: Fingerprints, limit: number): Promise<Comparison> {
   const [sealedHash, foundHash] = [manifestHash(), manifestHash()];
-  const left = iterate(sealed);
-  const right = iterate(found);
+  const sealedIterator = iterate(sealed);
+  const presentIterator = iterate(present);
   const differences: Comparison["differences"] = [];
   let [total, entries] = [0, 0];
   const differs = (kind: Comparison["differences"][number]["kind"], entryId: string) => {
@@ -118,7 +129,7 @@ export async function compare(sealed: Fingerprints, found: Fingerprints, limit: 
     if (differences.length < limit) differences.push({ kind, entryId });
   };
 
-  let [a, b] = [await left.next(), await right.next()];
+  let [a, b] = [await sealedIterator.next(), await presentIterator.next()];
   while (!a.done || !b.done) {
     const order = a.done ? 1 : b.done ? -1 : a.value[0] < b.value[0] ? -1 : a.value[0] > b.value[0] ? 1 : 0;
     if (order < 0) differs("entryRemoved", a.value[0]);
@@ -126,12 +137,12 @@ export async function compare(sealed: Fingerprints, found: Fingerprints, limit: 
     else if (a.value[1] !== b.value[1]) differs("entryChanged", a.value[0]);
     if (order <= 0) {
       sealedHash.add(a.value);
-      a = await left.next();
+      a = await sealedIterator.next();
     }
     if (order >= 0) {
       foundHash.add(b.value);
       entries += 1;
-      b = await right.next();
+      b = await presentIterator.next();
     }
   }
   return { differences, total, sealedHash: sealedHash.digest(), foundHash: foundHash.digest(), entries };

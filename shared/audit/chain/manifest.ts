@@ -6,6 +6,11 @@ import { readRows } from "../read-rows.ts";
 import { MANIFESTS_PARTITION, ManifestRow } from "../rows.ts";
 import type { StoredEntry } from "../stored-entries.ts";
 
+/**
+ * Manifests: the fingerprints (id and hash) of the entries of a sealed interval. The digest of the interval contains only the
+ * hash of its manifest. With the manifest, verification finds out which entry was changed.
+ */
+
 /** An entry's id and the hash of its text, in base64url. */
 export type Fingerprint = readonly [id: string, hash: string];
 
@@ -55,11 +60,13 @@ export async function writeManifest(
   return { entries, hash: hash.digest() };
 }
 
+/** A fingerprint with the interval that was sealed with it. */
 export interface Sealed {
   interval: Interval;
   fingerprint: Fingerprint;
 }
 
+/** Matches the number of a row at the end of its key: `2026-11-21T10:40Z|000000`. */
 const PART = /\|\d{6}$/;
 
 /**
@@ -74,20 +81,18 @@ export async function* readManifests(
   for await (const page of readRows(tables, ManifestRow, { partitionKey: MANIFESTS_PARTITION, ...range })) {
     yield page.flatMap(({ rowKey, value }) => {
       const name = rowKey.replace(PART, "");
-      return value && name !== rowKey && isIntervalName(name) ? decoded(intervalFrom(name), value.hashes) : [];
+      return value && name !== rowKey && isIntervalName(name) ? decodeRow(intervalFrom(name), value.hashes) : [];
     });
   }
 }
 
-function decoded(interval: Interval, hashes: Uint8Array): Sealed[] {
+function decodeRow(interval: Interval, hashes: Uint8Array): Sealed[] {
   const bytes = Buffer.from(hashes.buffer, hashes.byteOffset, hashes.length);
   const sealed: Sealed[] = [];
-  for (let at = 0; at + ID_BYTES + HASH_BYTES <= bytes.length; at += ID_BYTES + HASH_BYTES) {
-    const id = bytes.toString("latin1", at, at + ID_BYTES);
-    sealed.push({
-      interval,
-      fingerprint: [id, bytes.toString("base64url", at + ID_BYTES, at + ID_BYTES + HASH_BYTES)],
-    });
+  for (let start = 0; start + ID_BYTES + HASH_BYTES <= bytes.length; start += ID_BYTES + HASH_BYTES) {
+    const id = bytes.toString("latin1", start, start + ID_BYTES);
+    const hash = bytes.toString("base64url", start + ID_BYTES, start + ID_BYTES + HASH_BYTES);
+    sealed.push({ interval, fingerprint: [id, hash] });
   }
   return sealed;
 }

@@ -6,7 +6,10 @@ import { PURGES_PARTITION, RecordRow } from "../rows.ts";
 import { DigestName } from "./digest.ts";
 import { type PublicKeys, readStatement } from "./signing.ts";
 
-/** The signed record of a purge, which is never deleted. The chain continues from its `last` digest. */
+/**
+ * The signed record of a purge, which removes entries and digests older than the retention. The record stays, and verification
+ * starts at its end. The first digest after the purge names its `last` digest.
+ */
 export const PurgeRecord = z
   .object({
     from: z.string().meta({ description: "The start of the first interval that was removed." }),
@@ -16,10 +19,10 @@ export const PurgeRecord = z
     /** Number of entries in all intervals from the first up to the last purged one. */
     total: z.int(),
     last: DigestName.meta({ description: "The last digest that was removed." }),
-    retentionDays: z.int().meta({ description: "Days that were kept." }),
+    retentionDays: z.int().meta({ description: "Retention in days that the purge applied." }),
     actor: z.string().meta({ description: "Person who started the purge; `system` for the daily run." }),
     requestId: z.string(),
-    purgedAt: z.string().meta({ description: "When it was removed." }),
+    purgedAt: z.string().meta({ description: "Time of the purge." }),
   })
   .meta({ id: "AuditPurge" });
 export type PurgeRecord = z.infer<typeof PurgeRecord>;

@@ -69,25 +69,27 @@ export function readStatement<S extends z.ZodType>(
   statement: string,
   keys: PublicKeys,
 ): Statement<z.output<S>> {
-  const [header, payload, signature, ...more] = statement.split(".");
-  if (header === undefined || payload === undefined || signature === undefined || more.length > 0) {
+  const [header, payload, signature, ...otherParts] = statement.split(".");
+  if (header === undefined || payload === undefined || signature === undefined || otherParts.length > 0) {
     return { problem: "malformed" };
   }
-  const head = Header.safeParse(json(header));
-  const body = schema.safeParse(json(payload));
-  if (!head.success || head.data.typ !== typ || !body.success) return { problem: "malformed" };
-  const key = keys.get(head.data.kid);
+  const parsedHeader = Header.safeParse(parseJson(header));
+  const parsedPayload = schema.safeParse(parseJson(payload));
+  if (!parsedHeader.success || parsedHeader.data.typ !== typ || !parsedPayload.success) return { problem: "malformed" };
+  const { kid } = parsedHeader.data;
+  const key = keys.get(kid);
   if (!key) return { problem: "unknownKey" };
-  const signed = verify(null, Buffer.from(`${header}.${payload}`), key, Buffer.from(signature, "base64url"));
-  return signed ? { payload: body.data, kid: head.data.kid } : { problem: "badSignature" };
+  const isSigned = verify(null, Buffer.from(`${header}.${payload}`), key, Buffer.from(signature, "base64url"));
+  return isSigned ? { payload: parsedPayload.data, kid } : { problem: "badSignature" };
 }
 
 /** Returns the content of a statement without verifying its signature. */
 export function claimsOf<S extends z.ZodType>(schema: S, statement: string): z.output<S> | undefined {
-  return schema.safeParse(json(statement.split(".")[1] ?? "")).data;
+  return schema.safeParse(parseJson(statement.split(".")[1] ?? "")).data;
 }
 
-function json(part: string): unknown {
+/** Parses a part of a statement: JSON in base64url. Undefined if it is invalid. */
+function parseJson(part: string): unknown {
   try {
     return JSON.parse(Buffer.from(part, "base64url").toString("utf8"));
   } catch {

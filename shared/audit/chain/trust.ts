@@ -20,7 +20,10 @@ import {
  */
 export const VouchedKey = z.object({ kid: z.string(), publicKey: z.string() });
 
-/** The signing key, and the public keys that are trusted. */
+/**
+ * The signing key of the audit log, and the public keys whose signatures are trusted. Keys are rotated: the newest configured
+ * key signs, and it vouches for the earlier keys, so that these can be removed from the configuration.
+ */
 export interface Trust {
   /** The signing key. Undefined if `AUDIT_SIGNING_KEYS` is not set; then nothing is sealed. */
   readonly signer: SigningKey | undefined;
@@ -31,14 +34,15 @@ export interface Trust {
    * statements.
    */
   vouched(): Promise<{ keys: PublicKeys; statements: string[]; changed: string[] }>;
-  /** Stores a statement of the signing key for every other known key. */
+  /** Stores a statement of the signing key for each other trusted key that has none yet. Sealing calls it. */
   vouch(): Promise<void>;
 }
 
-export function createTrust(tables: Tables, ring: Config["AUDIT_SIGNING_KEYS"]): Trust {
-  const signing = (ring ?? []).map(signingKey);
-  const signer = signing[0];
-  const configured = new Map(signing.map(({ kid, privateKey }) => [kid, createPublicKey(privateKey)]));
+/** @param seeds - The configured keys. The first one signs. */
+export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"]): Trust {
+  const signingKeys = (seeds ?? []).map(signingKey);
+  const signer = signingKeys[0];
+  const configured = new Map(signingKeys.map(({ kid, privateKey }) => [kid, createPublicKey(privateKey)]));
   let signerVouched = false;
 
   async function vouched() {
@@ -54,22 +58,22 @@ export function createTrust(tables: Tables, ring: Config["AUDIT_SIGNING_KEYS"]):
       configured,
       rows.map(({ statement }) => statement),
     );
-    const holds = ({ statement }: { statement: string }) => "payload" in readVoucher(statement, keys);
-    changed.push(...rows.filter((row) => !holds(row)).map(({ rowKey }) => rowKey));
-    return { keys, statements: rows.filter(holds).map(({ statement }) => statement), changed };
+    const isValid = ({ statement }: { statement: string }) => "payload" in readVoucher(statement, keys);
+    changed.push(...rows.filter((row) => !isValid(row)).map(({ rowKey }) => rowKey));
+    return { keys, statements: rows.filter(isValid).map(({ statement }) => statement), changed };
   }
 
   async function vouch(): Promise<void> {
     if (signerVouched || !signer) return;
     const { keys, statements } = await vouched();
-    const known = new Set(
+    const vouchedFor = new Set(
       statements.flatMap((statement) => {
         const read = readVoucher(statement, keys);
         return "payload" in read && read.kid === signer.kid ? [read.payload.kid] : [];
       }),
     );
     for (const [kid, key] of keys) {
-      if (kid === signer.kid || known.has(kid)) continue;
+      if (kid === signer.kid || vouchedFor.has(kid)) continue;
       const record = signStatement("audit-key", { kid, publicKey: publicKeyText(key) }, signer);
       await tables.put(RecordRow, KEYS_PARTITION, `${signer.kid}|${kid}`, { record });
     }
@@ -84,8 +88,9 @@ const readVoucher = (statement: string, keys: PublicKeys) => readStatement("audi
 /** Returns the trusted keys and every key that one of them vouches for. A trusted `kid` is never replaced. */
 export function withVouched(trusted: PublicKeys, statements: readonly string[]): PublicKeys {
   const keys = new Map(trusted);
-  for (let before = -1; before < keys.size; ) {
-    before = keys.size;
+  // Repeated until a pass adds no key, because an added key may vouch for further ones.
+  for (let sizeBefore = -1; sizeBefore < keys.size; ) {
+    sizeBefore = keys.size;
     for (const statement of statements) {
       const read = readVoucher(statement, keys);
       if ("payload" in read && !keys.has(read.payload.kid))

@@ -4,7 +4,7 @@ import type { AuditEntry } from "../entry.ts";
 
 const json = (value: unknown): string => (value === undefined ? "" : canonicalJson(value));
 
-/** `before`, `after` and `details` are JSON text. */
+/** The columns of a CSV export of the audit log. `before`, `after` and `details` are JSON text. */
 export const auditCsv = createCsv<AuditEntry>([
   { label: "id", value: ({ id }) => id },
   { label: "occurredAt", value: ({ occurredAt }) => occurredAt },

@@ -2,10 +2,13 @@ import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../../platform/http/paging.ts";
 import { type PublicKeys, readStatement, type SigningKey, signStatement } from "../chain/signing.ts";
 
-/** The position of an export, and totals of the parts so far. */
+/** The cursor of an export: its position, and totals of the parts so far. */
 export const Cursor = z.object({
+  /** Identifies the filters of the export. */
   query: z.string(),
+  /** Number of the next part. */
   part: z.int().min(2),
+  /** End of the export's period, in milliseconds since 1970. */
   end: z.int(),
   interval: z.int(),
   rowKey: z.string(),
@@ -15,12 +18,12 @@ export const Cursor = z.object({
 });
 export type Cursor = z.infer<typeof Cursor>;
 
-/** Encodes a cursor. Signed if a key is configured, because the log will record the number of exported entries. */
+/** Encodes a cursor. The cursor is signed if a key is configured, because the log records the number of entries in it. */
 export const signCursor = (cursor: Cursor, signer: SigningKey | undefined): string =>
   signer ? signStatement("audit-cursor", cursor, signer) : encodeCursor(cursor);
 
 /**
- * Decodes a cursor. An unsigned cursor gives only the position, and none of the totals that the log would record.
+ * Decodes a cursor. From a cursor without a valid signature, only the position is used, not the totals that the log records.
  *
  * @throws {Problem} invalidCursor
  */

@@ -4,30 +4,33 @@ import { dayOf, INTERVAL_MS, type Interval, intervalOf } from "../interval.ts";
 import type { AuditQuery } from "../list.ts";
 import { entryOfRow, type StoredEntry, storedEntries } from "../stored-entries.ts";
 
-/** Position of an export: after this row. */
+/** Reads the entries for an export, oldest first. */
+
+/** The position of an export: the next part starts after this row. */
 export interface Position {
   interval: Interval;
   rowKey: string;
 }
 
-/** The position in a signed statement. Sorts in the order of the export. */
+/** Returns a position as text for a signed statement, `2026-11-21|10:40|01J…`. The texts sort in the order of the export. */
 export const positionText = ({ interval, rowKey }: Position): string => `${dayOf(interval)}|${rowKey}`;
 
-export interface WalkedRow {
+/** A row among the entries. */
+export interface ExportedRow {
   row: StoredEntry;
   /** Undefined if the row is not an entry. An export skips it, verification reports it. */
   entry: AuditEntry | undefined;
 }
 
 /**
- * Yields the primary rows of `start <= instant < end`, oldest first, page by page, starting after `after`. The caller filters
- * by actor and type.
+ * Yields the rows of `start <= occurredAt < end` (milliseconds), oldest first, page by page, starting after the position
+ * `after`. The caller filters by actor and type.
  */
-export async function* walkEntries(
+export async function* readEntryPages(
   tables: Tables,
   range: { start: number; end: number },
   after: Position | undefined,
-): AsyncGenerator<WalkedRow[]> {
+): AsyncGenerator<ExportedRow[]> {
   const from = after ? after.interval : intervalOf(range.start);
   const to = intervalOf(range.end - 1) + INTERVAL_MS;
   for await (const page of storedEntries(tables, { from, to }, after)) {
@@ -40,7 +43,7 @@ export async function* walkEntries(
 const within = ({ occurredAt }: AuditEntry, { start, end }: { start: number; end: number }): boolean =>
   Date.parse(occurredAt) >= start && Date.parse(occurredAt) < end;
 
-/** Returns true if an entry passes the filters that the primary rows have no key for. */
+/** Returns true if an entry has the actor and the type of a query. The row keys of entries contain neither. */
 export const matchesFilter = (entry: AuditEntry, { actor, eventType }: AuditQuery): boolean =>
   (actor === undefined || entry.actor.toLowerCase() === actor.toLowerCase()) &&
   (eventType === undefined || entry.eventType === eventType);

@@ -13,13 +13,14 @@ import type { PartWriter } from "./part.ts";
 import { EXPORT_FORMAT, type ExportStatement } from "./statement.ts";
 
 /** Maximum number of invalid rows that one part reports. */
-const MAX_STRAYS = 1000;
+const MAX_INVALID_ROWS = 1000;
 /** Approximate number of characters per piece of output. */
 const PIECE_CHARACTERS = 65_536;
 
 /**
- * Writes a part of a JSON export with everything that its verification needs: the digests of its intervals with the sealed
- * fingerprints, the previous digest, purges, older keys, and a signed statement about this part.
+ * Writes one part of a JSON export of the audit log. The part contains what the offline verification needs: the digests of its
+ * ten-minute intervals (signed hashes) with the fingerprints (ids and hashes) of their entries, the previous digest, purge
+ * records, older keys, and a signed statement about this part.
  */
 export function createJsonPart(
   deps: ReadingDependencies,
@@ -36,7 +37,7 @@ export function createJsonPart(
   const { query, state, write } = part;
   const [start, end] = [new Date(part.start).toISOString(), new Date(part.end).toISOString()];
   const fingerprints = manifestHash();
-  const strays: Finding[] = [];
+  const invalidRows: Finding[] = [];
   let entries = 0;
 
   return {
@@ -50,9 +51,9 @@ export function createJsonPart(
         if (entry) {
           fingerprints.add(fingerprintOf(row));
           texts.push(row.text!);
-        } else if (state.end && row.interval <= state.end.interval && strays.length < MAX_STRAYS) {
+        } else if (state.end && row.interval <= state.end.interval && invalidRows.length < MAX_INVALID_ROWS) {
           const detail = "The row is not an entry that this service wrote.";
-          strays.push({ kind: "entryInserted", interval: intervalName(row.interval), entryId: row.id, detail });
+          invalidRows.push({ kind: "entryInserted", interval: intervalName(row.interval), entryId: row.id, detail });
         }
       }
       if (texts.length === 0) return;
@@ -62,10 +63,11 @@ export function createJsonPart(
 
     async end(upTo, nextCursor) {
       const from = part.after ? part.after.interval : intervalOf(part.start);
-      const asked = upTo ? upTo.interval : intervalOf(part.end - 1);
-      const last = Math.min(asked, state.end?.interval ?? from - INTERVAL_MS);
+      const lastRequested = upTo ? upTo.interval : intervalOf(part.end - 1);
+      // If nothing is sealed, the range of digests is empty.
+      const lastInterval = Math.min(lastRequested, state.end?.interval ?? from - INTERVAL_MS);
       await write('\n],"digests":[');
-      await writeDigests(from, last);
+      await writeDigests(from, lastInterval);
       const predecessor = await readRow(tables, DigestRow, DIGESTS_PARTITION, intervalName(from - INTERVAL_MS));
       const closing = {
         predecessor: predecessor?.value?.digest ?? null,
@@ -78,6 +80,7 @@ export function createJsonPart(
     },
   };
 
+  /** Writes the digests of `from <= interval <= last` with their fingerprints, in pieces, to limit memory. */
   async function writeDigests(from: Interval, last: Interval): Promise<void> {
     const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(from), before: `${intervalName(last)}~` };
     const sealed = byInterval(readManifests(tables, { from, to: last + INTERVAL_MS }));
@@ -90,7 +93,7 @@ export function createJsonPart(
         let piece = "";
         let comma = "";
         const interval = isIntervalName(rowKey) ? intervalFrom(rowKey) : undefined;
-        for await (const { fingerprint } of interval === undefined ? nothing() : sealed.of(interval)) {
+        for await (const { fingerprint } of interval === undefined ? noFingerprints() : sealed.of(interval)) {
           piece += `${comma}${JSON.stringify(fingerprint)}`;
           comma = ",";
           if (piece.length < PIECE_CHARACTERS) continue;
@@ -102,11 +105,12 @@ export function createJsonPart(
     }
   }
 
+  /** Returns the signed statement about the part. Null if no key is configured. */
   async function statement(upTo: Position | undefined): Promise<string | null> {
     if (!trust.signer) return null;
-    const { end: newest, keptFrom, beginning, remembered } = state;
-    const outside = part.after ? [] : await findUnexpectedRows(deps, state);
-    const findings = [...outside, ...strays];
+    const { end: newest, keptFrom, beginning, anchorState } = state;
+    const unexpectedRows = part.after ? [] : await findUnexpectedRows(deps, state);
+    const findings = [...unexpectedRows, ...invalidRows];
     const payload: ExportStatement = {
       exportedAt: clock.now().toISOString(),
       start,
@@ -120,11 +124,11 @@ export function createJsonPart(
       sealedFrom: keptFrom === undefined ? null : intervalName(keptFrom),
       beginning: beginning ?? null,
       newest: newest ? { number: newest.number, interval: intervalName(newest.interval), hash: newest.hash } : null,
-      anchor: remembered === "unreadable" ? null : (remembered ?? null),
+      anchor: anchorState === "unreadable" ? null : (anchorState ?? null),
       ...(findings.length > 0 && { findings }),
     };
     return signStatement("audit-export", payload, trust.signer);
   }
 }
 
-async function* nothing(): AsyncGenerator<Sealed> {}
+async function* noFingerprints(): AsyncGenerator<Sealed> {}

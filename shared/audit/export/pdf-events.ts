@@ -1,6 +1,8 @@
 import { canonicalJson } from "../canonical.ts";
 import type { AuditEntry } from "../entry.ts";
 
+/** Converts audit entries to the lines of a PDF export. */
+
 /** Maximum length of a description of changes, in characters. The other formats contain it in full. */
 const MAX_CHANGE_CHARACTERS = 400;
 /** Maximum length of a list in characters. A longer list is shortened to its first MAX_LISTED members, if it has more. */
@@ -14,7 +16,7 @@ export interface PdfEvent {
   /** Time of the event, if the entry has a later time. */
   happenedAt: string | undefined;
   /** Time of the intent, or of its event if that is earlier. Undefined if there is no separate intent. */
-  begunAt: string | undefined;
+  startedAt: string | undefined;
   eventType: string;
   actor: string;
   address: string | undefined;
@@ -24,18 +26,21 @@ export interface PdfEvent {
   changes: string;
 }
 
-/** Converts entries to lines in the order of their ends. Joins an outcome with its intent by request, type and target. */
+/**
+ * Converts entries to lines, in the order of the time of the outcome. An intent and its outcome become one line if they have
+ * the same request, type and target.
+ */
 export function eventsOf(entries: readonly AuditEntry[]): PdfEvent[] {
-  const open = new Map<string, AuditEntry[]>();
+  const intents = new Map<string, AuditEntry[]>();
   const events: { entry: AuditEntry; intent: AuditEntry | undefined }[] = [];
   const keyOf = ({ requestId, eventType, target }: AuditEntry) => JSON.stringify([requestId, eventType, target]);
   for (const entry of entries) {
     const key = keyOf(entry);
-    if (entry.outcome === "intent") open.set(key, [...(open.get(key) ?? []), entry]);
-    else events.push({ entry, intent: open.get(key)?.shift() });
+    if (entry.outcome === "intent") intents.set(key, [...(intents.get(key) ?? []), entry]);
+    else events.push({ entry, intent: intents.get(key)?.shift() });
   }
-  const unfinished = [...open.values()].flat().map((entry) => ({ entry, intent: undefined }));
-  return [...events, ...unfinished]
+  const withoutOutcome = [...intents.values()].flat().map((entry) => ({ entry, intent: undefined }));
+  return [...events, ...withoutOutcome]
     .sort((a, b) => (a.entry.occurredAt < b.entry.occurredAt ? -1 : a.entry.occurredAt > b.entry.occurredAt ? 1 : 0))
     .map(({ entry, intent }) => eventOf(entry, intent));
 }
@@ -45,7 +50,7 @@ function eventOf(entry: AuditEntry, intent: AuditEntry | undefined): PdfEvent {
   return {
     at: occurredAt,
     happenedAt: entry.happenedAt,
-    begunAt: intent?.happenedAt ?? intent?.occurredAt,
+    startedAt: intent?.happenedAt ?? intent?.occurredAt,
     eventType,
     actor,
     address,
@@ -58,15 +63,15 @@ function eventOf(entry: AuditEntry, intent: AuditEntry | undefined): PdfEvent {
 
 /** Describes changed fields, then all details. */
 function changesOf({ before, after, details }: Pick<AuditEntry, "before" | "after" | "details">): string {
-  const [old, now] = [flat(before), flat(after)];
+  const [oldValues, newValues] = [flatten(before), flatten(after)];
   const parts: string[] = [];
-  for (const name of new Set([...old.keys(), ...now.keys()])) {
-    const [was, is] = [old.get(name), now.get(name)];
-    if (was === is) continue;
-    if (before === undefined || after === undefined) parts.push(named(name, is ?? `${was} (before)`));
-    else parts.push(named(name, `${was ?? "none"} → ${is ?? "none"}`));
+  for (const name of new Set([...oldValues.keys(), ...newValues.keys()])) {
+    const [oldValue, newValue] = [oldValues.get(name), newValues.get(name)];
+    if (oldValue === newValue) continue;
+    if (before === undefined || after === undefined) parts.push(named(name, newValue ?? `${oldValue} (before)`));
+    else parts.push(named(name, `${oldValue ?? "none"} → ${newValue ?? "none"}`));
   }
-  for (const [name, value] of flat(details)) parts.push(named(name, value));
+  for (const [name, value] of flatten(details)) parts.push(named(name, value));
   const text = parts.join("; ");
   if (text.length <= MAX_CHANGE_CHARACTERS) return text;
   return `${text.slice(0, MAX_CHANGE_CHARACTERS)}… (in full in the JSON export)`;
@@ -74,13 +79,13 @@ function changesOf({ before, after, details }: Pick<AuditEntry, "before" | "afte
 
 const named = (name: string, value: string): string => (name === "" ? value : `${name}: ${value}`);
 
-/** Returns the members of a value by their paths, each as short text. */
-function flat(value: unknown, path = "", depth = 0): Map<string, string> {
+/** Returns the members of a value by their paths (`a.b`), each as short text. */
+function flatten(value: unknown, path = "", depth = 0): Map<string, string> {
   if (value === undefined) return new Map();
   if (typeof value !== "object" || value === null || depth === MAX_DEPTH) return new Map([[path, textOf(value)]]);
   if (Array.isArray(value)) return new Map([[path, listOf(value)]]);
   const members = Object.entries(value).flatMap(([name, member]) => [
-    ...flat(member, path === "" ? name : `${path}.${name}`, depth + 1),
+    ...flatten(member, path === "" ? name : `${path}.${name}`, depth + 1),
   ]);
   return new Map(members);
 }

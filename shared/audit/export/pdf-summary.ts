@@ -1,25 +1,25 @@
-import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
+import {
+  ALARM_COLOR,
+  CONTENT_BOTTOM,
+  type Column,
+  GOOD_COLOR,
+  HEADING_COLOR,
+  MARGIN,
+  MUTED_COLOR,
+  type Sheet,
+} from "../../platform/pdf/sheet.ts";
 import { sum } from "../../platform/sum.ts";
 import type { Verification } from "../api.ts";
 import type { PdfEvent } from "./pdf-events.ts";
 
-/** The content of a document: filters, period and verification. */
-export interface PdfAbout {
-  start: Date;
-  /** Exclusive. */
-  end: Date;
-  actor: string | undefined;
-  eventType: string | undefined;
-  createdAt: Date;
-  /** Results of the verification of the period, one or more. */
-  verified: readonly Verification[];
-}
+/** Writes the first page of a PDF export: its filters, the result of the verification, and counts of events. */
 
-/** Maximum number of lines in a table of counts. The rest share one line. */
+/** Maximum number of lines in a table of counts. The last line sums up the less frequent names. */
 const MAX_COUNTED = 14;
 /** Maximum number of findings in the document. GET /audit/verify returns all. */
 const MAX_SHOWN_FINDINGS = 25;
-const TOP = 9;
+/** Font size of text below a heading, in points. */
+const TEXT_FONT_SIZE = 9;
 
 /** The data of the first page. */
 export interface PdfAbout {
@@ -29,7 +29,7 @@ export interface PdfAbout {
   actor: string | undefined;
   eventType: string | undefined;
   createdAt: Date;
-  /** Results of the verification of the period, one or more. */
+  /** Results of the verification of the period in order, each for the intervals after the previous one. */
   verified: readonly Verification[];
 }
 
@@ -41,7 +41,7 @@ export const periodText = ({ start, end }: Pick<PdfAbout, "start" | "end">): str
 
 /** Draws the first page: the document's content, the verification, and counts of events. */
 export function writeSummary(sheet: Sheet, entries: number, events: readonly PdfEvent[], about: PdfAbout): void {
-  sheet.text("Audit log", { size: 18, style: "bold", color: HEADING });
+  sheet.text("Audit log", { size: 18, style: "bold", color: HEADING_COLOR });
   sheet.y -= 2;
   const joined = entries === events.length ? "" : `, as ${events.length} events: an intent and its outcome are one`;
   const lines: [string, string][] = [
@@ -65,10 +65,10 @@ function filters({ actor, eventType }: PdfAbout): string {
 
 /** Describes the verification when the document was created: its result, the key, and the verified period. */
 function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
-  sheet.text("What was verified", { size: 12, style: "bold", color: HEADING });
+  sheet.text("Verification", { size: 12, style: "bold", color: HEADING_COLOR });
   const [first, last] = [verified[0], verified.at(-1)];
   if (!first || !last) {
-    sheet.text("Nothing was verified.", { size: TOP });
+    sheet.text("Nothing was verified.", { size: TEXT_FONT_SIZE });
     return;
   }
   const digests = sum(verified, ({ digests }) => digests);
@@ -92,7 +92,7 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
     );
   }
   for (const { kid, fingerprint } of first.publicKeys) sheet.fact(`Key ${kid}`, `SHA-256 fingerprint ${fingerprint}`);
-  sheet.fact("Log begins", first.beginning === null ? "nothing is sealed yet" : `${instant(first.beginning)} UTC`);
+  sheet.fact("Log starts", first.beginning === null ? "nothing is sealed yet" : `${instant(first.beginning)} UTC`);
   sheet.fact("Newest digest", ANCHORS[first.anchor.state]);
   if (last.nextCursor !== null) {
     sheet.fact(
@@ -110,33 +110,44 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
   }
   const late = sum(verified, ({ lateEntries }) => lateEntries.total);
   if (late > 0) {
-    const which = late === 1 ? "1 entry stands" : `${late} entries stand`;
-    sheet.fact("Late entries", `${which} under a later instant than they happened at, as each says`);
+    const which = late === 1 ? "1 entry is" : `${late} entries are`;
+    sheet.fact(
+      "Late entries",
+      `${which} listed under a later time than that of the event; each such entry shows both times`,
+    );
   }
   const listed = verified.flatMap((part) => part.findings);
   for (const { kind, interval, entryId, detail } of listed.slice(0, MAX_SHOWN_FINDINGS)) {
     const place = [interval, entryId].filter(Boolean).join(", ");
-    sheet.fact("Finding", `${kind}${place === "" ? "" : ` (${place})`}: ${detail}`, ALARM);
+    sheet.fact("Finding", `${kind}${place === "" ? "" : ` (${place})`}: ${detail}`, ALARM_COLOR);
   }
   if (findings > MAX_SHOWN_FINDINGS)
-    sheet.fact("", `and ${findings - MAX_SHOWN_FINDINGS} more: see GET /audit/verify`, ALARM);
+    sheet.fact("", `and ${findings - MAX_SHOWN_FINDINGS} more: see GET /audit/verify`, ALARM_COLOR);
 }
 
-function verdictOf({ sealing }: Verification, digests: number, findings: number): [string, typeof ALARM] {
-  if (findings > 0) return [`NOT INTACT: ${findings} ${findings === 1 ? "finding" : "findings"}, see below`, ALARM];
-  if (sealing === "notConfigured") return ["Not verified: AUDIT_SIGNING_KEYS is not set, so nothing is sealed", ALARM];
-  if (digests === 0) return ["Not verified: nothing in this period is sealed yet", ALARM];
-  return ["Intact: no sealed entry was changed, removed or inserted", GOOD];
+function verdictOf({ sealing }: Verification, digests: number, findings: number): [string, typeof ALARM_COLOR] {
+  if (findings > 0)
+    return [`NOT INTACT: ${findings} ${findings === 1 ? "finding" : "findings"}, see below`, ALARM_COLOR];
+  if (sealing === "notConfigured")
+    return ["Not verified: AUDIT_SIGNING_KEYS is not set, so nothing is sealed", ALARM_COLOR];
+  if (digests === 0) return ["Not verified: nothing in this period is sealed yet", ALARM_COLOR];
+  return ["Intact: no sealed entry was changed, removed or inserted", GOOD_COLOR];
 }
 
+/** Descriptions of the comparison of the newest digest (signed hash) with the copy in the service's key vault. */
 const ANCHORS: Record<Verification["anchor"]["state"], string> = {
-  matches: "the service's own key vault remembers the same one",
-  differs: "the service's own key vault remembers another one",
-  unreadable: "what the service's own key vault remembers can't be read",
-  empty: "the service's own key vault does not remember one yet",
-  notConfigured: "no key vault remembers it (SERVICE_KEY_VAULT_URL is not set): a cut end can't be found",
+  matches: "matches the one in the service's key vault",
+  differs: "differs from the one in the service's key vault",
+  unreadable: "the one in the service's key vault can't be read",
+  empty: "the service's key vault does not contain one yet",
+  notConfigured:
+    "not stored in a key vault (SERVICE_KEY_VAULT_URL is not set): removal of the newest entries can't be detected",
 };
 
+/** Heights in a table of counts, in points. */
+const TABLE_HEADING_HEIGHT = 17;
+const TABLE_ROW_HEIGHT = 14;
+/** The three tables of counts. `of` returns the name by which a table counts an event. Positions and widths in points. */
 const COUNTS: { title: string; x: number; width: number; of(event: PdfEvent): string }[] = [
   { title: "Event", x: MARGIN, width: 240, of: ({ eventType }) => eventType },
   { title: "Actor", x: MARGIN + 255, width: 240, of: ({ actor }) => actor },
@@ -145,15 +156,15 @@ const COUNTS: { title: string; x: number; width: number; of(event: PdfEvent): st
 
 /** Draws three tables side by side: by event, by actor, by outcome. Repeats of a rejected request count individually. */
 function writeCounts(sheet: Sheet, events: readonly PdfEvent[]): void {
-  sheet.text("What happened", { size: 12, style: "bold", color: HEADING });
+  sheet.text("Number of events", { size: 12, style: "bold", color: HEADING_COLOR });
   if (events.length === 0) {
-    sheet.text("There are no entries in this period.", { size: TOP, color: MUTED });
+    sheet.text("There are no entries in this period.", { size: TEXT_FONT_SIZE, color: MUTED_COLOR });
     return;
   }
   sheet.y -= 2;
-  const tables = COUNTS.map((table) => ({ ...table, rows: counted(events, table.of) }));
+  const tables = COUNTS.map((table) => ({ ...table, rows: countEvents(events, table.of) }));
   const longest = Math.max(...tables.map(({ rows }) => rows.length));
-  if (sheet.y - 17 - longest * 14 < MARGIN + 18) sheet.nextPage();
+  if (sheet.y - TABLE_HEADING_HEIGHT - longest * TABLE_ROW_HEIGHT < CONTENT_BOTTOM) sheet.nextPage();
   const top = sheet.y;
   let bottom = top;
   for (const { title, x, width, rows } of tables) {
@@ -164,20 +175,20 @@ function writeCounts(sheet: Sheet, events: readonly PdfEvent[]): void {
     sheet.y = top;
     sheet.heading(columns, x);
     for (const [name, times] of rows) {
-      const shown = name.length > 48 ? `${name.slice(0, 47)}…` : name;
-      sheet.row(columns, [{ paragraphs: [shown] }, { paragraphs: [String(times)] }], { size: 8, x });
+      const shortName = name.length > 48 ? `${name.slice(0, 47)}…` : name;
+      sheet.row(columns, [{ paragraphs: [shortName] }, { paragraphs: [String(times)] }], { size: 8, x });
     }
     bottom = Math.min(bottom, sheet.y);
   }
   sheet.y = bottom;
 }
 
-/** Sorts the most frequent first. */
-function counted(events: readonly PdfEvent[], of: (event: PdfEvent) => string): [string, number][] {
+/** Returns the number of events by name, the most frequent first. */
+function countEvents(events: readonly PdfEvent[], of: (event: PdfEvent) => string): [string, number][] {
   const times = new Map<string, number>();
   for (const event of events) times.set(of(event), (times.get(of(event)) ?? 0) + event.count);
   const sorted = [...times].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
   if (sorted.length <= MAX_COUNTED) return sorted;
-  const rest = sorted.slice(MAX_COUNTED - 1);
-  return [...sorted.slice(0, MAX_COUNTED - 1), [`${rest.length} others`, sum(rest, ([, count]) => count)]];
+  const others = sorted.slice(MAX_COUNTED - 1);
+  return [...sorted.slice(0, MAX_COUNTED - 1), [`${others.length} others`, sum(others, ([, count]) => count)]];
 }

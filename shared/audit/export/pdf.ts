@@ -1,5 +1,13 @@
 import { createDocument } from "../../platform/pdf/document.ts";
-import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
+import {
+  ALARM_COLOR,
+  type Cell,
+  CONTENT_BOTTOM,
+  type Column,
+  MARGIN,
+  MUTED_COLOR,
+  type Sheet,
+} from "../../platform/pdf/sheet.ts";
 import type { Verification } from "../api.ts";
 import type { ReadingDependencies } from "../chain/chain-state.ts";
 import type { AuditEntry } from "../entry.ts";
@@ -8,9 +16,12 @@ import { verifySealed } from "../verify/verify.ts";
 import { eventsOf, type PdfEvent } from "./pdf-events.ts";
 import { instant, type PdfAbout, periodText, writeSummary } from "./pdf-summary.ts";
 
-/** Maximum number of verification responses for one document: more than a year of intervals. */
+/**
+ * Maximum number of verification responses for one document. Each covers up to 20,000 intervals, so together more than a year.
+ */
 const MAX_VERIFICATIONS = 3;
-const SIZE = 7;
+/** Font size of the table of events, in points. */
+const TABLE_FONT_SIZE = 7;
 
 /** Creates the PDF document of an export, including a new verification of its period. */
 export async function pdfOf(
@@ -36,14 +47,15 @@ export async function createPdf(
   about: PdfAbout,
   unicodeFont: string | undefined,
 ): Promise<Uint8Array> {
-  const facts = { title: "Audit log", createdAt: about.createdAt, unicodeFont };
-  return await createDocument(facts, `Audit log, ${periodText(about)}`, (sheet) => {
+  const documentInfo = { title: "Audit log", createdAt: about.createdAt, unicodeFont };
+  return await createDocument(documentInfo, `Audit log, ${periodText(about)}`, (sheet) => {
     const events = eventsOf(entries);
     writeSummary(sheet, entries.length, events, about);
     if (events.length > 0) writeEvents(sheet, events);
   });
 }
 
+/** The columns of the table of events. Widths in points. */
 const COLUMNS: Column[] = [
   { title: "Time (UTC)", width: 80 },
   { title: "Actor, address", width: 122 },
@@ -58,16 +70,16 @@ function writeEvents(sheet: Sheet, events: readonly PdfEvent[]): void {
   sheet.heading(COLUMNS);
   for (const [index, event] of events.entries()) {
     const cells = cellsOf(event);
-    if (sheet.y - sheet.rowHeight(COLUMNS, cells, SIZE) < CONTENT_BOTTOM) {
+    if (sheet.y - sheet.rowHeight(COLUMNS, cells, TABLE_FONT_SIZE) < CONTENT_BOTTOM) {
       sheet.nextPage();
       sheet.heading(COLUMNS);
     }
-    sheet.row(COLUMNS, cells, { size: SIZE, striped: index % 2 === 1 });
+    sheet.row(COLUMNS, cells, { size: TABLE_FONT_SIZE, striped: index % 2 === 1 });
   }
   sheet.y -= 6;
   sheet.text("Intent and outcome of one request are shown in one row, with the time of the outcome.", {
-    size: SIZE,
-    color: MUTED,
+    size: TABLE_FONT_SIZE,
+    color: MUTED_COLOR,
     x: MARGIN,
   });
 }
@@ -75,7 +87,7 @@ function writeEvents(sheet: Sheet, events: readonly PdfEvent[]): void {
 function cellsOf({
   at,
   happenedAt,
-  begunAt,
+  startedAt,
   eventType,
   actor,
   address,
@@ -85,15 +97,15 @@ function cellsOf({
   changes,
 }: PdfEvent): Cell[] {
   const startedText =
-    begunAt !== undefined && instant(begunAt) !== instant(at) ? [`started ${instant(begunAt).slice(11)}`] : [];
+    startedAt !== undefined && instant(startedAt) !== instant(at) ? [`started ${instant(startedAt).slice(11)}`] : [];
   const happened = happenedAt === undefined ? [] : [`happened ${instant(happenedAt)}`];
-  const good = outcome === "success";
+  const isSuccess = outcome === "success";
   return [
     { paragraphs: [instant(at), ...happened, ...startedText] },
     { paragraphs: [address === undefined ? actor : `${actor}, ${address}`] },
     { paragraphs: [eventType] },
     { paragraphs: [target] },
     { paragraphs: [changes] },
-    { paragraphs: [count > 1 ? `${outcome} ×${count}` : outcome], ...(!good && { color: ALARM }) },
+    { paragraphs: [count > 1 ? `${outcome} ×${count}` : outcome], ...(!isSuccess && { color: ALARM_COLOR }) },
   ];
 }

@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { createGzip } from "node:zlib";
 
-/** Collects one response, compressed on the fly if the client accepts that. */
+/** Collects the data of one response of an export, and compresses it while it is written if the client accepts gzip. */
 export interface Sink {
   write(text: string): Promise<void>;
-  /** Bytes of the response so far. The compressed size lags behind a little. */
+  /** Number of bytes so far. With compression, recently written text may not be counted yet. */
   readonly bytes: number;
   end(): Promise<Uint8Array>;
 }
@@ -12,14 +12,14 @@ export interface Sink {
 export function createSink(gzip: boolean): Sink {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
-  const keep = (chunk: Uint8Array) => {
+  const addChunk = (chunk: Uint8Array) => {
     chunks.push(chunk);
     bytes += chunk.length;
   };
   if (!gzip) {
     return {
       async write(text) {
-        keep(Buffer.from(text));
+        addChunk(Buffer.from(text));
       },
       get bytes() {
         return bytes;
@@ -30,7 +30,7 @@ export function createSink(gzip: boolean): Sink {
     };
   }
   const compressor = createGzip();
-  compressor.on("data", keep);
+  compressor.on("data", addChunk);
   return {
     async write(text) {
       if (!compressor.write(text)) await once(compressor, "drain");

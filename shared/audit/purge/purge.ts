@@ -14,6 +14,11 @@ import { readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow, PURGES_PARTITION, RecordRow } from "../rows.ts";
 import { removeUpTo } from "./remove.ts";
 
+/**
+ * Deletes sealed audit entries that are older than the retention. A daily timer and an administrator can call it. A sealed
+ * interval has a digest, the signed hash of its entries; a purge deletes both and leaves a signed record.
+ */
+
 /** Maximum work of one call, so that it ends well within the platform's limit of 230 seconds. */
 export const MAX_PURGED_ENTRIES = 100_000;
 export const MAX_PURGED_INTERVALS = 5_000;
@@ -48,7 +53,7 @@ export interface PurgeDependencies extends AuditRecorder {
  */
 export async function purgeSealed(
   deps: PurgeDependencies,
-  askedDays: number,
+  requestedDays: number,
   caller: AuditEvent["caller"],
 ): Promise<PurgeResult> {
   const { tables, clock, trust } = deps;
@@ -56,15 +61,15 @@ export async function purgeSealed(
   if (!signer) {
     throw new Problem("conflict", "Only sealed entries can be purged, and nothing is sealed: set AUDIT_SIGNING_KEYS.");
   }
-  const retentionDays = Math.max(askedDays, deps.minimumRetentionDays);
-  const before = intervalOf(clock.now().getTime() - retentionDays * DAY_MS);
+  const retentionDays = Math.max(requestedDays, deps.minimumRetentionDays);
+  const retainedFrom = intervalOf(clock.now().getTime() - retentionDays * DAY_MS);
   const { keys, purges, keptFrom } = await chainState({ tables, clock, trust, anchor: undefined });
-  const done = purgedTo(purges);
-  // Complete an interrupted purge before its record is followed by another.
-  if (done !== undefined) await removeUpTo(tables, done);
+  const previousEnd = purgedTo(purges);
+  // Completes an interrupted purge before the next record is written.
+  if (previousEnd !== undefined) await removeUpTo(tables, previousEnd);
 
-  const plan = await planned(tables, keys, { start: keptFrom ?? before, end: before });
-  const upTo = plan.removed ? intervalFrom(plan.removed.to) : done;
+  const plan = await selectIntervals(tables, keys, { start: keptFrom ?? retainedFrom, end: retainedFrom });
+  const upTo = plan.removed ? intervalFrom(plan.removed.to) : previousEnd;
   if (plan.removed) {
     const record: PurgeRecord = {
       ...plan.removed,
@@ -73,7 +78,7 @@ export async function purgeSealed(
       requestId: caller.requestId,
       purgedAt: clock.now().toISOString(),
     };
-    await remove(deps, signer, record, caller);
+    await storeRecordAndRemove(deps, signer, record, caller);
   }
   return {
     entries: plan.removed?.entries ?? 0,
@@ -85,7 +90,7 @@ export async function purgeSealed(
   };
 }
 
-async function remove(
+async function storeRecordAndRemove(
   deps: PurgeDependencies,
   signer: SigningKey,
   record: PurgeRecord,
@@ -107,29 +112,30 @@ async function remove(
 }
 
 /**
- * Selects the intervals to purge: from `start` on, as long as their digests are genuine, so that evidence of tampering is kept.
+ * Selects the intervals to purge, from `start` on. Stops before an interval whose digest is missing or has no valid signature,
+ * so that evidence of tampering is not deleted.
  */
-async function planned(tables: Tables, keys: PublicKeys, { start, end }: { start: Interval; end: Interval }) {
+async function selectIntervals(tables: Tables, keys: PublicKeys, { start, end }: { start: Interval; end: Interval }) {
   const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(start), before: intervalName(end) };
   let [entries, digests, more] = [0, 0, false];
   let to = start;
   let newest: { digest: Digest; hash: string } | undefined;
   let stoppedAt: Interval | undefined;
   if (start < end) {
-    walk: for await (const page of readRows(tables, DigestRow, range)) {
+    pages: for await (const page of readRows(tables, DigestRow, range)) {
       for (const { rowKey, value } of page) {
-        const found = readDigest(rowKey, value?.digest, keys);
-        if (rowKey !== intervalName(to) || found.state !== "genuine") {
+        const read = readDigest(rowKey, value?.digest, keys);
+        if (rowKey !== intervalName(to) || read.state !== "genuine") {
           stoppedAt = to;
-          break walk;
+          break pages;
         }
-        const full = digests > 0 && entries + found.digest.entries > MAX_PURGED_ENTRIES;
+        const full = digests > 0 && entries + read.digest.entries > MAX_PURGED_ENTRIES;
         if (full || digests >= MAX_PURGED_INTERVALS) {
           more = true;
-          break walk;
+          break pages;
         }
-        newest = found;
-        entries += found.digest.entries;
+        newest = read;
+        entries += read.digest.entries;
         digests += 1;
         to += INTERVAL_MS;
       }

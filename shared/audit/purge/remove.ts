@@ -17,11 +17,11 @@ import {
 import { entryOfRow, storedEntries } from "../stored-entries.ts";
 
 /**
- * Deletes the remaining rows of the intervals before `end`: index rows, entries, marks and fingerprints, and last the digests,
- * which show an interrupted purge where to continue.
+ * Deletes all remaining rows of the intervals before `end`, for a purge: index rows, entries, born marks (rows that record that
+ * an interval exists) and fingerprints. The digests are deleted last, because an interrupted purge continues at the oldest one.
  */
 export async function removeUpTo(tables: Tables, end: Interval): Promise<void> {
-  const from = await earliest(tables, end);
+  const from = await firstWithDigest(tables, end);
   if (from === undefined) return;
   for await (const page of storedEntries(tables, { from, to: end })) {
     const entries = page.flatMap((row) => entryOfRow(row) ?? []);
@@ -40,11 +40,11 @@ export async function removeUpTo(tables: Tables, end: Interval): Promise<void> {
 }
 
 /** Returns the first interval before `end` that still has a digest. */
-async function earliest(tables: Tables, end: Interval): Promise<Interval | undefined> {
+async function firstWithDigest(tables: Tables, end: Interval): Promise<Interval | undefined> {
   const digests = { partitionKey: DIGESTS_PARTITION, before: intervalName(end), pageSize: 10 };
   for await (const page of tables.pages(DigestRow, { ...digests, select: [] })) {
-    const found = page.find(({ rowKey }) => isIntervalName(rowKey));
-    if (found) return intervalFrom(found.rowKey);
+    const digest = page.find(({ rowKey }) => isIntervalName(rowKey));
+    if (digest) return intervalFrom(digest.rowKey);
   }
   return undefined;
 }

@@ -6,13 +6,18 @@ import { type Interval, intervalName } from "../interval.ts";
 import { readRow } from "../read-rows.ts";
 import { bornMark, ClosedMark, entriesPartition, MARKS, Mark, openMark } from "../rows.ts";
 
+/**
+ * Closes intervals for writers before they are sealed. Two marker rows control whether entries can be added to an interval: the
+ * born mark, which the first entry inserts, and the open mark, which every entry requires.
+ */
+
 /** Attempts to close intervals while a writer or another sealer changes their marks. */
 const MAX_ATTEMPTS = 10;
 
 /** The statement that a sealer signs for an interval before it reads the entries. */
 const Closed = z.object({ closed: z.string() });
 
-/** Returns true if the interval's birth mark contains a signed statement that the interval is closed. */
+/** Returns true if the interval's born mark contains a signed statement that the interval is closed. */
 export async function isClosed(tables: Tables, interval: Interval, keys: PublicKeys): Promise<boolean> {
   const mark = await readRow(tables, ClosedMark, entriesPartition(interval), bornMark(interval));
   if (!mark?.value) return false;
@@ -21,9 +26,11 @@ export async function isClosed(tables: Tables, interval: Interval, keys: PublicK
 }
 
 /**
- * Closes intervals of one day, at most as many as fit into a transaction. Returns true if any of them has entries. Afterwards
- * no entry can be added: every birth mark is replaced with a signed one, so that creating and reopening an interval fail, and
- * the open marks are deleted.
+ * Closes intervals of one day, at most as many as fit into a transaction (100). Afterwards no entry can be added: every born
+ * mark is inserted or replaced with a signed one, so that creating and reopening an interval fail, and the open marks are
+ * deleted.
+ *
+ * @returns True if any of the intervals existed before, so it may have entries.
  */
 export async function closeIntervals(
   tables: Tables,
@@ -31,17 +38,17 @@ export async function closeIntervals(
   signer: SigningKey,
 ): Promise<boolean> {
   const partition = entriesPartition(intervals[0]!);
-  const isBorn = await repeatOnConflict(async () => {
+  const existed = await repeatOnConflict(async () => {
     const marks = await marksOf(tables, partition);
-    const births = intervals.map((interval) => {
+    const writes = intervals.map((interval) => {
       const closed = signStatement("audit-closed", { closed: intervalName(interval) }, signer);
       const write = marks.has(bornMark(interval)) ? put : insert;
       return write(ClosedMark, bornMark(interval), { closed });
     });
-    await tables.transaction(Mark.table, partition, births);
-    return births.some(({ kind }) => kind === "put");
+    await tables.transaction(Mark.table, partition, writes);
+    return writes.some(({ kind }) => kind === "put");
   }, MAX_ATTEMPTS);
-  if (!isBorn) return false;
+  if (!existed) return false;
   const marks = await marksOf(tables, partition);
   await tables.write(Mark.table, partition, removals(intervals.map(openMark).filter((mark) => marks.has(mark))));
   return true;

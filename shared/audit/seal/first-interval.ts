@@ -12,16 +12,16 @@ const SEARCH_DAYS = 31;
 const DAYS_AT_ONCE = 4;
 
 /**
- * Returns the interval at which sealing starts while there is no digest: the interval of the first entry. The row that names it
- * saves the search. It is used only if that interval has a birth mark.
+ * Returns the interval at which sealing starts while the log has no digest: the interval of the first entry. A row names this
+ * interval. The row is used only if the interval exists (has a born mark); otherwise the entries of the last days are searched.
  */
 export async function firstInterval(tables: Tables, clock: Clock): Promise<Interval | undefined> {
   const now = clock.now().getTime();
   const named = await readRow(tables, FirstRow, FIRST_PARTITION, FIRST_PARTITION);
   const interval = named?.value?.interval ?? "";
   if (isIntervalName(interval) && intervalFrom(interval) <= now) {
-    const born = bornMark(intervalFrom(interval));
-    if (await readRow(tables, Mark, entriesPartition(intervalFrom(interval)), born)) return intervalFrom(interval);
+    const mark = bornMark(intervalFrom(interval));
+    if (await readRow(tables, Mark, entriesPartition(intervalFrom(interval)), mark)) return intervalFrom(interval);
   }
   const today = Math.floor(now / DAY_MS) * DAY_MS;
   const days = Array.from({ length: SEARCH_DAYS }, (_, day) => today - (SEARCH_DAYS - 1 - day) * DAY_MS);

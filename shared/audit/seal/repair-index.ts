@@ -11,6 +11,7 @@ export async function repairIndex(tables: Tables, entries: readonly AuditEntry[]
   for await (const page of tables.pages(IndexRow, { partitionKey: INDEX_PARTITION, ...range, select: [] })) {
     for (const { rowKey } of page) indexed.add(rowKey);
   }
+  // One transaction writes an entry's four index rows, so the one without a filter (the first) shows whether they exist.
   const missing = entries.filter((entry) => !indexed.has(indexKeys(entry)[0]!));
   await tables.write(IndexRow.table, INDEX_PARTITION, indexRows(missing));
 }

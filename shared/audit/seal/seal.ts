@@ -27,9 +27,16 @@ import { closeIntervals } from "./close-intervals.ts";
 import { firstInterval } from "./first-interval.ts";
 import { repairIndex } from "./repair-index.ts";
 
+/**
+ * Seals the audit log. A timer runs it every few minutes. For each ten-minute interval that is over, sealing closes the
+ * interval for writers, stores the fingerprint (id and hash) of each entry, and signs a digest of the fingerprints. Each digest
+ * names the previous one, so the digests form a chain. The anchor is the copy of the newest digest in the service's own key
+ * vault.
+ */
+
 /** Digests per transaction: half a day. */
 const BATCH = 72;
-/** Maximum number of intervals per call: sixty days. The next call seals the rest. */
+/** Maximum number of intervals per call: sixty days. Later calls seal the others. */
 const MAX_INTERVALS = 8_640;
 /** Entries whose index rows are checked together. */
 const REPAIR_BATCH = 1_000;
@@ -42,7 +49,7 @@ export interface Sealing {
   sealed: number;
   /** True if more intervals are due. */
   more: boolean;
-  /** The newest digest in the key vault, if it is missing from the tables. */
+  /** The digest that the anchor names, if it is missing from the tables. */
   lost?: DigestName;
 }
 
@@ -52,16 +59,17 @@ export interface SealDependencies {
   log: Logger;
   trust: Trust;
   anchor: Anchor | undefined;
-  /** Records an event of the sealing itself. */
-  enter(event: AuditEvent): Promise<void>;
+  /** Records an event of the sealing itself in the audit log. */
+  recordEvent(event: AuditEvent): Promise<void>;
 }
 
 /**
- * Creates the function that seals every completed interval: it closes the interval for writers, stores the fingerprints of its
- * entries, writes index rows that a crashed writer left out, and adds a digest to the chain. It can run twice at once and can
- * crash at any point: closing and fingerprints are idempotent, and a digest is inserted once.
+ * Creates the function that seals the intervals that are over. It also writes index rows that a crashed writer left out. Two
+ * calls can run at once and can crash at any point: closing an interval and storing fingerprints are idempotent, and each
+ * digest is inserted once.
  *
- * Foreign rows among the digests don't stop it. A row in a digest's place is replaced, and the digest records that.
+ * Rows among the digests that this service did not write don't stop the sealing. If such a row has the key of the next digest,
+ * the digest replaces it and records its hash.
  */
 export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
   const { tables, clock, log, trust, anchor } = deps;
@@ -72,54 +80,56 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     await trust.vouch();
     const keys = await trust.keys();
     const start = await findContinuation(deps, keys);
-    const { end, remembered, beginning, lost } = start;
-    if (lost) log.error("The audit log's newest digest is gone from the tables", { digest: lost.number });
+    const { end, anchored, beginning, lost } = start;
+    if (lost) log.error("The audit log's newest digest is missing from the tables", { digest: lost.number });
     if (start.anchorChanged) log.error("The audit log's anchor in the service's own key vault was changed");
 
-    const found = lost ? { lost } : {};
+    const loss = lost ? { lost } : {};
     const first = end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock);
-    const limit = clock.now().getTime() - INTERVAL_MS - SEAL_DELAY_MS;
-    if (first === undefined || first > limit) {
-      if (end && !lost) await remember(end, start.adopted ? undefined : beginning, remembered);
-      return { configured: true, sealed: 0, more: false, ...found };
+    const latestStart = clock.now().getTime() - INTERVAL_MS - SEAL_DELAY_MS;
+    if (first === undefined || first > latestStart) {
+      // An adopted beginning is not stored before the audit log records its adoption, which happens with the next sealing.
+      if (end && !lost) await writeAnchor(end, start.adopted ? undefined : beginning, anchored);
+      return { configured: true, sealed: 0, more: false, ...loss };
     }
-    const due = Math.floor((limit - first) / INTERVAL_MS) + 1;
+    const due = Math.floor((latestStart - first) / INTERVAL_MS) + 1;
     if (start.adopted) await recordAdoption(deps, start.adopted);
     let chain: Chain = start;
     let sealed = 0;
     for (const batch of intervalsByDay(first, first + Math.min(due, MAX_INTERVALS) * INTERVAL_MS, BATCH)) {
       const operations: Operation[] = [];
-      const occupied = await foreignRows(tables, keys, batch);
-      if (occupied === "genuine") return { configured: true, sealed, more: true, ...found };
-      const born = await closeIntervals(tables, batch, signer);
+      const foreign = await foreignRows(tables, keys, batch);
+      if (foreign === "genuine") return { configured: true, sealed, more: true, ...loss };
+      const mayHaveEntries = await closeIntervals(tables, batch, signer);
       const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
-      const entries = byInterval(born ? storedEntries(tables, range) : nothing());
+      const entries = byInterval(mayHaveEntries ? storedEntries(tables, range) : noEntries());
       for (const interval of batch) {
         const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval)));
-        const inPlace = occupied.get(intervalName(interval));
-        const link = appendDigest(chain, { interval, manifest, replaced: inPlace?.hash }, signer, clock);
-        operations.push(digestOperation(link.statement, intervalName(interval), inPlace?.etag));
+        const foreignRow = foreign.get(intervalName(interval));
+        const link = appendDigest(chain, { interval, manifest, replaced: foreignRow?.hash }, signer, clock);
+        operations.push(digestOperation(link.statement, intervalName(interval), foreignRow?.etag));
         chain = link.chain;
       }
       try {
         await tables.transaction(DigestRow.table, DIGESTS_PARTITION, operations);
       } catch (error) {
         // Another sealer was faster. It continues with the remaining intervals and stores its own newest digest.
-        if (isConflict(error)) return { configured: true, sealed, more: true, ...found };
+        if (isConflict(error)) return { configured: true, sealed, more: true, ...loss };
         throw error;
       }
       sealed += batch.length;
     }
-    await remember(chain.end!, chain.beginning, remembered);
-    return { configured: true, sealed, more: due > sealed, ...found };
+    await writeAnchor(chain.end!, chain.beginning, anchored);
+    return { configured: true, sealed, more: due > sealed, ...loss };
   };
 
-  async function remember(
+  /** Writes the newest digest and the beginning to the anchor, unless it already contains them. */
+  async function writeAnchor(
     end: ChainEnd,
     beginning: Beginning | undefined,
-    known: AnchorState | undefined,
+    stored: AnchorState | undefined,
   ): Promise<void> {
-    if (!anchor || (known?.number === end.number && (known.beginning || !beginning))) return;
+    if (!anchor || (stored?.number === end.number && (stored.beginning || !beginning))) return;
     await anchor.write({ number: end.number, interval: intervalName(end.interval), hash: end.hash, beginning });
   }
 }
@@ -132,38 +142,40 @@ interface Chain {
   anchorChanged: boolean;
 }
 
-/** Finds where sealing continues, based on signatures and the anchor only. */
+/** Finds the digest after which sealing continues, based on signatures and the anchor only. */
 async function findContinuation(deps: SealDependencies, keys: PublicKeys) {
   const { tables, clock, anchor } = deps;
-  const read = await anchor?.read();
-  const remembered = read === "unreadable" ? undefined : read;
-  const needed = { tables, clock, keys };
-  let end = await chainEnd(needed, remembered);
-  let beginning = end?.beginning ?? remembered?.beginning;
+  const anchorState = await anchor?.read();
+  const anchored = anchorState === "unreadable" ? undefined : anchorState;
+  const chainDeps = { tables, clock, keys };
+  let end = await chainEnd(chainDeps, anchored);
+  let beginning = end?.beginning ?? anchored?.beginning;
+  /** Set if neither the newest digest nor the anchor contains the beginning, so that it was derived. */
   let adopted: Adopted | undefined;
+  // The first digest can't contain its own hash.
   if (end?.number === 1 && beginning) beginning = { ...beginning, hash: end.hash };
   if (!end || !beginning) {
     const purges = await readPurges(tables, keys);
     end ??= purgedEnd(purges);
-    beginning ??= await oldestBeginning(needed, purges);
+    beginning ??= await oldestBeginning(chainDeps, purges);
     beginning ??= end && beginningByNumber({ number: end.number, interval: intervalName(end.interval) });
-    if (end && beginning && !remembered?.beginning) adopted = { end, beginning, remembered };
+    if (end && beginning && !anchored?.beginning) adopted = { end, beginning, anchored };
   }
-  const anchorChanged = read === "unreadable" || beginsElsewhere(remembered?.beginning, end?.beginning);
-  const lost = remembered && isLost(remembered, end) ? DigestName.parse(remembered) : undefined;
-  return { end, beginning, adopted, remembered, lost, anchorChanged };
+  const anchorChanged = anchorState === "unreadable" || beginsElsewhere(anchored?.beginning, end?.beginning);
+  const lost = anchored && isLost(anchored, end) ? DigestName.parse(anchored) : undefined;
+  return { end, beginning, adopted, anchored, lost, anchorChanged };
 }
 
-/** The beginning of a chain of an earlier version, whose digests don't contain it. */
+/** The derived beginning of a chain whose digests don't contain it, because an earlier version signed them. */
 interface Adopted {
   end: ChainEnd;
   beginning: Beginning;
-  remembered: AnchorState | undefined;
+  anchored: AnchorState | undefined;
 }
 
-async function recordAdoption({ enter }: SealDependencies, { end, beginning, remembered }: Adopted): Promise<void> {
+async function recordAdoption({ recordEvent }: SealDependencies, { end, beginning, anchored }: Adopted): Promise<void> {
   const { number, interval, hash } = end;
-  await enter({
+  await recordEvent({
     type: "audit.beginningAdopted",
     caller: { actor: "system", requestId: randomUUID() },
     outcome: "success",
@@ -171,23 +183,21 @@ async function recordAdoption({ enter }: SealDependencies, { end, beginning, rem
     details: {
       beginning,
       newestDigest: { number, interval: intervalName(interval), hash },
-      anchor: !remembered ? "empty" : isLost(remembered, end) ? "differs" : "matches",
+      anchor: !anchored ? "empty" : isLost(anchored, end) ? "differs" : "matches",
     },
   });
 }
 
-const beginsElsewhere = (remembered: Beginning | undefined, signed: Beginning | undefined): boolean =>
-  remembered !== undefined && signed !== undefined && remembered.interval !== signed.interval;
+const beginsElsewhere = (anchored: Beginning | undefined, signed: Beginning | undefined): boolean =>
+  anchored !== undefined && signed !== undefined && anchored.interval !== signed.interval;
 
-/** Returns true if the tables end before the stored digest, or contain a different digest in its place. */
-const isLost = (remembered: DigestName, end: ChainEnd | undefined): boolean =>
-  end === undefined ||
-  remembered.number > end.number ||
-  (remembered.number === end.number && remembered.hash !== end.hash);
+/** Returns true if the tables end before the digest that the anchor names, or end with a different digest of that number. */
+const isLost = (anchored: DigestName, end: ChainEnd | undefined): boolean =>
+  end === undefined || anchored.number > end.number || (anchored.number === end.number && anchored.hash !== end.hash);
 
 /**
- * Returns the rows in the places of a batch's digests that no trusted key signed, by row key. Returns `genuine` if another
- * sealer has already written digests there.
+ * Returns the rows without a trusted signature that have the keys of a batch's digests, by row key. Returns `genuine` if
+ * another sealer has already written one of the digests.
  */
 async function foreignRows(tables: Tables, keys: PublicKeys, batch: Interval[]) {
   const rows = new Map<string, { hash: string; etag: string | undefined }>();
@@ -209,7 +219,7 @@ function digestOperation(statement: string, rowKey: string, etag: string | undef
   return etag === undefined ? insert(DigestRow, rowKey, value) : replace(DigestRow, rowKey, value, etag);
 }
 
-/** Returns the next digest, and the chain with it. */
+/** Returns the signed digest of an interval, and the chain that ends with it. */
 function appendDigest(
   { end, beginning, lost, anchorChanged }: Chain,
   sealed: { interval: Interval; manifest: { entries: number; hash: string }; replaced: string | undefined },
@@ -244,10 +254,11 @@ function appendDigest(
     beginning: chainBeginning,
     verified: true,
   };
-  const known = digest.number === 1 ? { ...chainBeginning, hash } : chainBeginning;
-  return { statement, chain: { end: next, beginning: known, lost: undefined, anchorChanged: false } };
+  const completeBeginning = digest.number === 1 ? { ...chainBeginning, hash } : chainBeginning;
+  return { statement, chain: { end: next, beginning: completeBeginning, lost: undefined, anchorChanged: false } };
 }
 
+/** Yields the fingerprints of the entries of an interval, and writes their missing index rows. */
 async function* fingerprints(tables: Tables, rows: AsyncIterable<StoredEntry>): AsyncGenerator<Fingerprint> {
   let pending: AuditEntry[] = [];
   for await (const row of rows) {
@@ -261,4 +272,4 @@ async function* fingerprints(tables: Tables, rows: AsyncIterable<StoredEntry>): 
   await repairIndex(tables, pending);
 }
 
-async function* nothing(): AsyncGenerator<StoredEntry[]> {}
+async function* noEntries(): AsyncGenerator<StoredEntry[]> {}

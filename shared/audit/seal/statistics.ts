@@ -16,13 +16,16 @@ export interface AuditStatistics {
   sealedTo: string | null;
 }
 
-/** Reads statistics from the records of sealing and purging. The cost does not depend on the log's length. */
+/**
+ * Reads statistics from the newest digest (the signed hash of ten minutes of the log) and the newest purge record, which
+ * contain total numbers. The cost does not depend on the log's length.
+ */
 export async function statistics(deps: { tables: Tables; clock: Clock; trust: Trust }): Promise<AuditStatistics> {
   const { tables, clock, trust } = deps;
-  const needed = { tables, clock, keys: await trust.keys() };
-  const purges = await readPurges(tables, needed.keys);
-  const end = (await chainEnd(needed)) ?? purgedEnd(purges);
-  const beginning = end?.beginning ?? (await oldestBeginning(needed, purges));
+  const chainDeps = { tables, clock, keys: await trust.keys() };
+  const purges = await readPurges(tables, chainDeps.keys);
+  const end = (await chainEnd(chainDeps)) ?? purgedEnd(purges);
+  const beginning = end?.beginning ?? (await oldestBeginning(chainDeps, purges));
   const logStart = beginning ? intervalFrom(beginning.interval) : await firstInterval(tables, clock);
   const keptFrom = purgedTo(purges) ?? logStart;
   return {

@@ -11,7 +11,12 @@ import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
 import { type ByInterval, byInterval, type StoredEntry } from "../stored-entries.ts";
 import type { FindingList } from "./finding-list.ts";
 
-/** Maximum number of findings listed for one interval. The rest is only counted. */
+/**
+ * Verifies the chain of digests of the audit log, and the entries of each interval. Sealing signs a digest for each ten-minute
+ * interval, over the fingerprints (id and hash) of its entries. Each digest names the previous one.
+ */
+
+/** Maximum number of findings listed for one interval. Further ones are only counted. */
 const MAX_FINDINGS_PER_INTERVAL = 100;
 
 /** Result of checking a range of the chain. */
@@ -26,7 +31,10 @@ export interface ChainCheck {
   lastDigest: Verification["lastDigest"];
 }
 
-/** The digest that the next one must name; only its number is known in some cases. */
+/**
+ * The digest that the next one must name. Its number is unknown if its signature is not valid. Undefined: that digest is
+ * missing or not known, so the next one is not compared with it. A null hash: the next digest is the first of the log.
+ */
 type Previous = { hash: string | null; number: number | undefined } | undefined;
 
 /**
@@ -40,7 +48,7 @@ export async function checkChain(
   state: ChainState,
   range: { from: Interval; last: Interval },
   stored: AsyncIterable<StoredEntry[]>,
-  found: FindingList,
+  findings: FindingList,
   limits: { entries: number; intervals: number },
 ): Promise<ChainCheck> {
   const { from, last } = range;
@@ -49,7 +57,7 @@ export async function checkChain(
     stored: byInterval(stored),
   };
   let previous = await predecessor(tables, state, from);
-  let expected = from;
+  let expectedInterval = from;
   let digests = 0;
   let entries = 0;
   let lastDigest: ChainCheck["lastDigest"] = null;
@@ -57,21 +65,21 @@ export async function checkChain(
   for await (const { rowKey, value } of digestRows(tables, range)) {
     if (!isIntervalName(rowKey)) {
       const detail = `The row ${rowKey} among the digests was not written by this service.`;
-      found.add({ kind: "digestInserted", detail });
+      findings.add({ kind: "digestInserted", detail });
       continue;
     }
     const interval = intervalFrom(rowKey);
     if (digests >= limits.intervals || entries >= limits.entries)
-      return { to: expected, digests, entries, more: true, lastDigest };
-    if (interval > expected) {
-      found.add(missingDigests(expected, interval));
+      return { to: expectedInterval, digests, entries, more: true, lastDigest };
+    if (interval > expectedInterval) {
+      findings.add(missingDigests(expectedInterval, interval));
       previous = undefined;
     }
-    expected = interval + INTERVAL_MS;
+    expectedInterval = interval + INTERVAL_MS;
     digests += 1;
     const read = readDigest(rowKey, value?.digest, state.keys);
     if (read.state !== "genuine") {
-      found.add({
+      findings.add({
         kind: read.state === "unknownKey" ? "digestUnverifiable" : "digestChanged",
         interval: rowKey,
         detail: problemOf(read),
@@ -80,22 +88,22 @@ export async function checkChain(
       continue;
     }
     const { digest, hash } = read;
-    found.add(...findingsIn(digest));
+    findings.add(...findingsIn(digest));
     if (previous && !follows(digest, previous)) {
       const detail = "The digest does not name the previous digest.";
-      found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
+      findings.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
     }
     if (digest.beginning && digest.beginning.interval !== state.beginning?.interval) {
       const detail = `By this digest the log starts at ${digest.beginning.interval}, by other digests at ${state.beginning?.interval}.`;
-      found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
+      findings.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
     }
     previous = { hash, number: digest.number };
     lastDigest = { number: digest.number, interval: rowKey, hash, sealedAt: digest.sealedAt, kid: read.kid };
-    entries += await checkEntries(digest, sides, found);
+    entries += await checkEntries(digest, sides, findings);
   }
   // The last digests of the range may be missing although later ones exist.
-  if (expected <= last) found.add(missingDigests(expected, last + INTERVAL_MS));
-  return { to: Math.max(expected, last + INTERVAL_MS), digests, entries, more: false, lastDigest };
+  if (expectedInterval <= last) findings.add(missingDigests(expectedInterval, last + INTERVAL_MS));
+  return { to: Math.max(expectedInterval, last + INTERVAL_MS), digests, entries, more: false, lastDigest };
 }
 
 async function* digestRows(tables: Tables, { from, last }: { from: Interval; last: Interval }) {
@@ -106,13 +114,16 @@ async function* digestRows(tables: Tables, { from, last }: { from: Interval; las
 
 function problemOf(read: Exclude<ReturnType<typeof readDigest>, { state: "genuine" }>): string {
   if (read.state === "unknownKey") {
-    return "It is signed with a key that is not known any more. Add that key to AUDIT_SIGNING_KEYS.";
+    return "The digest is signed with an unknown key. Add that key to AUDIT_SIGNING_KEYS.";
   }
-  if (read.state === "moved") return `It is the digest of ${read.digest.interval}, moved here.`;
-  return "The digest is not what this service signed.";
+  if (read.state === "misplaced") return `The row contains the digest of another interval, ${read.digest.interval}.`;
+  return "The digest has no valid signature.";
 }
 
-/** After a lost digest the numbers continue after it. */
+/**
+ * Returns whether a digest names the previous one and has the next number. If a digest was lost, the next one continues after
+ * the lost number.
+ */
 function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
   if (previous.hash !== digest.previous) return false;
   return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
@@ -127,14 +138,14 @@ async function predecessor(tables: Tables, { purges, beginning }: ChainState, fr
   return row && { hash: sha256(row.value?.digest ?? ""), number: undefined };
 }
 
-/** Compares the entries of one interval. @returns The number of compared entries. */
+/** Compares the entries of one interval with its digest and fingerprints. Returns the number of entries. */
 async function checkEntries(
   digest: Digest,
   sides: { sealed: ByInterval<Sealed>; stored: ByInterval<StoredEntry> },
-  found: FindingList,
+  findings: FindingList,
 ): Promise<number> {
   const interval = intervalFrom(digest.interval);
-  const place = { interval: digest.interval, digestNumber: digest.number };
+  const location = { interval: digest.interval, digestNumber: digest.number };
   const result = await compare(
     fingerprints(sides.sealed.of(interval), ({ fingerprint }) => fingerprint),
     fingerprints(sides.stored.of(interval), fingerprintOf),
@@ -143,13 +154,14 @@ async function checkEntries(
   const entriesIntact = result.foundHash === digest.manifest;
   if (result.sealedHash !== digest.manifest) {
     const detail = entriesIntact
-      ? "The fingerprints were changed; the entries are as they were sealed."
-      : "The hashes were changed together with the entries, so the reported differences may be incomplete.";
-    found.add({ ...place, kind: "fingerprintsChanged", detail });
+      ? "The fingerprints were changed. The entries are unchanged."
+      : "The fingerprints were changed together with the entries, so the reported differences may be incomplete.";
+    findings.add({ ...location, kind: "fingerprintsChanged", detail });
   }
   if (!entriesIntact) {
-    for (const { kind, entryId } of result.differences) found.add({ ...place, kind, entryId, detail: DETAILS[kind] });
-    found.addUnlisted(result.total - result.differences.length);
+    for (const { kind, entryId } of result.differences)
+      findings.add({ ...location, kind, entryId, detail: DETAILS[kind] });
+    findings.addUnlisted(result.total - result.differences.length);
   }
   return result.entries;
 }

@@ -10,39 +10,48 @@ import { entryOfRow, type StoredEntry } from "../stored-entries.ts";
 import type { FindingList } from "./finding-list.ts";
 
 /**
- * Maximum number of filters checked per response. More filters come only from sign-ins with guessed usernames, one entry each.
+ * Verifies the index of the audit log. Lists read the index: each entry has an index row per combination of filters (none,
+ * actor, event type, both). The row's key is the filter's prefix and the entry's position: its time and the random part of its
+ * id as a ULID, with every digit inverted, so that the newest entry sorts first. Inverting a position again (`newestFirst`)
+ * gives an id.
+ */
+
+/**
+ * Maximum number of filters (actors, event types and pairs of both) checked per response, those with the most entries first.
+ * Few logs have more: every guessed username of a failed sign-in is an actor with few entries.
  */
 const MAX_FILTERS = 500;
 const FILTERS_AT_ONCE = 4;
 /** Maximum number of rows reported per filter. */
 const MAX_DIFFERENCES = 100;
 
-/** Compares the index, which lists are based on, with the entries of a range. */
+/** Compares the index with the entries of a range. */
 export interface IndexCheck {
-  /** Passes the entries through, and records their expected positions. */
+  /** Yields the same pages, and records the expected positions of their entries. */
   watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
   /**
    * Compares the index with the recorded entries of `from <= interval < to`. Costs one request per filter and 1,000 entries.
    */
   check(
     range: { from: Interval; to: Interval },
-    found: FindingList,
+    findings: FindingList,
   ): Promise<{ filters: number; filtersChecked: number }>;
 }
 
 export function createIndexCheck(tables: Tables): IndexCheck {
-  /** Positions by the filter's prefix. */
+  /** The expected positions of each filter, by the filter's prefix. */
   const expected = new Map<string, string[]>([[indexPrefix({}), []]]);
+  /** The ids of the entries by position. */
   const idAt = new Map<string, string>();
 
-  function remember(entry: AuditEntry): void {
-    const at = position(entry.id, Date.parse(entry.occurredAt));
-    idAt.set(at, entry.id);
+  function recordPositions(entry: AuditEntry): void {
+    const entryPosition = position(entry.id, Date.parse(entry.occurredAt));
+    idAt.set(entryPosition, entry.id);
     for (const key of indexKeys(entry)) {
-      const prefix = key.slice(0, -at.length);
+      const prefix = key.slice(0, -entryPosition.length);
       const positions = expected.get(prefix);
-      if (positions) positions.push(at);
-      else expected.set(prefix, [at]);
+      if (positions) positions.push(entryPosition);
+      else expected.set(prefix, [entryPosition]);
     }
   }
 
@@ -51,19 +60,19 @@ export function createIndexCheck(tables: Tables): IndexCheck {
       for await (const page of pages) {
         for (const row of page) {
           const entry = entryOfRow(row);
-          if (entry) remember(entry);
+          if (entry) recordPositions(entry);
         }
         yield page;
       }
     },
 
-    async check({ from, to }, found) {
+    async check({ from, to }, findings) {
       const filters = [...expected].sort(([, a], [, b]) => b.length - a.length);
       const checked = filters.slice(0, MAX_FILTERS);
       const compare = ([prefix, positions]: [string, string[]]) => differences(prefix, positions, { from, to });
       const all: Difference[] = [];
       for await (const some of pMapIterable(checked, compare, { concurrency: FILTERS_AT_ONCE })) all.push(...some);
-      found.add(...findingsOf(all, found.listed));
+      findings.add(...findingsOf(all, findings.listed));
       return { filters: filters.length, filtersChecked: checked.length };
     },
   };
@@ -79,44 +88,52 @@ export function createIndexCheck(tables: Tables): IndexCheck {
     const bounds = { partitionKey: INDEX_PARTITION, ...indexRange(prefix, range.from, range.to) };
     for await (const page of readRows(tables, IndexRow, { ...bounds, select: ["id"] })) {
       for (const { rowKey, value } of page) {
-        const at = rowKey.slice(prefix.length);
-        if (!missing.has(at)) inserted.push(at);
+        const rowPosition = rowKey.slice(prefix.length);
+        if (!missing.has(rowPosition)) inserted.push(rowPosition);
         // Rows of an earlier version have no id, but the entry's text, which is not used.
-        else if (value && (value.id === undefined || value.id === idAt.get(at))) missing.delete(at);
+        else if (value && (value.id === undefined || value.id === idAt.get(rowPosition))) missing.delete(rowPosition);
       }
     }
     return [
-      ...[...missing].map((at): Difference => ({ kind: "indexEntryMissing", at, prefix })),
-      ...inserted.map((at): Difference => ({ kind: "indexEntryInserted", at, prefix })),
+      ...[...missing].map((position): Difference => ({ kind: "indexEntryMissing", position, prefix })),
+      ...inserted.map((position): Difference => ({ kind: "indexEntryInserted", position, prefix })),
     ].slice(0, MAX_DIFFERENCES);
   }
 
   /**
-   * Returns one finding per entry, but none for an entry that the chain already reported, because its index rows differ as a
-   * consequence.
+   * Returns one finding per entry. An entry that the check of the chain already reported (as changed, removed or inserted) gets
+   * no second finding, because its index rows differ as a consequence.
    */
   function findingsOf(all: Difference[], reported: readonly Finding[]): Finding[] {
-    const known = new Set(reported.flatMap(({ entryId }) => (entryId === undefined ? [] : randomPart(entryId))));
-    const byEntry = Map.groupBy(all, ({ kind, at }) => `${kind}|${at}`);
-    return [...byEntry.values()].flatMap((same): Finding[] => {
-      const { kind, at } = same[0]!;
-      const entryId = idAt.get(at) ?? newestFirst(at);
-      if (known.has(randomPart(entryId))) return [];
-      const lists = same.map(({ prefix }) => (prefix === indexPrefix({}) ? "without a filter" : prefix.slice(0, -1)));
+    const reportedEntries = new Set(
+      reported.flatMap(({ entryId }) => (entryId === undefined ? [] : randomPart(entryId))),
+    );
+    const byEntry = Map.groupBy(all, ({ kind, position }) => `${kind}|${position}`);
+    return [...byEntry.values()].flatMap((ofEntry): Finding[] => {
+      const { kind, position } = ofEntry[0]!;
+      const entryId = idAt.get(position) ?? newestFirst(position);
+      if (reportedEntries.has(randomPart(entryId))) return [];
+      const lists = ofEntry.map(({ prefix }) =>
+        prefix === indexPrefix({}) ? "without a filter" : prefix.slice(0, -1),
+      );
       const names = `The list (${lists.join(", ")})`;
       const detail =
         kind === "indexEntryMissing" ? `${names} lacks the entry.` : `${names} names an entry that is not in the log.`;
-      return [{ kind, interval: intervalName(intervalOf(instantOf(at))), entryId, detail }];
+      return [{ kind, interval: intervalName(intervalOf(instantOf(position))), entryId, detail }];
     });
   }
 }
 
-/** An index row that is missing or superfluous. */
+/** An index row that is missing or superfluous: its filter's prefix, and its position. */
 interface Difference {
   kind: "indexEntryMissing" | "indexEntryInserted";
-  at: string;
+  position: string;
   prefix: string;
 }
 
-/** The part that an entry's id and its position have in common, independent of the time. */
+/**
+ * Returns the random part of an entry's id, after the ten characters of the time. Only this part is compared: an id that was
+ * computed from a position has the entry's time, and the id of an entry that counts several events has the start of its time
+ * window.
+ */
 const randomPart = (id: string): string => id.slice(10);

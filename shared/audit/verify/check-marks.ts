@@ -8,13 +8,13 @@ import type { FindingList } from "./finding-list.ts";
 const DAYS_AT_ONCE = 4;
 
 /**
- * Checks that the sealed intervals of `from <= interval < to` are closed for writers and stay closed. Costs one request per
- * day.
+ * Checks that the sealed intervals of `from <= interval < to` are closed for writers. An interval is closed if it has a born
+ * mark and no open mark; these are rows among the entries. Costs one request per day.
  */
 export async function checkMarks(
   tables: Tables,
   range: { from: Interval; to: Interval },
-  found: FindingList,
+  findings: FindingList,
 ): Promise<void> {
   const unclosed = async (day: Interval[]) => {
     const marks = await marksOf(tables, entriesPartition(day[0]!));
@@ -24,7 +24,7 @@ export async function checkMarks(
   for await (const intervals of pMapIterable(days, unclosed, { concurrency: DAYS_AT_ONCE })) {
     for (const interval of intervals) {
       const detail = "The marks that close this sealed interval were changed.";
-      found.add({ kind: "markChanged", interval: intervalName(interval), detail });
+      findings.add({ kind: "markChanged", interval: intervalName(interval), detail });
     }
   }
 }

@@ -8,26 +8,34 @@ import type { ExportFile, ExportStatement } from "../export/statement.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalOf, isIntervalName } from "../interval.ts";
 import { compareText, type Findings, type Part } from "./export-parts.ts";
 
-/** A verified digest of an export with the fingerprints that it sealed. */
+/**
+ * Verifies the chain of digests in an export offline. A digest is the signed hash of a ten-minute interval of the audit log.
+ * Each digest names the previous one.
+ */
+
+/** A verified digest of an export with the fingerprints (ids and hashes) of its entries. */
 export interface ExportedDigest {
   digest: Digest;
   fingerprints: Fingerprint[];
 }
 
-/** The digest that the next one must name; only its number is known in some cases. */
+/**
+ * The digest that the next one must name. Its number is unknown if its signature is not valid. Undefined: that digest is
+ * missing or not known, so the next one is not compared with it. A null hash: the next digest is the first of the log.
+ */
 type Previous = { hash: string | null; number: number | undefined } | undefined;
 
 /** Returns the digests of all parts in order. The digest of an interval that two parts share occurs once. */
 export function mergedDigests(parts: readonly Part[], findings: Findings): ExportFile["digests"] {
   const merged = new Map<string, ExportFile["digests"][number]>();
   for (const digest of parts.flatMap(({ file }) => file.digests)) {
-    const known = merged.get(digest.interval);
+    const existing = merged.get(digest.interval);
     if (!isIntervalName(digest.interval)) {
       const detail = `The row ${digest.interval} among the digests was not written by the service.`;
       findings.add({ kind: "digestInserted", detail });
       continue;
     }
-    if (known && known.digest !== digest.digest) {
+    if (existing && existing.digest !== digest.digest) {
       findings.add({
         kind: "digestChanged",
         interval: digest.interval,
@@ -55,32 +63,34 @@ export function checkDigests(
   const beginning = first?.beginning ?? undefined;
   const genuine: ExportedDigest[] = [];
   let previous: Previous = digests[0] && predecessorOf(digests[0].interval, first, purges, about.predecessor);
-  let expected = first && firstInterval(first);
+  let expectedInterval = first && firstInterval(first);
   for (const { interval: name, digest: text, fingerprints } of digests) {
     const interval = intervalFrom(name);
-    if (expected !== undefined && interval > expected) {
-      findings.add(missingDigests(expected, interval));
+    if (expectedInterval !== undefined && interval > expectedInterval) {
+      findings.add(missingDigests(expectedInterval, interval));
       previous = undefined;
     }
-    expected = interval + INTERVAL_MS;
+    expectedInterval = interval + INTERVAL_MS;
     const read = readDigest(name, text, keys);
     if (read.state !== "genuine") {
-      const unknown = read.state === "unknownKey";
+      const isUnknownKey = read.state === "unknownKey";
       findings.add({
-        kind: unknown ? "digestUnverifiable" : "digestChanged",
+        kind: isUnknownKey ? "digestUnverifiable" : "digestChanged",
         interval: name,
-        detail: unknown ? "It is signed with a key that was not given." : "The digest is not what the service signed.",
+        detail: isUnknownKey
+          ? "The digest is signed with a key that was not given."
+          : "The digest has no valid signature.",
       });
       previous = { hash: read.hash, number: undefined };
       continue;
     }
     const { digest, hash } = read;
     findings.add(...findingsIn(digest));
-    if (previous && !follows(digest, previous)) broken(digest, "The digest does not name the previous digest.");
+    if (previous && !follows(digest, previous)) addBroken(digest, "The digest does not name the previous digest.");
     if (beginsElsewhere(digest, beginning)) {
-      broken(
+      addBroken(
         digest,
-        `It says that the log began at ${digest.beginning!.interval}, other digests ${beginning!.interval}.`,
+        `By this digest the log starts at ${digest.beginning!.interval}, by other digests at ${beginning!.interval}.`,
       );
     }
     previous = { hash, number: digest.number };
@@ -88,12 +98,15 @@ export function checkDigests(
   }
   return genuine;
 
-  function broken({ interval, number }: Digest, detail: string): void {
+  function addBroken({ interval, number }: Digest, detail: string): void {
     findings.add({ kind: "chainBroken", interval, digestNumber: number, detail });
   }
 }
 
-/** After a lost digest the numbers continue after it. */
+/**
+ * Returns whether a digest names the previous one and has the next number. If a digest was lost, the next one continues after
+ * the lost number.
+ */
 function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
   if (previous.hash !== digest.previous) return false;
   return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
@@ -121,20 +134,24 @@ function firstInterval({ after, start, newest }: ExportStatement): Interval | un
   return after === null ? intervalOf(Date.parse(start)) : intervalAt(after);
 }
 
-/** Checks that the exported digests reach the newest one in the tables, and that this is the newest one in the key vault. */
+/**
+ * Checks that the exported digests reach the end of the export or the newest digest, and that the digest in the key vault is
+ * one of the chain.
+ */
 export function checkEnd(
   digests: ExportFile["digests"],
   statements: readonly ExportStatement[],
   findings: Findings,
 ): void {
-  const last = statements.at(-1);
-  if (!last) return;
-  const newestHere = digests.at(-1);
-  const lastAsked = last.upTo === null ? intervalOf(Date.parse(last.end) - 1) : intervalAt(last.upTo);
-  const lastSealed = Math.min(lastAsked, last.newest ? intervalFrom(last.newest.interval) : 0);
-  const next = newestHere ? intervalFrom(newestHere.interval) + INTERVAL_MS : firstInterval(last);
+  const lastStatement = statements.at(-1);
+  if (!lastStatement) return;
+  const newestExported = digests.at(-1);
+  const lastRequested =
+    lastStatement.upTo === null ? intervalOf(Date.parse(lastStatement.end) - 1) : intervalAt(lastStatement.upTo);
+  const lastSealed = Math.min(lastRequested, lastStatement.newest ? intervalFrom(lastStatement.newest.interval) : 0);
+  const next = newestExported ? intervalFrom(newestExported.interval) + INTERVAL_MS : firstInterval(lastStatement);
   if (next !== undefined && next <= lastSealed) findings.add(missingDigests(next, lastSealed + INTERVAL_MS));
-  if (last.anchor !== null) checkAnchor(digests, last.anchor, last.newest, findings);
+  if (lastStatement.anchor !== null) checkAnchor(digests, lastStatement.anchor, lastStatement.newest, findings);
 }
 
 function checkAnchor(
@@ -143,8 +160,8 @@ function checkAnchor(
   newest: DigestName | null,
   findings: Findings,
 ): void {
-  const here = digests.find(({ interval }) => interval === anchor.interval);
-  const differs = here !== undefined && sha256(here.digest) !== anchor.hash;
+  const exported = digests.find(({ interval }) => interval === anchor.interval);
+  const differs = exported !== undefined && sha256(exported.digest) !== anchor.hash;
   const cut = newest === null || newest.number < anchor.number;
   const replaced = newest?.number === anchor.number && newest.hash !== anchor.hash;
   if (!differs && !cut && !replaced) return;
@@ -153,11 +170,11 @@ function checkAnchor(
     interval: anchor.interval,
     digestNumber: anchor.number,
     detail: cut
-      ? `The key vault remembered digest ${anchor.number}; the tables ended with ${newest ? `digest ${newest.number} (${newest.interval})` : "none"}. Every digest and entry between was cut off.`
-      : `The key vault remembered another digest ${anchor.number} than the tables held.`,
+      ? `The key vault named digest ${anchor.number} as the newest, but the tables ended with ${newest ? `digest ${newest.number} (${newest.interval})` : "no digest"}. The later digests and their entries were removed.`
+      : `The key vault named a different digest ${anchor.number} than the tables contained.`,
   });
 }
 
-/** The interval of a position. NaN if the service did not write the row. */
+/** Returns the interval of a position (`2026-11-21|10:40|01J…`). NaN if the service did not write the row. */
 export const intervalAt = (position: string): Interval =>
   intervalFrom(`${position.slice(0, 10)}T${position.slice(11, 16)}Z`);

@@ -11,6 +11,8 @@ import { entryKey } from "../rows.ts";
 import type { ExportedDigest } from "./export-chain.ts";
 import { compareText, type Findings, isFiltered, type Part } from "./export-parts.ts";
 
+/** Verifies the entries of an export offline, against the fingerprints (ids and hashes) that were sealed. */
+
 /** Returns the fingerprints of the entries of all parts, by interval. */
 export function entriesByInterval(parts: readonly Part[]): Map<Interval, Fingerprint[]> {
   const byInterval = new Map<Interval, Fingerprint[]>();
@@ -26,10 +28,12 @@ export function entriesByInterval(parts: readonly Part[]): Map<Interval, Fingerp
   return byInterval;
 }
 
-/** Rows in an entry's place that the service could not read, by interval and id. Exports skip them. */
+/** Rows with the key of an entry that the service could not read, by interval and id. An export does not contain them. */
 export type Unreadable = Map<string, Finding>;
 
-export const placeOf = (interval: string | undefined, entryId: string | undefined): string => `${interval}|${entryId}`;
+/** Returns the key of an `Unreadable` map. */
+export const unreadableKey = (interval: string | undefined, entryId: string | undefined): string =>
+  `${interval}|${entryId}`;
 
 /**
  * Compares an interval's entries with the fingerprints that its digest sealed. Removes sealed entries that could not be read
@@ -44,17 +48,17 @@ export async function checkEntries(
 ): Promise<void> {
   const interval = intervalFrom(digest.interval);
   const result = await compare(fingerprints, entries, Number.POSITIVE_INFINITY);
-  const place = { interval: digest.interval, digestNumber: digest.number };
+  const location = { interval: digest.interval, digestNumber: digest.number };
   if (result.sealedHash !== digest.manifest) {
     const detail = "The fingerprints differ from the sealed ones.";
-    findings.add({ ...place, kind: "fingerprintsChanged", detail });
+    findings.add({ ...location, kind: "fingerprintsChanged", detail });
   }
   if (result.foundHash === digest.manifest) return;
   for (const { kind, entryId } of result.differences) {
     if (kind === "entryRemoved" && !isExpected(statements, interval, entryId)) continue;
-    const stands = unreadable.delete(placeOf(digest.interval, entryId));
-    const reportedKind = kind === "entryRemoved" && stands ? "entryChanged" : kind;
-    findings.add({ ...place, kind: reportedKind, entryId, detail: DETAILS[reportedKind] });
+    const isUnreadable = unreadable.delete(unreadableKey(digest.interval, entryId));
+    const reportedKind = kind === "entryRemoved" && isUnreadable ? "entryChanged" : kind;
+    findings.add({ ...location, kind: reportedKind, entryId, detail: DETAILS[reportedKind] });
   }
 }
 
@@ -62,7 +66,7 @@ export async function checkEntries(
 function isExpected(statements: readonly ExportStatement[], interval: Interval, id: string): boolean {
   if (statements.some(isFiltered) || !isUlid(id)) return false;
   const earliest = decodeTime(id);
-  const latest = latestOf(earliest, interval);
+  const latest = latestTimeOf(earliest, interval);
   const position = positionText({ interval, rowKey: entryKey(interval, id) });
   return statements.some(
     ({ start, end, after, upTo }) =>
@@ -74,10 +78,12 @@ function isExpected(statements: readonly ExportStatement[], interval: Interval, 
 }
 
 /**
- * Returns true if the entry's time is the time of its id. An entry that counts several events has the id of its window's start:
- * a minute for rejected requests, 15 minutes for readings, or the part of it in the interval.
+ * Returns the latest possible time of an entry, in milliseconds, from the time of its id. Usually both times are equal. An
+ * entry that counts several events has the id of the start of its window. The window is a minute for rejected requests. For
+ * readings it is 15 minutes, cut at the ten-minute intervals, so it starts at a whole multiple of five minutes.
  */
-function latestOf(id: number, interval: Interval): number {
-  if (id % (5 * MINUTE_MS) === 0) return interval + INTERVAL_MS - 1;
-  return id % MINUTE_MS === 0 ? id + MINUTE_MS - 1 : id;
+function latestTimeOf(idTimeMs: number, interval: Interval): number {
+  // Perhaps the start of a window of readings, which ends with the interval at the latest.
+  if (idTimeMs % (5 * MINUTE_MS) === 0) return interval + INTERVAL_MS - 1;
+  return idTimeMs % MINUTE_MS === 0 ? idTimeMs + MINUTE_MS - 1 : idTimeMs;
 }

@@ -7,6 +7,8 @@ import { withVouched } from "../chain/trust.ts";
 import { ExportFile, ExportStatement } from "../export/statement.ts";
 import { INTERVAL_MS, intervalFrom, intervalName } from "../interval.ts";
 
+/** Reads the files of an export for the offline verification. An export consists of one or more parts, each a file. */
+
 /** One file of an export. `statement` is absent if its signature is not valid. */
 export interface Part {
   file: ExportFile;
@@ -21,15 +23,16 @@ export interface Findings {
 
 export function createFindings(): Findings {
   const all: Finding[] = [];
-  const seen = new Set<string>();
+  const reported = new Set<string>();
   return {
     all,
     add(...findings) {
       for (const finding of findings) {
         const { kind, interval, digestNumber, entryId } = finding;
         const name = JSON.stringify([kind, interval, entryId, entryId === undefined ? digestNumber : undefined]);
-        if (!seen.has(name) || interval === undefined) all.push(finding);
-        seen.add(name);
+        // Findings without an interval can differ in their texts only, so all of them are listed.
+        if (!reported.has(name) || interval === undefined) all.push(finding);
+        reported.add(name);
       }
     },
   };
@@ -45,7 +48,7 @@ function readPart(value: unknown, index: number, trusted: PublicKeys, findings: 
   const exportChanged = (detail: string) => findings.add({ kind: "exportChanged", detail: `File ${index}: ${detail}` });
   const parsed = ExportFile.safeParse(value);
   if (!parsed.success) {
-    exportChanged("this is not a JSON export of the audit log, or parts of it were removed.");
+    exportChanged("it is not a JSON export of the audit log, or parts of it were removed.");
     return undefined;
   }
   const file = parsed.data;
@@ -55,19 +58,19 @@ function readPart(value: unknown, index: number, trusted: PublicKeys, findings: 
   }
   const read = readStatement("audit-export", ExportStatement, file.statement, withVouched(trusted, file.keys));
   if (!("payload" in read)) {
-    const unknown = read.problem === "unknownKey";
-    exportChanged(unknown ? "it is signed with a key that was not given." : "its signature does not hold.");
+    const isUnknownKey = read.problem === "unknownKey";
+    exportChanged(isUnknownKey ? "it is signed with a key that was not given." : "its signature is not valid.");
     return { file, statement: undefined };
   }
   const statement = read.payload;
   const hash = manifestHash();
   for (const entry of file.entries) hash.add([entry.id, sha256(canonicalJson(entry))]);
-  const asSigned =
+  const isAsSigned =
     hash.digest() === statement.fingerprints &&
     file.entries.length === statement.entries &&
     file.start === statement.start &&
     file.end === statement.end;
-  if (!asSigned) exportChanged("its entries or its period are not those that were exported.");
+  if (!isAsSigned) exportChanged("its entries or its period differ from the exported ones.");
   return { file, statement };
 }
 
@@ -76,19 +79,20 @@ export function coverageNotes(statements: readonly ExportStatement[]): string[] 
   const notes: string[] = [];
   if (statements.some(isFiltered)) notes.push("The export was filtered, so missing entries can't be detected.");
   for (const [index, { after, start, end }] of statements.entries()) {
-    const before = statements[index - 1];
-    if (before && (before.start !== start || before.end !== end)) {
+    const previous = statements[index - 1];
+    if (previous && (previous.start !== start || previous.end !== end)) {
       notes.push("The files are parts of different exports.");
-    } else if ((before?.upTo ?? null) !== after) {
+    } else if ((previous?.upTo ?? null) !== after) {
       notes.push(`A part before ${after ?? "the first"} is missing: entries in it were not checked.`);
     }
   }
-  const last = statements.at(-1);
-  if (!last) return notes;
-  if (last.upTo !== null) notes.push(`The parts after ${last.upTo} are missing: entries in them were not checked.`);
-  const { start, end, sealedFrom, newest, anchor } = last;
+  const lastStatement = statements.at(-1);
+  if (!lastStatement) return notes;
+  if (lastStatement.upTo !== null)
+    notes.push(`The parts after ${lastStatement.upTo} are missing: entries in them were not checked.`);
+  const { start, end, sealedFrom, newest, anchor } = lastStatement;
   if (sealedFrom !== null && Date.parse(start) > intervalFrom(sealedFrom)) {
-    notes.push(`The log begins at ${sealedFrom}; entries before ${start} are not in the export.`);
+    notes.push(`The log starts at ${sealedFrom}; entries before ${start} are not in the export.`);
   }
   const sealedTo = newest && intervalFrom(newest.interval) + INTERVAL_MS;
   if (sealedTo !== null && sealedTo > Date.parse(end)) {
@@ -96,12 +100,12 @@ export function coverageNotes(statements: readonly ExportStatement[]): string[] 
   }
   if (newest === null) notes.push("Nothing was sealed at the time of the export: no digest covers its entries.");
   if (anchor === null) {
-    notes.push("No key vault remembered the newest digest: cutting off the newest digests can't be found.");
+    notes.push("No key vault stored the newest digest, so the removal of the newest digests can't be detected.");
   }
   return notes;
 }
 
-/** Returns the entries whose event happened before the entry's time. */
+/** Returns a note about entries whose event happened before the time under which they are listed. Empty if there are none. */
 export function lateNotes(parts: readonly Part[]): string[] {
   const late = parts.flatMap(({ file }) => file.entries).filter(({ happenedAt }) => happenedAt !== undefined);
   if (late.length === 0) return [];

@@ -5,16 +5,16 @@ import { entryOfRow, type StoredEntry } from "../stored-entries.ts";
 /** Maximum number of late entries listed in one response. All are counted. */
 const MAX_LISTED = 100;
 
-/** Collects late entries: those whose event happened before the entry's time. */
+/** Collects late entries: those whose event happened before the time under which they are listed. */
 export interface LateCheck {
-  /** Passes the entries through and checks them. */
+  /** Yields the same pages, and collects their late entries. */
   watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
   /** Returns the late entries whose interval begins before `to`. */
   until(to: Interval): LateEntries;
 }
 
 export function createLateCheck(): LateCheck {
-  const late: (LateEntries["listed"][number] & { at: Interval })[] = [];
+  const late: (LateEntries["listed"][number] & { startsAt: Interval })[] = [];
   return {
     async *watch(pages) {
       for await (const page of pages) {
@@ -24,14 +24,14 @@ export function createLateCheck(): LateCheck {
           const entry = entryOfRow(row);
           if (entry?.happenedAt === undefined) continue;
           const { id: entryId, occurredAt, happenedAt } = entry;
-          late.push({ at: row.interval, interval: intervalName(row.interval), entryId, occurredAt, happenedAt });
+          late.push({ startsAt: row.interval, interval: intervalName(row.interval), entryId, occurredAt, happenedAt });
         }
         yield page;
       }
     },
     until(to) {
-      const within = late.filter(({ at }) => at < to);
-      return { total: within.length, listed: within.slice(0, MAX_LISTED).map(({ at: _, ...entry }) => entry) };
+      const within = late.filter(({ startsAt }) => startsAt < to);
+      return { total: within.length, listed: within.slice(0, MAX_LISTED).map(({ startsAt: _, ...entry }) => entry) };
     },
   };
 }

@@ -28,14 +28,23 @@ import {
 import { marksOf } from "../seal/close-intervals.ts";
 import { storedEntries } from "../stored-entries.ts";
 
-/** Maximum number of findings per kind. More rows also fail the verification; they are just not listed. */
+/**
+ * Finds rows of the audit log that this service did not write, outside the intervals that verification compares one by one. The
+ * log has ten-minute intervals; a digest is the signed hash of an interval, and the anchor is the copy of the newest digest in
+ * the key vault.
+ */
+
+/** Maximum number of findings per kind. Further rows are not reported. */
 const MAX_FINDINGS_PER_KIND = 100;
+/** Below the largest time that a `Date` can represent, 8.64e15 milliseconds. */
+const MAX_DATE_MS = 8e15;
 /** Maximum clock skew of an instance. */
 const MAX_CLOCK_SKEW_MS = DAY_MS;
 
 /**
- * Finds changed or inserted rows outside the intervals that verification walks through: rows that sealing uses, and entries
- * before the log's beginning or in the future. Costs about twelve requests, however long the log is.
+ * Finds changed or inserted rows outside the sealed intervals: purge records, key records, the anchor, the row of the first
+ * interval, digests and fingerprints outside the chain, and entries and marks before the log's beginning or in the future.
+ * Costs about twelve requests, however long the log is.
  */
 export async function findUnexpectedRows(deps: ReadingDependencies, state: ChainState): Promise<Finding[]> {
   const { purges, vouchers, beginning } = state;
@@ -66,11 +75,11 @@ export async function findUnexpectedRows(deps: ReadingDependencies, state: Chain
   ];
 }
 
-function anchorFindings({ remembered, beginning }: ChainState): Finding[] {
-  if (remembered === "unreadable") {
+function anchorFindings({ anchorState, beginning }: ChainState): Finding[] {
+  if (anchorState === "unreadable") {
     return [{ kind: "anchorChanged", detail: "The newest digest stored in the key vault can't be read." }];
   }
-  const other = remembered?.beginning;
+  const other = anchorState?.beginning;
   if (!other || !beginning) return [];
   const sameHash = other.hash === null || beginning.hash === null || other.hash === beginning.hash;
   if (other.interval === beginning.interval && sameHash) return [];
@@ -84,12 +93,12 @@ function anchorFindings({ remembered, beginning }: ChainState): Finding[] {
  */
 async function beginningFindings({ tables }: ReadingDependencies, { beginning }: ChainState): Promise<Finding[]> {
   if (!beginning) return [];
-  const changed = (said: string): Finding => ({
+  const changed = (detail: string): Finding => ({
     kind: "beginningChanged",
     interval: beginning.interval,
-    detail: `${said} By the signed digests it is ${beginning.interval}.`,
+    detail: `${detail} By the signed digests, the first interval is ${beginning.interval}.`,
   });
-  let found = false;
+  let exists = false;
   const findings: Finding[] = [];
   for await (const page of readRows(tables, FirstRow, {
     partitionKey: FIRST_PARTITION,
@@ -100,11 +109,11 @@ async function beginningFindings({ tables }: ReadingDependencies, { beginning }:
         findings.push(changed(`The row ${rowKey} next to the first interval was not written by this service.`));
       else if (value?.interval !== beginning.interval)
         findings.push(changed(`The first interval is ${value?.interval ?? "unreadable"}.`));
-      found ||= rowKey === FIRST_PARTITION;
+      exists ||= rowKey === FIRST_PARTITION;
     }
     if (findings.length >= MAX_FINDINGS_PER_KIND) break;
   }
-  return found ? findings : [changed("The row that names the first interval is missing."), ...findings];
+  return exists ? findings : [changed("The row that names the first interval is missing."), ...findings];
 }
 
 /** Finds rows among the digests that are not part of the chain: before its beginning, after its end, or without an interval. */
@@ -122,24 +131,26 @@ async function digestFindings(
         ]
       : [{}];
   for (const range of ranges) {
-    let seen = 0;
+    let reported = 0;
     for await (const page of readRows(tables, DigestRow, { partitionKey: DIGESTS_PARTITION, ...range })) {
       for (const { rowKey, value } of page) {
         if (readDigest(rowKey, value?.digest, keys).state === "genuine") continue;
+        // An earlier version stored the newest digest a second time in this row.
         const isHead = rowKey === HEAD && "payload" in readStatement("audit-digest", Digest, value?.digest ?? "", keys);
-        if (isHead || ++seen > MAX_FINDINGS_PER_KIND) continue;
+        if (isHead || ++reported > MAX_FINDINGS_PER_KIND) continue;
         findings.push({
           kind: "digestInserted",
           ...(isIntervalName(rowKey) && { interval: rowKey }),
           detail: `The row ${rowKey} among the digests was not written by this service.`,
         });
       }
-      if (seen >= MAX_FINDINGS_PER_KIND) break;
+      if (reported >= MAX_FINDINGS_PER_KIND) break;
     }
   }
   return findings;
 }
 
+/** Finds fingerprints whose key names no interval before the log's beginning, or that are a day or more after its end. */
 async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom }: ChainState): Promise<Finding[]> {
   if (!end || keptFrom === undefined) return [];
   const findings: Finding[] = [];
@@ -154,7 +165,7 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
     for await (const page of pages) {
       for (const { rowKey } of page) {
         const [name] = rowKey.split("|");
-        // An interrupted purge left these rows, or sealing is in progress.
+        // An interrupted purge leaves such rows, and sealing in progress writes them.
         if (isIntervalName(name!) && intervalFrom(name!) <= end.interval + MAX_CLOCK_SKEW_MS) continue;
         findings.push({
           kind: "fingerprintsChanged",
@@ -177,21 +188,23 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
       entryId,
       detail: `The time of the entry is ${when}.`,
     });
+  // An interrupted purge leaves entries before the log's start. `keptFrom` is the first interval that is not purged.
   const logStart = (await isPurging(tables, state)) ? undefined : state.keptFrom;
   if (logStart !== undefined) {
+    // Only the day of the log's start. The index (below) shows entries of earlier days.
     const day = Math.floor(logStart / DAY_MS) * DAY_MS;
     for await (const page of storedEntries(tables, { from: day, to: logStart })) {
-      for (const { interval, id } of page) inserted(interval, id, "before the log begins");
+      for (const { interval, id } of page) inserted(interval, id, "before the log starts");
       if (findings.length >= MAX_FINDINGS_PER_KIND) break;
     }
   }
   const prefix = indexPrefix({});
-  const ahead = clock.now().getTime() + MAX_CLOCK_SKEW_MS;
+  const futureFrom = clock.now().getTime() + MAX_CLOCK_SKEW_MS;
   const ranges = [
-    { ...indexRange(prefix, ahead), when: "in the future" },
+    { ...indexRange(prefix, futureFrom), when: "in the future" },
     ...(logStart === undefined
       ? []
-      : [{ ...indexRange(prefix, undefined, Math.floor(logStart / DAY_MS) * DAY_MS), when: "before the log begins" }]),
+      : [{ ...indexRange(prefix, undefined, Math.floor(logStart / DAY_MS) * DAY_MS), when: "before the log starts" }]),
   ];
   for (const { when, ...range } of ranges) {
     const pages = tables.pages(IndexRow, {
@@ -202,8 +215,9 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
     });
     for await (const page of pages) {
       for (const { rowKey } of page) {
-        const at = instantOf(rowKey.slice(prefix.length));
-        inserted(Number.isFinite(at) && at < 8e15 ? intervalOf(at) : 0, newestFirst(rowKey.slice(prefix.length)), when);
+        const timeMs = instantOf(rowKey.slice(prefix.length));
+        const interval = Number.isFinite(timeMs) && timeMs < MAX_DATE_MS ? intervalOf(timeMs) : 0;
+        inserted(interval, newestFirst(rowKey.slice(prefix.length)), when);
       }
       break;
     }
@@ -223,7 +237,10 @@ async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState)
   return false;
 }
 
-/** Finds future intervals that are closed. Entries of such an interval would get a later time. */
+/**
+ * Finds future intervals of today and tomorrow that are closed (with a born mark, without an open mark). Entries of a closed
+ * interval get a later time.
+ */
 async function markFindings({ tables, clock }: ReadingDependencies): Promise<Finding[]> {
   const next = intervalOf(clock.now().getTime()) + INTERVAL_MS;
   const findings: Finding[] = [];
@@ -235,7 +252,7 @@ async function markFindings({ tables, clock }: ReadingDependencies): Promise<Fin
       interval += INTERVAL_MS
     ) {
       if (marks.has(openMark(interval)) || !marks.has(bornMark(interval))) continue;
-      const detail = "The interval was closed before it started: its entries will be dated later.";
+      const detail = "The interval was closed before it started, so its entries get a later time.";
       findings.push({ kind: "markChanged", interval: intervalName(interval), detail });
     }
   }

@@ -5,7 +5,7 @@ import type { PublicKeys } from "../chain/signing.ts";
 import { withVouched } from "../chain/trust.ts";
 import { intervalFrom } from "../interval.ts";
 import { checkDigests, checkEnd, mergedDigests } from "./export-chain.ts";
-import { checkEntries, entriesByInterval, placeOf, type Unreadable } from "./export-entries.ts";
+import { checkEntries, entriesByInterval, type Unreadable, unreadableKey } from "./export-entries.ts";
 import { coverageNotes, createFindings, lateNotes, purgeRecords, readParts } from "./export-parts.ts";
 
 /** Result of verifying an export offline. */
@@ -29,8 +29,11 @@ export interface ExportVerification {
 }
 
 /**
- * Verifies the parts of a JSON export against public keys from a trusted source. A key in the export is trusted only if a
- * trusted key vouches for it.
+ * Verifies the parts of a JSON export of the audit log offline, for the command `verify-audit`. An export contains the signed
+ * digests of its ten-minute intervals with the fingerprints (ids and hashes) of their entries, and each part a signed
+ * statement.
+ *
+ * @param trusted - Public keys from a trusted source. A key in the export is trusted only if one of them vouches for it.
  */
 export async function verifyExport(files: readonly unknown[], trusted: PublicKeys): Promise<ExportVerification> {
   const findings = createFindings();
@@ -38,13 +41,15 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
   const vouchers = parts.flatMap(({ file }) => file.keys);
   const keys = withVouched(trusted, vouchers);
   const statements = parts.flatMap(({ statement }) => statement ?? []);
-  const stated = statements.flatMap((statement) => statement.findings ?? []);
+  const statedFindings = statements.flatMap((statement) => statement.findings ?? []);
+  // An export reports a row that it could not read as `entryInserted`. If a digest contains the entry, it was changed, not
+  // inserted.
   const unreadable: Unreadable = new Map(
-    stated
+    statedFindings
       .filter(({ kind }) => kind === "entryInserted")
-      .map((finding) => [placeOf(finding.interval, finding.entryId), finding]),
+      .map((finding) => [unreadableKey(finding.interval, finding.entryId), finding]),
   );
-  findings.add(...stated.filter(({ kind }) => kind !== "entryInserted"));
+  findings.add(...statedFindings.filter(({ kind }) => kind !== "entryInserted"));
 
   const purges = purgeRecords(parts, keys, findings);
   findings.add(...missingPurges(statements[0]?.beginning?.interval, purges));
@@ -61,17 +66,18 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
 
   const covered = new Set(digests.map(({ interval }) => intervalFrom(interval)));
   const unsealed = [...entries].filter(([interval]) => !covered.has(interval));
-  const count = (some: [number, unknown[]][]) => some.reduce((sum, [, inInterval]) => sum + inInterval.length, 0);
+  const countEntries = (intervals: [number, unknown[]][]) =>
+    intervals.reduce((sum, [, inInterval]) => sum + inInterval.length, 0);
   const verdict = findings.all.length > 0 ? "notIntact" : sealed.length === 0 ? "nothingSealed" : "intact";
   return {
     verdict,
     intact: verdict === "intact",
     findings: findings.all,
-    entries: count([...entries]),
+    entries: countEntries([...entries]),
     digests: sealed.length,
     sealedFrom: sealed[0]?.digest.interval ?? null,
     sealedUpTo: sealed.at(-1)?.digest.interval ?? null,
-    unsealed: count(unsealed),
+    unsealed: countEntries(unsealed),
     purges,
     notes: [...coverageNotes(statements), ...lateNotes(parts)],
   };

@@ -14,9 +14,15 @@ import { createFindingList, type FindingList } from "./finding-list.ts";
 import { createLateCheck } from "./late-entries.ts";
 import { findUnexpectedRows } from "./unexpected-rows.ts";
 
+/**
+ * Verifies the audit log in the service. Sealing signs a digest for each ten-minute interval, over the fingerprints (id and
+ * hash) of its entries. The anchor is the copy of the newest digest in the service's own key vault.
+ */
+
 /** Maximum work of one call, so that it ends well within the platform's limit of 230 seconds. */
 export const VERIFY_LIMITS = { entries: 200_000, intervals: 20_000 };
 
+/** The next interval to check, and the end of the period in milliseconds, null for none. */
 const Cursor = z.object({ from: z.string().refine(isIntervalName), end: z.int().nullable() });
 
 /** The sealed intervals to check: all that overlap `start <= instant < end`. */
@@ -27,8 +33,9 @@ export interface VerifyRequest {
 }
 
 /**
- * Checks the chain of digests, and compares every entry with its sealed fingerprint and the index with the entries, interval by
- * interval. The first response also reports changes outside the requested intervals.
+ * Verifies the sealed intervals of a period: the chain of digests, the fingerprints of the entries, the marks, and the index
+ * that lists use. If the limits are reached, the response has a cursor for the next intervals. The first response also reports
+ * changed rows outside the requested intervals.
  *
  * @throws {Problem} invalidCursor
  */
@@ -41,45 +48,51 @@ export async function verifySealed(
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   const state = await chainState(deps);
   const { end, purges, keptFrom = 0 } = state;
-  const found = createFindingList();
+  const findings = createFindingList();
 
-  const asked = cursor ? intervalFrom(cursor.from) : request.start ? intervalOf(request.start.getTime()) : keptFrom;
-  const from = Math.max(keptFrom, asked);
+  const requestedFrom = cursor
+    ? intervalFrom(cursor.from)
+    : request.start
+      ? intervalOf(request.start.getTime())
+      : keptFrom;
+  const from = Math.max(keptFrom, requestedFrom);
   const until = (cursor ? cursor.end : request.end?.getTime()) ?? Number.POSITIVE_INFINITY;
   const newest = end?.interval ?? Number.NEGATIVE_INFINITY;
-  const last = Math.min(newest, Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY);
-  const range = { from, to: Math.max(from, last + INTERVAL_MS) };
+  const lastInterval = Math.min(newest, Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY);
+  const range = { from, to: Math.max(from, lastInterval + INTERVAL_MS) };
 
-  if (!cursor) found.add(...(await findUnexpectedRows(deps, state)));
-  const anchor = await checkAnchor(deps, state, found);
+  if (!cursor) findings.add(...(await findUnexpectedRows(deps, state)));
+  const anchor = await checkAnchor(deps, state, findings);
   const index = createIndexCheck(tables);
   const late = createLateCheck();
   const stored = late.watch(index.watch(storedEntries(tables, range)));
-  const checked = await checkChain(tables, state, { from, last }, stored, found, limits);
-  // Entries of intervals without a valid digest were skipped.
+  const checked = await checkChain(tables, state, { from, last: lastInterval }, stored, findings, limits);
+  // Reads the remaining pages, so that the checks of the index and of late entries get the entries of intervals without a
+  // digest.
   for await (const page of stored) if (checked.more && page.at(-1)!.interval >= checked.to) break;
-  const done = { from, to: checked.more ? checked.to : range.to };
-  await checkMarks(tables, done, found);
-  const compared = await index.check(done, found);
-  const nothing = done.to === done.from;
+  const checkedRange = { from, to: checked.more ? checked.to : range.to };
+  await checkMarks(tables, checkedRange, findings);
+  const indexCoverage = await index.check(checkedRange, findings);
+  const isEmpty = checkedRange.to === checkedRange.from;
 
   return {
-    intact: found.total === 0,
+    intact: findings.total === 0,
     sealing: trust.signer ? "configured" : "notConfigured",
-    checkedFrom: nothing ? null : new Date(done.from).toISOString(),
-    checkedTo: nothing ? null : new Date(done.to).toISOString(),
+    checkedFrom: isEmpty ? null : new Date(checkedRange.from).toISOString(),
+    checkedTo: isEmpty ? null : new Date(checkedRange.to).toISOString(),
     digests: checked.digests,
     entries: checked.entries,
     lastDigest: checked.lastDigest,
-    index: compared,
-    findings: found.listed,
-    findingsTotal: found.total,
-    lateEntries: late.until(done.to),
+    index: indexCoverage,
+    findings: findings.listed,
+    findingsTotal: findings.total,
+    lateEntries: late.until(checkedRange.to),
     beginning: state.beginning ? new Date(intervalFrom(state.beginning.interval)).toISOString() : null,
     unsealedFrom: instant(end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock)),
+    // The purges in the period; for a period from the first interval that is not purged, also the earlier ones.
     purges: purges.records
       .map(({ record }) => record)
-      .filter((record) => intervalFrom(record.to) > asked || asked === keptFrom)
+      .filter((record) => intervalFrom(record.to) > requestedFrom || requestedFrom === keptFrom)
       .filter((record) => intervalFrom(record.from) < until),
     anchor,
     publicKeys: [...state.keys].map(([kid, key]) => ({
@@ -96,27 +109,31 @@ export async function verifySealed(
 const instant = (interval: Interval | undefined): string | null =>
   interval === undefined ? null : new Date(interval).toISOString();
 
-/** Detects that all tables were restored to an earlier state together: the digest in the key vault is newer. */
+/**
+ * Compares the anchor with the tables. So verification detects if all tables were restored to an earlier state: the anchor
+ * names a newer digest.
+ */
 async function checkAnchor(
   deps: ReadingDependencies,
   state: ChainState,
-  found: FindingList,
+  findings: FindingList,
 ): Promise<Verification["anchor"]> {
-  const { remembered, keptFrom = 0, end } = state;
+  const { anchorState, keptFrom = 0, end } = state;
   if (!deps.anchor) return { state: "notConfigured" };
-  if (!remembered) return { state: "empty" };
-  if (remembered === "unreadable") return { state: "unreadable" };
-  const { number, interval, hash } = remembered;
+  if (!anchorState) return { state: "empty" };
+  if (anchorState === "unreadable") return { state: "unreadable" };
+  const { number, interval, hash } = anchorState;
+  // The digest was purged, so the anchor can't be compared with it.
   if (intervalFrom(interval) < keptFrom) return { state: "matches", number, interval, hash };
   const inTables = await digestAt(deps.tables, interval, state.keys);
   if (inTables?.hash === hash) return { state: "matches", number, interval, hash };
-  found.add({
+  findings.add({
     kind: "digestsCut",
     interval,
     digestNumber: number,
     detail: inTables
-      ? `The key vault remembers another digest ${number} than the tables hold.`
-      : `The key vault remembers digest ${number}; the tables end with ${end ? `digest ${end.number}` : "none"}. Every digest and entry between was cut off.`,
+      ? `The key vault names a different digest ${number} than the tables contain.`
+      : `The key vault names digest ${number} as the newest, but the tables end with ${end ? `digest ${end.number}` : "no digest"}. The later digests and their entries were removed.`,
   });
   return { state: "differs", number, interval, hash };
 }

@@ -12,65 +12,77 @@ import { readRow } from "../read-rows.ts";
 import { EntryRow, entriesPartition, entryKey, Mark, openMark } from "../rows.ts";
 import { type EntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
 
+/**
+ * Counted entries: repeats of one event within a window of time share an entry with a count, so that rejected requests and
+ * readings of the log don't flood it.
+ */
+
 /** Maximum number of write conflicts of one counted entry before the call fails. */
 const MAX_CONFLICTS = 20;
 
-/** Identifies the events that share one entry, and the length of their window. */
-export interface CountedAs {
+/** The events that share one entry: their common key, and the length of the window. */
+export interface CountGroup {
   key: string;
   windowMs: number;
 }
 
 /** Groups repeats of one rejected request by actor and address within a minute. */
-export const asRefusal = ({ type, caller, target }: AuditEvent): CountedAs => ({
+export const refusalGroup = ({ type, caller, target }: AuditEvent): CountGroup => ({
   key: JSON.stringify([type, caller.actor, caller.address, target?.type, target?.id]),
   windowMs: MINUTE_MS,
 });
 
 /** Groups readings of one kind and filter by one actor within 15 minutes. */
-export const asReading = ({ type, caller, target }: AuditEvent): CountedAs => ({
+export const readingGroup = ({ type, caller, target }: AuditEvent): CountGroup => ({
   key: JSON.stringify([type, caller.actor, target?.type, target?.id]),
   windowMs: 15 * MINUTE_MS,
 });
 
 /**
- * Creates the function that records an event, or counts it in the entry of its window. The entry's id is derived from the group
- * and the window, so that instances share the entry. If that entry is already sealed, a second one is created. Events of an
- * instance that arrive during a write are counted together by the next write.
+ * Creates the function that records an event as a new entry, or increases the count of the entry of its group and window. The
+ * entry's id is derived from the group and the window, so that all instances use the same entry. If that entry is already
+ * sealed, a second one is created. Events of a group that arrive during a write are counted together by the next write.
  */
 export function createCounter(
   deps: EntryWriterDependencies & { randomness: Randomness; writer: EntryWriter },
-): (event: AuditEvent, as: CountedAs) => Promise<void> {
+): (event: AuditEvent, group: CountGroup) => Promise<void> {
   const { tables, clock, randomness, writer } = deps;
-  /** By key: the write in progress, and the group that waits for the next write. */
-  const writing = new Map<string, Promise<void>>();
-  const waiting = new Map<string, { times: number; done: Promise<void> }>();
+  /** The write in progress of each group, by the group's key. */
+  const currentWrites = new Map<string, Promise<void>>();
+  /** The next write of each group, with the number of events that it will count. */
+  const nextWrites = new Map<string, { times: number; done: Promise<void> }>();
 
-  async function count(event: AuditEvent, as: CountedAs, times: number): Promise<void> {
+  async function count(event: AuditEvent, group: CountGroup, times: number): Promise<void> {
+    /** Start of the first interval that is not sealed, once an interval was found closed. */
     let notBefore = 0;
     let occupiedIds = 0;
     let conflicts = 0;
     for (let attempt = 0; attempt < MAX_CLOSED && conflicts < MAX_CONFLICTS; attempt++) {
       const now = clock.now().getTime();
-      const at = Math.max(now, notBefore);
-      const interval = intervalOf(at);
-      const id = countedId(as, at, occupiedIds);
+      const occurredAtMs = Math.max(now, notBefore);
+      const interval = intervalOf(occurredAtMs);
+      const id = countedId(group, occurredAtMs, occupiedIds);
       const key = entryKey(interval, id);
       const row = await readRow(tables, EntryRow, entriesPartition(interval), key);
-      const before = readEntry(row?.value?.entry);
-      if (row && !before) {
-        // A foreign row occupies the key. Sealing ignores it, and verification reports it.
+      const existing = readEntry(row?.value?.entry);
+      if (row && !existing) {
+        // A row that this service did not write has the key. Sealing ignores the row, and verification reports it.
         occupiedIds += 1;
         continue;
       }
-      if (!row || !before) {
-        const entry = { ...entryOf(event, id, at, notBefore > now ? now : undefined), count: times };
-        const result = await writer.enter(interval, id, entryText(entry));
-        if (result === "entered") return await writer.index(entry);
-        if (result === "closed") notBefore = await writer.after(interval);
+      if (!row || !existing) {
+        const entry = { ...entryOf(event, id, occurredAtMs, notBefore > now ? now : undefined), count: times };
+        const result = await writer.insert(interval, id, entryText(entry));
+        if (result === "inserted") return await writer.writeIndex(entry);
+        // If the row exists, another instance was faster, and the next attempt increases the count of its entry.
+        if (result === "closed") notBefore = await writer.earliestOpenTime(interval);
         continue;
       }
-      const entry = { ...before, count: before.count + times, lastOccurredAt: new Date(at).toISOString() };
+      const entry = {
+        ...existing,
+        count: existing.count + times,
+        lastOccurredAt: new Date(occurredAtMs).toISOString(),
+      };
       try {
         await tables.transaction(EntryRow.table, entriesPartition(interval), [
           merge(Mark, openMark(interval), {}),
@@ -79,7 +91,7 @@ export function createCounter(
         return;
       } catch (error) {
         if (error instanceof RowMissing && error.rowKey === openMark(interval))
-          notBefore = await writer.after(interval);
+          notBefore = await writer.earliestOpenTime(interval);
         else if (isConflict(error)) await delay(randomness.number() * 50 * ++conflicts);
         else throw error;
       }
@@ -87,37 +99,39 @@ export function createCounter(
     throw new Error(`The audit entry ${event.type} could not be counted: too many writers at once.`);
   }
 
-  return (event, as) => {
-    const joined = waiting.get(as.key);
-    if (joined) {
-      joined.times += 1;
-      return joined.done;
+  return (event, group) => {
+    const nextWrite = nextWrites.get(group.key);
+    if (nextWrite) {
+      nextWrite.times += 1;
+      return nextWrite.done;
     }
-    const underWay = writing.get(as.key);
-    const group = { times: 1, done: Promise.resolve() };
-    if (underWay) waiting.set(as.key, group);
-    group.done = (async () => {
-      if (underWay) {
-        await underWay.catch(() => undefined); // the caller of that write handles the error
-        waiting.delete(as.key);
+    const currentWrite = currentWrites.get(group.key);
+    const write = { times: 1, done: Promise.resolve() };
+    if (currentWrite) nextWrites.set(group.key, write);
+    write.done = (async () => {
+      if (currentWrite) {
+        await currentWrite.catch(() => undefined); // the caller of that write handles the error
+        nextWrites.delete(group.key);
       }
-      await count(event, as, group.times);
+      await count(event, group, write.times);
     })();
-    writing.set(as.key, group.done);
-    const forget = () => {
-      if (writing.get(as.key) === group.done) writing.delete(as.key);
+    currentWrites.set(group.key, write.done);
+    const removeCurrentWrite = () => {
+      if (currentWrites.get(group.key) === write.done) currentWrites.delete(group.key);
     };
-    group.done.then(forget, forget);
-    return group.done;
+    write.done.then(removeCurrentWrite, removeCurrentWrite);
+    return write.done;
   };
 }
 
 /**
  * Returns a ULID of the window's start, or of the interval's start if that is later. Its random part is a hash, so that all
  * instances compute the same id.
+ *
+ * @param occupiedIds - Number of ids whose rows this service did not write. Each one leads to another id.
  */
-function countedId({ key, windowMs }: CountedAs, at: number, occupiedIds: number): string {
-  const start = Math.max(Math.floor(at / windowMs) * windowMs, intervalOf(at));
+function countedId({ key, windowMs }: CountGroup, occurredAtMs: number, occupiedIds: number): string {
+  const start = Math.max(Math.floor(occurredAtMs / windowMs) * windowMs, intervalOf(occurredAtMs));
   const hash = createHash("sha256")
     .update(`${start}|${key}${"|".repeat(occupiedIds)}`)
     .digest();

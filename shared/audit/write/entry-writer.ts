@@ -38,36 +38,39 @@ export interface EntryWriterDependencies {
 /** Writes entries to their intervals. */
 export interface EntryWriter {
   /**
-   * Writes an entry. `exists` means that a row with that id exists: of another writer, or of our own call whose response was
-   * lost.
+   * Inserts the row of an entry. Returns `closed` if no entry can be added to the interval. Returns `exists` if a row with that
+   * id exists: of another writer, or of this call if its first response was lost.
    */
-  enter(interval: Interval, id: string, text: string): Promise<"entered" | "exists" | "closed">;
+  insert(interval: Interval, id: string, text: string): Promise<"inserted" | "exists" | "closed">;
   /**
-   * Returns the earliest time at which an entry can be written after `interval` was found sealed, independent of this machine's
-   * clock.
+   * Returns the start of the first interval after `interval` that is not sealed, in milliseconds since 1970. The result does
+   * not depend on this machine's clock. Called after an entry was not accepted by `interval`.
    */
-  after(interval: Interval): Promise<number>;
+  earliestOpenTime(interval: Interval): Promise<number>;
   /**
    * Writes all four index rows in one transaction, so that either every filter finds the entry or sealing sees that all rows
    * are missing.
    */
-  index(entry: AuditEntry): Promise<void>;
+  writeIndex(entry: AuditEntry): Promise<void>;
 }
 
 /**
- * Creates the writer of entries. The first entry of an interval inserts its two marks, every later one touches the open mark in
- * its own transaction, and sealing deletes the open mark first. So no entry can be added to a sealed interval: a late writer
- * fails and uses the current interval. Writers don't block one another, because a touch only requires that the mark exists.
- * Marks that someone else planted don't keep entries out of the current interval.
+ * Creates the writer of entries. Two rows, the marks, control whether entries can be added to an interval: the first entry of
+ * the interval inserts both, the transaction of every later entry merges nothing into the open mark, and sealing deletes the
+ * open mark. So no entry can be added to a sealed interval: the transaction of a late writer fails, and it uses the current
+ * interval. Writers don't block one another, because the empty merge only requires that the mark exists. If someone else
+ * planted the born mark of the current interval, the writer adds the missing open mark.
  */
 export function createEntryWriter({ tables, clock, trust }: EntryWriterDependencies): EntryWriter {
-  /** The last interval that this instance knows to exist. For it, an entry takes one transaction. */
-  let born: Interval | undefined;
+  /** The interval for which this instance has seen the open mark. For it, an entry takes one transaction. */
+  let openInterval: Interval | undefined;
+  /** The result of `firstInterval`, cached. */
   let first: Promise<Interval> | undefined;
 
   /**
-   * Returns the interval at which sealing starts, so that no entry is written before it. Stored before the first entry. A
-   * stored value is trusted only up to the next interval, because an instance with a clock slightly ahead may have written it.
+   * Returns the interval at which sealing starts, so that no entry is written before it. If no row names it, stores
+   * `candidate`. A stored interval is trusted if it is not later than the next interval: an instance whose clock is slightly
+   * ahead may have written it. A later one is ignored in favor of `candidate`.
    */
   function firstInterval(candidate: Interval): Promise<Interval> {
     first ??= (async () => {
@@ -81,6 +84,7 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
           return await firstInterval(candidate);
         }
       }
+      // NaN, and then `candidate` is used, if this call inserted the row or the row can't be read.
       const stored = intervalFrom(row?.value?.interval ?? "");
       return stored <= intervalOf(clock.now().getTime()) + INTERVAL_MS ? stored : candidate;
     })().catch((error: unknown) => {
@@ -95,19 +99,19 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
     (await chainEnd({ tables, clock, keys: await trust.keys() }))?.interval ?? 0;
 
   /**
-   * Reopens a current interval whose open mark is missing although it was never closed, because someone planted its birth mark.
-   * Closing replaces the birth mark, so reopening fails once an interval is closed, however late the request arrives. Returns
-   * false if the interval is over, was closed, or does not exist.
+   * Adds the open mark to the current interval if it is missing although sealing has not closed the interval, because someone
+   * planted its born mark. Closing replaces the born mark, so this transaction fails once the interval is closed, however late
+   * it arrives. Returns false if the interval is over, was closed, or does not exist.
    */
   async function reopen(interval: Interval): Promise<boolean> {
     if (clock.now().getTime() >= interval + INTERVAL_MS || interval <= (await lastSealed())) return false;
     const partition = entriesPartition(interval);
     // Read the mark before checking whether the interval was closed: closing changes the ETag.
-    const birth = await tables.get(Mark, partition, bornMark(interval));
-    if (!birth || (await isClosed(tables, interval, await trust.keys()))) return false;
+    const mark = await tables.get(Mark, partition, bornMark(interval));
+    if (!mark || (await isClosed(tables, interval, await trust.keys()))) return false;
     try {
       await tables.transaction(Mark.table, partition, [
-        replace(Mark, bornMark(interval), {}, birth.etag),
+        replace(Mark, bornMark(interval), {}, mark.etag),
         insert(Mark, openMark(interval), {}),
       ]);
     } catch (error) {
@@ -117,10 +121,10 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
   }
 
   return {
-    async enter(interval, id, text) {
+    async insert(interval, id, text) {
       const partition = entriesPartition(interval);
       const key = entryKey(interval, id);
-      if (born !== interval) {
+      if (openInterval !== interval) {
         if (interval < (await firstInterval(interval))) return "closed";
         try {
           await tables.transaction(EntryRow.table, partition, [
@@ -128,8 +132,8 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
             insert(Mark, openMark(interval), {}),
             insert(EntryRow, key, { entry: text }),
           ]);
-          born = interval;
-          return "entered";
+          openInterval = interval;
+          return "inserted";
         } catch (error) {
           // The interval exists: created by another instance, by sealing, or by this call if its first response was lost.
           if (!(error instanceof RowExists)) throw error;
@@ -141,23 +145,23 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
             merge(Mark, openMark(interval), {}),
             insert(EntryRow, key, { entry: text }),
           ]);
-          born = interval;
-          return "entered";
+          openInterval = interval;
+          return "inserted";
         } catch (error) {
           if (error instanceof RowExists) return "exists";
           if (!(error instanceof RowMissing)) throw error;
-          born = undefined;
+          openInterval = undefined;
           if (await readRow(tables, EntryRow, partition, key)) return "exists";
           if (attempt === REOPEN_ATTEMPTS || !(await reopen(interval))) return "closed";
         }
       }
     },
 
-    async after(interval) {
+    async earliestOpenTime(interval) {
       return Math.max(interval, await lastSealed(), (await firstInterval(interval)) - INTERVAL_MS) + INTERVAL_MS;
     },
 
-    async index(entry) {
+    async writeIndex(entry) {
       await tables.transaction(
         IndexRow.table,
         INDEX_PARTITION,

@@ -3,7 +3,7 @@ import type { Randomness } from "../../platform/runtime.ts";
 import { entryOf, entryText } from "../entry.ts";
 import type { AuditEvent, AuditRecorder } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
-import { asReading, asRefusal, createCounter } from "./counted-entries.ts";
+import { createCounter, readingGroup, refusalGroup } from "./counted-entries.ts";
 import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
 
 /** Records events in the audit log. */
@@ -24,31 +24,33 @@ export function createWriter(deps: EntryWriterDependencies & { randomness: Rando
   const writer = createEntryWriter(deps);
   const count = createCounter({ ...deps, writer });
 
-  /** Records an event under its own id. An existing entry with that id is the entry of this event. */
-  async function appendUnder(id: string, event: AuditEvent): Promise<void> {
-    const at = decodeTime(id);
-    const entry = entryOf(event, id, at);
-    const entered = await writer.enter(intervalOf(at), id, entryText(entry));
-    if (entered === "closed") throw new IntervalSealed(intervalOf(at));
-    await writer.index(entry);
+  /** Records an event under the id that its caller chose. If an entry with that id exists, the event is already recorded. */
+  async function appendWithId(id: string, event: AuditEvent): Promise<void> {
+    const occurredAtMs = decodeTime(id);
+    const interval = intervalOf(occurredAtMs);
+    const entry = entryOf(event, id, occurredAtMs);
+    if ((await writer.insert(interval, id, entryText(entry))) === "closed") throw new IntervalSealed(interval);
+    await writer.writeIndex(entry);
   }
 
   return {
     async append(event) {
-      if (event.id !== undefined) return await appendUnder(event.id, event);
+      if (event.id !== undefined) return await appendWithId(event.id, event);
+      /** Start of the first interval that is not sealed, once an interval was found closed. */
       let notBefore = 0;
       for (let attempt = 0; attempt < MAX_CLOSED; attempt++) {
         // The entry's time is the time of its id: a generator of monotonic ids may be slightly ahead of the clock.
         const now = clock.now().getTime();
         const id = randomness.ulid(new Date(Math.max(now, notBefore)));
-        const at = decodeTime(id);
-        const entry = entryOf(event, id, at, notBefore > now ? now : undefined);
-        if ((await writer.enter(intervalOf(at), id, entryText(entry))) !== "closed") return await writer.index(entry);
-        notBefore = await writer.after(intervalOf(at));
+        const occurredAtMs = decodeTime(id);
+        const interval = intervalOf(occurredAtMs);
+        const entry = entryOf(event, id, occurredAtMs, notBefore > now ? now : undefined);
+        if ((await writer.insert(interval, id, entryText(entry))) !== "closed") return await writer.writeIndex(entry);
+        notBefore = await writer.earliestOpenTime(interval);
       }
       throw new Error(`The audit entry ${event.type} found every interval sealed.`);
     },
-    refused: (event) => count(event, asRefusal(event)),
-    reading: (event) => count(event, asReading(event)),
+    refused: (event) => count(event, refusalGroup(event)),
+    reading: (event) => count(event, readingGroup(event)),
   };
 }

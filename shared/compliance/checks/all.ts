@@ -9,8 +9,9 @@ import { referenceChecks } from "./references.ts";
 import { usageChecks } from "./usage.ts";
 import { vaultChecks } from "./vault.ts";
 
-/** Increased when a check is removed or its results change, so that all assets are evaluated again within a day. 2: one finding is one
- * violation (no `vault-recoverable`, no warning in addition to a critical result), and findings contain owners.
+/**
+ * Version of the checks. Increase it when a check is removed or its results change. Then all assets are evaluated again within a
+ * day. Edition 2 removed `vault-recoverable` and the warning in addition to a critical result, and stores owners with violations.
  */
 export const EDITION = 2;
 
@@ -35,11 +36,11 @@ export const CHECKS: readonly Check[] = [...vaultChecks, ...ASSET_CHECKS].sort(
 export const checkOfId: ReadonlyMap<string, Check> = new Map(CHECKS.map((check) => [check.id, check]));
 export const checkOfCode: ReadonlyMap<number, Check> = new Map(CHECKS.map((check) => [check.code, check]));
 
-/** Checks of earlier versions that open alerts may refer to, and the checks that replace them. */
-const RETIRED: Readonly<Record<string, readonly string[]>> = {
+/** Removed checks, to which open alerts may still refer, with the checks that replace them. */
+const SUCCESSORS_OF_RETIRED: Readonly<Record<string, readonly string[]>> = {
   "vault-recoverable": ["vault-soft-delete", "vault-purge-protection"],
 };
 
-/** Returns the ids of checks that can continue a violation of this check; see `successors`. */
+/** Returns the IDs of checks that can continue an alert of this check; see `successors` in check.ts. */
 export const successorsOf = (checkId: string): readonly string[] =>
-  checkOfId.get(checkId)?.successors ?? RETIRED[checkId] ?? [];
+  checkOfId.get(checkId)?.successors ?? SUCCESSORS_OF_RETIRED[checkId] ?? [];

@@ -1,31 +1,30 @@
+/** Checks of the credentials of Entra applications: client secrets and certificates. */
 import type { AssetRecord, AssetType } from "../../inventory/asset.ts";
 import { DAY_SECONDS } from "../../platform/time.ts";
-import { type AssetCheck, assetCheck, type Evaluation, fail, instantText, notApplicable, pass } from "../check.ts";
+import { type AssetCheck, assetCheck, dateText, type Evaluation, fail, notApplicable, pass } from "../check.ts";
 import { MAX_APPLICATION_CERTIFICATE_DAYS, MAX_CLIENT_SECRET_DAYS } from "../limits.ts";
-import { nameOwner, remove, renew, retire } from "../remedies/applications.ts";
-import { type Expiring, expired, nearExpiry } from "./expiry.ts";
+import { addOwner, removeUnneeded, renewCredential, retireCredential } from "../remedies/applications.ts";
+import { type ExpiringKind, expiredCheck, nearExpiryCheck } from "./expiry.ts";
 
-/** Checks of the credentials of Entra applications. */
-
-const clientSecret: Expiring = {
+const clientSecret: ExpiringKind = {
   id: "client-secret",
   noun: "client secret",
   type: "secret",
   source: "entra",
-  renew: renew("secret"),
-  retire: retire("secret"),
+  renew: renewCredential("secret"),
+  retire: retireCredential("secret"),
 };
 
-const certificate: Expiring = {
+const certificate: ExpiringKind = {
   id: "application-certificate",
   noun: "application certificate",
   type: "certificate",
   source: "entra",
-  renew: renew("certificate"),
-  retire: retire("certificate"),
+  renew: renewCredential("certificate"),
+  retire: retireCredential("certificate"),
 };
 
-const ofEntra = (
+const entraCheck = (
   type: AssetType,
   check: Pick<
     AssetCheck,
@@ -33,21 +32,24 @@ const ofEntra = (
   >,
 ): AssetCheck => assetCheck({ resourceType: type, source: "entra", ...check });
 
-/** Passes if the credential is valid for at most `maxDays`. */
-export function validFor({ notBefore, expiresOn }: AssetRecord, maxDays: number): Evaluation {
+/** Returns `pass` if the credential's whole validity is at most `maxDays`, and `fail` if it is longer or has no end. */
+export function evaluateValidity({ notBefore, expiresOn }: AssetRecord, maxDays: number): Evaluation {
   if (expiresOn === undefined) return fail("It never expires.");
   if (notBefore === undefined) return notApplicable("The start of its validity is unknown.");
-  const evidence = `It is valid from ${instantText(notBefore)} to ${instantText(expiresOn)}.`;
+  const evidence = `It is valid from ${dateText(notBefore)} to ${dateText(expiresOn)}.`;
   return expiresOn - notBefore > maxDays * DAY_SECONDS ? fail(evidence) : pass(evidence);
 }
 
-/** Returns whether an expiry is in the future. Null means no expiry. */
-const lives = (until: number | null, now: number): boolean => until === null || until * 1000 >= now;
+/** Returns whether a credential with this expiry (Unix seconds, null for none) is still valid. */
+const isValidAt = (until: number | null, now: number): boolean => until === null || until * 1000 >= now;
 
 const HAS_EXPIRED = notApplicable("It has expired.");
 
-/** Of several valid secrets, the one that expires last passes. The others should be deleted. */
-const single = ofEntra("secret", {
+/**
+ * Of an application's valid secrets, only the one that expires last passes. The others should be deleted. Secrets that share
+ * the last expiry all fail.
+ */
+const onlySecret = entraCheck("secret", {
   id: "client-secret-alone",
   code: 64,
   title: "Application has no other client secret that is valid at least as long",
@@ -56,51 +58,57 @@ const single = ofEntra("secret", {
   timed: "expiry",
   rationale:
     "Every valid secret can be used to sign in. An old secret that was not deleted after a rotation is usually not monitored.",
-  remedy: remove("Make sure that everything uses the newer secret."),
+  remedy: removeUnneeded("Make sure that everything uses the newer secret."),
   evaluate: ({ asset: { expiresOn, credential } }, { now }) => {
     if (!credential) return notApplicable("Its application is unknown.");
-    const own = expiresOn ?? null;
-    if (!lives(own, now)) return HAS_EXPIRED;
-    const at = credential.secretsUntil.indexOf(own);
-    const longer = credential.secretsUntil
-      .filter((_, place) => place !== at)
-      .filter((until) => until === null || (own !== null && until >= own));
-    // The other secrets are valid at least as long, so the result changes only when this secret expires.
-    const changesAt = own === null ? undefined : own + 1;
-    return longer.length > 0
+    const expiry = expiresOn ?? null;
+    if (!isValidAt(expiry, now)) return HAS_EXPIRED;
+    // `secretsUntil` has the expiries of all secrets of the application, including this one.
+    const ownIndex = credential.secretsUntil.indexOf(expiry);
+    const othersValidAsLong = credential.secretsUntil
+      .filter((_, index) => index !== ownIndex)
+      .filter((until) => until === null || (expiry !== null && until >= expiry));
+    // Secrets in `othersValidAsLong` don't expire before this one, so the result changes only when this secret expires.
+    const changesAt = expiry === null ? undefined : expiry + 1;
+    return othersValidAsLong.length > 0
       ? fail(
-          `The application has ${longer.length} other ${longer.length === 1 ? "secret that is" : "secrets that are"} valid at least as long.`,
+          `The application has ${othersValidAsLong.length} other ${othersValidAsLong.length === 1 ? "secret that is" : "secrets that are"} valid at least as long.`,
           changesAt,
         )
       : pass("The application has no other secret that is valid as long.", changesAt);
   },
 });
 
-const besideCertificate = ofEntra("secret", {
+const secretBesideCertificate = entraCheck("secret", {
   id: "client-secret-beside-certificate",
   code: 65,
   title: "Application with a certificate has no client secret",
   failureTitle: "Application with a certificate also has a client secret",
   severity: "medium",
+  // Not `expiry`: the result also changes when a certificate of the application expires, which the secret's own expiry doesn't
+  // show.
   timed: "age",
   rationale:
     "A client secret is sent with every sign-in and can be copied from its storage. A certificate's private key is never sent. An application with a certificate does not need a secret.",
-  remedy: remove("Make sure that the application signs in with its certificate."),
+  remedy: removeUnneeded("Make sure that the application signs in with its certificate."),
   evaluate: ({ asset: { expiresOn, credential } }, { now }) => {
     if (!credential?.certificatesUntil) return notApplicable("The application's certificates are unknown.");
-    const own = expiresOn ?? null;
-    if (!lives(own, now)) return HAS_EXPIRED;
-    const last = (of: readonly (number | null)[]) => (of.includes(null) ? null : Math.max(...(of as number[])));
-    const live = credential.certificatesUntil.filter((until) => lives(until, now));
-    const ends = [own, ...(live.length > 0 ? [last(live)] : [])].filter((end) => end !== null);
-    const changesAt = ends.length > 0 ? Math.min(...ends) + 1 : undefined;
-    return live.length > 0
+    const expiry = expiresOn ?? null;
+    if (!isValidAt(expiry, now)) return HAS_EXPIRED;
+    const latestExpiry = (of: readonly (number | null)[]) => (of.includes(null) ? null : Math.max(...(of as number[])));
+    const validCertificates = credential.certificatesUntil.filter((until) => isValidAt(until, now));
+    const expiries = [expiry, ...(validCertificates.length > 0 ? [latestExpiry(validCertificates)] : [])].filter(
+      (end) => end !== null,
+    );
+    // The result changes when the secret expires, or earlier, when the last valid certificate does.
+    const changesAt = expiries.length > 0 ? Math.min(...expiries) + 1 : undefined;
+    return validCertificates.length > 0
       ? fail("The application has a certificate to sign in with.", changesAt)
       : pass("The application has no valid certificate.", changesAt);
   },
 });
 
-const besideFederation = ofEntra("secret", {
+const secretBesideFederation = entraCheck("secret", {
   id: "client-secret-beside-federation",
   code: 66,
   title: "Application with a federated credential has no client secret",
@@ -108,7 +116,7 @@ const besideFederation = ofEntra("secret", {
   severity: "medium",
   rationale:
     "With a federated credential, the application signs in with short-lived tokens. There is no secret to store, leak or rotate.",
-  remedy: remove("Make sure that the application signs in with a federated credential in every environment."),
+  remedy: removeUnneeded("Make sure that the application signs in with a federated credential in every environment."),
   evaluate: ({ asset: { credential } }) => {
     if (credential?.federated === undefined) {
       return notApplicable("The application's federated credentials have not been read yet.");
@@ -119,8 +127,8 @@ const besideFederation = ofEntra("secret", {
   },
 });
 
-const owned = (type: "secret" | "certificate", code: number): AssetCheck =>
-  ofEntra(type, {
+const hasOwner = (type: "secret" | "certificate", code: number): AssetCheck =>
+  entraCheck(type, {
     id: type === "secret" ? "client-secret-owner" : "application-certificate-owner",
     code,
     title: `Application with a ${type === "secret" ? "client secret" : "certificate"} has an owner`,
@@ -128,7 +136,7 @@ const owned = (type: "secret" | "certificate", code: number): AssetCheck =>
     severity: "medium",
     rationale:
       "Without an owner, no one is responsible for the application or notified when its credentials expire or leak.",
-    remedy: nameOwner,
+    remedy: addOwner,
     evaluate: ({ asset: { credential } }) => {
       if (!credential?.owners) return notApplicable("The application's owners are unknown.");
       const { owners } = credential;
@@ -138,7 +146,7 @@ const owned = (type: "secret" | "certificate", code: number): AssetCheck =>
     },
   });
 
-const secretValidity = ofEntra("secret", {
+const secretValidity = entraCheck("secret", {
   id: "client-secret-validity-period",
   code: 63,
   title: `Client secret is valid for at most ${MAX_CLIENT_SECRET_DAYS} days`,
@@ -146,10 +154,10 @@ const secretValidity = ofEntra("secret", {
   severity: "medium",
   rationale: "The longer a secret is valid, the longer a leaked secret can be used.",
   remedy: clientSecret.renew,
-  evaluate: ({ asset }) => validFor(asset, MAX_CLIENT_SECRET_DAYS),
+  evaluate: ({ asset }) => evaluateValidity(asset, MAX_CLIENT_SECRET_DAYS),
 });
 
-const certificateValidity = ofEntra("certificate", {
+const certificateValidity = entraCheck("certificate", {
   id: "application-certificate-validity-period",
   code: 73,
   title: `Application certificate is valid for at most ${MAX_APPLICATION_CERTIFICATE_DAYS} days`,
@@ -157,21 +165,22 @@ const certificateValidity = ofEntra("certificate", {
   severity: "medium",
   rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
   remedy: certificate.renew,
-  evaluate: ({ asset }) => validFor(asset, MAX_APPLICATION_CERTIFICATE_DAYS),
+  evaluate: ({ asset }) => evaluateValidity(asset, MAX_APPLICATION_CERTIFICATE_DAYS),
 });
 
+/** The numbers are the codes of the checks in stored rows. They must never change. */
 export const applicationChecks: AssetCheck[] = [
-  expired(clientSecret, 60),
-  nearExpiry(clientSecret, "warning", 61),
-  nearExpiry(clientSecret, "critical", 62),
+  expiredCheck(clientSecret, 60),
+  nearExpiryCheck(clientSecret, "warning", 61),
+  nearExpiryCheck(clientSecret, "critical", 62),
   secretValidity,
-  single,
-  besideCertificate,
-  besideFederation,
-  owned("secret", 67),
-  expired(certificate, 70),
-  nearExpiry(certificate, "warning", 71),
-  nearExpiry(certificate, "critical", 72),
+  onlySecret,
+  secretBesideCertificate,
+  secretBesideFederation,
+  hasOwner("secret", 67),
+  expiredCheck(certificate, 70),
+  nearExpiryCheck(certificate, "warning", 71),
+  nearExpiryCheck(certificate, "critical", 72),
   certificateValidity,
-  owned("certificate", 74),
+  hasOwner("certificate", 74),
 ];

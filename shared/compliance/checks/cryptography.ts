@@ -1,17 +1,22 @@
+/** Checks of key types, key sizes, curves and rotation policies. */
 import { isStale } from "../../inventory/asset.ts";
 import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check.ts";
-import { rotateKeys, strongerCertificate, strongerKey } from "../remedies/key-vault.ts";
+import { createStrongerCertificate, createStrongerKey, setRotationPolicy } from "../remedies/key-vault.ts";
 
-/** Azure Policy 75c4f823-d65c-4f29-a733-01d0077fdbcb. */
-const KEY_TYPES = ["RSA", "RSA-HSM", "EC", "EC-HSM"];
-/** Bits: the parameter of Azure Policy 82067dbb-e53b-4e06-b631-546d197452d9 in Microsoft's regulatory sets. */
+/** Key types that are allowed by Azure Policy 75c4f823-d65c-4f29-a733-01d0077fdbcb. */
+const APPROVED_KEY_TYPES = ["RSA", "RSA-HSM", "EC", "EC-HSM"];
+/**
+ * Minimum size of RSA keys in bits: the parameter of Azure Policy 82067dbb-e53b-4e06-b631-546d197452d9 in Microsoft's
+ * regulatory sets.
+ */
 export const MIN_RSA_BITS = 2048;
-/** The curves in Key Vault that NIST recommends for signatures and key agreement. P-256K (secp256k1) is only for blockchains.
+/**
+ * Curves of Key Vault that NIST recommends for signatures and key agreement. P-256K (secp256k1) is only for blockchains.
  * https://csrc.nist.gov/pubs/sp/800/186/final
  */
-const CURVES = ["P-256", "P-384", "P-521"];
+const APPROVED_CURVES = ["P-256", "P-384", "P-521"];
 
-const STRONGER = { key: strongerKey, certificate: strongerCertificate };
+const REMEDY_OF = { key: createStrongerKey, certificate: createStrongerCertificate };
 
 const isRsa = (type: string): boolean => type.toUpperCase().startsWith("RSA");
 const isEc = (type: string): boolean => type.toUpperCase().startsWith("EC");
@@ -25,14 +30,16 @@ const keyType = assetCheck({
   resourceType: "key",
   rationale:
     "With RSA and EC keys, the private key stays in the vault. The standards listed here don't cover other types.",
-  remedy: strongerKey,
+  remedy: createStrongerKey,
   evaluate: ({ asset: { keyType: type } }) => {
     if (!type) return notApplicable("Its type could not be read.");
-    return KEY_TYPES.includes(type.toUpperCase()) ? pass(`Its type is ${type}.`) : fail(`Its type is ${type}.`);
+    return APPROVED_KEY_TYPES.includes(type.toUpperCase())
+      ? pass(`Its type is ${type}.`)
+      : fail(`Its type is ${type}.`);
   },
 });
 
-const rsaSize = (type: "key" | "certificate", code: number): AssetCheck =>
+const rsaSizeCheck = (type: "key" | "certificate", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-rsa-size`,
     code,
@@ -41,15 +48,16 @@ const rsaSize = (type: "key" | "certificate", code: number): AssetCheck =>
     severity: "high",
     resourceType: type,
     rationale: `RSA with fewer than ${MIN_RSA_BITS} bits can be broken with current technology.`,
-    remedy: STRONGER[type],
-    evaluate: ({ asset: { keyType: of, keySize } }) => {
-      if (!of || !isRsa(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
+    remedy: REMEDY_OF[type],
+    evaluate: ({ asset: { keyType: keyTypeName, keySize } }) => {
+      if (!keyTypeName || !isRsa(keyTypeName))
+        return notApplicable(keyTypeName ? `Its type is ${keyTypeName}.` : "Its type could not be read.");
       if (keySize === undefined) return notApplicable("Its size could not be read.");
       return keySize < MIN_RSA_BITS ? fail(`It has ${keySize} bits.`) : pass(`It has ${keySize} bits.`);
     },
   });
 
-const curve = (type: "key" | "certificate", code: number): AssetCheck =>
+const curveCheck = (type: "key" | "certificate", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-curve`,
     code,
@@ -58,11 +66,12 @@ const curve = (type: "key" | "certificate", code: number): AssetCheck =>
     severity: "high",
     resourceType: type,
     rationale: "Other curves are not approved for general use. Validated modules and partners may reject them.",
-    remedy: STRONGER[type],
-    evaluate: ({ asset: { keyType: of, keyCurve } }) => {
-      if (!of || !isEc(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
+    remedy: REMEDY_OF[type],
+    evaluate: ({ asset: { keyType: keyTypeName, keyCurve } }) => {
+      if (!keyTypeName || !isEc(keyTypeName))
+        return notApplicable(keyTypeName ? `Its type is ${keyTypeName}.` : "Its type could not be read.");
       if (!keyCurve) return notApplicable("Its curve could not be read.");
-      return CURVES.includes(keyCurve.toUpperCase())
+      return APPROVED_CURVES.includes(keyCurve.toUpperCase())
         ? pass(`Its curve is ${keyCurve}.`)
         : fail(`Its curve is ${keyCurve}.`);
     },
@@ -77,7 +86,7 @@ const rotationPolicy = assetCheck({
   resourceType: "key",
   rationale:
     "Manual rotation is easily forgotten. A rotation policy limits the amount of data that one key version protects.",
-  remedy: rotateKeys,
+  remedy: setRotationPolicy,
   evaluate: ({ asset }) => {
     const { keyType: type, rotationPolicy: policy } = asset;
     if (!type) return notApplicable("Its details could not be read.");
@@ -93,11 +102,12 @@ const rotationPolicy = assetCheck({
   },
 });
 
+/** The numbers are the codes of the checks in stored rows. They must never change. */
 export const cryptographyChecks: AssetCheck[] = [
   keyType,
-  rsaSize("key", 29),
-  curve("key", 30),
+  rsaSizeCheck("key", 29),
+  curveCheck("key", 30),
   rotationPolicy,
-  rsaSize("certificate", 48),
-  curve("certificate", 49),
+  rsaSizeCheck("certificate", 48),
+  curveCheck("certificate", 49),
 ];

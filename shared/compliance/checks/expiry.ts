@@ -1,35 +1,41 @@
+/**
+ * Checks of expiration dates: missing, expired, and near. Each kind of asset has its own checks with their own codes and
+ * remediations.
+ */
 import type { AssetSource, AssetType } from "../../inventory/asset.ts";
 import { DAY_SECONDS } from "../../platform/time.ts";
 import {
   type AssetCheck,
   assetCheck,
   type Context,
+  dateText,
   type Evaluation,
   fail,
-  instantText,
   notApplicable,
   pass,
 } from "../check.ts";
-import { newCertificate, replace, retire, setExpiry } from "../remedies/key-vault.ts";
+import { createCertificateVersion, replaceOrDisable, replaceVersion, setExpiry } from "../remedies/key-vault.ts";
 import type { Remediation, Target } from "../remedies/remediation.ts";
 
-/** Checks of expiration dates, for several types of assets with their own codes and remediations. */
-
-/** The kind of asset that expiry checks are created for. */
-export interface Expiring {
+/** A kind of asset for which expiry checks are created. */
+export interface ExpiringKind {
   /** Prefix of the checks' ids. */
   id: string;
   /** Noun for texts, such as `client secret`. */
   noun: string;
   type: AssetType;
   source?: AssetSource;
-  /** Remediations of an asset that expires soon, and of one that has expired. */
+  /** Remediation of an asset that expires soon. */
   renew(target: Target): Remediation;
+  /** Remediation of an asset that has expired. */
   retire(target: Target): Remediation;
 }
 
-/** CIS has one control for vaults with role-based access control and another for those with access policies. */
-const expirySet = (type: "secret" | "key", model: "rbac" | "access-policy", code: number): AssetCheck =>
+/**
+ * Creates a check for a missing expiration date, for vaults with one access model. CIS has one control for vaults with
+ * role-based access control and another for vaults with access policies.
+ */
+const expirySetCheck = (type: "secret" | "key", model: "rbac" | "access-policy", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-expiry-set-${model}`,
     code,
@@ -47,11 +53,12 @@ const expirySet = (type: "secret" | "key", model: "rbac" | "access-policy", code
       }
       return asset.expiresOn === undefined
         ? fail("It has no expiration date.")
-        : pass(`It expires on ${instantText(asset.expiresOn)}.`);
+        : pass(`It expires on ${dateText(asset.expiresOn)}.`);
     },
   });
 
-export const expired = ({ id, noun, type, source, retire }: Expiring, code: number): AssetCheck =>
+/** Creates a check that fails if an asset has expired. */
+export const expiredCheck = ({ id, noun, type, source, retire }: ExpiringKind, code: number): AssetCheck =>
   assetCheck({
     id: `${id}-expired`,
     code,
@@ -65,72 +72,82 @@ export const expired = ({ id, noun, type, source, retire }: Expiring, code: numb
     remedy: retire,
     evaluate: ({ asset }, { now }) => {
       if (asset.expiresOn === undefined) return notApplicable("It has no expiration date.");
-      const evidence = `Its expiration date is ${instantText(asset.expiresOn)}.`;
+      const evidence = `Its expiration date is ${dateText(asset.expiresOn)}.`;
       return asset.expiresOn * 1000 < now ? fail(evidence) : pass(evidence, asset.expiresOn + 1);
     },
   });
 
-/** Creates a check that fails if an asset expires within a threshold. One finding is one violation: expired assets fail only `expired`,
- * and assets within the critical threshold fail only the critical check.
+/**
+ * Creates a check that fails if an asset expires within a threshold of the policy. An asset fails one check at most: expired
+ * assets fail only the check for expired ones, and assets within the critical threshold fail only the critical check.
  */
-export const nearExpiry = (
-  { id, noun, type, source, renew }: Expiring,
-  line: "critical" | "warning",
+export const nearExpiryCheck = (
+  { id, noun, type, source, renew }: ExpiringKind,
+  threshold: "critical" | "warning",
   code: number,
 ): AssetCheck =>
   assetCheck({
-    id: `${id}-near-expiry-${line}`,
+    id: `${id}-near-expiry-${threshold}`,
     code,
-    title: `${capitalized(noun)} does not expire within the ${line} threshold`,
-    failureTitle: (evidence) => `${capitalized(noun)} expires within ${daysIn(evidence) ?? `the ${line} threshold`}`,
-    severity: line === "critical" ? "high" : "medium",
+    title: `${capitalized(noun)} does not expire within the ${threshold} threshold`,
+    failureTitle: (evidence) =>
+      `${capitalized(noun)} expires within ${daysInEvidence(evidence) ?? `the ${threshold} threshold`}`,
+    severity: threshold === "critical" ? "high" : "medium",
     resourceType: type,
     ...(source && { source }),
     timed: "expiry",
     rationale: `Replacing a ${noun} takes time: all consumers must be found and updated before it expires.`,
     remedy: renew,
-    successors: [...(line === "warning" ? [`${id}-near-expiry-critical`] : []), `${id}-expired`],
-    evaluate: ({ asset }, context) => beforeLine(asset.expiresOn, line, context),
+    successors: [...(threshold === "warning" ? [`${id}-near-expiry-critical`] : []), `${id}-expired`],
+    evaluate: ({ asset }, context) => evaluateThreshold(asset.expiresOn, threshold, context),
   });
 
 const capitalized = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 
-/** Returns the threshold that an evidence text contains, such as "7 days". */
-const daysIn = (evidence: string): string | undefined => /\d+ days(?=\.$)/.exec(evidence)?.[0];
+/**
+ * Returns the threshold that an evidence text contains, such as "7 days". So the title of a stored violation states the
+ * threshold of its evaluation, which may differ from the current one.
+ */
+const daysInEvidence = (evidence: string): string | undefined => /\d+ days(?=\.$)/.exec(evidence)?.[0];
 
-function beforeLine(expiresOn: number | undefined, line: "critical" | "warning", context: Context): Evaluation {
+function evaluateThreshold(
+  expiresOn: number | undefined,
+  threshold: "critical" | "warning",
+  context: Context,
+): Evaluation {
   if (expiresOn === undefined) return notApplicable("It has no expiration date.");
-  const left = expiresOn * 1000 - context.now;
-  if (left < 0) return notApplicable("It has expired.");
-  const lineAt = (days: number) => expiresOn - days * DAY_SECONDS;
-  const critical = lineAt(context.criticalDays);
-  if (line === "warning" && context.now >= critical * 1000)
+  const remainingMs = expiresOn * 1000 - context.now;
+  if (remainingMs < 0) return notApplicable("It has expired.");
+  const instantBeforeExpiry = (days: number) => expiresOn - days * DAY_SECONDS;
+  const criticalFrom = instantBeforeExpiry(context.criticalDays);
+  if (threshold === "warning" && context.now >= criticalFrom * 1000)
     return notApplicable("It expires within the critical threshold.");
-  const days = line === "critical" ? context.criticalDays : context.warningDays;
-  const evidence = `It expires on ${instantText(expiresOn)}; the compliance policy asks for more than ${days} days.`;
-  return left <= days * DAY_SECONDS * 1000
-    ? fail(evidence, line === "critical" ? expiresOn + 1 : critical)
-    : pass(evidence, lineAt(days));
+  const days = threshold === "critical" ? context.criticalDays : context.warningDays;
+  const evidence = `It expires on ${dateText(expiresOn)}; the compliance policy asks for more than ${days} days.`;
+  return remainingMs <= days * DAY_SECONDS * 1000
+    ? fail(evidence, threshold === "critical" ? expiresOn + 1 : criticalFrom)
+    : pass(evidence, instantBeforeExpiry(days));
 }
 
-const inVault = (type: AssetType): Expiring => {
-  const renew = type === "certificate" ? newCertificate : replace(type);
-  return { id: type, noun: type, type, renew, retire: retire(type) };
+const kindInVault = (type: AssetType): ExpiringKind => {
+  const renew = type === "certificate" ? createCertificateVersion : replaceVersion(type);
+  return { id: type, noun: type, type, renew, retire: replaceOrDisable(type) };
 };
-const [secret, key, certificate] = [inVault("secret"), inVault("key"), inVault("certificate")];
+const [secret, key, certificate] = [kindInVault("secret"), kindInVault("key"), kindInVault("certificate")];
 
+/** The numbers are the codes of the checks in stored rows. They must never change. */
 export const expiryChecks: AssetCheck[] = [
-  expirySet("secret", "rbac", 11),
-  expirySet("secret", "access-policy", 12),
-  expired(secret, 13),
-  nearExpiry(secret, "warning", 14),
-  nearExpiry(secret, "critical", 15),
-  expirySet("key", "rbac", 21),
-  expirySet("key", "access-policy", 22),
-  expired(key, 23),
-  nearExpiry(key, "warning", 24),
-  nearExpiry(key, "critical", 25),
-  expired(certificate, 41),
-  nearExpiry(certificate, "warning", 42),
-  nearExpiry(certificate, "critical", 43),
+  expirySetCheck("secret", "rbac", 11),
+  expirySetCheck("secret", "access-policy", 12),
+  expiredCheck(secret, 13),
+  nearExpiryCheck(secret, "warning", 14),
+  nearExpiryCheck(secret, "critical", 15),
+  expirySetCheck("key", "rbac", 21),
+  expirySetCheck("key", "access-policy", 22),
+  expiredCheck(key, 23),
+  nearExpiryCheck(key, "warning", 24),
+  nearExpiryCheck(key, "critical", 25),
+  expiredCheck(certificate, 41),
+  nearExpiryCheck(certificate, "warning", 42),
+  nearExpiryCheck(certificate, "critical", 43),
 ];

@@ -1,7 +1,9 @@
 import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check.ts";
-import { integratedIssuer, renewItself, sayContent } from "../remedies/key-vault.ts";
+import { enableAutoRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
 
-/** Certificate authorities that Key Vault integrates with. Their brands contain the authority's name as the organization.
+/**
+ * Matches issuers of certificate authorities that Key Vault integrates with, such as `CN=AlphaSSL, O=GlobalSign nv-sa`. An
+ * authority's brands name the authority as the organization.
  * https://learn.microsoft.com/azure/key-vault/certificates/how-to-integrate-certificate-authority
  */
 const INTEGRATED_AUTHORITIES = /\b(digicert|globalsign)\b/i;
@@ -17,7 +19,7 @@ export const handlingChecks: AssetCheck[] = [
     resourceType: "secret",
     rationale:
       "The content type tells users and tools what a secret is, such as a password or connection string, without reading it.",
-    remedy: sayContent,
+    remedy: setContentType,
     evaluate: ({ asset: { contentType } }) =>
       contentType?.trim() ? pass(`Its content type is ${contentType.slice(0, 255)}.`) : fail("It has no content type."),
   }),
@@ -30,7 +32,7 @@ export const handlingChecks: AssetCheck[] = [
     resourceType: "certificate",
     rationale:
       "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need manual renewal.",
-    remedy: integratedIssuer,
+    remedy: useIntegratedIssuer,
     evaluate: ({ asset: { issuer } }) => {
       if (!issuer) return notApplicable("Its issuer could not be read.");
       const evidence = `It is issued by ${issuer.slice(0, 500)}.`;
@@ -45,7 +47,7 @@ export const handlingChecks: AssetCheck[] = [
     severity: "medium",
     resourceType: "certificate",
     rationale: "A certificate policy that only sends a mail does not prevent the expiry if the mail is missed.",
-    remedy: renewItself,
+    remedy: enableAutoRenewal,
     evaluate: ({ asset: { autoRenew } }) => {
       if (autoRenew === undefined) return notApplicable("Its policy could not be read.");
       return autoRenew ? pass("Its policy renews it.") : fail("Its policy does not renew it.");

@@ -1,45 +1,48 @@
+/** Checks of how long secrets, keys and certificates are valid or in use. */
 import { DAY_SECONDS } from "../../platform/time.ts";
-import { type AssetCheck, assetCheck, fail, instantText, notApplicable, pass } from "../check.ts";
+import { type AssetCheck, assetCheck, dateText, fail, notApplicable, pass } from "../check.ts";
 import { MAX_ACTIVE_DAYS, MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS } from "../limits.ts";
-import { replace, shorten, shorterCertificate } from "../remedies/key-vault.ts";
+import { replaceVersion, shortenCertificate, shortenValidity } from "../remedies/key-vault.ts";
 
-const name = { secret: "Secret", key: "Key" };
+const NOUN = { secret: "Secret", key: "Key" };
 
-const validity = (type: "secret" | "key", code: number): AssetCheck =>
+const validityCheck = (type: "secret" | "key", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-validity-period`,
     code,
-    title: `${name[type]} is valid for at most ${MAX_VALIDITY_DAYS} days`,
-    failureTitle: `${name[type]} is valid for more than ${MAX_VALIDITY_DAYS} days`,
+    title: `${NOUN[type]} is valid for at most ${MAX_VALIDITY_DAYS} days`,
+    failureTitle: `${NOUN[type]} is valid for more than ${MAX_VALIDITY_DAYS} days`,
     severity: "medium",
     resourceType: type,
     rationale: `The longer a ${type} is valid, the longer a leaked ${type} can be used.`,
-    remedy: shorten(type),
+    remedy: shortenValidity(type),
     evaluate: ({ asset: { expiresOn, notBefore, createdOn } }) => {
       const from = notBefore ?? createdOn;
       if (expiresOn === undefined) return notApplicable("It has no expiration date.");
       if (from === undefined) return notApplicable("It has neither an activation nor a creation date.");
-      const evidence = `It is valid from ${instantText(from)} to ${instantText(expiresOn)}.`;
+      const evidence = `It is valid from ${dateText(from)} to ${dateText(expiresOn)}.`;
       return expiresOn - from > MAX_VALIDITY_DAYS * DAY_SECONDS ? fail(evidence) : pass(evidence);
     },
   });
 
-/** Counts from activation or else from creation, like Azure Policy e8d99835-8a06-45ae-a8e0-87a91941ccfe. */
-const active = (type: "secret" | "key", code: number): AssetCheck =>
+/**
+ * Creates a check of the time since activation, or else since creation, like Azure Policy e8d99835-8a06-45ae-a8e0-87a91941ccfe.
+ */
+const activePeriodCheck = (type: "secret" | "key", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-active-period`,
     code,
-    title: `${name[type]} is active for at most ${MAX_ACTIVE_DAYS} days`,
-    failureTitle: `${name[type]} has been active for more than ${MAX_ACTIVE_DAYS} days`,
+    title: `${NOUN[type]} is active for at most ${MAX_ACTIVE_DAYS} days`,
+    failureTitle: `${NOUN[type]} has been active for more than ${MAX_ACTIVE_DAYS} days`,
     severity: "medium",
     resourceType: type,
     timed: "age",
     rationale: `A ${type} that was not replaced for years has been exposed to many people and systems.`,
-    remedy: replace(type),
+    remedy: replaceVersion(type),
     evaluate: ({ asset: { notBefore, createdOn } }, { now }) => {
       const since = notBefore ?? createdOn;
       if (since === undefined) return notApplicable("It has neither an activation nor a creation date.");
-      const evidence = `It has been active since ${instantText(since)}.`;
+      const evidence = `It has been active since ${dateText(since)}.`;
       const end = since + MAX_ACTIVE_DAYS * DAY_SECONDS;
       return now > end * 1000 ? fail(evidence) : pass(evidence, end + 1);
     },
@@ -53,7 +56,7 @@ const certificateValidity = assetCheck({
   severity: "medium",
   resourceType: "certificate",
   rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
-  remedy: shorterCertificate,
+  remedy: shortenCertificate,
   evaluate: ({ asset: { validityMonths } }) => {
     if (validityMonths === undefined) return notApplicable("Its validity period could not be read.");
     const evidence = `It is valid for ${validityMonths} months.`;
@@ -61,10 +64,11 @@ const certificateValidity = assetCheck({
   },
 });
 
+/** The numbers are the codes of the checks in stored rows. They must never change. */
 export const lifetimeChecks: AssetCheck[] = [
-  validity("secret", 16),
-  active("secret", 17),
-  validity("key", 26),
-  active("key", 27),
+  validityCheck("secret", 16),
+  activePeriodCheck("secret", 17),
+  validityCheck("key", 26),
+  activePeriodCheck("key", 27),
   certificateValidity,
 ];

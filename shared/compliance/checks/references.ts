@@ -1,3 +1,7 @@
+/**
+ * Checks of Key Vault references: settings of apps and other resources that name a secret or certificate. Their platform reports
+ * whether a reference resolves, and dependency discovery reads that status.
+ */
 import type { AssetType } from "../../inventory/asset.ts";
 import {
   type AssetCheck,
@@ -9,24 +13,24 @@ import {
   type ReferenceFacts,
   type VaultCheck,
 } from "../check.ts";
-import { followReference } from "../remedies/vaults.ts";
-
-/** Checks of Key Vault references, by the status that their platform reports. The facts come from dependency discovery. */
+import { fixReference } from "../remedies/vaults.ts";
 
 const RATIONALE =
   "An app with an unresolved reference runs without the value, or uses the text of the reference as the value.";
 
-function resultOf(facts: ReferenceFacts | undefined): Evaluation {
+function evaluateReferences(facts: ReferenceFacts | undefined): Evaluation {
   const { resolved = 0, unresolved = 0, examples = [] } = facts ?? {};
   if (resolved + unresolved === 0) return notApplicable("No references with a known status were found.");
-  if (unresolved === 0) return pass(`${count(resolved)} ${resolved === 1 ? "resolves" : "resolve"}.`);
-  const more = unresolved > examples.length ? ` and ${unresolved - examples.length} more` : "";
-  return fail(`${count(unresolved)} ${unresolved === 1 ? "does" : "do"} not resolve: ${examples.join("; ")}${more}.`);
+  if (unresolved === 0) return pass(`${countText(resolved)} ${resolved === 1 ? "resolves" : "resolve"}.`);
+  const unlistedText = unresolved > examples.length ? ` and ${unresolved - examples.length} more` : "";
+  return fail(
+    `${countText(unresolved)} ${unresolved === 1 ? "does" : "do"} not resolve: ${examples.join("; ")}${unlistedText}.`,
+  );
 }
 
-const count = (number: number): string => (number === 1 ? "1 reference" : `${number} references`);
+const countText = (number: number): string => (number === 1 ? "1 reference" : `${number} references`);
 
-const ofType = (type: AssetType, code: number): AssetCheck =>
+const referenceCheck = (type: AssetType, code: number): AssetCheck =>
   assetCheck({
     id: `${type}-reference-resolved`,
     code,
@@ -35,12 +39,12 @@ const ofType = (type: AssetType, code: number): AssetCheck =>
     failureTitle: `Reference to the ${type} does not resolve`,
     severity: "high",
     rationale: RATIONALE,
-    remedy: followReference,
-    evaluate: ({ references }) => resultOf(references),
+    remedy: fixReference,
+    evaluate: ({ references }) => evaluateReferences(references),
   });
 
 /** There is no check for keys, because no platform reports the status of references to keys. */
-export const referenceChecks: AssetCheck[] = [ofType("secret", 121), ofType("certificate", 122)];
+export const referenceChecks: AssetCheck[] = [referenceCheck("secret", 121), referenceCheck("certificate", 122)];
 
 export const vaultReferenceCheck: VaultCheck = {
   id: "vault-reference-resolved",
@@ -50,6 +54,6 @@ export const vaultReferenceCheck: VaultCheck = {
   severity: "high",
   resourceType: "vault",
   rationale: RATIONALE,
-  remedy: followReference,
-  evaluate: (_vault, references) => resultOf(references),
+  remedy: fixReference,
+  evaluate: (_vault, references) => evaluateReferences(references),
 };

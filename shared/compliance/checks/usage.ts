@@ -1,7 +1,7 @@
 import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check.ts";
 import { disableUnused } from "../remedies/key-vault.ts";
 
-/** Checks of the use of assets, from the vaults' logs. The facts come from dependency discovery. */
+/** Checks of whether assets are used. Dependency discovery finds reads of an asset in the vaults' logs. */
 export const usageChecks: AssetCheck[] = [
   assetCheck({
     id: "secret-unused",

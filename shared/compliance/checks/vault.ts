@@ -1,10 +1,11 @@
+/** Checks of the settings of key vaults. */
 import { fail, notApplicable, pass, type VaultCheck } from "../check.ts";
 import * as remedies from "../remedies/vaults.ts";
 import { vaultReferenceCheck } from "./references.ts";
 
 const isDisabled = (publicNetworkAccess: string): boolean => publicNetworkAccess.toLowerCase() === "disabled";
 
-/** Code 3 was `vault-recoverable`, which duplicated the first two checks. */
+/** Code 3 must not be reused: it was `vault-recoverable`, a removed check that repeated the first two. */
 export const vaultChecks: VaultCheck[] = [
   {
     id: "vault-soft-delete",
@@ -14,7 +15,7 @@ export const vaultChecks: VaultCheck[] = [
     severity: "high",
     resourceType: "vault",
     rationale: "Without soft delete, a deleted vault, secret, key or certificate can't be recovered.",
-    remedy: remedies.softDelete,
+    remedy: remedies.enableSoftDelete,
     evaluate: ({ softDelete, softDeleteRetentionDays }) =>
       softDelete
         ? pass(`Soft delete is on${softDeleteRetentionDays ? `, for ${softDeleteRetentionDays} days` : ""}.`)
@@ -29,7 +30,7 @@ export const vaultChecks: VaultCheck[] = [
     resourceType: "vault",
     rationale:
       "Without purge protection, anyone with the purge permission can permanently delete keys during the retention period.",
-    remedy: remedies.purgeProtection,
+    remedy: remedies.enablePurgeProtection,
     successors: ["vault-soft-delete"],
     evaluate: ({ softDelete, purgeProtection }) => {
       // Purge protection needs soft delete. Without soft delete, only the check for soft delete fails.
@@ -46,7 +47,7 @@ export const vaultChecks: VaultCheck[] = [
     resourceType: "vault",
     rationale:
       "Access policies apply to a whole vault, and every contributor of the vault can change them. Roles can be assigned centrally, per object and for a limited time.",
-    remedy: remedies.roles,
+    remedy: remedies.switchToRoles,
     evaluate: ({ rbacAuthorization }) =>
       rbacAuthorization ? pass("It uses role-based access control.") : fail("It uses access policies."),
   },
@@ -58,7 +59,7 @@ export const vaultChecks: VaultCheck[] = [
     severity: "medium",
     resourceType: "vault",
     rationale: "With public network access, stolen credentials can be used from anywhere.",
-    remedy: remedies.noPublicAccess,
+    remedy: remedies.disablePublicAccess,
     evaluate: ({ publicNetworkAccess }) =>
       isDisabled(publicNetworkAccess)
         ? pass("Public network access is disabled.")
@@ -72,7 +73,7 @@ export const vaultChecks: VaultCheck[] = [
     severity: "high",
     resourceType: "vault",
     rationale: "With the default action Allow, every network can reach the vault, and only credentials protect it.",
-    remedy: remedies.firewall,
+    remedy: remedies.enableFirewall,
     evaluate: ({ publicNetworkAccess, networkDefaultAction }) => {
       if (isDisabled(publicNetworkAccess)) return pass("Public network access is disabled.");
       return networkDefaultAction.toLowerCase() === "deny"
@@ -88,7 +89,7 @@ export const vaultChecks: VaultCheck[] = [
     severity: "medium",
     resourceType: "vault",
     rationale: "A private endpoint keeps the traffic to the vault inside the virtual network.",
-    remedy: remedies.privateEndpoint,
+    remedy: remedies.createPrivateEndpoint,
     evaluate: ({ privateEndpoints }) =>
       privateEndpoints > 0
         ? pass(`It has ${privateEndpoints} approved private endpoint connection${privateEndpoints === 1 ? "" : "s"}.`)
@@ -102,7 +103,7 @@ export const vaultChecks: VaultCheck[] = [
     severity: "medium",
     resourceType: "vault",
     rationale: "Without the AuditEvent log, reads and changes can't be traced.",
-    remedy: remedies.auditLog,
+    remedy: remedies.enableAuditLog,
     evaluate: ({ diagnostics }) => {
       if (!diagnostics) return notApplicable("Its diagnostic settings have not been read yet. A full scan reads them.");
       const settings = diagnostics.filter((setting) => setting.auditEvents).map((setting) => setting.name);

@@ -2,8 +2,8 @@ import type { FrameworkId } from "./frameworks.ts";
 
 /**
  * Recommendations of the CIS Microsoft Azure Foundations Benchmark about key vault objects, with the numbers used by Prowler
- * (prowler/compliance/azure/cis_*_azure.json) and Powerpipe (turbot/steampipe-mod-azure-compliance). They require that an
- * expiration date is set, not that it has not passed.
+ * (prowler/compliance/azure/cis_*_azure.json) and Powerpipe (turbot/steampipe-mod-azure-compliance). Those about expiry require
+ * only that an expiration date is set. The date may have passed.
  */
 export interface CisRecommendation {
   title: string;

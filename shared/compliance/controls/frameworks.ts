@@ -12,7 +12,10 @@ const cisSource = (file: string) => `https://github.com/prowler-cloud/prowler pr
 const policySet = (file: string) =>
   `https://github.com/Azure/azure-policy built-in-policies/policySetDefinitions/${file}`;
 
-/** The columns of Microsoft's policy sets, each with its file name, followed by the framework's own text. */
+/**
+ * The frameworks with the sources of their controls: a file of Microsoft's policy sets or of Prowler, and the framework's own
+ * text.
+ */
 export const FRAMEWORKS = {
   "cis-azure-2.1.0": { name: CIS, version: "2.1.0", source: cisSource("cis_2.1_azure.json") },
   "cis-azure-3.0.0": { name: CIS, version: "3.0.0", source: cisSource("cis_3.0_azure.json") },

@@ -1,5 +1,6 @@
 import type { Mapping } from "./frameworks.ts";
 
+/** Controls of PCI DSS that several policies share. */
 const EXPIRY_PCI = "3.6.1, 3.6.1.1, 3.7.1-3.7.3, 3.7.5-3.7.8";
 const ACCESS_PCI = "7.2.1-7.2.6, 7.2.5.1";
 const KEY_TYPE_PCI = "3.5.1.1, 3.6.1, 3.7.1, 3.7.2, 3.7.6, 4.2.1";

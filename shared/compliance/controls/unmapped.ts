@@ -1,30 +1,30 @@
 /** Checks that no text of these frameworks requires, with the reason. */
 
-const NEAR =
+const EXPIRES_SOON_REASON =
   "An asset that expires soon has not expired, so no framework text is violated. Only Microsoft's benchmark v2, a preview, asks for a number of days in advance.";
-const REFERENCES =
+const REFERENCES_REASON =
   "This check is about whether applications work. The frameworks ask how values are protected, not whether references resolve.";
 
 export const UNMAPPED: Readonly<Record<string, string>> = {
-  "secret-near-expiry-critical": NEAR,
-  "secret-near-expiry-warning": NEAR,
-  "key-near-expiry-critical": NEAR,
-  "key-near-expiry-warning": NEAR,
-  "client-secret-near-expiry-critical": NEAR,
-  "client-secret-near-expiry-warning": NEAR,
-  "application-certificate-near-expiry-critical": NEAR,
-  "application-certificate-near-expiry-warning": NEAR,
-  "b2c-secret-near-expiry-critical": NEAR,
-  "b2c-secret-near-expiry-warning": NEAR,
-  "b2c-certificate-near-expiry-critical": NEAR,
-  "b2c-certificate-near-expiry-warning": NEAR,
-  "b2c-key-near-expiry-critical": NEAR,
-  "b2c-key-near-expiry-warning": NEAR,
+  "secret-near-expiry-critical": EXPIRES_SOON_REASON,
+  "secret-near-expiry-warning": EXPIRES_SOON_REASON,
+  "key-near-expiry-critical": EXPIRES_SOON_REASON,
+  "key-near-expiry-warning": EXPIRES_SOON_REASON,
+  "client-secret-near-expiry-critical": EXPIRES_SOON_REASON,
+  "client-secret-near-expiry-warning": EXPIRES_SOON_REASON,
+  "application-certificate-near-expiry-critical": EXPIRES_SOON_REASON,
+  "application-certificate-near-expiry-warning": EXPIRES_SOON_REASON,
+  "b2c-secret-near-expiry-critical": EXPIRES_SOON_REASON,
+  "b2c-secret-near-expiry-warning": EXPIRES_SOON_REASON,
+  "b2c-certificate-near-expiry-critical": EXPIRES_SOON_REASON,
+  "b2c-certificate-near-expiry-warning": EXPIRES_SOON_REASON,
+  "b2c-key-near-expiry-critical": EXPIRES_SOON_REASON,
+  "b2c-key-near-expiry-warning": EXPIRES_SOON_REASON,
   "secret-content-type":
     "A content type helps people. Azure has a policy for it, but no regulatory policy set of Microsoft maps it to a control.",
-  "secret-reference-resolved": REFERENCES,
-  "certificate-reference-resolved": REFERENCES,
-  "vault-reference-resolved": REFERENCES,
+  "secret-reference-resolved": REFERENCES_REASON,
+  "certificate-reference-resolved": REFERENCES_REASON,
+  "vault-reference-resolved": REFERENCES_REASON,
 };
 
 /** Reasons for expired resources of other kinds, for frameworks that have no matching control. */

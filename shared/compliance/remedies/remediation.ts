@@ -1,12 +1,13 @@
+/** What a remediation contains, and helpers that quote names for shells, Bicep and sentences. Names are not trusted. */
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
 import type { AssetFacts } from "../finding-facts.ts";
 
-/** How to fix one violation, with the names of this resource. It works unchanged except for placeholders in `<…>`. */
+/** Steps to fix one violation, with the resource's names. Users only replace placeholders in `<…>`. */
 export interface Remediation {
   portal: string;
   /**
-   * Lines for a POSIX shell. A command that takes something away from a consumer is commented out, below the commands that
-   * create its replacement. Pasting all lines breaks nothing.
+   * Lines for a POSIX shell. A destructive command is commented out, after the commands that create the replacement. So users
+   * can paste all lines without harm.
    */
   cli: string;
   /** Null if no template can change the resource. */
@@ -17,7 +18,7 @@ export interface Remediation {
 
 /** The resource to fix. */
 export interface Target {
-  /** Name of the vault, or of the holder of a directory's credentials. */
+  /** Name of the vault, or of the holder: the inventory's entry for credentials outside of key vaults. */
   vault: string;
   name: string;
   facts: AssetFacts;
@@ -26,27 +27,30 @@ export interface Target {
 }
 
 /** Characters that end a line, move the cursor or change the writing direction. */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+const INVISIBLE_CHARACTERS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /** Returns a name for use in a sentence, on one line. */
-export const inText = (name: string): string => name.replace(UNSEEN, "\uFFFD");
+export const nameInText = (name: string): string => name.replace(INVISIBLE_CHARACTERS, "\uFFFD");
 
 /**
- * Quotes one word for a POSIX shell, on one line. Names are not trusted, although Azure's naming rules exclude special
- * characters.
+ * Quotes one argument for a POSIX shell, on one line. Azure's naming rules exclude special characters, but this does not rely
+ * on them.
  */
 export function shellWord(value: string): string {
   if (/^[A-Za-z0-9_.,:/@%+=-]+$/.test(value)) return value;
-  if (value.search(UNSEEN) < 0) return `'${value.replaceAll("'", "'\\''")}'`;
-  // No quote inside: a shell without support for $'…' must not take one for the end of the word.
+  if (value.search(INVISIBLE_CHARACTERS) < 0) return `'${value.replaceAll("'", "'\\''")}'`;
+  // Single quotes are escaped as \047, because shells that don't support $'…' would take one for the end of the argument.
   const escaped = value.replaceAll("\\", "\\\\").replaceAll("'", "\\047");
-  // Escaped by bytes: shells outside of a UTF-8 locale interpret code points differently.
+  // Characters are escaped byte by byte, because shells outside of a UTF-8 locale interpret escaped code points differently.
   const octal = (character: string) =>
     [...Buffer.from(character)].map((byte) => `\\${byte.toString(8).padStart(3, "0")}`);
-  return `$'${escaped.replace(UNSEEN, (character) => octal(character).join(""))}'`;
+  return `$'${escaped.replace(INVISIBLE_CHARACTERS, (character) => octal(character).join(""))}'`;
 }
 
-/** Returns a command of the Azure CLI. Values that start with a dash are not taken for options. */
+/**
+ * Returns an Azure CLI command. Values that start with a dash are written as `--option=value`, so that they are not taken for
+ * options.
+ */
 export function az(command: string, options: Readonly<Record<string, string>>): string {
   const words = Object.entries(options).map(([name, value]) =>
     value === ""
@@ -64,21 +68,22 @@ export const bicepString = (value: string): string =>
     .replaceAll("\\", "\\\\")
     .replaceAll("'", "\\'")
     .replaceAll("$", "\\$")
-    .replace(UNSEEN, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`)}'`;
+    .replace(INVISIBLE_CHARACTERS, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`)}'`;
 
 /** Joins lines of a shell script. */
-export const lines = (...all: string[]): string => all.join("\n");
+export const joinLines = (...all: string[]): string => all.join("\n");
 
 /**
- * Comments out a command that users run manually once its condition is met. Conditions have no quotes and no command
- * separators, because an interactive zsh does not support comments and would run the line.
+ * Returns a command as a comment, after a comment with the condition under which users run it. The condition must contain no
+ * quotes and no command separators: an interactive zsh does not support comments by default and would run the line.
  */
-export const later = (condition: string, command: string): string => lines(`# ${condition}:`, `# ${command}`);
+export const commentedCommand = (condition: string, command: string): string =>
+  joinLines(`# ${condition}:`, `# ${command}`);
 
 /** Returns the start of the day a number of days from now, in the format of command options. */
-export const dayIn = (now: number, days: number): string =>
+export const startOfDayIn = (now: number, days: number): string =>
   `${new Date(now + days * DAY_MS).toISOString().slice(0, 10)}T00:00:00Z`;
 
-/** Returns unix seconds in the format of command options. */
-export const optionInstant = (seconds: number): string =>
+/** Returns Unix seconds in the format of command options. */
+export const instantOption = (seconds: number): string =>
   `${new Date(seconds * SECOND_MS).toISOString().slice(0, 19)}Z`;

@@ -1,25 +1,47 @@
 import { createDocument } from "../../platform/pdf/document.ts";
-import { ALARM, CONTENT_BOTTOM, type Column, GOOD, HEADING, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
+import {
+  ALARM_COLOR,
+  CONTENT_BOTTOM,
+  type Column,
+  GOOD_COLOR,
+  HEADING_COLOR,
+  MUTED_COLOR,
+  type Sheet,
+} from "../../platform/pdf/sheet.ts";
 import { DAY_MS } from "../../platform/time.ts";
-import { WEIGHTS } from "../check.ts";
+import { SEVERITY_WEIGHTS } from "../check.ts";
 import type { Assessment } from "../compliance.ts";
 import type { CheckResult, ControlResult } from "../frameworks.ts";
 import { frameworkName } from "./csv.ts";
-import { cell, evidenceTable, instant, number, section, severityCell, statusCell, TEXT_SIZE, table } from "./tables.ts";
+import {
+  addEvidenceTable,
+  addSection,
+  addTable,
+  cell,
+  instantText,
+  number,
+  severityCell,
+  statusCell,
+  TEXT_SIZE,
+} from "./tables.ts";
 import { drawTrend } from "./trend.ts";
 
-/** Scopes that the last scans did not read. Their vaults are unknown. */
+/**
+ * The assessor's report: a PDF with a framework's results. reports.ts reads the data and calls it.
+ */
+
+/** Subscriptions that the last scan did not read. Vaults in them may be missing from the report. */
 export interface UnreadSubscriptions {
   names: readonly string[];
   /** Whether the last scan of all subscriptions read the complete list of them. */
   isListRead: boolean;
 }
 
-interface About {
+interface ReportContext {
   /** Length of the period in days. */
   days: number;
   unread: UnreadSubscriptions;
-  /** Key vaults none of whose lists the last scan could read. */
+  /** Number of key vaults of which the last scan could read no list of assets. */
   unreadableVaults: number;
   unicodeFont: string | undefined;
 }
@@ -28,14 +50,14 @@ interface About {
 const MAX_SUBSCRIPTIONS = 12;
 
 /** Writes a framework's results as a PDF for assessors: scope, period, method, a result for each control, and the evidence. */
-export async function assessmentDocument(assessment: Assessment, about: About): Promise<Uint8Array> {
+export async function assessmentDocument(assessment: Assessment, reportContext: ReportContext): Promise<Uint8Array> {
   const { framework, createdAt } = assessment;
   const title = `Assessment: ${frameworkName(framework)}`;
-  const facts = { title, createdAt, unicodeFont: about.unicodeFont };
-  return await createDocument(facts, `${title}, ${instant(createdAt)} UTC`, (sheet) => {
-    sheet.text(title, { size: 18, style: "bold", color: HEADING });
+  const facts = { title, createdAt, unicodeFont: reportContext.unicodeFont };
+  return await createDocument(facts, `${title}, ${instantText(createdAt)} UTC`, (sheet) => {
+    sheet.text(title, { size: 18, style: "bold", color: HEADING_COLOR });
     sheet.y -= 2;
-    writeSummary(sheet, assessment, about);
+    writeSummary(sheet, assessment, reportContext);
     writeMethod(sheet);
     writeTrend(sheet, assessment);
     writeControls(sheet, framework.controls);
@@ -46,40 +68,42 @@ export async function assessmentDocument(assessment: Assessment, about: About): 
 
 const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
 
-function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment, about: About): void {
+function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment, reportContext: ReportContext): void {
   const { pass, fail, notApplicable, manual } = framework.controlsByStatus;
   const { failed, passed, score, controls } = framework;
   const exempted = distinctChecks(controls).reduce((sum, check) => sum + check.exempted, 0);
-  const from = new Date(createdAt.getTime() - about.days * DAY_MS);
+  const from = new Date(createdAt.getTime() - reportContext.days * DAY_MS);
   sheet.fact("Service", "Credential and Secret Lifecycle Service");
   sheet.fact("Framework", `${frameworkName(framework)}; controls from ${framework.source}`);
-  sheet.fact("Period", `${instant(from)} to ${instant(createdAt)} UTC; the results are those at its end`);
+  sheet.fact("Period", `${instantText(from)} to ${instantText(createdAt)} UTC; the results are those at its end`);
   sheet.fact("Scope", scopeText(scope));
-  const { names, isListRead } = about.unread;
+  const { names, isListRead } = reportContext.unread;
   const missing = "Vaults may be missing from this report";
-  if (!isListRead) sheet.fact("Not read", `The last scan could not read the list of subscriptions. ${missing}.`, ALARM);
+  if (!isListRead)
+    sheet.fact("Not read", `The last scan could not read the list of subscriptions. ${missing}.`, ALARM_COLOR);
   if (names.length > 0) {
     const which = `${plural(names.length, "subscription")}: ${namesOf(names)}`;
-    sheet.fact("Not read", `The last scan did not read ${which}. ${missing}.`, ALARM);
+    sheet.fact("Not read", `The last scan did not read ${which}. ${missing}.`, ALARM_COLOR);
   }
-  if (about.unreadableVaults > 0) {
-    const which = about.unreadableVaults === 1 ? "1 key vault" : `${about.unreadableVaults} key vaults`;
-    sheet.fact("Not read", `The last scan could not read ${which}. Their results are older.`, ALARM);
+  if (reportContext.unreadableVaults > 0) {
+    const which = reportContext.unreadableVaults === 1 ? "1 key vault" : `${reportContext.unreadableVaults} key vaults`;
+    sheet.fact("Not read", `The last scan could not read ${which}. Their results are older.`, ALARM_COLOR);
   }
   const evaluated = scope.evaluatedFrom && scope.evaluatedTo;
   const when = evaluated
-    ? `Each vault's results changed last between ${instant(scope.evaluatedFrom!)} and ${instant(scope.evaluatedTo!)} UTC.`
-    : "No evaluation has been made yet.";
+    ? `Each vault's results changed last between ${instantText(scope.evaluatedFrom!)} and ${instantText(scope.evaluatedTo!)} UTC.`
+    : "No vault has been evaluated yet.";
   sheet.fact("Evaluated", when);
-  const controlsText = `${pass} pass, ${fail} fail, ${notApplicable} apply to nothing, ${manual} need a person`;
-  sheet.fact("Controls", `${framework.controlsTotal}: ${controlsText}`, fail > 0 ? ALARM : GOOD);
+  const controlsText = `${pass} pass, ${fail} fail, ${notApplicable} not applicable, ${manual} need a manual assessment`;
+  sheet.fact("Controls", `${framework.controlsTotal}: ${controlsText}`, fail > 0 ? ALARM_COLOR : GOOD_COLOR);
   sheet.fact("Checks", `${passed} passed, ${failed} failed, ${exempted} exempted (pairs of check and resource)`);
   sheet.fact("Score", `${score.toFixed(1)} of 100`);
 }
 
 function namesOf(subscriptions: readonly string[]): string {
-  const more = subscriptions.length > MAX_SUBSCRIPTIONS ? ` and ${subscriptions.length - MAX_SUBSCRIPTIONS} more` : "";
-  return `${subscriptions.slice(0, MAX_SUBSCRIPTIONS).join(", ")}${more}`;
+  const unlistedText =
+    subscriptions.length > MAX_SUBSCRIPTIONS ? ` and ${subscriptions.length - MAX_SUBSCRIPTIONS} more` : "";
+  return `${subscriptions.slice(0, MAX_SUBSCRIPTIONS).join(", ")}${unlistedText}`;
 }
 
 function scopeText({ vaults, directories, subscriptions }: Assessment["scope"]): string {
@@ -93,7 +117,7 @@ const METHOD = [
   "Time: a scan evaluates changed resources. Results that change with time are evaluated once a day.",
   "Method: each control is assessed by the checks that are mapped to it, and each check lists the reason for the mapping. A control passes if every applicable resource passes its checks, fails if one fails, is not applicable without such a resource, and must be assessed manually if no check covers it.",
   `Score: 100 × the weight of passed pairs ÷ the whole weight. The weight of a pair of check and resource is ${Object.entries(
-    WEIGHTS,
+    SEVERITY_WEIGHTS,
   )
     .map(([severity, weight]) => `${weight} (${severity})`)
     .join(", ")}. Pairs that are not applicable, manual or exempted are left out.`,
@@ -102,7 +126,7 @@ const METHOD = [
 ];
 
 function writeMethod(sheet: Sheet): void {
-  section(sheet, "Method");
+  addSection(sheet, "Method");
   for (const paragraph of METHOD) {
     sheet.text(paragraph, { size: TEXT_SIZE });
     sheet.y -= 2;
@@ -110,16 +134,17 @@ function writeMethod(sheet: Sheet): void {
 }
 
 function writeTrend(sheet: Sheet, { framework: { history } }: Assessment): void {
-  section(sheet, "Score over the period");
+  addSection(sheet, "Score over the period");
   drawTrend(sheet, history);
   const editions = new Set(history.map(({ edition }) => edition));
   if (editions.size > 1) {
-    const text = "The checks themselves changed within the period, and with them the score may have.";
-    sheet.text(text, { size: TEXT_SIZE, color: MUTED });
+    const text = "The checks changed within the period. This may have changed the score.";
+    sheet.text(text, { size: TEXT_SIZE, color: MUTED_COLOR });
   }
 }
 
-const CONTROLS: Column[] = [
+/** Widths are in points. In each table they add up to 769.89, the width of a landscape A4 page without its margins. */
+const CONTROL_COLUMNS: Column[] = [
   { title: "Control", width: 62 },
   { title: "Title", width: 235 },
   { title: "Result", width: 82 },
@@ -129,25 +154,25 @@ const CONTROLS: Column[] = [
   { title: "Exempted", width: 57, right: true },
 ];
 
-const WORDS: Record<ControlResult["status"], string> = {
+const STATUS_TEXTS: Record<ControlResult["status"], string> = {
   pass: "passes",
   fail: "fails",
-  notApplicable: "applies to nothing",
-  manual: "needs a person",
+  notApplicable: "not applicable",
+  manual: "needs manual assessment",
 };
 
 function writeControls(sheet: Sheet, controls: readonly ControlResult[]): void {
-  section(sheet, "Result of each control");
-  table(
+  addSection(sheet, "Result of each control");
+  addTable(
     sheet,
-    CONTROLS,
+    CONTROL_COLUMNS,
     controls.map(({ id, title, status, passed, failed, exempted, checks }) => [
       cell(id),
       cell(title),
-      statusCell(status, WORDS[status]),
-      cell(checks.map((check) => check.id).join(", ") || "none: a person has to look"),
+      statusCell(status, STATUS_TEXTS[status]),
+      cell(checks.map((check) => check.id).join(", ") || "none: needs manual assessment"),
       number(passed),
-      number(failed, failed > 0 ? ALARM : undefined),
+      number(failed, failed > 0 ? ALARM_COLOR : undefined),
       number(exempted),
     ]),
   );
@@ -157,10 +182,10 @@ const distinctChecks = (controls: readonly ControlResult[]): CheckResult[] => [
   ...new Map(controls.flatMap(({ checks }) => checks.map((check) => [check.id, check] as const))).values(),
 ];
 
-const CHECKS: Column[] = [
+const CHECK_COLUMNS: Column[] = [
   { title: "Check", width: 235 },
   { title: "Severity", width: 50 },
-  { title: "Controls, and why it speaks to them", width: 337.89 },
+  { title: "Controls, and reason for the mapping", width: 337.89 },
   { title: "Passed", width: 45, right: true },
   { title: "Failed", width: 45, right: true },
   { title: "Exempted", width: 57, right: true },
@@ -168,33 +193,33 @@ const CHECKS: Column[] = [
 
 function writeEvidence(sheet: Sheet, { framework: { controls }, violations }: Assessment): void {
   const checks = distinctChecks(controls);
-  section(sheet, "Checks");
-  table(
+  addSection(sheet, "Checks");
+  addTable(
     sheet,
-    CHECKS,
+    CHECK_COLUMNS,
     checks.map((check) => [
       cell(check.title, check.id),
       severityCell(check.severity),
       cell(...reasonsOf(check, controls)),
       number(check.passed),
-      number(check.failed, check.failed > 0 ? ALARM : undefined),
+      number(check.failed, check.failed > 0 ? ALARM_COLOR : undefined),
       number(check.exempted),
     ]),
   );
   for (const { id, title } of checks) {
     const page = violations.get(id);
     if (!page) continue;
-    section(sheet, `Evidence: ${title}`);
-    evidenceTable(sheet, page.items);
-    const left = (page.total ?? 0) - page.items.length;
-    if (left > 0) {
-      const text = `and ${left} more: GET /compliance/violations/csv?check=${id} has all of them.`;
-      sheet.text(text, { size: TEXT_SIZE, color: MUTED });
+    addSection(sheet, `Evidence: ${title}`);
+    addEvidenceTable(sheet, page.items);
+    const unlistedCount = (page.total ?? 0) - page.items.length;
+    if (unlistedCount > 0) {
+      const text = `and ${unlistedCount} more: GET /compliance/violations/csv?check=${id} returns all of them.`;
+      sheet.text(text, { size: TEXT_SIZE, color: MUTED_COLOR });
     }
   }
 }
 
-/** Adds a line for each reason, with its controls. */
+/** Returns a line for each reason why the check is mapped, preceded by the IDs of the controls with that reason. */
 function reasonsOf({ id }: CheckResult, controls: readonly ControlResult[]): string[] {
   const byBasis = new Map<string, string[]>();
   for (const control of controls) {
@@ -204,30 +229,30 @@ function reasonsOf({ id }: CheckResult, controls: readonly ControlResult[]): str
   return [...byBasis].map(([basis, ids]) => (basis.startsWith(ids.join(", ")) ? basis : `${ids.join(", ")}: ${basis}`));
 }
 
-const EXEMPTIONS: Column[] = [
+const EXEMPTION_COLUMNS: Column[] = [
   { title: "Exemption", width: 215 },
   { title: "Category", width: 60 },
   { title: "Reason", width: 270 },
-  { title: "Made by, at (UTC)", width: 130 },
+  { title: "Created by, at (UTC)", width: 130 },
   { title: "Until (UTC)", width: 94.89 },
 ];
 
 function writeExemptions(sheet: Sheet, { exemptions }: Assessment): void {
-  section(sheet, "Exemptions in force");
+  addSection(sheet, "Active exemptions");
   if (exemptions.length === 0) {
-    sheet.text("There is none for a check of this framework.", { size: TEXT_SIZE, color: MUTED });
+    sheet.text("No check of this framework has an active exemption.", { size: TEXT_SIZE, color: MUTED_COLOR });
     return;
   }
   if (sheet.y < CONTENT_BOTTOM + 40) sheet.nextPage();
-  table(
+  addTable(
     sheet,
-    EXEMPTIONS,
+    EXEMPTION_COLUMNS,
     exemptions.map(({ id, category, reason, ticket, createdBy, createdAt, until }) => [
       cell(id),
       cell(category),
       cell(reason, ...(ticket === undefined ? [] : [`ticket ${ticket}`])),
-      cell(createdBy, instant(createdAt)),
-      cell(instant(until)),
+      cell(createdBy, instantText(createdAt)),
+      cell(instantText(until)),
     ]),
   );
 }

@@ -1,3 +1,4 @@
+/** The CSV files of violations and of a framework's results. */
 import { type Column, createCsv } from "../../platform/csv.ts";
 import { FRAMEWORKS } from "../controls.ts";
 import type { CheckResult, ControlResult, FrameworkResult } from "../frameworks.ts";
@@ -8,8 +9,8 @@ type Plain = Exclude<keyof Violation, "frameworks" | "controls" | "remediation">
 const member = (name: Plain): Column<Violation> => ({ label: name, value: (violation) => violation[name] });
 
 /**
- * The columns. Add new columns at the end, because users read them by position. Controls are `<framework> <control>`, separated
- * by `; `.
+ * The columns of violations. Add new columns at the end, because users read columns by position. The column `controls` contains
+ * `<framework> <control>`, separated by `; `.
  */
 const violations = createCsv<Violation>([
   member("id"),

@@ -7,13 +7,18 @@ import type { Violation, ViolationFilter } from "../violations.ts";
 import type { UnreadSubscriptions } from "./assessment-pdf.ts";
 import { frameworkCsv, violationsCsv } from "./csv.ts";
 
-/** Violations per part of the CSV. */
-const CSV_PART = 5_000;
-/** Maximum number of violations in a PDF; a longer one is not readable. */
+/**
+ * Reads compliance results and builds the files that users download: violations as CSV or PDF, and a framework's
+ * results as CSV or as a PDF for assessors.
+ */
+
+/** Maximum number of violations in one CSV response. A cursor continues with the rest. */
+const VIOLATIONS_PER_CSV = 5_000;
+/** Maximum number of violations in a PDF. A longer document would not be readable. */
 export const MAX_PDF_VIOLATIONS = 2_000;
 /** Violations of each check in an assessor's report. The CSV has all. */
 const EVIDENCE_PER_CHECK = 20;
-const DEFAULT_DAYS = 90;
+const DEFAULT_PERIOD_DAYS = 90;
 /** Maximum number of pages of the list that one file is built from. */
 const MAX_PAGES = 10;
 
@@ -42,37 +47,37 @@ export function createComplianceReports(deps: {
   /** Returns the number of key vaults none of whose lists the last scan could read. */
   unreadableVaults: () => Promise<number>;
   unreadSubscriptions: () => Promise<UnreadSubscriptions>;
-  /** Returns a WOFF font file, which is part of the bundle. */
+  /** Path of a WOFF font file with the characters of other scripts. It is part of the bundle. */
   unicodeFont?: string;
   clock: Clock;
 }): ComplianceReports {
   const { compliance, unreadableVaults, unreadSubscriptions, unicodeFont, clock } = deps;
 
-  /** Returns up to `most` violations from a cursor on. Fewer if matches are rare. */
-  async function walk(filter: ViolationFilter, most: number, cursor: string | undefined) {
+  /** Returns up to `maximum` violations from a cursor on. Fewer if matches are rare. */
+  async function readUpTo(filter: ViolationFilter, maximum: number, cursor: string | undefined) {
     const items: Violation[] = [];
     let next: string | null | undefined = cursor;
-    for (let page = 0; page < MAX_PAGES && next !== null && items.length < most; page++) {
-      const limit = Math.min(MAX_LIMIT, most - items.length);
-      const found = await compliance.violations(filter, { limit, offset: 0, cursor: next });
-      items.push(...found.items);
-      next = found.nextCursor;
+    for (let page = 0; page < MAX_PAGES && next !== null && items.length < maximum; page++) {
+      const limit = Math.min(MAX_LIMIT, maximum - items.length);
+      const violationsPage = await compliance.violations(filter, { limit, offset: 0, cursor: next });
+      items.push(...violationsPage.items);
+      next = violationsPage.nextCursor;
     }
     return { items, nextCursor: next ?? null };
   }
 
   return {
     async violationsCsv(filter, cursor) {
-      const { items, nextCursor } = await walk(filter, CSV_PART, cursor);
+      const { items, nextCursor } = await readUpTo(filter, VIOLATIONS_PER_CSV, cursor);
       return { csv: violationsCsv(items), nextCursor };
     },
 
     async violationsPdf(filter) {
-      const { items, nextCursor } = await walk(filter, MAX_PDF_VIOLATIONS, undefined);
+      const { items, nextCursor } = await readUpTo(filter, MAX_PDF_VIOLATIONS, undefined);
       if (nextCursor !== null) {
         throw new Problem(
           "invalidRequest",
-          `A PDF holds at most ${MAX_PDF_VIOLATIONS} violations, and there are more, or more to look through. Choose filters, or GET /compliance/violations/csv, which has no limit.`,
+          `A PDF contains at most ${MAX_PDF_VIOLATIONS} violations, and more match or remain to be searched. Use narrower filters, or GET /compliance/violations/csv, which has no limit.`,
         );
       }
       const { violationsDocument } = await import("./violations-pdf.ts");
@@ -84,8 +89,8 @@ export function createComplianceReports(deps: {
       return { id: framework.id, csv: frameworkCsv(framework) };
     },
 
-    async frameworkPdf(id, days = DEFAULT_DAYS) {
-      const assessment = await compliance.assessment(id, { days, each: EVIDENCE_PER_CHECK });
+    async frameworkPdf(id, days = DEFAULT_PERIOD_DAYS) {
+      const assessment = await compliance.assessment(id, { days, violationsPerCheck: EVIDENCE_PER_CHECK });
       const { assessmentDocument } = await import("./assessment-pdf.ts");
       const [unread, vaults] = await Promise.all([unreadSubscriptions(), unreadableVaults()]);
       const about = { days, unread, unreadableVaults: vaults, unicodeFont };

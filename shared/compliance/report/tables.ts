@@ -1,4 +1,12 @@
-import { ALARM, type Cell, CONTENT_BOTTOM, type Column, GOOD, HEADING, type Sheet } from "../../platform/pdf/sheet.ts";
+import {
+  ALARM_COLOR,
+  type Cell,
+  CONTENT_BOTTOM,
+  type Column,
+  GOOD_COLOR,
+  HEADING_COLOR,
+  type Sheet,
+} from "../../platform/pdf/sheet.ts";
 import type { Severity } from "../check.ts";
 import type { Violation } from "../violations.ts";
 
@@ -7,24 +15,28 @@ import type { Violation } from "../violations.ts";
 export const TEXT_SIZE = 9;
 const ROW_SIZE = 7.5;
 
-/** `2026-11-21 10:00:00` */
-export const instant = (date: Date | string): string => new Date(date).toISOString().slice(0, 19).replace("T", " ");
+/** Returns a time as `2026-11-21 10:00:00`, in UTC. */
+export const instantText = (date: Date | string): string => new Date(date).toISOString().slice(0, 19).replace("T", " ");
 
-export function section(sheet: Sheet, title: string): void {
+export function addSection(sheet: Sheet, title: string): void {
   sheet.y -= 8;
-  // Keeps a heading together with the text that follows.
+  // Start a new page if the heading would be separated from the text that follows.
   if (sheet.y < CONTENT_BOTTOM + 60) sheet.nextPage();
-  sheet.text(title, { size: 12, style: "bold", color: HEADING });
+  sheet.text(title, { size: 12, style: "bold", color: HEADING_COLOR });
   sheet.y -= 2;
 }
 
+/** Height in points of a table's heading. */
+const HEADING_HEIGHT = 17;
+
 /** Adds a table with its heading on each page. */
-export function table(sheet: Sheet, columns: readonly Column[], rows: readonly Cell[][]): void {
-  const needed = (cells: readonly Cell[]) => sheet.rowHeight(columns, cells, ROW_SIZE);
-  if (rows.length === 0 || sheet.y - 17 - needed(rows[0]!) < CONTENT_BOTTOM) sheet.nextPage();
+export function addTable(sheet: Sheet, columns: readonly Column[], rows: readonly Cell[][]): void {
+  const heightOf = (cells: readonly Cell[]) => sheet.rowHeight(columns, cells, ROW_SIZE);
+  // Start a new page if the heading and the first row don't fit.
+  if (rows.length === 0 || sheet.y - HEADING_HEIGHT - heightOf(rows[0]!) < CONTENT_BOTTOM) sheet.nextPage();
   sheet.heading(columns);
   for (const [index, cells] of rows.entries()) {
-    if (sheet.y - needed(cells) < CONTENT_BOTTOM) {
+    if (sheet.y - heightOf(cells) < CONTENT_BOTTOM) {
       sheet.nextPage();
       sheet.heading(columns);
     }
@@ -40,14 +52,15 @@ export const number = (value: number, color?: Cell["color"]): Cell => ({
 });
 
 export const severityCell = (severity: Severity): Cell =>
-  severity === "critical" ? { paragraphs: [severity], color: ALARM } : cell(severity);
+  severity === "critical" ? { paragraphs: [severity], color: ALARM_COLOR } : cell(severity);
 
 export const statusCell = (status: string, words: string): Cell => {
-  const color = status === "fail" ? ALARM : status === "pass" ? GOOD : undefined;
+  const color = status === "fail" ? ALARM_COLOR : status === "pass" ? GOOD_COLOR : undefined;
   return { paragraphs: [words], ...(color && { color }) };
 };
 
-const EVIDENCE: Column[] = [
+/** Widths are in points and add up to the width of a landscape A4 page without its margins. */
+const EVIDENCE_COLUMNS: Column[] = [
   { title: "Resource", width: 245 },
   { title: "Owner", width: 110 },
   { title: "Evidence", width: 275 },
@@ -56,15 +69,15 @@ const EVIDENCE: Column[] = [
 ];
 
 /** Adds a line for each violation: resource, owner, evidence, time. */
-export function evidenceTable(sheet: Sheet, violations: readonly Violation[]): void {
-  table(
+export function addEvidenceTable(sheet: Sheet, violations: readonly Violation[]): void {
+  addTable(
     sheet,
-    EVIDENCE,
+    EVIDENCE_COLUMNS,
     violations.map(({ resourceId, subscriptionId, owner, evidence, firstSeenAt, exempted }) => [
       cell(resourceId, ...(subscriptionId === null ? [] : [`subscription ${subscriptionId}`])),
       cell(owner ?? "none named"),
       cell(evidence),
-      cell(instant(firstSeenAt)),
+      cell(instantText(firstSeenAt)),
       cell(exempted ? "yes" : "no"),
     ]),
   );

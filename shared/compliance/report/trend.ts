@@ -1,8 +1,22 @@
-import { CONTENT_BOTTOM, HEADING, MARGIN, MUTED, PAGE, type Sheet, STRIPE } from "../../platform/pdf/sheet.ts";
+import {
+  CONTENT_BOTTOM,
+  HEADING_COLOR,
+  MARGIN,
+  MUTED_COLOR,
+  PAGE,
+  type Sheet,
+  STRIPE_COLOR,
+} from "../../platform/pdf/sheet.ts";
 import type { DayScore } from "../history.ts";
 import { TEXT_SIZE } from "./tables.ts";
 
-const HEIGHT = 90;
+/**
+ * The chart of daily scores in the assessor's report (assessment-pdf.ts).
+ */
+
+/** Height of the chart in points. */
+const CHART_HEIGHT = 90;
+/** Bounds of the chart on the page, in points. */
 const LEFT = MARGIN + 24;
 const RIGHT = PAGE.width - MARGIN - 30;
 
@@ -10,30 +24,36 @@ const RIGHT = PAGE.width - MARGIN - 30;
 export function drawTrend(sheet: Sheet, history: readonly DayScore[]): void {
   const [first, last] = [history[0], history.at(-1)];
   if (!first || !last || first === last) {
-    const text = "There is one day's score only: it is kept once an hour from now on.";
-    sheet.text(text, { size: TEXT_SIZE, color: MUTED });
+    const text = "There is one day's score only. The service records the score every hour.";
+    sheet.text(text, { size: TEXT_SIZE, color: MUTED_COLOR });
     return;
   }
-  if (sheet.y - HEIGHT - 24 < CONTENT_BOTTOM) sheet.nextPage();
+  if (sheet.y - CHART_HEIGHT - 24 < CONTENT_BOTTOM) sheet.nextPage();
   const { page } = sheet;
-  const bottom = sheet.y - HEIGHT - 4;
+  const bottom = sheet.y - CHART_HEIGHT - 4;
   const [from, to] = [Date.parse(first.date), Date.parse(last.date)];
   const x = ({ date }: DayScore) => LEFT + ((Date.parse(date) - from) / (to - from)) * (RIGHT - LEFT);
-  const y = ({ score }: Pick<DayScore, "score">) => bottom + (score / 100) * HEIGHT;
-  page.drawRectangle({ x: LEFT, y: bottom, width: RIGHT - LEFT, height: HEIGHT, color: STRIPE });
+  const y = ({ score }: Pick<DayScore, "score">) => bottom + (score / 100) * CHART_HEIGHT;
+  page.drawRectangle({ x: LEFT, y: bottom, width: RIGHT - LEFT, height: CHART_HEIGHT, color: STRIPE_COLOR });
   for (const score of [0, 50, 100]) {
-    const at = y({ score });
-    page.drawLine({ start: { x: LEFT, y: at }, end: { x: RIGHT, y: at }, thickness: 0.4, color: MUTED, opacity: 0.4 });
-    sheet.label(String(score), { x: LEFT - 20, y: at - 2.5 });
+    const lineY = y({ score });
+    page.drawLine({
+      start: { x: LEFT, y: lineY },
+      end: { x: RIGHT, y: lineY },
+      thickness: 0.4,
+      color: MUTED_COLOR,
+      opacity: 0.4,
+    });
+    sheet.label(String(score), { x: LEFT - 20, y: lineY - 2.5 });
   }
   for (const [at, day] of history.entries()) {
-    const before = history[at - 1];
-    if (before)
+    const previousDay = history[at - 1];
+    if (previousDay)
       page.drawLine({
-        start: { x: x(before), y: y(before) },
+        start: { x: x(previousDay), y: y(previousDay) },
         end: { x: x(day), y: y(day) },
         thickness: 1.4,
-        color: HEADING,
+        color: HEADING_COLOR,
       });
   }
   sheet.label(first.date, { x: LEFT, y: bottom - 11 });
@@ -44,5 +64,5 @@ export function drawTrend(sheet: Sheet, history: readonly DayScore[]): void {
   const lowest = Math.min(...scores).toFixed(1);
   const highest = Math.max(...scores).toFixed(1);
   const text = `${history.length} days: ${first.score.toFixed(1)} at first, ${last.score.toFixed(1)} at last, between ${lowest} and ${highest}.`;
-  sheet.text(text, { size: TEXT_SIZE, color: MUTED });
+  sheet.text(text, { size: TEXT_SIZE, color: MUTED_COLOR });
 }

@@ -1,28 +1,30 @@
 import { createDocument } from "../../platform/pdf/document.ts";
-import { HEADING, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
+import { HEADING_COLOR, MARGIN, MUTED_COLOR, type Sheet } from "../../platform/pdf/sheet.ts";
 import { SEVERITIES } from "../check.ts";
 import type { Violation, ViolationFilter } from "../violations.ts";
-import { evidenceTable, instant, section, TEXT_SIZE } from "./tables.ts";
+import { addEvidenceTable, addSection, instantText, TEXT_SIZE } from "./tables.ts";
 
-interface About {
+/** The PDF export of violations: their evidence, grouped by check, with one remediation per check. */
+
+interface ReportContext {
   filter: ViolationFilter;
   createdAt: Date;
   unicodeFont: string | undefined;
 }
 
-/** Writes violations as a PDF to work through: by check, with the remediation of the first violation of each. */
+/** Writes violations as a PDF, grouped by check. Each group has the remediation of its first violation. */
 export async function violationsDocument(
   violations: readonly Violation[],
-  { filter, createdAt, unicodeFont }: About,
+  { filter, createdAt, unicodeFont }: ReportContext,
 ): Promise<Uint8Array> {
   const facts = { title: "Violations", createdAt, unicodeFont };
-  return await createDocument(facts, `Violations, ${instant(createdAt)} UTC`, (sheet) => {
-    sheet.text("Violations", { size: 18, style: "bold", color: HEADING });
+  return await createDocument(facts, `Violations, ${instantText(createdAt)} UTC`, (sheet) => {
+    sheet.text("Violations", { size: 18, style: "bold", color: HEADING_COLOR });
     sheet.y -= 2;
     sheet.fact("Service", "Credential and Secret Lifecycle Service");
     sheet.fact("Filters", filterText(filter));
-    sheet.fact("Created", `${instant(createdAt)} UTC`);
-    sheet.fact("Violations", totals(violations));
+    sheet.fact("Created", `${instantText(createdAt)} UTC`);
+    sheet.fact("Violations", totalsText(violations));
     for (const group of groupsOf(violations)) writeCheck(sheet, group);
   });
 }
@@ -32,7 +34,7 @@ function filterText(filter: ViolationFilter): string {
   return parts.map(([name, value]) => `${name} ${value}`).join(", ") || "none";
 }
 
-function totals(violations: readonly Violation[]): string {
+function totalsText(violations: readonly Violation[]): string {
   const open = violations.filter(({ exempted }) => !exempted);
   const bySeverity = SEVERITIES.map(
     (severity) => `${open.filter((one) => one.severity === severity).length} ${severity}`,
@@ -53,11 +55,11 @@ function groupsOf(violations: readonly Violation[]): Violation[][] {
 
 function writeCheck(sheet: Sheet, group: readonly Violation[]): void {
   const { title, severity, checkId, rationale, frameworks, resourceId, remediation } = group[0]!;
-  section(sheet, `${title} (${severity}, ${group.length})`);
-  const asked = frameworks.length > 0 ? `asked for by ${frameworks.join(", ")}` : "asked for by no framework";
-  sheet.text(`${checkId}; ${asked}. ${rationale}`, { size: TEXT_SIZE, color: MUTED });
+  addSection(sheet, `${title} (${severity}, ${group.length})`);
+  const frameworksText = frameworks.length > 0 ? `required by ${frameworks.join(", ")}` : "required by no framework";
+  sheet.text(`${checkId}; ${frameworksText}. ${rationale}`, { size: TEXT_SIZE, color: MUTED_COLOR });
   sheet.text(`Fix for ${resourceId}: ${remediation.portal}`, { size: TEXT_SIZE });
-  for (const line of remediation.cli.split("\n")) sheet.text(line, { size: 8, color: MUTED, x: MARGIN + 12 });
+  for (const line of remediation.cli.split("\n")) sheet.text(line, { size: 8, color: MUTED_COLOR, x: MARGIN + 12 });
   sheet.y -= 3;
-  evidenceTable(sheet, group);
+  addEvidenceTable(sheet, group);
 }

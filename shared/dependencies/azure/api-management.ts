@@ -22,11 +22,13 @@ const properties = z.object({
  * Interval at which API Management refreshes named values: "regularly within 4 hours".
  * https://learn.microsoft.com/azure/api-management/api-management-howto-properties
  */
-const SLOWEST = 4 * HOUR_SECONDS;
+const SLOWEST_SECONDS = 4 * HOUR_SECONDS;
 
 /**
- * Finds references of API Management services: named values, which can be refreshed on request, and certificates of backends
- * and host names. Neither is in Resource Graph.
+ * Finds references of API Management services to key vaults: named values, which can be refreshed on request, certificates
+ * of backends, and certificates of host names. Named values and backend certificates are not in Resource Graph.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const apiManagement: Finder = {
   types: ["microsoft.apimanagement/service"],
@@ -35,7 +37,7 @@ export const apiManagement: Finder = {
   properties: "all",
 
   async find(row, { names, apiManagement, signal }) {
-    const automatic = { how: "automatic", slowestSeconds: SLOWEST } as const;
+    const automatic = { how: "automatic", slowestSeconds: SLOWEST_SECONDS } as const;
     const places: Place[] = [];
     for (const { hostName, keyVaultId } of propertiesOf(row, properties).hostnameConfigurations ?? []) {
       // Despite its name this is the address of a secret.
@@ -47,17 +49,24 @@ export const apiManagement: Finder = {
     ]);
     const failures: CloudFailure[] = [];
     for (const [index, list] of lists.entries()) {
+      // A list that could not be read does not hide the entries of the other list.
       if (list.status === "rejected") {
         if (!(list.reason instanceof CloudFailure)) throw list.reason;
         failures.push(list.reason);
         continue;
       }
-      const [name, refresh] =
+      // Only a named value has an API to refresh it, so only its `how` is `action`. Both have the same maximum delay.
+      const [listName, refresh] =
         index === 0 ? ["namedValues", { ...automatic, how: "action" } as const] : ["certificates", automatic];
       failures.push(...list.value.unreadable);
-      for (const { name: own, keyVault } of list.value.entries) {
+      for (const { name, keyVault } of list.value.entries) {
         if (!keyVault) continue;
-        places.push({ evidence: `${name}/${own}`, text: keyVault.secretIdentifier, refresh, ...stateOf(keyVault) });
+        places.push({
+          evidence: `${listName}/${name}`,
+          text: keyVault.secretIdentifier,
+          refresh,
+          ...stateOf(keyVault),
+        });
       }
     }
     const found = usesIn(row, places, names.ofUrl);

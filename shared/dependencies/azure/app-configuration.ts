@@ -4,8 +4,11 @@ import { type Finder, propertiesOf, usesIn } from "./finder.ts";
 const properties = z.object({ endpoint: z.string() });
 
 /**
- * Finds references of App Configuration stores: key-values that refer to a key vault. The library of each app decides when it
- * reads such a secret again. The key-values are not in Azure Resource Manager.
+ * Finds references of App Configuration stores: key-values that refer to a key vault. The library of each app decides when
+ * it reads such a secret again. The key-values are not in Azure Resource Manager.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service can't
+ * observe when the resource loads a new version.
  */
 export const appConfiguration: Finder = {
   types: ["microsoft.appconfiguration/configurationstores"],
@@ -17,6 +20,7 @@ export const appConfiguration: Finder = {
     const references = await appConfiguration.list(endpoint, signal);
     const places = references.map(({ key, label, uri }) => ({
       evidence: label === undefined ? `kv/${key}` : `kv/${key} (${label})`,
+      // Without an address the reference is invalid. An empty object is reported as invalid, `undefined` would be skipped.
       text: uri ?? {},
       refresh: { how: "blind" } as const,
     }));

@@ -12,10 +12,15 @@ const properties = z.object({ keyVaultId: text, keyVaultSecretName: text, keyVau
  */
 const RESOLVED = new Set(["Initialized", "Succeeded", "WaitingOnCertificateOrder"]);
 
-/** Finds certificates of web apps that come from a key vault. App Service reads a new version within a day. */
+/**
+ * Finds certificates that App Service imported from a key vault. App Service reads a new version within a day.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
+ */
 export const appServiceCertificate: Finder = {
   types: ["microsoft.web/certificates"],
   kind: () => "appServiceCertificate",
+  // Only resources whose properties name a vault are queried.
   properties: "namingVault",
 
   find(row) {

@@ -1,18 +1,21 @@
 import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 
-/** Status of a reference that has not been read yet. */
+/** Healthy statuses. `Initialized`: App Service has not read the reference yet. */
 const RESOLVED = new Set(["Resolved", "Initialized"]);
 
 /**
- * Finds references of web apps, function apps and their slots: app settings and connection strings that refer to a key vault.
- * App Service refreshes the references of app settings on request, and all references once a day.
+ * Finds references of web apps, function apps and their slots: app settings and connection strings that refer to a key
+ * vault. App Service refreshes the references of app settings on request, and all references once a day.
  * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const appService: Finder = {
   types: ["microsoft.web/sites", "microsoft.web/sites/slots"],
   parts: ["microsoft.web/sites/config", "microsoft.web/sites/slots/config"],
   kind: ({ kind }) => (/\bfunctionapp\b/i.test(kind) ? "functionApp" : "webApp"),
+  // Resource Graph does not return what is needed, so its properties are not queried.
   properties: "none",
 
   async find(row, { names, appService, signal }) {

@@ -5,11 +5,15 @@ import { changesSince, isVault } from "./queries.ts";
 
 const change = z.object({ target: z.string(), changeType: z.string(), at: z.string() });
 
+/** Changes of a subscription's resources, as Resource Graph reports them. */
 interface ChangedTargets {
   /** IDs of resources that were created or changed, themselves or in a part. */
   changed: string[];
   deleted: string[];
-  /** Whether access to vaults may have changed. */
+  /**
+   * Whether a vault changed. Its access policies and its switch between policies and RBAC are properties of the vault, so
+   * access may have changed. Role assignments are no resources in this list, so their changes are not detected.
+   */
   vaultsChanged: boolean;
 }
 
@@ -20,7 +24,7 @@ export async function changedTargets(
   query: (text: string) => AsyncGenerator<unknown[]>,
   since: Date,
 ): Promise<ChangedTargets> {
-  const last = new Map<string, { id: string; at: number; isDeleted: boolean }>();
+  const lastChanges = new Map<string, { id: string; at: number; isDeleted: boolean }>();
   let vaultsChanged = false;
   for await (const rows of query(changesSince(since))) {
     for (const { target, changeType, at } of rows.flatMap((row) => change.safeParse(row).data ?? [])) {
@@ -30,23 +34,24 @@ export async function changedTargets(
       if (id === undefined) continue;
       const changedAt = Date.parse(at) || 0;
       const key = id.toLowerCase();
-      const before = last.get(key);
-      if (before && before.at > changedAt) continue;
+      const laterChange = lastChanges.get(key);
+      if (laterChange && laterChange.at > changedAt) continue;
       // If a part was deleted, its resource still exists.
-      last.set(key, { id, at: changedAt, isDeleted: id === target && /^delete$/i.test(changeType) });
+      lastChanges.set(key, { id, at: changedAt, isDeleted: id === target && /^delete$/i.test(changeType) });
     }
   }
-  const found = [...last.values()];
+  const resources = [...lastChanges.values()];
   return {
-    changed: found.filter(({ isDeleted }) => !isDeleted).map(({ id }) => id),
-    deleted: found.filter(({ isDeleted }) => isDeleted).map(({ id }) => id),
+    changed: resources.filter(({ isDeleted }) => !isDeleted).map(({ id }) => id),
+    deleted: resources.filter(({ isDeleted }) => isDeleted).map(({ id }) => id),
     vaultsChanged,
   };
 }
 
-/** Returns the resource to read: the changed resource, or the one that contains it. */
+/** Returns the resource to read: the changed resource, or its nearest parent of a type that a finder reads. */
 function resourceOf(target: string): string | undefined {
   const segments = target.split("/");
+  // The ID of a resource has at least nine segments, counting the empty one before the first slash. A child has two more.
   for (let length = segments.length; length > 8; length -= 2) {
     const id = segments.slice(0, length).join("/");
     const type = parseResourceId(id)?.type;

@@ -13,10 +13,14 @@ const certificate = z.object({ certificateKeyVaultProperties: z.object({ keyVaul
 /**
  * Finds references of container apps: secrets that come from a key vault. The platform reads them every half hour and then
  * restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service can't
+ * observe when the resource loads a new version.
  */
 export const containerApp: Finder = {
   types: ["microsoft.app/containerapps"],
   kind: () => "containerApp",
+  // Only resources whose properties name a vault are queried.
   properties: "namingVault",
   find: (row, { names }) => secretsOf(row, names, { how: "automatic", slowestSeconds: 30 * MINUTE_SECONDS }),
 };

@@ -6,11 +6,14 @@ import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-nam
 /**
  * Finds references of data factories: linked services whose fields are secrets of a key vault. Each run reads them when it
  * starts. https://learn.microsoft.com/azure/data-factory/store-credentials-in-key-vault
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const dataFactory: Finder = {
   types: ["microsoft.datafactory/factories"],
   parts: ["microsoft.datafactory/factories/linkedservices"],
   kind: () => "dataFactory",
+  // Resource Graph does not return what is needed, so its properties are not queried.
   properties: "none",
 
   async find(row, { names, dataFactory, signal }) {
@@ -20,6 +23,7 @@ export const dataFactory: Finder = {
       secretsIn(service.typeProperties).map(({ field, secret }) => ({
         evidence: `linkedservices/${service.name}/${field}`,
         text: secret,
+        // Each run reads the secret when it starts, so a new value is used within a minute.
         refresh: { how: "automatic", slowestSeconds: MINUTE_SECONDS },
       })),
     );
@@ -28,7 +32,7 @@ export const dataFactory: Finder = {
   },
 };
 
-/** Returns the linked services that are key vaults, by name. */
+/** Returns vault names by the name of the linked service of type `AzureKeyVault` through which other services use the vault. */
 function vaultsOf(services: readonly LinkedService[], names: KeyVaultNames): Map<string, string> {
   const found = new Map<string, string>();
   for (const { name, type, typeProperties } of services) {
@@ -39,11 +43,11 @@ function vaultsOf(services: readonly LinkedService[], names: KeyVaultNames): Map
 }
 
 /** Maximum depth of the search. Linked services are much flatter. */
-const DEEPEST = 12;
+const MAX_DEPTH = 12;
 
 /** Returns the fields that are secrets of a key vault, at any depth. */
 function secretsIn(value: unknown, field = "", depth = 0): { field: string; secret: Record<string, unknown> }[] {
-  if (typeof value !== "object" || value === null || depth > DEEPEST) return [];
+  if (typeof value !== "object" || value === null || depth > MAX_DEPTH) return [];
   if ("type" in value && value.type === "AzureKeyVaultSecret") {
     return [{ field, secret: value as Record<string, unknown> }];
   }
@@ -52,7 +56,9 @@ function secretsIn(value: unknown, field = "", depth = 0): { field: string; secr
   );
 }
 
-/** Names the whole vault if only a run can evaluate the name of the secret. */
+/**
+ * Returns the secret that a field names, or the whole vault if the secret's name is an expression that only a run can evaluate.
+ */
 function assetOf(secret: Record<string, unknown>, vaults: Map<string, string>): NamedAsset | undefined {
   const {
     store,
@@ -71,7 +77,7 @@ function assetOf(secret: Record<string, unknown>, vaults: Map<string, string>): 
   return { vaultName, type: "secret", name, ...(isPinned && { version }) };
 }
 
-/** Matches expressions: https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions */
+/** Returns whether a value is an expression, such as `@pipeline().parameters.secret`: https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions */
 const isExpression = (value: unknown): boolean =>
   typeof value === "string"
     ? value.startsWith("@")

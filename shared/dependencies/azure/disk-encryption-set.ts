@@ -9,12 +9,15 @@ const properties = z.object({
 });
 
 /**
- * Finds keys of disk encryption sets. The key's version is always named. With automatic rotation a new version is used within
- * an hour: https://learn.microsoft.com/azure/virtual-machines/disk-encryption
+ * Finds keys of disk encryption sets. The key's URL always has a version. With automatic rotation, the set uses a new
+ * version within an hour nevertheless (`follows`): https://learn.microsoft.com/azure/virtual-machines/disk-encryption
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const diskEncryptionSet: Finder = {
   types: ["microsoft.compute/diskencryptionsets"],
   kind: () => "diskEncryptionSet",
+  // Only resources whose properties name a vault are queried.
   properties: "namingVault",
 
   find(row, { names }) {

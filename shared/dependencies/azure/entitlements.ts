@@ -12,6 +12,7 @@ export interface EntitledAsset {
   role: string;
 }
 
+/** Principals that may read values of a subscription's vaults. */
 export interface Entitlements {
   /** Principals by object ID in lower case. */
   principals: Map<string, Principal>;
@@ -51,18 +52,19 @@ export async function readEntitlements(
     found.principals.set(id, principal);
   };
 
-  const byRoles: { id: string; vaultName: string }[] = [];
+  // Vaults with RBAC. The access policies of the other vaults are evaluated at once.
+  const rbacVaults: { id: string; vaultName: string }[] = [];
   for (const { id, properties } of vaults) {
     const vaultName = ofVaultId(id)?.vaultName;
     const access = accessOf.safeParse(properties).data;
     if (vaultName === undefined || access === undefined) continue;
-    if (access.enableRbacAuthorization) byRoles.push({ id: id.toLowerCase(), vaultName });
+    if (access.enableRbacAuthorization) rbacVaults.push({ id: id.toLowerCase(), vaultName });
     else addPolicies(vaultName, access.accessPolicies ?? [], add);
   }
   try {
     const { entries, unreadable } = await roles.list(subscriptionId, signal);
     found.failures.push(...unreadable);
-    for (const assignment of entries) await addAssignment(assignment, byRoles, definitions, add);
+    for (const assignment of entries) await addAssignment(assignment, rbacVaults, definitions, add);
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
     found.failures.push(error);
@@ -85,6 +87,7 @@ const accessOf = z.object({
     .nullish(),
 });
 
+/** Permissions of access policies that return a secret's value, and those that use a key. */
 const GET = /^(get|all)$/i;
 const USE_KEY = /^(decrypt|encrypt|sign|unwrapKey|wrapKey|all)$/i;
 
@@ -94,7 +97,7 @@ function addPolicies(
   add: Add,
 ): void {
   for (const { objectId, permissions } of policies) {
-    const types = typesRead({
+    const types = readableTypes({
       secrets: (permissions?.secrets ?? []).some((one) => GET.test(one)),
       keys: (permissions?.keys ?? []).some((one) => USE_KEY.test(one)),
     });
@@ -108,34 +111,43 @@ async function addAssignment(
   definitions: (id: string) => Promise<RoleDefinition>,
   add: Add,
 ): Promise<void> {
-  const at = scope.toLowerCase().replace(/\/$/, "");
-  const isAbove = !at.startsWith("/subscriptions/");
-  const covered = vaults.filter(({ id }) => isAbove || id === at || id.startsWith(`${at}/`));
-  const containingVault = vaults.find(({ id }) => at.startsWith(`${id}/`));
+  const scopeId = scope.toLowerCase().replace(/\/$/, "");
+  // A scope above the subscription is `/` or a management group.
+  const isAboveSubscription = !scopeId.startsWith("/subscriptions/");
+  const covered = vaults.filter(({ id }) => isAboveSubscription || id === scopeId || id.startsWith(`${scopeId}/`));
+  // A scope below a vault is one of its secrets, keys or certificates.
+  const containingVault = vaults.find(({ id }) => scopeId.startsWith(`${id}/`));
   if (covered.length === 0 && !containingVault) return;
   // The permissions of a role are evaluated once, not for each vault, because an assignment may cover thousands.
   const { name: role, permissions } = await definitions(roleDefinitionId);
-  const types = typesRead({
+  const types = readableTypes({
     secrets: allows(permissions, "microsoft.keyvault/vaults/secrets/getsecret/action"),
     keys: ["decrypt", "encrypt", "sign", "unwrap", "wrap"].some((use) =>
       allows(permissions, `microsoft.keyvault/vaults/keys/${use}/action`),
     ),
   });
   const assets = containingVault
-    ? oneOf(containingVault.vaultName, at.slice(containingVault.id.length + 1).split("/"), types)
+    ? assetAtScope(containingVault.vaultName, scopeId.slice(containingVault.id.length + 1).split("/"), types)
     : covered.flatMap(({ vaultName }) => assetsOf(vaultName, types));
   for (const asset of assets) add(principalId, principalType, { asset, role });
 }
 
-/** Each certificate has a secret with its private key, so reading secrets includes certificates. */
-const typesRead = ({ secrets, keys }: { secrets: boolean; keys: boolean }): AssetType[] =>
+/** Returns the types that can be read. Each certificate has a secret with its private key, so secrets include certificates. */
+const readableTypes = ({ secrets, keys }: { secrets: boolean; keys: boolean }): AssetType[] =>
   ASSET_TYPES.filter((type) => (type === "key" ? keys : secrets));
 
+/**
+ * Returns the readable parts of a vault: the vault without a type if all types are readable, otherwise one item for each type.
+ */
 const assetsOf = (vaultName: string, types: readonly AssetType[]): NamedAsset[] =>
   types.length === ASSET_TYPES.length ? [{ vaultName }] : types.map((type) => ({ vaultName, type }));
 
-/** Returns the asset at whose scope a role is assigned: `secrets/<name>`. */
-function oneOf(vaultName: string, [collection, name]: readonly string[], types: readonly AssetType[]): NamedAsset[] {
+/** Returns the asset at whose scope a role is assigned. The segments are those below the vault, such as `["secrets", "db"]`. */
+function assetAtScope(
+  vaultName: string,
+  [collection, name]: readonly string[],
+  types: readonly AssetType[],
+): NamedAsset[] {
   return name ? types.filter((type) => `${type}s` === collection).map((type) => ({ vaultName, type, name })) : [];
 }
 
@@ -143,24 +155,30 @@ function allows(permissions: RoleDefinition["permissions"], action: string): boo
   return permissions.some(({ dataActions, notDataActions }) => permits(dataActions, notDataActions, action));
 }
 
-/** @param action - In lower case. */
+/**
+ * Returns whether a role permits an action.
+ *
+ * @param patterns - Actions or data actions of the role, such as `Microsoft.KeyVault/vaults/*`.
+ * @param exceptions - Its `notActions` or `notDataActions`.
+ * @param action - In lower case.
+ */
 export const permits = (patterns: readonly string[], exceptions: readonly string[], action: string): boolean =>
   patterns.some((pattern) => matches(pattern, action)) && !exceptions.some((pattern) => matches(pattern, action));
 
 /**
- * Matches a pattern in which `*` stands for any text, part by part. A regular expression with many `*` could take exponential
- * time.
+ * Returns whether an action matches a pattern in which `*` stands for any text. Compares part by part, because a regular
+ * expression with many `*` could take exponential time.
  */
 function matches(pattern: string, action: string): boolean {
   const [first = "", ...parts] = pattern.toLowerCase().split("*");
   const last = parts.pop();
   if (last === undefined) return first === action;
   if (!action.startsWith(first)) return false;
-  let at = first.length;
+  let position = first.length;
   for (const part of parts) {
-    const found = action.indexOf(part, at);
-    if (found < 0) return false;
-    at = found + part.length;
+    const index = action.indexOf(part, position);
+    if (index < 0) return false;
+    position = index + part.length;
   }
-  return action.length - last.length >= at && action.endsWith(last);
+  return action.length - last.length >= position && action.endsWith(last);
 }

@@ -29,6 +29,7 @@ export interface ResourceRow {
 /** One use of an asset, or of a whole vault, by a resource. */
 export interface Use {
   asset: NamedAsset;
+  /** Name of the setting, field or role that shows the use, such as `appsettings/DB_PASSWORD`. */
   evidence: string;
   refresh: Refresh;
   /** Default: `references`. */
@@ -36,6 +37,7 @@ export interface Use {
   state?: Edge["state"];
 }
 
+/** Result of a finder for one resource. */
 export interface Found {
   uses: Use[];
   /** Why some of the configuration could not be read. */
@@ -58,7 +60,10 @@ export interface FinderContext {
   signal?: AbortSignal | undefined;
 }
 
-/** Finds the assets that resources of one kind use. */
+/**
+ * Finds the assets of key vaults that resources of one kind use. source.ts queries the resources of all finders' types from
+ * Azure Resource Graph and calls `find` for each row.
+ */
 export interface Finder {
   /** Resource types of Azure Resource Manager, in lower case. */
   types: readonly string[];
@@ -85,36 +90,43 @@ export function propertiesOf<T>(row: ResourceRow, schema: z.ZodType<T>): T {
 export interface Place {
   /** List and name, such as `appsettings/DB_PASSWORD`. */
   evidence: string;
-  /** The value. Empty values reference nothing. */
+  /**
+   * The value at this location: a text, or an object if several fields make up the reference. `undefined`, null and ""
+   * reference nothing.
+   */
   text: unknown;
   /** How an unpinned reference gets a new version. Pinned references keep their version. */
   refresh: Refresh;
-  /** Whether the reference follows the newest version although it names one. */
+  /** Whether the resource uses the newest version although the reference names a version. */
   follows?: boolean | null | undefined;
   state?: Edge["state"];
 }
 
-/** Returns the uses in these locations. Invalid references give one failure and do not hide the others. */
+/**
+ * Returns the uses in these locations. Invalid references give one failure and do not hide the others.
+ *
+ * @param read - Parses the value of a location. Returns undefined for an invalid reference.
+ */
 export function usesIn(
   row: ResourceRow,
   places: readonly Place[],
   read: (text: unknown) => NamedAsset | undefined,
 ): Required<Found> {
   const uses: Use[] = [];
-  const wrong: string[] = [];
+  const invalid: string[] = [];
   for (const { evidence, text, refresh, follows, state } of places) {
     if (text === undefined || text === null || text === "") continue;
     const named = read(text);
     if (!named) {
-      wrong.push(evidence);
+      invalid.push(evidence);
       continue;
     }
-    const { version, ...rest } = named;
+    const { version, ...unversioned } = named;
     const isPinned = version !== undefined && !follows;
-    const asset = isPinned ? named : rest;
+    const asset = isPinned ? named : unversioned;
     uses.push({ asset, evidence, refresh: isPinned ? { how: "willBreak" } : refresh, ...(state && { state }) });
   }
-  return { uses, failures: wrong.length > 0 ? [unreadableReferences(row, wrong)] : [] };
+  return { uses, failures: invalid.length > 0 ? [unreadableReferences(row, invalid)] : [] };
 }
 
 /** The failure does not contain the text, because people put secrets in place of references. */

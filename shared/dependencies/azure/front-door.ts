@@ -2,14 +2,19 @@ import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 
-/** Up to three days: https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain */
-const SLOWEST = 3 * DAY_SECONDS;
+/** Front Door uses a new version of a certificate within three days: https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain */
+const SLOWEST_SECONDS = 3 * DAY_SECONDS;
 
-/** Finds certificates of Front Door Standard and Premium. They are not in Resource Graph. */
+/**
+ * Finds certificates of Front Door Standard and Premium that come from key vaults. They are not in Resource Graph.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
+ */
 export const frontDoor: Finder = {
   types: ["microsoft.cdn/profiles"],
   parts: ["microsoft.cdn/profiles/secrets"],
   kind: () => "frontDoor",
+  // Resource Graph does not return what is needed, so its properties are not queried.
   properties: "none",
 
   async find(row, { frontDoor, signal }) {
@@ -19,7 +24,8 @@ export const frontDoor: Finder = {
     const places = entries.map(({ name, secretSource, useLatestVersion, secretVersion }) => ({
       evidence: `secrets/${name}`,
       text: secretSource && { secretSource, secretVersion },
-      refresh: { how: "automatic", slowestSeconds: SLOWEST } as const,
+      refresh: { how: "automatic", slowestSeconds: SLOWEST_SECONDS } as const,
+      // With `useLatestVersion` the profile takes new versions, although the source names one.
       follows: useLatestVersion,
     }));
     const { uses, failures } = usesIn(row, places, (text) => sourceOf(text as Source));
@@ -27,16 +33,17 @@ export const frontDoor: Finder = {
   },
 };
 
+/** The secret that a certificate of Front Door comes from. */
 interface Source {
   secretSource: string;
   secretVersion: string | undefined;
 }
 
-/** Matches the ID of a vault's secret, with or without a version. */
+/** Returns the secret that a source names. Its resource ID ends with `/secrets/<name>` or `/secrets/<name>/<version>`. */
 function sourceOf({ secretSource, secretVersion }: Source): NamedAsset | undefined {
-  const [, id = secretSource, own] = /^(.*\/secrets\/[^/]+)\/([0-9a-f]{32})$/i.exec(secretSource) ?? [];
+  const [, id = secretSource, versionInId] = /^(.*\/secrets\/[^/]+)\/([0-9a-f]{32})$/i.exec(secretSource) ?? [];
   const asset = ofVaultId(id);
   if (asset?.name === undefined) return undefined;
-  const version = secretVersion || own;
+  const version = secretVersion || versionInId;
   return { ...asset, ...(version && { version }) };
 }

@@ -23,12 +23,15 @@ export interface KeyVaultNames {
   ofReference(text: unknown): NamedAsset | undefined;
 }
 
-/** Longer texts are no references: an address has at most 24 + 127 + 32 characters plus the domain. */
-const MOST_CHARACTERS = 2_000;
+/**
+ * Longer texts are not references: an address has at most 24 (vault) + 127 (name) + 32 (version) characters plus the domain.
+ */
+const MAX_CHARACTERS = 2_000;
 
 /**
  * Names of vaults and objects:
  * https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#vault-name-and-object-name
+ * Azure's limit for vault names is 24 characters. The pattern accepts up to 127, as the IDs of assets in this service do.
  */
 export const VAULT_NAME = /^[A-Za-z][0-9A-Za-z-]{1,126}$/;
 export const ASSET_NAME = /^[0-9A-Za-z-]{1,127}$/;
@@ -43,7 +46,7 @@ const COLLECTIONS: Record<string, AssetType> = { secrets: "secret", keys: "key",
  */
 export function keyVaultNames(suffix: string): KeyVaultNames {
   function addressOf(text: unknown): { vaultName: string; segments: string[] } | undefined {
-    if (typeof text !== "string" || text.length > MOST_CHARACTERS) return undefined;
+    if (typeof text !== "string" || text.length > MAX_CHARACTERS) return undefined;
     const trimmed = text.trim();
     if (!/^https:\/\//i.test(trimmed) || !URL.canParse(trimmed)) return undefined;
     const { hostname, pathname, search, hash, username } = new URL(trimmed);
@@ -69,16 +72,16 @@ export function keyVaultNames(suffix: string): KeyVaultNames {
     },
 
     ofReference(text) {
-      if (typeof text !== "string" || text.length > MOST_CHARACTERS) return undefined;
+      if (typeof text !== "string" || text.length > MAX_CHARACTERS) return undefined;
       const inner = /^\s*@Microsoft\.KeyVault\((.*)\)\s*$/is.exec(text)?.[1];
       if (inner === undefined) return undefined;
       const members = new Map<string, string>();
       for (const part of inner.split(";")) {
-        const at = part.indexOf("=");
-        const name = part.slice(0, at).trim().toLowerCase();
+        const separator = part.indexOf("=");
+        const name = part.slice(0, separator).trim().toLowerCase();
         if (part.trim() === "") continue;
-        if (at < 0 || !MEMBERS.has(name) || members.has(name)) return undefined;
-        members.set(name, part.slice(at + 1).trim());
+        if (separator < 0 || !MEMBERS.has(name) || members.has(name)) return undefined;
+        members.set(name, part.slice(separator + 1).trim());
       }
       const uri = members.get("secreturi");
       if (uri !== undefined) {
@@ -95,15 +98,16 @@ export function keyVaultNames(suffix: string): KeyVaultNames {
   return names;
 }
 
+/** Names in a reference of App Service, in lower case. */
 const MEMBERS = new Set(["secreturi", "vaultname", "secretname", "secretversion"]);
 
-/** Matches keys of a managed HSM, which are ignored because an HSM is no vault. */
+/** Returns the address, or undefined if it is that of a managed HSM, whose keys are ignored because an HSM is not a vault. */
 export const unlessManagedHsm = (address: string | null | undefined): string | undefined =>
   address && !/^https:\/\/[^/]+\.managedhsm\.[^/]+(\/|$)/i.test(address) ? address : undefined;
 
-/** Returns the vault of a resource ID of a vault or of a vault's secret. */
+/** Returns the vault, or the secret of a vault, that an Azure resource ID names. */
 export function ofVaultId(text: unknown): NamedAsset | undefined {
-  if (typeof text !== "string" || text.length > MOST_CHARACTERS) return undefined;
+  if (typeof text !== "string" || text.length > MAX_CHARACTERS) return undefined;
   const [, vaultName, name] =
     /^\/subscriptions\/[^/]+\/resourceGroups\/[^/]+\/providers\/Microsoft\.KeyVault\/vaults\/([^/]+)(?:\/secrets\/([^/]+))?\/?$/i.exec(
       text.trim(),

@@ -27,10 +27,15 @@ export function vaultOfConnection(properties: unknown): string | undefined {
   return typeof name === "string" && VAULT_NAME.test(name) ? name : undefined;
 }
 
-/** Finds connections of the Azure Key Vault connector. They open a whole vault. */
+/**
+ * Finds connections of the Azure Key Vault connector. They open a whole vault.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
+ */
 export const apiConnection: Finder = {
   types: ["microsoft.web/connections"],
   kind: () => "apiConnection",
+  // Only resources whose properties name a vault are queried.
   properties: "namingVault",
 
   find(row) {
@@ -39,7 +44,7 @@ export const apiConnection: Finder = {
   },
 };
 
-/** Finds references of Logic Apps (Consumption): actions and triggers that get a secret through such a connection. */
+/** Finds references of Logic Apps (Consumption): actions and triggers that get a secret through a Key Vault connection. */
 export const logicApp: Finder = {
   types: ["microsoft.logic/workflows"],
   kind: () => "logicApp",
@@ -47,6 +52,7 @@ export const logicApp: Finder = {
 
   async find(row, { vaultOfConnection }) {
     const { definition, parameters } = propertiesOf(row, workflow);
+    // Vault names by connection: actions and triggers name their connection by its key in the parameter `$connections`.
     const byParameter = new Map<string, string>();
     for (const [name, { connectionId }] of Object.entries(parameters?.$connections?.value ?? {})) {
       const vault = connectionId ? await vaultOfConnection(connectionId) : undefined;
@@ -56,12 +62,14 @@ export const logicApp: Finder = {
       const vaultName = byParameter.get(connectionParameterOf(inputs));
       const { path } = inputs;
       if (vaultName === undefined || typeof path !== "string" || !/^\/secrets\//i.test(path)) return [];
+      // Triggers have the same prefix, because the search does not distinguish them from actions.
       return [{ evidence: `actions/${name}`, text: { vaultName, path }, refresh: REFRESH }];
     });
     return usesIn(row, places, assetOf);
   },
 };
 
+/** Inputs of an action or trigger in a workflow definition. */
 type Inputs = Record<string, unknown>;
 
 /** Maximum depth of nested objects. The designer allows 8 levels of actions. */
@@ -72,12 +80,12 @@ function operationsOf(definition: unknown, depth = 0): { name: string; inputs: I
   if (typeof definition !== "object" || definition === null || depth > MAX_DEPTH) return [];
   return Object.entries(definition).flatMap(([name, inner]) => {
     const inputs = typeof inner === "object" && inner !== null ? (inner as { inputs?: unknown }).inputs : undefined;
-    const own = typeof inputs === "object" && inputs !== null ? [{ name, inputs: inputs as Inputs }] : [];
-    return [...own, ...operationsOf(inner, depth + 1)];
+    const operation = typeof inputs === "object" && inputs !== null ? [{ name, inputs: inputs as Inputs }] : [];
+    return [...operation, ...operationsOf(inner, depth + 1)];
   });
 }
 
-/** Returns the name of the parameter that contains the connection of an action or trigger. */
+/** Returns the key of the connection of an action or trigger in the parameter `$connections`; "" if it has none. */
 function connectionParameterOf({ host }: Inputs): string {
   const name = (host as { connection?: { name?: unknown } } | null | undefined)?.connection?.name;
   return (typeof name === "string" && /^@parameters\('\$connections'\)\['([^']+)'\]/.exec(name)?.[1]) || "";
@@ -99,6 +107,9 @@ function assetOf(text: unknown): NamedAsset | undefined {
     : undefined;
 }
 
-/** Returns the text of a segment that is an expression with a literal text, as the designer writes it. Other segments as they are. */
+/**
+ * Returns the text of a segment that is an expression with a literal text, as the designer writes it. Other segments as they
+ * are.
+ */
 const unwrapLiteral = (segment: string): string =>
   /^@\{(?:encodeURIComponent\()*'([^']*)'\)*\}$/.exec(segment)?.[1] ?? segment;

@@ -1,4 +1,4 @@
-import { quoted } from "../../platform/azure/resource-graph.ts";
+import { toQueryLiteral } from "../../platform/azure/resource-graph.ts";
 import type { Finder } from "./finder.ts";
 import { FINDERS } from "./finders.ts";
 
@@ -7,7 +7,11 @@ import { FINDERS } from "./finders.ts";
 const VAULTS = "microsoft.keyvault/vaults";
 const CONNECTIONS = "microsoft.web/connections";
 
-const list = (texts: readonly string[]): string => texts.map(quoted).join(", ");
+const list = (texts: readonly string[]): string => texts.map(toQueryLiteral).join(", ");
+/**
+ * Returns the resource types whose finders need these properties. `namingVault`: all properties, but only of resources whose
+ * properties contain the text `vault`. The other resources of such a type are not queried, because they reference no vault.
+ */
 const typesWith = (properties: Finder["properties"]): readonly string[] =>
   FINDERS.filter((finder) => finder.properties === properties).flatMap(({ types }) => types);
 
@@ -19,7 +23,10 @@ export const RESOURCES_WITHOUT_PROPERTIES = `resources
 | project ${ROW}
 | order by id asc`;
 
-/** Queries resources with their properties. `has` matches whole terms, so `Microsoft.KeyVault` does not match a vault. */
+/**
+ * Queries resources with their properties. Uses `contains`, because `has` compares whole terms: `has 'vault'` would not find
+ * `Microsoft.KeyVault`.
+ */
 export const RESOURCES_WITH_PROPERTIES = `resources
 | where type in~ (${list(typesWith("all"))}) or (type in~ (${list(typesWith("namingVault"))}) and tostring(properties) contains 'vault')
 | project ${ROW}, properties

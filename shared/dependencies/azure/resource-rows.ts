@@ -4,7 +4,7 @@ import { parseResourceId } from "../../platform/azure/resource-id.ts";
 import type { Resource } from "../edge.ts";
 import type { NotSeen } from "../edge-source.ts";
 import type { ResourceRow } from "./finder.ts";
-import { tagsSay } from "./tags.ts";
+import { readTags } from "./tags.ts";
 
 const id = z
   .string()
@@ -20,7 +20,7 @@ const row = z.object({
   properties: z.unknown().optional(),
 });
 
-/** Returns undefined if a row of Resource Graph has an unexpected form. */
+/** Parses a row of Resource Graph. Returns undefined if the row has an unexpected form. */
 export function readRow(given: unknown): ResourceRow | undefined {
   const { data } = row.safeParse(given);
   if (!data) return undefined;
@@ -64,5 +64,5 @@ export const resourceOf = ({ id, name, tags }: ResourceRow): Omit<Resource, "kin
   id,
   name,
   subscriptionId: id.split("/")[2]!.toLowerCase(),
-  ...tagsSay(tags),
+  ...readTags(tags),
 });

@@ -16,7 +16,7 @@ import type { Clock } from "../../platform/runtime.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
 import type { EdgeSource, ReadingItem } from "../edge-source.ts";
-import { createReach } from "./access-check.ts";
+import { createAccessCheck } from "./access-check.ts";
 import { changedTargets } from "./changes.ts";
 import { readEntitlements, type VaultAccess } from "./entitlements.ts";
 import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
@@ -45,19 +45,19 @@ interface AzureEdgesDeps {
 }
 
 /**
- * Number of resources that are read concurrently. Azure Resource Manager allows an identity 25 reads a second in a
- * subscription: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+ * Number of resources of a subscription that are read concurrently. Azure Resource Manager allows an identity 25 reads a second
+ * in a subscription: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
  */
-const AT_ONCE = 4;
+const RESOURCES_AT_ONCE = 4;
 
-/** Resource Graph keeps changes for 14 days, and formerly for 7. For older times everything is read. */
-const CHANGES_KEPT_MS = 6 * DAY_MS;
+/** Resource Graph stores changes for 14 days, formerly for 7. If the last run is older than this, everything is read. */
+const CHANGES_AVAILABLE_MS = 6 * DAY_MS;
 
 /** Maximum number of IDs in one query, to keep it short. */
 const IDS_PER_QUERY = 200;
 
 /** Cache time of role definitions. Custom roles change rarely, built-in roles practically never. */
-const DEFINITIONS_KEPT_MS = HOUR_MS;
+const DEFINITIONS_CACHE_MS = HOUR_MS;
 
 /**
  * Source of dependencies in Azure: resources that use assets of key vaults, with one unit for each monitored subscription.
@@ -78,7 +78,7 @@ export function createAzureEdges({
 }: AzureEdgesDeps): EdgeSource {
   const resourceGraph = createResourceGraph(arm);
   const roles = createRoleAssignments(arm);
-  const reach = createReach({ arm, resourceManager, ownObjectId });
+  const accessCheck = createAccessCheck({ arm, resourceManager, ownObjectId });
   const clients = {
     names: keyVaultNames(config.cloud.keyVaultSuffix),
     appService: createAppService(arm),
@@ -90,10 +90,17 @@ export function createAzureEdges({
   };
   const definitions = createDefinitions(roles.definition, clock);
 
-  /** Creates one run over a subscription. */
-  function reading(subscriptionId: string, isFull: boolean, signal: AbortSignal | undefined) {
+  /**
+   * Creates one read of a subscription, with the data that its steps share. It yields items: a resource with its dependencies,
+   * `gone` (a resource that no longer exists), `notSeen` (what could not be read), `earlier` (a resource that an earlier part
+   * of this run has read), or `place` (a position from which a later part can continue).
+   *
+   * @param isFull - Whether the run is a full run. An incremental run may also read everything, see CHANGES_AVAILABLE_MS.
+   */
+  function createReading(subscriptionId: string, isFull: boolean, signal: AbortSignal | undefined) {
     const query = (text: string) => resourceGraph.query(text, [subscriptionId], signal);
 
+    /** Reads the vaults with their access settings, and the vault names of Logic Apps connections by the connection's ID. */
     const context = once(async () => {
       const vaults: VaultAccess[] = [];
       const vaultByConnection = new Map<string, string>();
@@ -118,7 +125,7 @@ export function createAzureEdges({
 
     /**
      * Reads one resource. In an incremental run a transient failure ends the run, so that the next run reads the same changes
-     * again.
+     * again. A full run reports the failure as a coverage item and continues.
      */
     async function findReferences(row: ResourceRow): Promise<ReadingItem[]> {
       const finder = FINDER_OF.get(row.type);
@@ -132,8 +139,8 @@ export function createAzureEdges({
         found = { uses: [], failures: [error] };
       }
       const failures = found.failures ?? [];
-      const passing = failures.find(isTransient);
-      if (passing && (!isFull || signal?.aborted)) throw passing;
+      const transient = failures.find(isTransient);
+      if (transient && (!isFull || signal?.aborted)) throw transient;
       if (found.uses.length === 0 && failures.length > 0)
         return failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }));
       const resource = { ...resourceOf(row), kind: finder.kind(row) };
@@ -141,7 +148,12 @@ export function createAzureEdges({
     }
 
     let rowsSeen = 0;
-    /** @param after - ID of the last resource that an earlier part has read, in the order of the query. */
+    /**
+     * Reads the resources that a query returns.
+     *
+     * @param placeOf - Returns the place after a resource, from which a later part of the run can continue.
+     * @param after - ID of the last resource that an earlier part has read, in the order of the query.
+     */
     async function* findInRows(
       text: string,
       placeOf?: (id: string) => string,
@@ -160,10 +172,10 @@ export function createAzureEdges({
             isPastPosition = row.id === after;
           }
         }
-        const looked = pMapIterable(rows, async (row) => ({ id: row.id, found: await findReferences(row) }), {
-          concurrency: AT_ONCE,
+        const results = pMapIterable(rows, async (row) => ({ id: row.id, found: await findReferences(row) }), {
+          concurrency: RESOURCES_AT_ONCE,
         });
-        for await (const { id, found } of looked) {
+        for await (const { id, found } of results) {
           yield* found;
           if (placeOf) yield { place: placeOf(id) };
         }
@@ -172,7 +184,7 @@ export function createAzureEdges({
       if (!isPastPosition) yield* findInRows(text, placeOf);
     }
 
-    /** Reports the resources that an earlier part of this run has read. */
+    /** Reports all resources of a query that an earlier part of this run has finished. */
     async function* earlierOf(text: string): AsyncGenerator<ReadingItem> {
       for await (const page of query(text)) {
         rowsSeen += page.length;
@@ -183,7 +195,7 @@ export function createAzureEdges({
       }
     }
 
-    /** Reports the principals with access. A principal has rows in each subscription. */
+    /** Reports the principals with access to this subscription's vaults. Other subscriptions report the same principals too. */
     async function* principals(): AsyncGenerator<ReadingItem> {
       const { principals, failures } = await entitlements();
       for (const [id, { type, assets }] of principals) {
@@ -205,16 +217,17 @@ export function createAzureEdges({
 
     return {
       async *all(after: string | undefined): AsyncGenerator<ReadingItem> {
-        const [last, id] = after === undefined ? [0] : [Number(after.slice(0, 1)), after.slice(2)];
+        // A place is the index of the query, a space, and the ID of the last resource: `0 /subscriptions/…`.
+        const [queryIndex, lastId] = after === undefined ? [0] : [Number(after.slice(0, 1)), after.slice(2)];
         for (const [index, text] of [RESOURCES_WITHOUT_PROPERTIES, RESOURCES_WITH_PROPERTIES].entries()) {
-          if (index < last) yield* earlierOf(text);
-          else yield* findInRows(text, (one) => `${index} ${one}`, index === last ? id : undefined);
+          if (index < queryIndex) yield* earlierOf(text);
+          else yield* findInRows(text, (id) => `${index} ${id}`, index === queryIndex ? lastId : undefined);
         }
         const denied = (await entitlements()).failures.find(({ code }) => code === "accessDenied");
-        // It may list vaults and nothing else: what Resource Graph leaves out is not gone.
+        // The identity may be permitted to list vaults only, so resources that Resource Graph does not return may still exist.
         if (denied && rowsSeen === 0) throw denied;
-        const nothing = rowsSeen === 0 ? await reach.ofEmpty(subscriptionId, signal) : undefined;
-        if (nothing) yield { notSeen: nothing };
+        const emptyItem = rowsSeen === 0 ? await accessCheck.explainEmpty(subscriptionId, signal) : undefined;
+        if (emptyItem) yield { notSeen: emptyItem };
         yield* principals();
       },
 
@@ -259,40 +272,40 @@ export function createAzureEdges({
 
     async *read(unit, { since, signal, after }) {
       // For a subscription without access Resource Graph returns no rows, but Azure Resource Manager rejects its lists.
-      await reach.require(unit, signal);
-      const isFull = since === undefined || clock.now().getTime() - since.getTime() > CHANGES_KEPT_MS;
-      const one = reading(unit, since === undefined, signal);
-      yield* isFull ? one.all(after) : one.changes(since);
+      await accessCheck.requireAccess(unit, signal);
+      const readsEverything = since === undefined || clock.now().getTime() - since.getTime() > CHANGES_AVAILABLE_MS;
+      const reading = createReading(unit, since === undefined, signal);
+      yield* readsEverything ? reading.all(after) : reading.changes(since);
     },
   };
 }
 
-/** Prefix of the IDs of principals. */
+/** Scope of coverage items about principals. It is the first part of their IDs. */
 const PRINCIPALS = "entra";
 
-/** Calls `ask` once and shares the result. Calls it again only after a failure. */
+/** Returns a function that calls `load` once and shares the result. After a failure, the next call loads again. */
 function once<T>(load: () => Promise<T>): () => Promise<T> {
-  let asked: Promise<T> | undefined;
+  let loading: Promise<T> | undefined;
   return () => {
-    asked ??= load().catch((error: unknown) => {
-      asked = undefined;
+    loading ??= load().catch((error: unknown) => {
+      loading = undefined;
       throw error;
     });
-    return asked;
+    return loading;
   };
 }
 
 /** Caches role definitions by their own ID, which is the same in every subscription. */
 function createDefinitions(read: (id: string) => Promise<RoleDefinition>, clock: Clock) {
-  const kept = new Map<string, { at: number; definition: () => Promise<RoleDefinition> }>();
+  const cache = new Map<string, { at: number; definition: () => Promise<RoleDefinition> }>();
   return (id: string): Promise<RoleDefinition> => {
     const name = id.slice(id.lastIndexOf("/") + 1).toLowerCase();
     const now = clock.now().getTime();
-    let one = kept.get(name);
-    if (!one || now - one.at > DEFINITIONS_KEPT_MS) {
-      one = { at: now, definition: once(() => read(id)) };
-      kept.set(name, one);
+    let cached = cache.get(name);
+    if (!cached || now - cached.at > DEFINITIONS_CACHE_MS) {
+      cached = { at: now, definition: once(() => read(id)) };
+      cache.set(name, cached);
     }
-    return one.definition();
+    return cached.definition();
   };
 }

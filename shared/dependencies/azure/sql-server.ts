@@ -3,13 +3,17 @@ import { type Finder, usesIn } from "./finder.ts";
 import { unlessManagedHsm } from "./key-vault-names.ts";
 
 /**
- * Finds keys of SQL servers whose databases are encrypted with a vault's key. The version is always named. With automatic
- * rotation a new one is used within a day. The protector is not in Resource Graph.
+ * Finds the keys that encrypt the databases of SQL servers. The key's URL always has a version. With automatic rotation, the
+ * server uses a new version within a day nevertheless (`follows`). The encryption protector, which names the key, is not in
+ * Resource Graph.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const sqlServer: Finder = {
   types: ["microsoft.sql/servers"],
   parts: ["microsoft.sql/servers/encryptionprotector"],
   kind: () => "sqlServer",
+  // Resource Graph does not return what is needed, so its properties are not queried.
   properties: "none",
 
   async find(row, { names, sql, signal }) {

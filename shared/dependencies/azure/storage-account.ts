@@ -9,10 +9,15 @@ const properties = z.object({
   encryption: z.object({ keySource: text, keyvaultproperties: keyVault.nullish() }).nullish(),
 });
 
-/** Finds keys of encrypted storage accounts. Without a version they check for a new one every day. */
+/**
+ * Finds keys that encrypt storage accounts. An account whose key has no version checks for a new version every day.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
+ */
 export const storageAccount: Finder = {
   types: ["microsoft.storage/storageaccounts"],
   kind: () => "storageAccount",
+  // Only resources whose properties name a vault are queried.
   properties: "namingVault",
 
   find(row, { names }) {

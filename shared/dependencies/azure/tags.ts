@@ -1,5 +1,5 @@
 /** Reads a resource's environment and managing tool from its tags. Azure compares tag names case-insensitively. */
-export function tagsSay(tags: Record<string, string>): { environment?: string; managedBy?: string } {
+export function readTags(tags: Record<string, string>): { environment?: string; managedBy?: string } {
   const byName = new Map(Object.entries(tags).map(([name, value]) => [name.toLowerCase(), value.trim()]));
   const environment = ["environment", "env", "stage"].map((name) => byName.get(name)).find(Boolean);
   const managedBy = TOOL_TAGS.map((name) => TOOL.exec(byName.get(name) ?? "")?.[0])
@@ -26,4 +26,5 @@ const TOOL_TAGS = [
   "iac",
   "iac-tool",
 ];
+/** Finds the name of a tool in the value of such a tag, for example in `Terraform Cloud`. */
 const TOOL = /\b(terraform|opentofu|pulumi|bicep|crossplane|ansible|terragrunt|azd)\b/i;

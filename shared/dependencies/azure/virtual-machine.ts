@@ -36,10 +36,15 @@ const scaleSet = z.object({
     .nullish(),
 });
 
-/** Finds certificates that were installed on virtual machines at their creation. */
+/**
+ * Finds certificates that were installed on virtual machines at their creation.
+ *
+ * source.ts calls `find` for each of these resources that Resource Graph returns.
+ */
 export const virtualMachine: Finder = {
   types: ["microsoft.compute/virtualmachines"],
   kind: () => "virtualMachine",
+  // Only resources whose properties name a vault are queried.
   properties: "namingVault",
   find: (row, { names }) => usesIn(row, certificatesOf(propertiesOf(row, machine).osProfile), names.ofUrl),
 };
@@ -69,7 +74,7 @@ export const virtualMachineScaleSet: Finder = {
   },
 };
 
-/** Certificates of the machine profile stay unchanged after its creation, even without a version. */
+/** Returns the certificates of the machine's profile. They stay unchanged after its creation, even without a version. */
 function certificatesOf(profile: z.infer<typeof osProfile>): Place[] {
   const urls = (profile?.secrets ?? []).flatMap(({ vaultCertificates }) => vaultCertificates ?? []);
   return urls.map(({ certificateUrl }, index) => ({
@@ -79,14 +84,15 @@ function certificatesOf(profile: z.infer<typeof osProfile>): Place[] {
   }));
 }
 
-function observedBy(given: z.infer<typeof extension> | null | undefined, within: string): Place[] {
+/** Returns the certificates that the Key Vault extension of a machine keeps up to date. */
+function observedBy(given: z.infer<typeof extension> | null | undefined, evidencePrefix: string): Place[] {
   if (!/^KeyVaultFor(Linux|Windows)$/i.test(given?.type ?? "")) return [];
   const { pollingIntervalInS, observedCertificates } = given?.settings?.secretsManagementSettings ?? {};
   const seconds = Number(pollingIntervalInS);
   const slowestSeconds = Number.isInteger(seconds) && seconds > 0 ? seconds : HOUR_SECONDS;
   const refresh: Refresh = { how: "automatic", slowestSeconds };
   return (observedCertificates ?? []).map((one, index) => ({
-    evidence: `${within}observedCertificates/${index}`,
+    evidence: `${evidencePrefix}observedCertificates/${index}`,
     text: typeof one === "string" ? one : one.url,
     refresh,
   }));

@@ -6,17 +6,18 @@ import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./consumer-kind.ts";
 
 /** Largest assumed difference between the clocks of this service and of API Management, which reports when it read a secret. */
-const CLOCKS_DIFFER_MS = 2 * MINUTE_MS;
+const MAX_CLOCK_DIFFERENCE_MS = 2 * MINUTE_MS;
 const SUCCESS = "Success";
 const LIST = "namedValues";
 
 /**
  * Refreshes named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. The
- * time of the last read is stored before the refresh, so that a later time proves it.
+ * time of the last read is stored before the refresh, so that a later time proves it. `mark` stores these times between
+ * `refresh` and `check`. `holds` is the version that the consumer has; `gone`: it no longer uses the secret.
  */
 export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyVaultNames): KindOfConsumer {
   /** Returns the named values that still reference the secret without a version. */
-  async function used(consumer: PlannedConsumer): Promise<NamedValue[]> {
+  async function readNamedValues(consumer: PlannedConsumer): Promise<NamedValue[]> {
     const found: NamedValue[] = [];
     for (const name of namesIn(consumer, LIST)) {
       const value = await unlessMissing(apiManagement.namedValue(`${consumer.id}/${LIST}/${name}`));
@@ -30,8 +31,9 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
     canCheck: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
     async refresh(consumer) {
-      const values = await used(consumer);
+      const values = await readNamedValues(consumer);
       for (const [index, { id }] of values.entries()) {
+        // `afterPart` marks a failure after the first refresh as unclear, because the consumer has already changed.
         const refreshed = apiManagement.refreshSecret(id);
         await (index > 0 ? refreshed.catch(afterPart) : refreshed);
       }
@@ -40,15 +42,18 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
     },
 
     async check(consumer, _version, since) {
-      const values = await used(consumer);
-      const before = consumer.mark === undefined ? {} : (JSON.parse(consumer.mark) as Record<string, string>);
+      const values = await readNamedValues(consumer);
+      const readTimesBefore = consumer.mark === undefined ? {} : (JSON.parse(consumer.mark) as Record<string, string>);
       const checks = values.map(({ id, name, keyVault }): ConsumerCheck => {
         const { code, at } = keyVault?.lastStatus ?? {};
         if (at === undefined) return { holds: "unknown" };
-        const readBefore = before[id.toLowerCase()];
-        const after = Date.parse(at) - since.getTime();
-        const readSince = readBefore === undefined ? after > CLOCKS_DIFFER_MS : at !== readBefore;
-        if (!readSince) return { holds: readBefore !== undefined || after < -CLOCKS_DIFFER_MS ? "old" : "unknown" };
+        // Undefined if this service did not refresh the value. Then the time of the read is compared with the new version's
+        // time `since`: clearly later means a read of the new version, clearly earlier of the old one.
+        const readBefore = readTimesBefore[id.toLowerCase()];
+        const afterSinceMs = Date.parse(at) - since.getTime();
+        const readSince = readBefore === undefined ? afterSinceMs > MAX_CLOCK_DIFFERENCE_MS : at !== readBefore;
+        if (!readSince)
+          return { holds: readBefore !== undefined || afterSinceMs < -MAX_CLOCK_DIFFERENCE_MS ? "old" : "unknown" };
         if (code === SUCCESS) return { holds: "new" };
         return { holds: "old", problem: `API Management could not read ${name}: ${code}.` };
       });

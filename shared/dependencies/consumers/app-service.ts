@@ -10,7 +10,8 @@ const RESOLVED = "Resolved";
 /**
  * Refreshes web apps, function apps and their slots. App Service refreshes references on request. Then a restart is needed,
  * because most apps read their settings only when they start. A restart alone refreshes nothing:
- * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation
+ * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation. `holds` is the version that the app
+ * has; `gone`: it no longer uses the secret.
  */
 export function appServiceConsumers(appService: AppService, names: KeyVaultNames): KindOfConsumer {
   /** Returns the unpinned references to the secret; undefined if the site does not exist. */
@@ -28,25 +29,27 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
     async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
       if (!restart) return NOTHING_CHANGED;
-      const held = await references(consumer).catch(afterPart);
-      // After a restart the app would get no value for an unresolved reference, or the previous value.
-      const late = held?.filter(
+      const current = await references(consumer).catch(afterPart);
+      // After a restart the app would get no value for an unresolved reference, or the previous value. A reference whose
+      // version App Service does not report counts as current.
+      const outdated = current?.filter(
         ({ status, activeVersion = version }) => status !== RESOLVED || activeVersion !== version,
       );
-      if (late?.length) throw notYet(consumer, late);
+      if (outdated?.length) throw notRefreshed(consumer, outdated);
       await appService.restart(consumer.id).catch(afterPart);
       return NOTHING_CHANGED;
     },
 
     async check(consumer, version) {
-      const held = await references(consumer);
-      if (held === undefined || held.length === 0) return { holds: "gone" };
-      const unresolved = held.find(({ status }) => status !== RESOLVED);
+      const found = await references(consumer);
+      if (found === undefined || found.length === 0) return { holds: "gone" };
+      const unresolved = found.find(({ status }) => status !== RESOLVED);
       if (unresolved) {
         return { holds: "old", problem: `App Service can't follow ${unresolved.name}: ${unresolved.status}.` };
       }
-      const current = held.filter(({ activeVersion }) => activeVersion === version).length;
-      if (current < held.length) return { holds: current === 0 ? "old" : "unknown" };
+      // If some settings have the new version and some the old one, the value that the app uses is unknown.
+      const current = found.filter(({ activeVersion }) => activeVersion === version).length;
+      if (current < found.length) return { holds: current === 0 ? "old" : "unknown" };
       const { availability } = await appService.state(consumer.id);
       const limited = availability !== undefined && availability !== "Normal";
       return limited ? { holds: "unknown", problem: `The app's availability is ${availability}.` } : { holds: "new" };
@@ -54,9 +57,10 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
   };
 }
 
-const notYet = ({ id }: PlannedConsumer, late: readonly KeyVaultReference[]): CloudFailure => {
+/** Returns the failure for references that App Service has not refreshed yet. */
+const notRefreshed = ({ id }: PlannedConsumer, outdated: readonly KeyVaultReference[]): CloudFailure => {
   const target = { operation: "refresh the key vault references", resource: `site ${resourceName(id)}` };
-  const names = late.map(({ name, status }) => (status === RESOLVED ? name : `${name} (${status})`)).join(", ");
+  const names = outdated.map(({ name, status }) => (status === RESOLVED ? name : `${name} (${status})`)).join(", ");
   const reason = `App Service has not got the version of ${names}, and the app was not restarted`;
   return failure("timedOut", target, reason, {
     remedy: "See the reference's status in the portal, and whether the site's identity may read the secret.",

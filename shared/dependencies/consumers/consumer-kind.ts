@@ -2,7 +2,10 @@ import { CloudFailure } from "../../platform/azure/failure.ts";
 import type { ConsumerCheck, PlannedConsumer, RefreshRequest, RefreshResult } from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 
-/** Refreshes and checks the consumers of one kind. */
+/**
+ * Refreshes and checks the consumers of one kind. A rotation refreshes the consumers of the rotated secret, then checks which
+ * version each of them has, and deletes the old version when no consumer has it.
+ */
 export interface KindOfConsumer {
   /** Returns whether `check` can verify this dependency. Otherwise the value that the consumer has is unknown. */
   canCheck(edge: Pick<Edge, "evidence">): boolean;
@@ -12,7 +15,13 @@ export interface KindOfConsumer {
    * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
    */
   refresh?(consumer: PlannedConsumer, wanted: RefreshRequest): Promise<RefreshResult>;
-  /** See `ConsumersOfSecrets`. @throws {CloudFailure} */
+  /**
+   * Returns which version the consumer has, as `holds`: `new`, `old`, `unknown`, or `gone` if it no longer uses the secret. See
+   * `ConsumersOfSecrets`.
+   *
+   * @param since - When the new version was written, or the consumer was last refreshed.
+   * @throws {CloudFailure}
+   */
   check(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerCheck>;
 }
 
@@ -32,16 +41,18 @@ export const namesSecret = (
   named.vaultName.toLowerCase() === vaultName.toLowerCase() &&
   named.name?.toLowerCase() === secretName.toLowerCase();
 
-/** Result of a refresh that can't overwrite changes of other writers. */
+/** Result of a refresh that writes no properties, so it can't overwrite changes that other writers make meanwhile. */
 export const NOTHING_CHANGED: RefreshResult = { changedMeanwhile: [] };
 
 /**
- * Marks failures as unclear if a part of the refresh was done before.
+ * Error handler for the later steps of a refresh: marks a failure as unclear, because an earlier step has already changed the
+ * consumer.
  *
  * @throws {CloudFailure} with `unclear` set; other errors unchanged.
  */
 export function afterPart(error: unknown): never {
   if (!(error instanceof CloudFailure) || error.unclear) throw error;
+  // `unclear` depends on the code only, and is true for `timedOut`.
   const { message, remedy, retryAfterSeconds } = error;
   throw new CloudFailure("timedOut", message, { remedy, retryAfterSeconds });
 }

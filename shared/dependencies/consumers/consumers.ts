@@ -21,7 +21,7 @@ import { syncConsumers } from "./sync-records.ts";
 
 /** Maximum number of coverage items in a plan. GET /api/assets/dependencies/coverage lists all. */
 const MAX_COVERAGE = 20;
-/** Converts a weight of the blast radius, which is not an integer. */
+/** Factor that converts a weight of the blast radius to an integer. */
 const BLAST_PER_WEIGHT = 100;
 
 /** Finds the consumers of secrets from the known dependencies, and refreshes them by their kind. */
@@ -56,14 +56,15 @@ export function createConsumersOfSecrets(deps: {
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";
     const kind = kinds[resource.kind];
+    // Without a check or a refresh of its kind, the service can't tell when the consumer has the new version.
     if (how === "automatic") return kind?.canCheck({ evidence }) ? how : "blind";
     return how === "action" && kind?.refresh === undefined ? "blind" : how;
   }
 
-  async function usersOf(place: { vaultName: string; secretName: string }) {
+  async function consumersIn(place: { vaultName: string; secretName: string }) {
     const { vaultName, secretName: name } = place;
     const { edges, more } = await dependencies.edgesOf({ vaultName, type: "secret", name });
-    // For readers known only from a log, `SecretUsage` reports what they read.
+    // Identities that only have access are no consumers. For readers known only from a log, `SecretUsage` reports their reads.
     const uses = edges.filter(({ edge }) => edge.strength === "references");
     const named = uses.filter(({ edge }) => edge.name !== undefined);
     const consumers = consumersOf(named).map(({ resource, weight, edges: found }): PlannedConsumer => {
@@ -82,20 +83,20 @@ export function createConsumersOfSecrets(deps: {
       };
     });
     const coverage = [
-      ...wholeVault(uses),
+      ...wholeVaultCoverage(uses),
       ...(more ? [`${vaultName}/${name} has more known consumers than were checked.`] : []),
     ];
     return { consumers, coverage };
   }
 
   return {
-    async of({ places, appId }) {
-      const asked = places.map(({ vaultName, secretName }) => ({ vaultName, secretName }));
+    async findConsumers({ places, appId }) {
+      const allPlaces = places.map(({ vaultName, secretName }) => ({ vaultName, secretName }));
       if (appId !== undefined) {
         const tenantId = (await deps.tenantId()).toLowerCase();
-        asked.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
+        allPlaces.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
       }
-      const found = await Promise.all(asked.map(usersOf));
+      const found = await Promise.all(allPlaces.map(consumersIn));
       const coverage = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });
       const notSeen = coverage.items.map(({ scope, message }) => (scope === "*" ? message : `${scope}: ${message}`));
       const more = (coverage.total ?? 0) - coverage.items.length;
@@ -119,11 +120,11 @@ export function createConsumersOfSecrets(deps: {
   };
 }
 
-/** If a resource uses a secret several times, the worst effect counts. */
+/** Effects of a rotation, most harmful first. If a resource uses a secret several times, the first one that applies counts. */
 const HOW_BY_HARM = ["willBreak", "blind", "automatic", "action"] as const;
 
-/** These consumers may use any secret of the vault. It is unknown whether they use this one. */
-function wholeVault(uses: readonly FoundEdge[]): string[] {
+/** Returns a coverage text for consumers that use the whole vault: it is unknown whether they use this secret. */
+function wholeVaultCoverage(uses: readonly FoundEdge[]): string[] {
   const found = uses.filter(({ edge }) => edge.name === undefined);
   const named = [...new Set(found.map(({ edge }) => `${edge.resource.kind} ${edge.resource.name}`))];
   if (named.length === 0) return [];

@@ -6,11 +6,13 @@ import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { type KindOfConsumer, namesSecret } from "./consumer-kind.ts";
 
 /** The platform reads secrets every half hour, and restarts all active revisions if one has changed. */
-const TICK_MS = 30 * MINUTE_MS;
+const PLATFORM_REFRESH_MS = 30 * MINUTE_MS;
 
 /**
- * Checks container apps. Their version is not visible, so the check uses the age of the replicas: once the platform must have
- * read the secret, none may be older than the version. https://learn.microsoft.com/azure/container-apps/manage-secrets
+ * Checks container apps. The version that an app uses is not visible, so the check uses the age of the app's replicas. Half an
+ * hour after a new version, the platform must have restarted all replicas, so none may be older than the version. `holds` is
+ * the version that the app has; `gone`: it no longer uses the secret.
+ * https://learn.microsoft.com/azure/container-apps/manage-secrets
  */
 export function containerAppConsumers(
   containerApps: ContainerApps,
@@ -27,7 +29,7 @@ export function containerAppConsumers(
       if (used.length === 0) return { holds: "gone" };
       if (used.some((one) => one?.version !== undefined))
         return { holds: "old", problem: "It is pinned to a version." };
-      if (clock.now().getTime() - since.getTime() < TICK_MS) return { holds: "unknown" };
+      if (clock.now().getTime() - since.getTime() < PLATFORM_REFRESH_MS) return { holds: "unknown" };
       for (const revision of await containerApps.activeRevisions(consumer.id)) {
         for (const { name, createdOn } of await containerApps.replicas(consumer.id, revision.name)) {
           if (createdOn === undefined) return { holds: "unknown" };

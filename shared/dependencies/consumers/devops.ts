@@ -11,13 +11,18 @@ interface DevopsDeps {
 
 const NOT_CONFIGURED: ConsumerCheck = { holds: "unknown", problem: "Its organization is no longer configured." };
 
-/** DevOps gives the same answer for deleted objects and for missing permissions. */
+/**
+ * DevOps gives the same answer for deleted objects and for missing permissions. `holds` is the version that a consumer has:
+ * `new`, `old`, `unknown`, or `gone` if it no longer uses the secret.
+ */
 const NOT_SEEN: ConsumerCheck = {
   holds: "unknown",
   problem: "It no longer exists, or the service's identity has no access to it.",
 };
 
-/** Returns undefined for an object of another organization than the configured one. */
+/**
+ * Returns the project and object of a consumer, with its organization. Undefined if that organization is not configured now.
+ */
 async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
   const place = devopsPlace(id);
   const organization = await devops.organization();
@@ -49,8 +54,9 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
       const changedMeanwhile: string[] = [];
       for (const [index, place] of copies.entries()) {
         const replaced = found.organization.replaceVariable(place, secret);
-        const { meanwhile } = await (index > 0 ? replaced.catch(afterPart) : replaced);
-        changedMeanwhile.push(...meanwhile);
+        // `afterPart` marks a failure after the first variable as unclear, because the group has already changed.
+        const { changedByOthers } = await (index > 0 ? replaced.catch(afterPart) : replaced);
+        changedMeanwhile.push(...changedByOthers);
       }
       return { changedMeanwhile };
     },
@@ -63,14 +69,14 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
       if (group === undefined) return NOT_SEEN;
       if (group.type === "AzureKeyVault") {
         const linked =
-          same(group.providerData?.vault ?? "", consumer.vaultName) &&
-          Object.keys(group.variables ?? {}).some((name) => same(name, consumer.secretName));
+          isSameName(group.providerData?.vault ?? "", consumer.vaultName) &&
+          Object.keys(group.variables ?? {}).some((name) => isSameName(name, consumer.secretName));
         return { holds: linked ? "new" : "gone" };
       }
-      // A stored copy can't be read. The successful answer of DevOps is the only evidence.
+      // A stored copy can't be read. The only evidence of the new value is that DevOps has accepted it.
       const copies = copiesOf(organization, place, consumer);
-      const there = await Promise.all(copies.map((one) => organization.hasSecretVariable(one)));
-      return { holds: there.includes(true) ? "new" : "gone" };
+      const exists = await Promise.all(copies.map((one) => organization.hasSecretVariable(one)));
+      return { holds: exists.includes(true) ? "new" : "gone" };
     },
   };
 }
@@ -91,14 +97,19 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
       const found = await connectionOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
       const { organization, place } = found;
-      const { meanwhile } = await organization.replaceConnectionSecret(place, credentialOf(consumer), await value());
-      return { changedMeanwhile: meanwhile };
+      const { changedByOthers } = await organization.replaceConnectionSecret(
+        place,
+        credentialOf(consumer),
+        await value(),
+      );
+      return { changedMeanwhile: changedByOthers };
     },
 
     async check(consumer) {
       const found = await connectionOf(consumer);
       if (found === undefined) return NOT_CONFIGURED;
       const works = await found.organization.signsIn(found.place, credentialOf(consumer));
+      // Undefined: the connection no longer contains a client secret of the application.
       if (works === undefined) return { holds: "gone" };
       if (works) return { holds: "new" };
       return { holds: "old", problem: "Azure DevOps can't sign in with the connection." };
@@ -106,7 +117,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   };
 }
 
-const same = (one: string, other: string): boolean => one.toLowerCase() === other.toLowerCase();
+const isSameName = (one: string, other: string): boolean => one.toLowerCase() === other.toLowerCase();
 
 /** Returns the variables of a group that are listed as copies of the secret. */
 const copiesOf = (
@@ -118,11 +129,11 @@ const copiesOf = (
     (copy) =>
       copy.projectId === projectId &&
       copy.groupId === groupId &&
-      same(copy.vaultName, vaultName) &&
-      same(copy.secretName, secretName),
+      isSameName(copy.vaultName, vaultName) &&
+      isSameName(copy.secretName, secretName),
   );
 
-/** In place of vault and secret there are `entra.<tenant id>` and the client ID. */
+/** Returns the application of a consumer. Its `vaultName` is `entra.<tenant id>` and its `secretName` the client ID. */
 const credentialOf = ({ vaultName, secretName }: PlannedConsumer) => ({
   appId: secretName.toLowerCase(),
   tenantId: vaultName.slice(vaultName.indexOf(".") + 1).toLowerCase(),

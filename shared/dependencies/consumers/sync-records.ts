@@ -6,7 +6,8 @@ import { type KindOfConsumer, NOTHING_CHANGED } from "./consumer-kind.ts";
 
 /** Refreshes copies that this service syncs: runs the sync record and reads the version of its target. */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {
-  const unlessGone = async <T>(work: Promise<T>): Promise<T | undefined> =>
+  // The sync module answers 404 for a deleted record, and 403 without a license.
+  const undefinedIfGone = async <T>(work: Promise<T>): Promise<T | undefined> =>
     await work.catch((error: unknown) => {
       if (error instanceof Problem && (error.status === 403 || error.status === 404)) return undefined;
       throw error;
@@ -17,7 +18,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
 
     async refresh(consumer) {
       const triggered = sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" });
-      await unlessGone(triggered).catch((error: unknown) => {
+      await undefinedIfGone(triggered).catch((error: unknown) => {
         if (!(error instanceof Problem)) throw error;
         const target = { operation: "run the sync record", resource: consumer.name };
         throw failure("refused", target, error.message, { remedy: "See GET /api/sync/records/{record_id}." });
@@ -26,7 +27,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
     },
 
     async check(consumer, version) {
-      const record = await unlessGone(sync.get(recordIdOf(consumer.id)));
+      const record = await undefinedIfGone(sync.get(recordIdOf(consumer.id)));
       if (record === undefined) return { holds: "gone" };
       if (record.lastSourceVersion === version && record.state === "inSync") return { holds: "new" };
       const { failure } = record;

@@ -1,13 +1,18 @@
-/** IDs of Azure DevOps objects as resources of dependencies: system, then path. All in lower case. */
+/**
+ * IDs of Azure DevOps objects as resources of dependencies, in lower case:
+ * `devops:/<organization>/<project ID>/variablegroups/<number>` or `devops:/<organization>/<project
+ * ID>/serviceconnections/<ID>`.
+ */
 
 const GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 const PATTERN = new RegExp(
   `^devops:/([a-z0-9-]+)/(${GUID})/(?:variablegroups/([1-9]\\d{0,9})|serviceconnections/(${GUID}))$`,
 );
 
-/** Returns the ID prefix of a project's groups. */
+/** Returns the scope of a project's variable groups, which is the prefix of their IDs. */
 export const groupsOf = (organization: string, projectId: string): string =>
   `devops:/${organization}/${projectId}/variablegroups`.toLowerCase();
+/** Returns the scope of a project's service connections, which is the prefix of their IDs. */
 export const connectionsOf = (organization: string, projectId: string): string =>
   `devops:/${organization}/${projectId}/serviceconnections`.toLowerCase();
 

@@ -33,21 +33,24 @@ export function devopsSource(deps: { devops: Pick<Devops, "organization">; tenan
       if (!organization) return;
       const tenantId = (await deps.tenantId()).toLowerCase();
       const at = { organization, projectId: unit, signal };
-      yield* listed(at, "variableGroups", (group: VariableGroup) => itemsOfGroup(at, group));
-      yield* listed(at, "connections", (connection: ServiceConnection) => itemsOfConnection(at, connection, tenantId));
+      yield* readList(at, "variableGroups", (group: VariableGroup) => itemsOfGroup(at, group));
+      yield* readList(at, "connections", (connection: ServiceConnection) =>
+        itemsOfConnection(at, connection, tenantId),
+      );
     },
   };
 }
 
-interface Place {
+/** The project that is read. */
+interface ProjectContext {
   organization: DevopsOrganization;
   projectId: string;
   signal?: AbortSignal | undefined;
 }
 
-/** Reads one list of a project. Missing permissions become coverage items. A transient failure ends the run. */
-async function* listed<T>(
-  { organization, projectId, signal }: Place,
+/** Reads one list of a project. Failures in LASTING become coverage items. Any other failure ends the read of the project. */
+async function* readList<T>(
+  { organization, projectId, signal }: ProjectContext,
   list: "variableGroups" | "connections",
   itemsOf: (one: T) => ReadingItem[],
 ): AsyncGenerator<ReadingItem> {
@@ -73,7 +76,7 @@ const LASTING = new Set<CloudFailure["code"]>(["accessDenied", "notFound", "refu
 
 const notSeen = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({ scope, code, message, remedy });
 
-function itemsOfGroup(at: Place, group: VariableGroup): ReadingItem[] {
+function itemsOfGroup(at: ProjectContext, group: VariableGroup): ReadingItem[] {
   const resource: Resource = {
     id: groupId(at.organization.name, at.projectId, group.id),
     kind: "devopsVariableGroup",
@@ -91,7 +94,7 @@ function itemsOfGroup(at: Place, group: VariableGroup): ReadingItem[] {
   return [{ resource, edges: names.map((name) => linkedEdge(resource, vaultName, name, group)) }];
 }
 
-/** Each pipeline run reads the current secret. The group stores only its name. */
+/** Returns the use of a secret by a linked group. The group stores only its name, and each pipeline run reads the secret. */
 function linkedEdge(resource: Resource, vaultName: string, name: string, group: VariableGroup): Edge {
   const disabled = group.variables![name]!.enabled === false;
   return {
@@ -107,7 +110,7 @@ function linkedEdge(resource: Resource, vaultName: string, name: string, group: 
 }
 
 /** Returns the variables that an administrator listed as copies. Variables that do not exist or are not secret are skipped. */
-function copiesIn({ organization, projectId }: Place, resource: Resource, group: VariableGroup): Edge[] {
+function copiesIn({ organization, projectId }: ProjectContext, resource: Resource, group: VariableGroup): Edge[] {
   return organization.copies
     .filter((copy) => copy.groupId === group.id && copy.projectId === projectId.toLowerCase())
     .filter(({ variable }) => isSecret(group, variable))
@@ -123,7 +126,7 @@ function copiesIn({ organization, projectId }: Place, resource: Resource, group:
     }));
 }
 
-function itemsOfConnection(at: Place, connection: ServiceConnection, tenantId: string): ReadingItem[] {
+function itemsOfConnection(at: ProjectContext, connection: ServiceConnection, tenantId: string): ReadingItem[] {
   const resource: Resource = {
     id: connectionId(at.organization.name, at.projectId, connection.id),
     kind: "devopsServiceConnection",
@@ -139,6 +142,7 @@ function itemsOfConnection(at: Place, connection: ServiceConnection, tenantId: s
     resource,
     strength: "references",
     evidence: "serviceprincipalid",
+    // `automatic`: Azure DevOps created the connection and accepts no secret from others, so a rotation can't update it.
     refresh: { how: signIn.automatic ? "willBreak" : "action" },
     copy: true,
   };

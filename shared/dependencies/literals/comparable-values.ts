@@ -1,14 +1,18 @@
+/**
+ * Decides which texts are compared by the detection of plaintext secrets, which finds settings whose value equals a secret's value.
+ */
+
 /** Shorter values occur in settings by chance: names, ports, words. */
-const LEAST_CHARACTERS = 12;
+const MIN_CHARACTERS = 12;
 
 /**
  * Minimum entropy per character in bits (Shannon). Repeated or sequential characters have less. Random digits have 3.3, and
  * twelve different characters 3.6.
  */
-const LEAST_BITS = 2.5;
+const MIN_BITS = 2.5;
 
 /** Maximum number of parts of one text that are compared. */
-const MOST_PARTS = 100;
+const MAX_PARTS = 100;
 
 /** Returns whether a value is long and irregular enough that an equal setting must be a copy of it. */
 export function isComparable(value: string): boolean {
@@ -18,10 +22,10 @@ export function isComparable(value: string): boolean {
     counts.set(character, (counts.get(character) ?? 0) + 1);
     length++;
   }
-  if (length < LEAST_CHARACTERS) return false;
+  if (length < MIN_CHARACTERS) return false;
   let bits = 0;
   for (const count of counts.values()) bits -= (count / length) * Math.log2(count / length);
-  return bits >= LEAST_BITS;
+  return bits >= MIN_BITS;
 }
 
 /**
@@ -30,7 +34,7 @@ export function isComparable(value: string): boolean {
  */
 export function candidatesIn(setting: string): string[] {
   const whole = setting.trim();
-  const parts = whole.includes("=") ? whole.split(";", MOST_PARTS).map(valueOfPart) : [];
+  const parts = whole.includes("=") ? whole.split(";", MAX_PARTS).map(valueOfPart) : [];
   return [...new Set([whole, ...parts, passwordIn(whole)])].filter(isComparable);
 }
 

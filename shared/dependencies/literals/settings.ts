@@ -11,6 +11,7 @@ export interface Setting {
   value: string;
 }
 
+/** Settings of one app. */
 export interface Settings {
   settings: Setting[];
   /** Why some of the lists could not be read. */
@@ -19,7 +20,7 @@ export interface Settings {
 
 export interface SettingsClients {
   appService: Pick<AppService, "settings" | "connectionStrings">;
-  containerApps: Pick<ContainerApps, "givenSecrets">;
+  containerApps: Pick<ContainerApps, "inlineSecrets">;
 }
 
 /**
@@ -37,22 +38,22 @@ export async function settingsOf(
 ): Promise<Settings> {
   if (SITE_TYPES.includes(row.type)) {
     const { appService } = clients;
-    return await lists({
+    return await readLists({
       appsettings: async () => Object.entries(await appService.settings(row.id, signal)),
       connectionstrings: async () => Object.entries(await appService.connectionStrings(row.id, signal)),
     });
   }
-  const given = await lists({
+  const secretSettings = await readLists({
     secrets: async () => {
-      const secrets = await clients.containerApps.givenSecrets(row.id, signal);
+      const secrets = await clients.containerApps.inlineSecrets(row.id, signal);
       return secrets.map(({ name, value }): [string, string] => [name, value]);
     },
   });
-  return { ...given, settings: [...given.settings, ...variablesOf(row)] };
+  return { ...secretSettings, settings: [...secretSettings.settings, ...variablesOf(row)] };
 }
 
 /** Reads each list. A failure of one list does not hide the others. */
-async function lists(read: Record<string, () => Promise<[name: string, value: string][]>>): Promise<Settings> {
+async function readLists(read: Record<string, () => Promise<[name: string, value: string][]>>): Promise<Settings> {
   const found: Settings = { settings: [], failures: [] };
   for (const [list, entries] of Object.entries(read)) {
     try {

@@ -12,7 +12,7 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Randomness } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
-import { createReach } from "../azure/access-check.ts";
+import { createAccessCheck } from "../azure/access-check.ts";
 import type { ResourceRow } from "../azure/finder.ts";
 import { FINDER_OF } from "../azure/finders.ts";
 import { resourcesOfTypes } from "../azure/queries.ts";
@@ -23,13 +23,13 @@ import { CONTAINER_APP_TYPES, SITE_TYPES, settingsOf } from "./settings.ts";
 import { readVaultValues, type VaultValues } from "./vault-values.ts";
 
 /** Number of apps that are read concurrently, for the same reason as in `azure/source.ts`. */
-const AT_ONCE = 4;
+const APPS_AT_ONCE = 4;
 
 /** Maximum time for reading the values, out of the 20 minutes of a unit. */
-const VALUES_MS = 12 * MINUTE_MS;
+const MAX_READ_VALUES_MS = 12 * MINUTE_MS;
 
 /** Time after which the hashes are dropped, counted from the start of the last subscription, which takes at most 20 minutes. */
-const KEPT_MS = 30 * MINUTE_MS;
+const HASHES_LIFETIME_MS = 30 * MINUTE_MS;
 
 const OFF = {
   code: "switchedOff",
@@ -57,26 +57,26 @@ export function createLiteralSource(deps: {
 }): EdgeSource {
   const { config, arm, audit } = deps;
   const resourceGraph = createResourceGraph(arm);
-  const reach = createReach(deps);
+  const accessCheck = createAccessCheck(deps);
   const clients = { appService: createAppService(arm), containerApps: createContainerApps(arm) };
-  let kept: { runId: string; values: Promise<VaultValues> } | undefined;
-  let forget: NodeJS.Timeout | undefined;
+  let cached: { runId: string; values: Promise<VaultValues> } | undefined;
+  let dropTimer: NodeJS.Timeout | undefined;
 
-  /** Returns the hashes of this run. */
+  /** Returns the hashes of all vaults' secret values. The first subscription of a run reads them, the others share them. */
   function valuesOf(runId: string): Promise<VaultValues> {
-    clearTimeout(forget);
-    forget = setTimeout(() => {
-      kept = undefined;
-    }, KEPT_MS).unref();
-    if (kept?.runId !== runId) {
+    clearTimeout(dropTimer);
+    dropTimer = setTimeout(() => {
+      cached = undefined;
+    }, HASHES_LIFETIME_MS).unref();
+    if (cached?.runId !== runId) {
       const values = readValues(runId);
-      kept = { runId, values };
-      // The next subscription reads the values again.
+      cached = { runId, values };
+      // After a failure, the next subscription of the run reads the values again.
       values.catch(() => {
-        if (kept?.values === values) kept = undefined;
+        if (cached?.values === values) cached = undefined;
       });
     }
-    return kept.values;
+    return cached.values;
   }
 
   const readValues = (runId: string): Promise<VaultValues> =>
@@ -87,7 +87,7 @@ export function createLiteralSource(deps: {
         caller: { actor: "system", requestId: runId },
         target: { type: "dependencyRun", id: runId },
       },
-      async () => await readVaultValues(deps, await deps.units(), AbortSignal.timeout(VALUES_MS)),
+      async () => await readVaultValues(deps, await deps.units(), AbortSignal.timeout(MAX_READ_VALUES_MS)),
       ({ counts }) => ({ details: { ...counts } }),
     );
 
@@ -104,7 +104,7 @@ export function createLiteralSource(deps: {
       const { settings, failures } = await settingsOf(row, clients, signal);
       if (failures[0] && signal?.aborted) throw failures[0];
       const edges = settings.flatMap(({ evidence, value }) =>
-        values.heldIn(value).map(
+        values.secretsIn(value).map(
           ({ vaultName, name }): Edge => ({
             vaultName,
             type: "secret",
@@ -117,6 +117,7 @@ export function createLiteralSource(deps: {
           }),
         ),
       );
+      // If settings or secret values could not be read, copies that an earlier run found are kept.
       const isPartial = failures.length > 0 || values.incomplete;
       return [
         { resource, edges, ...(isPartial && { partial: true }) },
@@ -135,7 +136,7 @@ export function createLiteralSource(deps: {
 
     async *read(unit, { since, signal, runId = "" }) {
       if (since !== undefined) return;
-      await reach.require(unit, signal);
+      await accessCheck.requireAccess(unit, signal);
       const values = await valuesOf(runId);
       let rowsSeen = 0;
       for (const query of QUERIES) {
@@ -148,13 +149,13 @@ export function createLiteralSource(deps: {
             else yield { notSeen: unreadableRow(one, unit) };
           }
           for await (const items of pMapIterable(rows, (row) => findCopies(row, values, signal), {
-            concurrency: AT_ONCE,
+            concurrency: APPS_AT_ONCE,
           }))
             yield* items;
         }
       }
-      const nothing = rowsSeen === 0 ? await reach.ofEmpty(unit, signal) : undefined;
-      if (nothing) yield { notSeen: nothing };
+      const emptyItem = rowsSeen === 0 ? await accessCheck.explainEmpty(unit, signal) : undefined;
+      if (emptyItem) yield { notSeen: emptyItem };
       for (const notSeen of values.notSeenIn(unit)) yield { notSeen };
     },
   };

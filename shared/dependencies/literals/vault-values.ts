@@ -22,12 +22,11 @@ interface SecretPlace {
 /** Counts of the values that were read. */
 interface ValueCounts {
   vaults: number;
-  /**
-   * Values that were read, values among them that are too short or too regular to compare, and vaults that were not read
-   * completely.
-   */
+  /** Values that were read. */
   values: number;
+  /** Values among them that are too short or too regular to compare. */
   leftOut: number;
+  /** Vaults that were not read completely. */
   vaultsNotRead: number;
 }
 
@@ -37,7 +36,7 @@ export interface VaultValues {
   /** Whether a read failed that may succeed in the next run. */
   readonly incomplete: boolean;
   /** Returns the secrets whose value occurs in a setting. */
-  heldIn(setting: string): SecretPlace[];
+  secretsIn(setting: string): SecretPlace[];
   /** Returns the vaults of a subscription whose values could not all be read. */
   notSeenIn(subscriptionId: string): NotSeen[];
 }
@@ -51,9 +50,9 @@ const VAULTS_AT_ONCE = 4;
  */
 const SECRETS_AT_ONCE = 4;
 /** Maximum number of values in memory. Each takes about 200 bytes. */
-const MOST_VALUES = 200_000;
+const MAX_VALUES = 200_000;
 /** Skip the rest of a vault after this many denials if no secret could be read. Roles may be assigned for single secrets. */
-const DENIALS = 10;
+const MAX_DENIALS = 10;
 /** Characters of a hash: 132 bits. */
 const HASH_LENGTH = 22;
 
@@ -92,7 +91,7 @@ export async function readVaultValues(
     else places.set(hash, [place]);
   }
 
-  function missed({ id, subscriptionId }: Vault, code: string, message: string, remedy: string): void {
+  function recordNotSeen({ id, subscriptionId }: Vault, code: string, message: string, remedy: string): void {
     counts.vaultsNotRead++;
     const subscription = subscriptionId.toLowerCase();
     notSeen.set(subscription, [...(notSeen.get(subscription) ?? []), { scope: id, code, message, remedy }]);
@@ -102,14 +101,14 @@ export async function readVaultValues(
   async function readVault(vault: Vault, secrets: VaultSecrets): Promise<CloudFailure | "tooMany" | undefined> {
     let [denied, read] = [0, 0];
     let failure: CloudFailure | undefined;
-    let isLeft = false;
+    let isSkipped = false;
     const prefix = namePrefix("secret");
     const range = { partitionKey: partitions.vault(vault.name), from: prefix, before: keyEnd(prefix) };
     for await (const rows of tables.pages(Assets, { ...range, select: ["name", "enabled"] })) {
       await pMap(
         rows.filter(({ enabled }) => enabled),
         async ({ name }) => {
-          if (isLeft || counts.values >= MOST_VALUES) return;
+          if (isSkipped || counts.values >= MAX_VALUES) return;
           try {
             const secret = await secrets.read(name, undefined, signal);
             if (secret === undefined) return;
@@ -120,18 +119,19 @@ export async function readVaultValues(
             if (error.code === "disabled") return;
             failure ??= error;
             if (error.code === "accessDenied") denied++;
-            isLeft = error.code !== "accessDenied" || (read === 0 && denied >= DENIALS);
+            // Any failure other than a denial or a disabled secret is taken to concern the whole vault.
+            isSkipped = error.code !== "accessDenied" || (read === 0 && denied >= MAX_DENIALS);
           }
         },
         { concurrency: SECRETS_AT_ONCE },
       );
-      if (counts.values >= MOST_VALUES) return "tooMany";
-      if (isLeft) break;
+      if (counts.values >= MAX_VALUES) return "tooMany";
+      if (isSkipped) break;
     }
     return failure;
   }
 
-  async function readOne(vault: Vault): Promise<void> {
+  async function readIfWatched(vault: Vault): Promise<void> {
     if (sourceOf(vault) !== "keyVault" || isServiceVault(config, vault.name)) return;
     // Vaults that are out of scope stay in the inventory for a while.
     if (!watched.has(vault.subscriptionId.toLowerCase())) return;
@@ -145,23 +145,23 @@ export async function readVaultValues(
     }
     if (failure === undefined) return;
     if (failure === "tooMany") {
-      const message = `The secrets of key vault ${vault.name} were not all compared: ${MOST_VALUES} values are the most.`;
-      return missed(vault, failure, message, "Watch fewer subscriptions with one deployment.");
+      const message = `The secrets of key vault ${vault.name} were not all compared: ${MAX_VALUES} values are the most.`;
+      return recordNotSeen(vault, failure, message, "Watch fewer subscriptions with one deployment.");
     }
     incomplete ||= isTransient(failure);
     const grant = "Give the service's identity the role Key Vault Secrets User on the vault, or leave it uncompared.";
-    missed(vault, failure.code, failure.message, failure.code === "accessDenied" ? grant : failure.remedy);
+    recordNotSeen(vault, failure.code, failure.message, failure.code === "accessDenied" ? grant : failure.remedy);
   }
 
   const select = ["id", "name", "source", "vaultUri", "subscriptionId"] as const;
   const range = nameRange(VAULTS);
   for await (const rows of tables.pages(Vaults, { ...range, select: [...select] }))
-    await pMap(rows, readOne, { concurrency: VAULTS_AT_ONCE });
+    await pMap(rows, readIfWatched, { concurrency: VAULTS_AT_ONCE });
 
   return {
     counts,
     incomplete,
-    heldIn: (setting) => candidatesIn(setting).flatMap((text) => places.get(hashOf(text)) ?? []),
+    secretsIn: (setting) => candidatesIn(setting).flatMap((text) => places.get(hashOf(text)) ?? []),
     notSeenIn: (subscriptionId) => notSeen.get(subscriptionId.toLowerCase()) ?? [],
   };
 }

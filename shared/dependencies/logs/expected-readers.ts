@@ -1,6 +1,6 @@
 import type { AssetPlace } from "../../inventory/asset.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
-import { allUnits } from "../coverage.ts";
+import { readUnits } from "../coverage.ts";
 import { principalId } from "../edge.ts";
 import { Edges, NOT_SEEN, NotSeenRows, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
 import type { Reader } from "./rows.ts";
@@ -14,15 +14,16 @@ export interface ExpectedReaders {
    * Creates a lookup for one run, which reads the access to a vault once, with one request per 1,000 of its dependencies. The
    * lookup returns undefined while access is unknown: no subscription was read completely yet, or access could not be read.
    */
-  reading(): (place: AssetPlace) => Promise<((reader: Reader) => boolean) | undefined>;
+  createLookup(): (place: AssetPlace) => Promise<((reader: Reader) => boolean) | undefined>;
 }
 
 /** Scope of coverage items about access. */
 const PRINCIPALS = "entra";
 
 export function createExpectedReaders(tables: Tables): ExpectedReaders {
-  async function isKnown(): Promise<boolean> {
-    const units = [...(await allUnits(tables)).values()].filter(({ source }) => source === "azure");
+  /** Returns whether the access to vaults is known completely. */
+  async function isAccessKnown(): Promise<boolean> {
+    const units = [...(await readUnits(tables)).values()].filter(({ source }) => source === "azure");
     if (units.length === 0 || units.some(({ lastFullAt }) => lastFullAt === undefined)) return false;
     if (units.every(({ notSeen }) => notSeen === 0)) return true;
     for await (const rows of tables.pages(NotSeenRows, rangeOf(NOT_SEEN)))
@@ -31,7 +32,10 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
     return true;
   }
 
-  /** Readers of a vault that have access or reference it, by asset name. */
+  /**
+   * Returns the resources and principals that have access to a vault or reference it, by asset name in lower case. The key is
+   * `*` for the whole vault, and `*<type>` if only assets of one type can be read. `groups`: a group has access.
+   */
   async function usersOf(vaultName: string): Promise<Map<string, { ids: Set<string>; groups: boolean }>> {
     const users = new Map<string, { ids: Set<string>; groups: boolean }>();
     const select = ["resource", "strength", "type"] as const;
@@ -44,6 +48,7 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
         const key = name ?? WHOLE_VAULT + (type ?? "");
         const one = users.get(key) ?? { ids: new Set<string>(), groups: false };
         one.ids.add(resource.id.toLowerCase());
+        // The Azure source names principals `<type> <object ID>`.
         if (/^Group /.test(resource.name) && resource.kind === "principal") one.groups = true;
         users.set(key, one);
       }
@@ -51,13 +56,13 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
   }
 
   return {
-    reading() {
+    createLookup() {
       let known: Promise<boolean> | undefined;
       let last: { vaultName: string; users: Awaited<ReturnType<typeof usersOf>> } | undefined;
       return async ({ vaultName, type, name }) => {
-        known ??= isKnown();
+        known ??= isAccessKnown();
         if (!(await known)) return undefined;
-        // Rows are sorted by vault.
+        // Callers ask vault by vault, because the rows of assets are sorted by vault. So one vault is cached.
         if (last?.vaultName !== vaultName) last = { vaultName, users: await usersOf(vaultName) };
         const { users } = last;
         // Permissions on keys do not allow reading secrets. A certificate can be read as a secret.
@@ -74,5 +79,5 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
   };
 }
 
-/** Used instead of an asset name for whole vaults, before the type if only one type is meant. */
+/** Used instead of an asset name for whole vaults. If a reader may read only one type, the type follows. */
 const WHOLE_VAULT = "*";

@@ -62,7 +62,7 @@ export function createLogs(deps: {
     const moment = await deps.inventory.moment();
     let cursor: string | undefined;
     do {
-      const request = { limit: PAGE, offset: 0, cursor };
+      const request = { limit: PAGE_SIZE, offset: 0, cursor };
       const page = await deps.inventory.assets.list({ vault, type: "secret" }, request, moment);
       yield page.items.map(({ asset: { name, enabled, createdOn } }) => ({ name, enabled, createdOn }));
       cursor = page.nextCursor ?? undefined;
@@ -76,4 +76,4 @@ export function createLogs(deps: {
   };
 }
 
-const PAGE = 1000;
+const PAGE_SIZE = 1000;

@@ -23,10 +23,11 @@ export const USES = [
  * the log, and which application credentials signed in. The result has one row for each, however many events there are.
  *
  * Events of vaults are in `AZKVAuditLogs`, or in `AzureDiagnostics` for older diagnostic settings. A missing table does not
- * fail the query. https://learn.microsoft.com/azure/azure-monitor/reference/tables/azkvauditlogs,
+ * fail the query: `isfuzzy` skips it, and the empty `print … | where false` still defines the columns.
+ * https://learn.microsoft.com/azure/azure-monitor/reference/tables/azkvauditlogs,
  * https://learn.microsoft.com/azure/azure-monitor/reference/tables/aadserviceprincipalsigninlogs
  *
- * @param own - Object ID of this service, whose own reads do not count.
+ * @param own - Object IDs of this service, whose own reads do not count.
  */
 export const summaryQuery = (own: readonly string[]): string => `let Uses = dynamic(${JSON.stringify(USES)});
 let Own = dynamic(${JSON.stringify(own.filter((id) => GUID.test(id)))});
@@ -101,6 +102,7 @@ export interface SignInLine {
   lastAt: string;
 }
 
+/** Parsed result of the query. */
 export interface Summary {
   uses: UseLine[];
   vaults: VaultLine[];

@@ -34,20 +34,26 @@ import {
 } from "./rows.ts";
 import { unexpectedReaderOperation } from "./unexpected-readers.ts";
 
-/** Events that arrive this late are still read. Logs usually lag by minutes. Hours have been observed. */
+/**
+ * Each query overlaps the previous one by this time, so events that arrive up to this late are still read. Logs usually lag by
+ * minutes. Hours have been observed.
+ */
 const LATE_MS = 6 * HOUR_MS;
 /** Period of the first query. After a longer time without a query, the gap is not read. */
 const LONGEST_SPAN_MS = 7 * DAY_MS;
 /** After this many consecutive failures the shortest period is queried, because a long one may be the cause. */
 const FAILURES_BEFORE_SHORT = 3;
-/** The log's clock may be ahead of this service's. */
-const AHEAD_MS = 10 * 60 * SECOND_MS;
+/** A query ends this long after now, because the log's clock may be ahead of this service's. */
+const CLOCK_TOLERANCE_MS = 10 * 60 * SECOND_MS;
 /** Retention of events about unexpected readers, much longer than alerts need. */
 const KEEP_UNEXPECTED_MS = 30 * DAY_MS;
-/** Retention of unused entries. */
+/** Rows about assets, vaults and sign-ins are deleted this long after their last event. */
 const DELETE_AFTER_MS = 400 * DAY_MS;
 
-/** Queries the configured workspaces. */
+/**
+ * Queries the configured Log Analytics workspaces, which contain the audit events of vaults and the sign-ins of applications,
+ * and stores who used which asset.
+ */
 export interface WorkspaceReader {
   /**
    * Queries a workspace, unless that was done within this hour, and stores the result. Returns the workspace's state, including
@@ -78,7 +84,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
    * Claims the query of this hour and returns the workspace's row. Returns undefined if another worker has claimed it, or it
    * was already sent.
    */
-  async function claimed(workspaceId: string, now: Date): Promise<Row<WorkspaceRecord> | undefined> {
+  async function claimHour(workspaceId: string, now: Date): Promise<Row<WorkspaceRecord> | undefined> {
     const hour = new Date(Math.floor(now.getTime() / HOUR_MS) * HOUR_MS).toISOString();
     const before = await find(workspaceId);
     if (before && (before.askedHour >= hour || (before.notBefore ?? "") > now.toISOString())) return undefined;
@@ -98,7 +104,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
 
   async function readClaimed(row: Row<WorkspaceRecord>, now: Date, signal: AbortSignal | undefined): Promise<void> {
     const { workspaceId } = row;
-    let held = row;
+    let currentRow = row;
+    // A fence is a row whose ETag each write of the results requires. Taking it makes later writes of an earlier worker fail.
     const fence = tables.fence(UsageFences, workspaceId, FENCE_KEY, { owner: randomness.ulid(now), etag: undefined });
     await fence.take();
     const span = spanOf(row, now);
@@ -118,17 +125,17 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
           await fence.take();
           // The fence may have been taken by a delayed worker of an earlier hour. A worker of a later hour claims the row
           // first: then this write fails.
-          held = await tables.replace(WorkspaceRows, held);
+          currentRow = await tables.replace(WorkspaceRows, currentRow);
         }
         await write(workspaceId, summary, fence, now);
       }, 2);
-    await tables.replace(WorkspaceRows, { ...held, ...progress(held, span, summary, failure, now) });
+    await tables.replace(WorkspaceRows, { ...currentRow, ...progress(currentRow, span, summary, failure, now) });
   }
 
   async function write(workspaceId: string, summary: Summary, fence: Fence, now: Date): Promise<void> {
     const { uses, vaults, signIns } = summary;
     const deleteBefore = new Date(now.getTime() - DELETE_AFTER_MS).toISOString();
-    const mergeContext = { workspaceId, fence, forgotten: deleteBefore };
+    const mergeContext = { workspaceId, fence, deleteBefore };
     await mergeRows(
       mergeContext,
       SIGN_INS,
@@ -136,12 +143,12 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       grouped(signIns, (one) => signInKey(one.appId, one.keyId)),
       mergedSignIn,
     );
-    const ofOthers = vaults.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
+    const otherVaults = vaults.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
     await mergeRows(
       mergeContext,
       VAULT_USES,
       VaultUses,
-      grouped(ofOthers, (one) => vaultUseKey(one.vaultName)),
+      grouped(otherVaults, (one) => vaultUseKey(one.vaultName)),
       mergedVault,
     );
     const nameOf = new Map(signIns.map(({ appId, name }) => [appId, name || undefined]));
@@ -170,15 +177,16 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
    * between, the event is written again with the same ID.
    */
   function withExpectation(workspaceId: string, now: Date) {
-    const isExpectedReader = deps.expected.reading();
+    const isExpectedReader = deps.expected.createLookup();
     return async (record: AssetUseRecord): Promise<{ record: AssetUseRecord; operations: Operation[] }> => {
       const readers = readersOf(workspaceId, record);
-      const open = readers.filter(({ expected }) => expected === undefined);
-      if (open.length === 0) return { record, operations: [] };
+      const undecided = readers.filter(({ expected }) => expected === undefined);
+      if (undecided.length === 0) return { record, operations: [] };
       const isExpected = await isExpectedReader(record);
+      // Undefined while access to the vaults is not known completely. Then a later query decides.
       if (isExpected === undefined) return { record, operations: [] };
-      for (const reader of open) reader.expected = isExpected(reader);
-      const unexpected = open.filter(({ expected }) => expected === false);
+      for (const reader of undecided) reader.expected = isExpected(reader);
+      const unexpected = undecided.filter(({ expected }) => expected === false);
       const operations = unexpected.map((reader) => unexpectedReaderOperation(record, reader, now, randomness));
       return { record: { ...record, readers: pack(readers) }, operations };
     };
@@ -187,7 +195,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   return {
     async read(workspaceId, signal) {
       const now = clock.now();
-      const row = await claimed(workspaceId, now);
+      const row = await claimHour(workspaceId, now);
       try {
         if (row) await readClaimed(row, now, signal);
       } catch (error) {
@@ -198,9 +206,14 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     },
   };
 
-  /** Merges the result of a query into the rows of one kind, page by page, and deletes rows past their retention. */
+  /**
+   * Merges the result of a query into the rows of one kind, page by page, and deletes rows past their retention.
+   *
+   * @param incoming - Lines of the query by row key. Emptied of the keys that have a row.
+   * @param also - Can change each record before it is written, and add operations that are written before it.
+   */
   async function mergeRows<R extends { lastAt: string }, L>(
-    { workspaceId, fence, forgotten: deleteBefore }: MergeContext,
+    { workspaceId, fence, deleteBefore }: MergeContext,
     prefix: string,
     entity: Entity<R>,
     incoming: Map<string, L[]>,
@@ -237,7 +250,7 @@ interface MergeContext {
   workspaceId: string;
   fence: Fence;
   /** Rows last seen before this time are deleted. */
-  forgotten: string;
+  deleteBefore: string;
 }
 
 async function writeAll(fence: Fence, operations: readonly Operation[]): Promise<void> {
@@ -246,14 +259,14 @@ async function writeAll(fence: Fence, operations: readonly Operation[]): Promise
 
 /** Returns the period to query. It starts at the beginning of a day, so that the counts of its days are complete. */
 function spanOf({ readTo, failures }: WorkspaceRecord, now: Date): { from: Date; to: Date } {
-  const shortest = now.getTime() - LATE_MS;
-  const longest = now.getTime() - LONGEST_SPAN_MS;
-  const wanted = readTo === undefined ? longest : Date.parse(readTo) - LATE_MS;
-  const from = failures >= FAILURES_BEFORE_SHORT ? shortest : Math.max(longest, Math.min(shortest, wanted));
-  return { from: new Date(Math.floor(from / DAY_MS) * DAY_MS), to: new Date(now.getTime() + AHEAD_MS) };
+  const latestStart = now.getTime() - LATE_MS;
+  const earliestStart = now.getTime() - LONGEST_SPAN_MS;
+  const wanted = readTo === undefined ? earliestStart : Date.parse(readTo) - LATE_MS;
+  const from = failures >= FAILURES_BEFORE_SHORT ? latestStart : Math.max(earliestStart, Math.min(latestStart, wanted));
+  return { from: new Date(Math.floor(from / DAY_MS) * DAY_MS), to: new Date(now.getTime() + CLOCK_TOLERANCE_MS) };
 }
 
-/** Returns the changes of the workspace's own row. */
+/** Returns the changes of the workspace's own row after a query. A failure leaves the period that was read as it is. */
 function progress(
   before: WorkspaceRecord,
   { from }: { from: Date },
@@ -269,8 +282,9 @@ function progress(
     const notBefore = new Date(now.getTime() + retryAfterSeconds * SECOND_MS).toISOString();
     return { signInAt, notBefore, failures: before.failures + 1, failure: { code, message, remedy, at } };
   }
-  const isUnfinished = before.readTo !== undefined && from.toISOString() <= before.readTo;
-  const readFrom = isUnfinished ? before.readFrom : from.toISOString();
+  // The period continues the earlier one without a gap. After a gap, the period that was read starts anew.
+  const isContinuous = before.readTo !== undefined && from.toISOString() <= before.readTo;
+  const readFrom = isContinuous ? before.readFrom : from.toISOString();
   return { signInAt, notBefore: undefined, failures: 0, failure: undefined, readFrom, readTo: at };
 }
 

@@ -8,7 +8,8 @@ import { Failure } from "../rows.ts";
 
 /**
  * Rows of log results. Each workspace has a partition, so that one query's results are written under its fence. The workspaces'
- * own rows share one partition.
+ * own rows share one partition. Row keys in a workspace's partition start with `a|` for uses of assets, `v|` for vaults, `s|`
+ * for sign-ins and `n|` for unexpected readers. `f` is the fence: a row whose ETag rejects writes of an earlier worker.
  */
 export const TABLE = "Usage";
 export const WORKSPACES = "workspaces";
@@ -93,8 +94,8 @@ export type UnexpectedReader = z.infer<typeof UnexpectedReader>;
 export const UnexpectedReaders = entity(TABLE, UnexpectedReader);
 
 /**
- * The unused secrets of a vault (`<type>.<name>`) as last reported to compliance, with the day. If there are many, the others
- * are in further rows.
+ * The secrets of a vault (`<type>.<name>`) as last evaluated for compliance, with the day. Unused ones have the prefix `-`. If
+ * there are many, the others are in further rows.
  */
 const ReportedUnusedRecord = z.object({
   lookedOn: z.string(),
@@ -114,7 +115,7 @@ const text = (part: string): string => keyText(part.toLowerCase());
 export const ASSET_USES = "a|";
 export const VAULT_USES = "v|";
 export const SIGN_INS = "s|";
-/** Returns the key of an event, sorted by time. */
+/** A ULID follows, so that the events sort by time. */
 export const UNEXPECTED_PREFIX = "n|";
 export const assetUseKey = ({ vaultName, type, name }: { vaultName: string; type: AssetType; name: string }): string =>
   `${ASSET_USES}${text(vaultName)}|${type}|${text(name)}`;

@@ -8,8 +8,8 @@ import { ASSET_USES, type AssetUseRecord, AssetUses, type Reader, readersOf, und
 import { nameOfReader } from "./unexpected-readers.ts";
 import type { UnusedSecrets } from "./unused-secrets.ts";
 
-/** A use that is missing from all logs for longer is no dependency anymore. */
-const KEPT_MS = 90 * DAY_MS;
+/** A reader is a dependency as long as its last read is not older than this. */
+const MAX_READ_AGE_MS = 90 * DAY_MS;
 
 /**
  * Source of dependencies from logs: readers of assets in the configured workspaces. Known readers stay while a workspace can't
@@ -33,7 +33,7 @@ export function createLogSource(deps: {
     async *read(unit, { signal }) {
       const { failure } = await reader.read(unit, signal);
       await deps.unused.reportUnused();
-      const since = new Date(deps.now().getTime() - KEPT_MS).toISOString();
+      const since = new Date(deps.now().getTime() - MAX_READ_AGE_MS).toISOString();
       const principals = new Map<string, { resource: Resource; edges: Edge[] }>();
       for await (const rows of tables.pages(AssetUses, under(unit, ASSET_USES)))
         for (const row of rows) {

@@ -48,7 +48,7 @@ export interface UnusedSecrets {
 export function createUnusedSecrets(deps: {
   tables: Tables;
   workspaceIds: readonly string[];
-  /** Days of the policy. */
+  /** Number of days without a read after which the compliance policy counts a secret as unused. */
   days(): Promise<number>;
   secretsOf(vaultName: string): AsyncIterable<readonly KnownSecret[]>;
   /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
@@ -57,8 +57,8 @@ export function createUnusedSecrets(deps: {
 }): UnusedSecrets {
   const { tables, workspaceIds, clock } = deps;
 
-  /** Returns since when one of the logs is complete and current. */
-  async function wholeSince(vaultName: string, now: Date): Promise<string | undefined> {
+  /** Returns the time since when at least one log has all events of the vault. Undefined if no log is current. */
+  async function completeSince(vaultName: string, now: Date): Promise<string | undefined> {
     const current = new Date(now.getTime() - CURRENT_MS).toISOString();
     const found = await pMap(workspaceIds, async (id) => {
       const [vault, workspace] = await Promise.all([
@@ -82,7 +82,7 @@ export function createUnusedSecrets(deps: {
   }
 
   /** Returns the secrets that this service syncs. Its own reads are not counted. */
-  async function copied(vaultName: string): Promise<Set<string>> {
+  async function findSyncedSecrets(vaultName: string): Promise<Set<string>> {
     const found = new Set<string>();
     const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
     for await (const rows of tables.pages(Edges, range))
@@ -93,39 +93,42 @@ export function createUnusedSecrets(deps: {
 
   async function of(vaultName: string): Promise<AssetUse[]> {
     const now = clock.now();
-    const whole = await wholeSince(vaultName, now);
+    const logStart = await completeSince(vaultName, now);
     const days = await deps.days();
-    const before = new Date(now.getTime() - days * DAY_MS).toISOString();
-    if (whole === undefined || whole > before) return [];
-    const [reads, copies] = await Promise.all([lastReads(vaultName), copied(vaultName)]);
-    const found: AssetUse[] = [];
+    const policyStart = new Date(now.getTime() - days * DAY_MS).toISOString();
+    if (logStart === undefined || logStart > policyStart) return [];
+    const [reads, synced] = await Promise.all([lastReads(vaultName), findSyncedSecrets(vaultName)]);
+    const uses: AssetUse[] = [];
     for await (const secrets of deps.secretsOf(vaultName))
       for (const { name, enabled, createdOn = 0 } of secrets) {
         const asset = `secret.${name}`;
-        if (!enabled || createdOn * SECOND_MS > Date.parse(before) || copies.has(asset.toLowerCase())) continue;
+        if (!enabled || createdOn * SECOND_MS > Date.parse(policyStart) || synced.has(asset.toLowerCase())) continue;
         const read = reads.get(name.toLowerCase());
-        const unused = (read ?? whole) <= before;
-        found.push({
+        const unused = (read ?? logStart) <= policyStart;
+        uses.push({
           asset,
           unused,
-          evidence: unused ? reasonOf(read, whole) : `A log shows a read within the last ${days} days.`,
+          evidence: unused ? reasonOf(read, logStart) : `A log shows a read within the last ${days} days.`,
         });
       }
-    return found;
+    return uses;
   }
 
   async function reportVault(
     vaultName: string,
     today: string,
-    before: readonly Row<ReportedUnusedRecord>[],
+    reportedRows: readonly Row<ReportedUnusedRecord>[],
   ): Promise<void> {
-    const was = new Set(before.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
-    const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
-    const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
-    const changed = [...new Set(other.map((one) => one.replace(UNUSED_MARK, "")))];
+    // Names with UNUSED_MARK in front of unused secrets, so a change of the state also changes the name.
+    const reported = new Set(reportedRows.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
+    const current = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
+    const differences = [...current]
+      .filter((one) => !reported.has(one))
+      .concat([...reported].filter((one) => !current.has(one)));
+    const changed = [...new Set(differences.map((one) => one.replace(UNUSED_MARK, "")))];
     // Compliance is notified before the row is written: after a crash in between it is notified again.
     if (changed.length > 0) await deps.changed(vaultName, changed);
-    const names = [...is].sort();
+    const names = [...current].sort();
     const rows = Math.max(1, Math.ceil(names.length / NAMES_PER_ROW));
     // The first row is written last, because it contains the day and the number of rows.
     for (let index = rows - 1; index >= 0; index--) {
@@ -165,10 +168,10 @@ export function createUnusedSecrets(deps: {
   };
 }
 
-/** Prefix of the names of unused secrets. */
+/** Prefix that stored names have if the secret was unused. Names of used secrets have none. */
 const UNUSED_MARK = "-";
 
-const reasonOf = (read: string | undefined, whole: string): string =>
+const reasonOf = (read: string | undefined, logStart: string): string =>
   read === undefined
-    ? `No log shows a read since ${whole.slice(0, 10)}, the start of the vault's complete log.`
+    ? `No log shows a read since ${logStart.slice(0, 10)}, the start of the vault's complete log.`
     : `No log shows a read after ${read.slice(0, 10)}.`;

@@ -23,8 +23,8 @@ import {
 } from "./rows.ts";
 import { nameOfReader, unexpectedSince } from "./unexpected-readers.ts";
 
-/** A log that was read within this time counts as current: it is read once an hour, and a worker may be late. */
-const STALE_MS = 3 * HOUR_MS;
+/** A log counts as current if it was read within this time. It is read once an hour, but a worker may be late. */
+const MAX_LOG_AGE_MS = 3 * HOUR_MS;
 
 /** A user of an asset, from all configured logs. */
 export interface SeenReader extends Omit<Reader, "days" | "versions"> {
@@ -46,6 +46,7 @@ export interface AssetUsage {
   logs: LogState[];
 }
 
+/** State of one workspace for one vault. */
 export interface LogState {
   workspaceId: string;
   /** Period that was read without gaps. Undefined if the workspace was never read. */
@@ -98,7 +99,7 @@ export function createUsage(deps: {
         found.flatMap(({ readers }) => readers),
         ({ id }) => id,
       );
-      const readers = [...byId.values()].map((ones) => seen(ones, clock.now()));
+      const readers = [...byId.values()].map((entries) => mergeReader(entries, clock.now()));
       readers.sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1));
       return { lastAt: readers[0]?.lastAt, readers, more: found.some(({ more }) => more), logs };
     },
@@ -112,6 +113,7 @@ export function createUsage(deps: {
         ({ id }) => id,
       );
       return [...byId.values()].flatMap((ones): OldVersionRead[] => {
+        // Tuples of a version and its last read. Reads of an old version count if no read of the new one followed.
         const versions = ones.flatMap((one) => one.versions);
         const newAt = latest("", ...versions.filter(([one]) => one === version).map(([, at]) => at));
         const old = versions.filter(([one, at]) => one !== version && at > from && at > newAt);
@@ -132,7 +134,7 @@ export function createUsage(deps: {
       return (await readWorkspaces()).flatMap(({ workspaceId, readTo, signInAt, failure }) => {
         // A workspace that was read and contains no sign-in of any application does not receive sign-ins.
         if (readTo !== undefined && signInAt === undefined) return [];
-        if (failure === undefined && readTo !== undefined && now - Date.parse(readTo) <= STALE_MS) return [];
+        if (failure === undefined && readTo !== undefined && now - Date.parse(readTo) <= MAX_LOG_AGE_MS) return [];
         const why = failure ? `${failure.message} ${failure.remedy}` : "It was not read for some hours.";
         return [`Sign-ins may be missing: the workspace ${workspaceId} can't be read now. ${why}`];
       });
@@ -142,16 +144,17 @@ export function createUsage(deps: {
   };
 }
 
-function seen(ones: readonly Reader[], now: Date): SeenReader {
-  const [first] = [...ones].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1));
+/** Merges the entries of the same reader in several workspaces. */
+function mergeReader(entries: readonly Reader[], now: Date): SeenReader {
+  const [first] = [...entries].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1));
   const { days: _d, versions: _v, ...reader } = first!;
   const from = new Date(now.getTime() - DAYS_COUNTED * DAY_MS).toISOString().slice(0, 10);
   // A vault may send its log to several workspaces, which then have the same counts.
   const days = new Map<string, number>();
   const versions = new Map<string, string>();
-  for (const one of ones) {
-    for (const [day, count] of one.days) if (day >= from) days.set(day, Math.max(days.get(day) ?? 0, count));
-    for (const [version, at] of one.versions) versions.set(version, latest(versions.get(version), at));
+  for (const entry of entries) {
+    for (const [day, count] of entry.days) if (day >= from) days.set(day, Math.max(days.get(day) ?? 0, count));
+    for (const [version, at] of entry.versions) versions.set(version, latest(versions.get(version), at));
   }
   return {
     ...reader,

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import type { Arm, ArmCall, Listed } from "./arm.ts";
-import { ownName, resourceName, resourcePath } from "./resource-id.ts";
+import type { Arm, ArmCall, ListResult } from "./arm.ts";
+import { nameWithoutParents, resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A named value of an API Management service, without its value. */
@@ -34,14 +34,14 @@ export interface ApiManagementCertificate {
 
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/apimanagement/named-value */
 export interface ApiManagement {
-  /** @param id - Resource ID of the service. */
-  namedValues(serviceId: string, signal?: AbortSignal): Promise<Listed<NamedValue>>;
+  /** @param serviceId - Resource ID of the API Management service. */
+  namedValues(serviceId: string, signal?: AbortSignal): Promise<ListResult<NamedValue>>;
   /** @param id - Resource ID of the named value. */
   namedValue(id: string, signal?: AbortSignal): Promise<NamedValue>;
-  certificates(serviceId: string, signal?: AbortSignal): Promise<Listed<ApiManagementCertificate>>;
+  certificates(serviceId: string, signal?: AbortSignal): Promise<ListResult<ApiManagementCertificate>>;
   /**
-   * Makes the service read the key vault secret of a named value again, which it otherwise does every four hours. The refresh
-   * continues after the answer. `lastStatus` of the named value shows its outcome and time.
+   * Makes API Management read the key vault secret of a named value now instead of at its next read, which happens every four hours.
+   * The refresh continues after the response. `lastStatus` of the named value shows the outcome and its time.
    */
   refreshSecret(id: string): Promise<void>;
 }
@@ -51,6 +51,7 @@ const API_VERSION = "2024-05-01";
 const SERVICE = "microsoft.apimanagement/service";
 const NAMED_VALUE = "microsoft.apimanagement/service/namedvalues";
 
+/** Completes "Give the service's identity …" in the remedy of a failure. */
 const CONTRIBUTOR = "the role API Management Service Contributor on the service";
 
 const text = z.string().nullish();
@@ -68,6 +69,7 @@ const namedValueAnswer = z.object({
 const certificateAnswer = z.object({ id: z.string(), name: z.string(), properties: z.object({ keyVault }) });
 
 export function createApiManagement(arm: Arm): ApiManagement {
+  /** `below` is the path after that of the resource. `grant` is what the remedy names if the call is denied. */
   const call = (id: string, type: string, below: string, operation: string, grant: string): ArmCall => ({
     path: `${resourcePath(id, type)}${below}`,
     apiVersion: API_VERSION,
@@ -76,19 +78,19 @@ export function createApiManagement(arm: Arm): ApiManagement {
 
   return {
     async namedValues(serviceId, signal) {
-      const asked = call(serviceId, SERVICE, "/namedValues", "list the named values", DEPENDENCY_READER);
-      const { entries, unreadable } = await arm.list({ ...asked, signal }, namedValueAnswer);
+      const request = call(serviceId, SERVICE, "/namedValues", "list the named values", DEPENDENCY_READER);
+      const { entries, unreadable } = await arm.list({ ...request, signal }, namedValueAnswer);
       return { entries: entries.map(namedValueOf), unreadable };
     },
 
     async namedValue(id, signal) {
-      const asked = call(id, NAMED_VALUE, "", "read the named value", DEPENDENCY_READER);
-      return namedValueOf(await arm.call({ ...asked, signal }, namedValueAnswer));
+      const request = call(id, NAMED_VALUE, "", "read the named value", DEPENDENCY_READER);
+      return namedValueOf(await arm.call({ ...request, signal }, namedValueAnswer));
     },
 
     async certificates(serviceId, signal) {
-      const asked = call(serviceId, SERVICE, "/certificates", "list the certificates", DEPENDENCY_READER);
-      const { entries, unreadable } = await arm.list({ ...asked, signal }, certificateAnswer);
+      const request = call(serviceId, SERVICE, "/certificates", "list the certificates", DEPENDENCY_READER);
+      const { entries, unreadable } = await arm.list({ ...request, signal }, certificateAnswer);
       const certificates = entries.map(({ id, name, properties }) => ({
         id,
         name,
@@ -98,25 +100,25 @@ export function createApiManagement(arm: Arm): ApiManagement {
     },
 
     async refreshSecret(id) {
-      const asked = call(id, NAMED_VALUE, "/refreshSecret", "refresh the named value's secret", CONTRIBUTOR);
-      await arm.act({ ...asked, method: "POST" });
+      const request = call(id, NAMED_VALUE, "/refreshSecret", "refresh the named value's secret", CONTRIBUTOR);
+      await arm.execute({ ...request, method: "POST" });
     },
   };
 }
 
 const namedValueOf = ({ id, name, properties }: z.infer<typeof namedValueAnswer>): NamedValue => ({
   id,
-  name: ownName(name),
-  displayName: properties.displayName ?? ownName(name),
+  name: nameWithoutParents(name),
+  displayName: properties.displayName ?? nameWithoutParents(name),
   ...contractOf(properties.keyVault),
 });
 
-function contractOf(answered: z.infer<typeof keyVault>): { keyVault?: KeyVaultContract } {
-  if (!answered?.secretIdentifier) return {};
-  const { code, timeStampUtc: at } = answered.lastStatus ?? {};
+function contractOf(keyVaultMember: z.infer<typeof keyVault>): { keyVault?: KeyVaultContract } {
+  if (!keyVaultMember?.secretIdentifier) return {};
+  const { code, timeStampUtc: at } = keyVaultMember.lastStatus ?? {};
   return {
     keyVault: {
-      secretIdentifier: answered.secretIdentifier,
+      secretIdentifier: keyVaultMember.secretIdentifier,
       ...(code && { lastStatus: { code, ...(at && { at }) } }),
     },
   };

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { IdentityDescription } from "./identity.ts";
 
-/** The service's own identity as the API shows it. */
+/** The service's own identity as `GET /identity` returns it. */
 
 export const IdentityView = z
   .object({

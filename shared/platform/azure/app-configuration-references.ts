@@ -12,12 +12,12 @@ export interface ConfigurationReference {
   uri: string | undefined;
 }
 
-/** Reads the references of App Configuration stores. Values of other keys are discarded. */
+/** Finds the key-values of App Configuration stores that reference key vault secrets. Values of other keys are discarded. */
 export interface AppConfigurationReferences {
   /**
    * @param endpoint - The store's endpoint, as the resource manager returns it.
-   * @throws {CloudFailure} foreignHost if the endpoint is not https under the cloud's App Configuration domain; timedOut once
-   * the signal is aborted.
+   * @throws {CloudFailure} foreignHost if the endpoint is not https under the cloud's App Configuration domain; timedOut when the
+   * signal is aborted.
    */
   list(endpoint: string, signal?: AbortSignal): Promise<ConfigurationReference[]>;
 }
@@ -40,7 +40,7 @@ const answer = z.object({
   "@nextLink": z.string().nullish(),
 });
 
-const written = z.object({ uri: z.string() });
+const referenceValue = z.object({ uri: z.string() });
 
 export function createAppConfigurationReferences({
   config,
@@ -53,7 +53,7 @@ export function createAppConfigurationReferences({
 
   return {
     async list(endpoint, signal) {
-      const { protocol, hostname, origin } = URL.canParse(endpoint) ? new URL(endpoint) : NOWHERE;
+      const { protocol, hostname, origin } = URL.canParse(endpoint) ? new URL(endpoint) : INVALID_ADDRESS;
       const resource = `App Configuration ${hostname.split(".")[0]!.slice(0, 50)}`;
       const target: CallTarget = {
         operation: "list the key-values",
@@ -72,27 +72,28 @@ export function createAppConfigurationReferences({
         randomness,
         limits: { ...CALL_LIMITS, ...limits },
       });
-      const found: ConfigurationReference[] = [];
+      const references: ConfigurationReference[] = [];
       const query = new URLSearchParams({ "api-version": API_VERSION, key: "*", label: "*" });
       let next: string | undefined = `/kv?${query}&$Select=key,label,content_type,value`;
       while (next) {
         const { items, "@nextLink": link } = answer.parse(await send({ url: new URL(next, origin).href }));
         for (const { key, label, content_type: type, value } of items) {
-          if (REFERENCE_TYPE.test(type ?? "")) found.push({ key, ...(label && { label }), uri: uriIn(value) });
+          if (REFERENCE_TYPE.test(type ?? "")) references.push({ key, ...(label && { label }), uri: readUri(value) });
         }
         next = link || undefined;
       }
-      return found;
+      return references;
     },
   };
 }
 
-const NOWHERE = { protocol: "", hostname: "", origin: "an address that is none" };
+/** Stands for an endpoint that is no URL. Its empty protocol fails the check, so no request is sent. */
+const INVALID_ADDRESS = { protocol: "", hostname: "", origin: "an invalid address" };
 
-function uriIn(value: string | null | undefined): string | undefined {
+function readUri(value: string | null | undefined): string | undefined {
   try {
-    return written.safeParse(JSON.parse(value ?? "")).data?.uri;
+    return referenceValue.safeParse(JSON.parse(value ?? "")).data?.uri;
   } catch {
-    return undefined; // Users can store any text there.
+    return undefined; // The value is not JSON. Users can store any text.
   }
 }

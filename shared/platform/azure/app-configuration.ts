@@ -3,7 +3,7 @@ import type { Config } from "../config/config.ts";
 import { asCloudFailure, type CallTarget } from "./failure.ts";
 import type { Identity } from "./identity.ts";
 
-/** An App Configuration store as a source of settings. */
+/** Reads the service's own settings from an Azure App Configuration store. */
 export interface AppConfiguration {
   /**
    * Returns the store's values as unchecked text, by setting key without the prefix.
@@ -21,6 +21,7 @@ const NO_LABEL = "\0";
 /** Milliseconds that a read may take, including its one retry. Requests wait for the read. */
 const READ_TIMEOUT_MS = 5_000;
 
+/** Matches `Endpoint=https://name.azconfig.io;Id=…;Secret=…`. */
 const CONNECTION_STRING = /^Endpoint=https:\/\/[^;]+;Id=[^;]+;Secret=[^;]+$/;
 
 /**
@@ -53,7 +54,7 @@ export function createAppConfiguration(deps: { config: Config; identity: Identit
   return {
     async read() {
       client ??= connect();
-      const found = new Map<string, string>();
+      const values = new Map<string, string>();
       try {
         const settings = (await client).listConfigurationSettings({
           keyFilter: `${KEY_PREFIX}*`,
@@ -62,12 +63,12 @@ export function createAppConfiguration(deps: { config: Config; identity: Identit
           abortSignal: AbortSignal.timeout(READ_TIMEOUT_MS),
         });
         for await (const { key, value } of settings) {
-          if (value !== undefined) found.set(key.slice(KEY_PREFIX.length), value.trim());
+          if (value !== undefined) values.set(key.slice(KEY_PREFIX.length), value.trim());
         }
       } catch (error) {
         throw asCloudFailure(error, target);
       }
-      return found;
+      return values;
     },
   };
 }

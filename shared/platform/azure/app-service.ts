@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Arm, ArmCall, Listed } from "./arm.ts";
+import type { Arm, ArmCall, ListResult } from "./arm.ts";
 import { CloudFailure } from "./failure.ts";
 import { resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
@@ -9,7 +9,7 @@ export interface KeyVaultReference {
   list: ReferenceList;
   /** Name of the setting or connection string. */
   name: string;
-  /** The reference as stored: `@Microsoft.KeyVault(…)`. Users can store any text there. */
+  /** The reference as stored: `@Microsoft.KeyVault(…)`, followed by any text that a user entered. */
   reference: string;
   /** `Resolved`, or the reason for a failure, such as `AccessToKeyVaultDenied`. See `ResolveStatus` of the API. */
   status: string;
@@ -34,29 +34,31 @@ export interface SiteState {
  */
 export interface AppService {
   /** Returns the references of both lists: one call each, or more for several pages. Needs only read access to the site. */
-  references(siteId: string, signal?: AbortSignal): Promise<Listed<KeyVaultReference>>;
+  references(siteId: string, signal?: AbortSignal): Promise<ListResult<KeyVaultReference>>;
   /**
    * Makes App Service read all references again at once. Otherwise it reads them once a day and after a change of a setting,
    * but not after a restart. The app gets a new value at its next start.
    */
   refresh(siteId: string): Promise<void>;
-  /** Returns all app settings with their values, which include secrets. The values must stay in local variables. */
+  /** Returns all app settings with their values. The values can be secrets: do not store or log them. */
   settings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
-  /** Returns all connection strings by name, with their values as in `settings`. */
+  /** Returns all connection strings by name. The values can be secrets: do not store or log them. */
   connectionStrings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
   /**
    * Replaces all app settings, and deletes those that are missing. The app restarts, and App Service reads all references
    * again. There is no ETag, so the request is never retried.
    */
   putSettings(siteId: string, settings: Readonly<Record<string, string>>): Promise<void>;
-  /** Retried only if an answer says that nothing was done. */
+  /** Restarts the app. Retried only after a response that says that nothing was done. */
   restart(siteId: string): Promise<void>;
   state(siteId: string, signal?: AbortSignal): Promise<SiteState>;
 }
 
 const API_VERSION = "2024-04-01";
 
+/** Resource types that the methods accept. */
 const TYPES = ["microsoft.web/sites", "microsoft.web/sites/slots"] as const;
+/** Completes "Give the service's identity …". */
 const CONTRIBUTOR = "the role Website Contributor on the site";
 const LISTER = "a role on the site that may list settings, such as Credential Lifecycle Literal Scanner";
 
@@ -70,64 +72,65 @@ const connectionStringsAnswer = z.object({ properties: z.record(z.string(), z.ob
 const siteAnswer = z.object({ properties: z.object({ state: text, availabilityState: text }) });
 
 export function createAppService(arm: Arm): AppService {
+  /** `below` is the path after that of the site. `grant` is what the remedy names if the call is denied. */
   const call = (siteId: string, below: string, operation: string, grant: string): ArmCall => ({
     path: `${resourcePath(siteId, ...TYPES)}${below}`,
     apiVersion: API_VERSION,
     target: { operation, resource: `site ${resourceName(siteId)}`, grant },
   });
 
-  async function listed(siteId: string, list: ReferenceList, signal: AbortSignal | undefined) {
-    const asked = call(
+  async function listReferences(siteId: string, list: ReferenceList, signal: AbortSignal | undefined) {
+    const request = call(
       siteId,
       `/config/configreferences/${list}`,
       `read the key vault references of ${list}`,
       DEPENDENCY_READER,
     );
     try {
-      const { entries, unreadable } = await arm.list({ ...asked, signal }, reference);
+      const { entries, unreadable } = await arm.list({ ...request, signal }, reference);
       return { entries: entries.map((entry) => keyVaultReference(entry, list)), unreadable };
     } catch (error) {
-      if (isWithoutReferences(error)) return { entries: [], unreadable: [] };
+      if (meansNoReferences(error)) return { entries: [], unreadable: [] };
       throw error;
     }
   }
 
   return {
     async references(siteId, signal) {
-      const found: Listed<KeyVaultReference> = { entries: [], unreadable: [] };
+      const references: ListResult<KeyVaultReference> = { entries: [], unreadable: [] };
       for (const list of REFERENCE_LISTS) {
-        const { entries, unreadable } = await listed(siteId, list, signal);
-        found.entries.push(...entries);
-        found.unreadable.push(...unreadable);
+        const { entries, unreadable } = await listReferences(siteId, list, signal);
+        references.entries.push(...entries);
+        references.unreadable.push(...unreadable);
       }
-      return found;
+      return references;
     },
 
     async refresh(siteId) {
       const below = "/config/configreferences/appsettings/refresh";
-      await arm.act({ ...call(siteId, below, "refresh the key vault references", CONTRIBUTOR), method: "POST" });
+      await arm.execute({ ...call(siteId, below, "refresh the key vault references", CONTRIBUTOR), method: "POST" });
     },
 
     async settings(siteId, signal) {
-      const asked = call(siteId, "/config/appsettings/list", "read the app settings", LISTER);
-      return (await arm.call({ ...asked, method: "POST", signal }, settingsAnswer)).properties;
+      const request = call(siteId, "/config/appsettings/list", "read the app settings", LISTER);
+      return (await arm.call({ ...request, method: "POST", signal }, settingsAnswer)).properties;
     },
 
     async connectionStrings(siteId, signal) {
-      const asked = call(siteId, "/config/connectionstrings/list", "read the connection strings", LISTER);
-      const { properties } = await arm.call({ ...asked, method: "POST", signal }, connectionStringsAnswer);
+      const request = call(siteId, "/config/connectionstrings/list", "read the connection strings", LISTER);
+      const { properties } = await arm.call({ ...request, method: "POST", signal }, connectionStringsAnswer);
       return Object.fromEntries(Object.entries(properties).map(([name, { value }]) => [name, value ?? ""]));
     },
 
     async putSettings(siteId, settings) {
-      const asked = call(siteId, "/config/appsettings", "write the app settings", CONTRIBUTOR);
-      await arm.act({ ...asked, method: "PUT", body: { properties: settings }, repeat: "once" });
+      const request = call(siteId, "/config/appsettings", "write the app settings", CONTRIBUTOR);
+      await arm.execute({ ...request, method: "PUT", body: { properties: settings }, repeat: "once" });
     },
 
     async restart(siteId) {
-      const asked = call(siteId, "/restart", "restart the app", CONTRIBUTOR);
+      const request = call(siteId, "/restart", "restart the app", CONTRIBUTOR);
       const query = { softRestart: "true", synchronous: "false" };
-      await arm.act({ ...asked, method: "POST", query, repeat: "afterRefusal" });
+      await arm.execute({ ...request, method: "POST", query, repeat: "afterRefusal" });
     },
 
     async state(siteId, signal) {
@@ -144,16 +147,22 @@ export function createAppService(arm: Arm): AppService {
 }
 
 /**
- * App Service answers a site without references with an empty list, 400 or 404. A deleted site has an error code of its own.
+ * Returns whether the error means that the site has no references. For such a site App Service returns an empty list, 400 or 404.
+ * A 404 with one of `SITE_MISSING_CODES` means that the site itself does not exist.
  */
-function isWithoutReferences(error: unknown): boolean {
+function meansNoReferences(error: unknown): boolean {
   if (!(error instanceof CloudFailure)) return false;
-  if (error.code === "notFound") return !GONE.has(error.cloudCode ?? "");
+  if (error.code === "notFound") return !SITE_MISSING_CODES.has(error.cloudCode ?? "");
   return error.code === "badResponse" && error.status === 400;
 }
 
 /** https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors */
-const GONE = new Set(["ResourceNotFound", "ResourceGroupNotFound", "ParentResourceNotFound", "SubscriptionNotFound"]);
+const SITE_MISSING_CODES = new Set([
+  "ResourceNotFound",
+  "ResourceGroupNotFound",
+  "ParentResourceNotFound",
+  "SubscriptionNotFound",
+]);
 
 const keyVaultReference = (
   { name, properties }: z.infer<typeof reference>,

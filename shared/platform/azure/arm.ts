@@ -12,7 +12,7 @@ import {
 import type { CallTarget, CloudFailure } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-/** One call to the resource manager, or one list. */
+/** One call to Azure Resource Manager, or the first call of one list. */
 export interface ArmCall {
   method?: SentRequest["method"];
   /** The path after the endpoint, with encoded segments. See `resourcePath`. */
@@ -22,34 +22,34 @@ export interface ArmCall {
   body?: object;
   target: CallTarget;
   /**
-   * Limits retries. Undefined: as the call policy says. `afterRefusal`: only if an answer says that nothing was done. `once`:
-   * never, because the body can be outdated by then.
+   * Limits retries. Undefined: retried as `CALL_LIMITS` says. `afterRefusal`: retried only after a response that says that nothing was
+   * done. `once`: not retried, because the body can be outdated by then.
    */
   repeat?: "afterRefusal" | "once";
   signal?: AbortSignal | undefined;
 }
 
-/** A whole list: its entries, and a failure for each entry that is not what the service documents. */
-export interface Listed<T> {
+/** A complete list: its entries, and a failure for each entry that does not match the service's documentation. */
+export interface ListResult<T> {
   entries: T[];
   unreadable: CloudFailure[];
 }
 
 /**
- * Calls any path of Azure's resource manager by the call policy. Every method throws `CloudFailure`, with the code `timedOut`
- * once its signal is aborted. https://learn.microsoft.com/rest/api/azure/
+ * Client of Azure Resource Manager (ARM) for any path, with the token, retries and checks of calls.ts. The methods throw
+ * `CloudFailure`, with the code `timedOut` when their signal is aborted. https://learn.microsoft.com/rest/api/azure/
  */
 export interface Arm {
-  /** Returns the members of the answer that `answer` describes. Success is 200. */
+  /** Returns the response body, which must match the schema `answer`. Success is 200. */
   call<T>(call: ArmCall, answer: z.ZodType<T>): Promise<T>;
-  /** Success is 200, 202 or 204. If the operation continues after the answer, the caller must check its effect. */
-  act(call: ArmCall): Promise<void>;
+  /** Starts an operation. Success is 200, 202 or 204. An operation can continue after the response: the caller must check its effect. */
+  execute(call: ArmCall): Promise<void>;
   /**
-   * Returns the unchecked entries of a list, page by page. The list is complete only if the iteration ends without an error.
+   * Returns the entries of a list, page by page, without checking them. The list is complete only if the iteration ends normally.
    */
   pages(call: ArmCall): AsyncGenerator<unknown[]>;
-  /** Returns all pages of a list, with entries as `entry` describes them. */
-  list<T>(call: ArmCall, entry: z.ZodType<T>): Promise<Listed<T>>;
+  /** Returns the entries of all pages. An entry that does not match the schema `entry` becomes a failure in `unreadable`. */
+  list<T>(call: ArmCall, entry: z.ZodType<T>): Promise<ListResult<T>>;
 }
 
 const REPEATS: Record<NonNullable<ArmCall["repeat"]>, Partial<CallLimits>> = {
@@ -66,7 +66,7 @@ export function createArm({ config, identity, log, randomness = systemRandomness
       origin: new URL(endpoint).origin,
       scope: `${endpoint}/.default`,
       identity,
-      route: (asked) => (samePath(asked, path) ? { target, answer, paged } : undefined),
+      route: (requestedPath) => (samePath(requestedPath, path) ? { target, answer, paged } : undefined),
       resource: target.resource,
       signal,
       log,
@@ -82,11 +82,11 @@ export function createArm({ config, identity, log, randomness = systemRandomness
 
   async function* pages(call: ArmCall): AsyncGenerator<unknown[]> {
     const send = await sender(call, page, true);
-    let asked: SentRequest | undefined = request(call);
-    while (asked) {
-      const { value, nextLink }: z.infer<typeof page> = page.parse(await send(asked));
+    let nextRequest: SentRequest | undefined = request(call);
+    while (nextRequest) {
+      const { value, nextLink }: z.infer<typeof page> = page.parse(await send(nextRequest));
       yield value;
-      asked = nextLink ? { url: nextLink } : undefined;
+      nextRequest = nextLink ? { url: nextLink } : undefined;
     }
   }
 
@@ -96,7 +96,7 @@ export function createArm({ config, identity, log, randomness = systemRandomness
       return answer.parse(await send(request(call)));
     },
 
-    async act(call) {
+    async execute(call) {
       const send = await sender(call, "accepted");
       await send(request(call));
     },
@@ -104,15 +104,15 @@ export function createArm({ config, identity, log, randomness = systemRandomness
     pages,
 
     async list<T>(call: ArmCall, entry: z.ZodType<T>) {
-      const found: Listed<T> = { entries: [], unreadable: [] };
+      const result: ListResult<T> = { entries: [], unreadable: [] };
       for await (const entries of pages(call)) {
         for (const one of entries) {
           const { success, data, error } = entry.safeParse(one);
-          if (success) found.entries.push(data);
-          else found.unreadable.push(undocumented(call.target, error));
+          if (success) result.entries.push(data);
+          else result.unreadable.push(undocumented(call.target, error));
         }
       }
-      return found;
+      return result;
     },
   };
 }

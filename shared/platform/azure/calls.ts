@@ -20,25 +20,25 @@ import {
 } from "./failure.ts";
 import type { Identity } from "./identity.ts";
 
-/** How long and how often one call is tried. */
+/** Limits of one call to the cloud, which can send several requests. */
 export interface CallLimits {
-  /** Number of requests while the answer is 429, or 503 with a `Retry-After`. */
+  /** Maximum number of requests while responses are 429, or 503 with a `Retry-After`. */
   throttledTries: number;
-  /** Number of requests while the answer is that another write was in progress. */
+  /** Maximum number of requests while responses say that another write was in progress. */
   concurrencyTries: number;
-  /** Number of requests while there is no answer, or a 5xx. */
+  /** Maximum number of requests while there is no response, or a 5xx. */
   unreachableTries: number;
-  /** Milliseconds that one request may take, including the body of its answer. */
+  /** Maximum duration of one request in milliseconds, including the body of its response. */
   requestTimeoutMs: number;
-  /** Milliseconds that one call may wait between its tries in total. A longer `Retry-After` fails at once. */
+  /** Maximum total wait between the requests of one call in milliseconds. A longer `Retry-After` fails the call at once. */
   totalWaitMs: number;
-  /** Milliseconds of the first wait if the service names none. Each further wait doubles, with jitter. */
+  /** First wait in milliseconds if the response names none. Each further wait doubles, with jitter. */
   firstWaitMs: number;
 }
 
 /**
- * Key Vault asks for exponential backoff (https://learn.microsoft.com/azure/key-vault/general/overview-throttling), and its
- * windows are ten seconds long. A call that fails for a minute is left to a later message.
+ * Key Vault requires exponential backoff (https://learn.microsoft.com/azure/key-vault/general/overview-throttling), and counts
+ * requests in periods of ten seconds. A call that fails for a minute throws, and a later queue message repeats the work.
  */
 export const CALL_LIMITS: CallLimits = {
   throttledTries: 5,
@@ -49,21 +49,21 @@ export const CALL_LIMITS: CallLimits = {
   firstWaitMs: 1_000,
 };
 
-/** How a path of a service is called. */
+/** Describes the calls to one path of a service: their failure messages and the expected response. */
 export interface Route {
   target: CallTarget;
   /**
-   * The schema of a successful answer. `nothing`: success is 204, without a body. `accepted`: success is 200, 202 or 204, and
-   * the body is not checked. `parsedByClient`: success is 200, and the SDK's client parses the body.
+   * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 202 or
+   * 204, and the body is not checked. `parsedByClient`: success is 200, and the SDK client parses the body.
    */
   answer: z.ZodType | "nothing" | "accepted" | "parsedByClient";
-  /** True if the answer is a page of a list: its links must not form a circle, and the list must end. */
+  /** True if the response is a page of a list. A link to a page that was read before, or more than `MAX_PAGES` pages, fail the call. */
   paged?: boolean;
-  /** The schema of each entry of a page. Without it the entries are not checked. */
+  /** Schema of each entry of a page. Without it the entries are not checked. */
   entry?: z.ZodType;
 }
 
-/** A page of a list with unchecked entries. The link can be empty at the end of a list. */
+/** Schema of a page of a list, with entries that are not checked. The link is missing, null or empty on the last page. */
 export const page = z.object({
   value: z.array(z.unknown()),
   nextLink: z
@@ -73,46 +73,46 @@ export const page = z.object({
 });
 
 /**
- * Most pages of one list. Key Vault returns at most 25 entries a page and documents no limit per vault. A list with more than
- * 100,000 entries is taken for one that does not end, and would fill the memory.
+ * Maximum number of pages of one list. Key Vault returns at most 25 entries a page, and documents no limit of entries. A list with
+ * more than 100,000 entries fails, because it may be endless and would fill the memory.
  */
 const MAX_PAGES = 4_000;
 
 interface CallPolicyOptions {
-  /** The only origin that requests, and so tokens, are sent to, such as `https://kv-payments.vault.azure.net`. */
+  /** The only origin to which requests with the token are sent, such as `https://kv-payments.vault.azure.net`. */
   origin: string;
   /** Scope of the token, such as `https://vault.azure.net/.default`. */
   scope: string;
   identity: Pick<Identity, "credential">;
   /** Returns the route of a path, or undefined if no call uses that path. */
   route(path: string): Route | undefined;
-  /** Named in the failure if a request would leave the origin. */
+  /** Resource that the failure names if a link leads to another origin or to an unknown path. */
   resource: string;
   /**
-   * Aborts every request of the client. The signal is an option of the client because the SDKs' lists pass a call's signal to
-   * the request of their first page only.
+   * Aborts the requests of the client. The signal is an option of the client, because the SDKs pass a call's signal only to the
+   * request of a list's first page.
    */
   signal?: AbortSignal | undefined;
   /** Receives the entries of a list that do not match `Route.entry`. Without it such an entry fails the list. */
   unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
   /** Connections of one vault. Without them, the requests use the connections of the process. */
   connections?: VaultConnections | undefined;
-  /** Returns the failure that an unsuccessful answer, or one that is not JSON, means in this service only. */
+  /** Returns the failure that an unsuccessful response, or a response that is not JSON, means in this service. Undefined: as elsewhere. */
   failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;
   randomness: Randomness;
   limits: CallLimits;
 }
 
-/** The connections of the process for everything but scans, which have connections for each vault. */
+/** Connections of the process for calls without `connections`. Scans open separate connections for each vault. */
 const sharedTransport = loadOnce(() => createTransport(CONNECTION_LIMITS));
 
 const transportOf = ({ connections }: CallPolicyOptions): Promise<Transport> =>
   connections ? connections.transport() : sharedTransport();
 
 /**
- * Returns the options of an SDK client that sends its requests by the call policy. The client's own retries are off, because
- * the policy retries. A client with a paged route reads one list from its beginning: create a new client for each list.
+ * Returns the options of an SDK client whose requests get the token, retries and checks of `createCall`. The client's own retries
+ * are disabled. Create a new client for each list, because a client reads only one list.
  */
 export async function clientOptions(options: CallPolicyOptions) {
   const bodies: Bodies = new WeakMap();
@@ -129,7 +129,7 @@ export async function clientOptions(options: CallPolicyOptions) {
 
 const USER_AGENT = "credential-lifecycle";
 
-/** Returns the headers that name the service, as the SDKs write them. */
+/** Returns the User-Agent header, in the format of the SDKs. */
 const commonHeaders = loadOnce(async (): Promise<Record<string, string>> => {
   const { createEmptyPipeline, createHttpHeaders, createPipelineRequest, userAgentPolicy } = await import(
     "@azure/core-rest-pipeline"
@@ -149,13 +149,13 @@ export interface SentRequest {
   /** Sent as JSON. */
   body?: object | undefined;
   headers?: Record<string, string>;
-  /** Receives the headers of the answer. */
+  /** Receives the headers of the response. */
   answered?: (header: FailedAnswer["header"]) => void;
 }
 
 /**
- * Returns a function that sends requests by the call policy without an SDK client, and returns the parsed answer. For services
- * without an SDK, and for lists where the SDK rejects a whole page because of one entry.
+ * Returns a function that sends requests without an SDK client, with the token, retries and checks of `createCall`, and returns the
+ * parsed response. Used for services without an SDK, and for lists of which the SDK rejects a whole page because of one entry.
  */
 export async function createSender(options: CallPolicyOptions, requestIdHeader = "x-ms-client-request-id") {
   const [{ client }, common, { createHttpHeaders, createPipelineRequest }] = await Promise.all([
@@ -181,8 +181,8 @@ export async function createSender(options: CallPolicyOptions, requestIdHeader =
 type Bodies = WeakMap<PipelineRequest, PipelineRequest["body"]>;
 
 /**
- * Remembers the body of each request. Key Vault's own policy removes the body of a client's first request, because it expects
- * a challenge as the answer. Our first request has a token, so it needs its body.
+ * Stores the body of each request in `bodies`. The SDK's Key Vault policy removes the body of a client's first request, because it
+ * expects an authentication challenge as the response. Here the first request already has a token, so `callPolicy` adds the body.
  */
 function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
   return {
@@ -194,7 +194,7 @@ function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
   };
 }
 
-/** Sends the requests of one SDK client as `createCall` does, inside of all other policies. */
+/** Policy of an SDK client that sends each request as `createCall` does. It runs after all other policies. */
 function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy {
   const send = createCall(options);
   return {
@@ -208,23 +208,24 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
 }
 
 /**
- * Returns a function that sends requests to the client's own origin only, with a token from the first request on, and retries
- * while the service is busy. It returns successful answers. It throws everything else as a `CloudFailure`, so that the SDKs'
- * policies never see a 401 or a redirect.
+ * Returns a function that sends a request with a token to the configured origin only, and retries while the service is busy. It
+ * returns successful responses. Other responses and errors become a `CloudFailure`, so the SDKs' policies do not see a 401 or a
+ * redirect.
  */
 function createCall(options: CallPolicyOptions) {
   const { connections, limits, log, randomness } = options;
   const requestedPages = new Set<string>();
   let listOperation: string | undefined;
 
-  /** Rejects a page of another list, a repeated page, and a list without an end. */
+  /** Throws if the request is for another list, for a page that was read before, or for a page after `MAX_PAGES`. */
   function checkPage(url: string, { target, paged }: Route): void {
     if (listOperation !== undefined && listOperation !== target.operation)
-      throw malformedAnswer(target, "the link leads to no page of the same list");
+      throw malformedAnswer(target, "the next-page link points to another list");
     if (!paged) return;
     listOperation = target.operation;
-    if (requestedPages.has(url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
+    if (requestedPages.has(url)) throw malformedAnswer(target, "the next-page links form a loop");
     if (requestedPages.size === MAX_PAGES) throw malformedAnswer(target, `the list has more than ${MAX_PAGES} pages`);
+    // A second page shows that the vault is large, so its requests may use all connections.
     if (requestedPages.size > 0) connections?.useAll();
     requestedPages.add(url);
   }
@@ -254,7 +255,7 @@ function createCall(options: CallPolicyOptions) {
         return await (connections ? connections.run(send) : send());
       } catch (error) {
         const isTimeout = error instanceof AnswerTimeout;
-        // If the vault does not answer, its other lists must not wait for this connection.
+        // If the vault does not respond, calls for its other lists must not wait for this connection.
         if (isTimeout) connections?.useAll();
         const failure = failureOfError(error, target, limits);
         if (failure.code === "throttled") recordMetric("throttled", 1, { operation: target.operation });
@@ -282,14 +283,15 @@ function routeOf(address: string, { origin, resource, route }: CallPolicyOptions
     throw foreignHost({ operation: "follow a link", resource }, url.origin);
   }
   const found = route(url.pathname);
-  if (!found) throw malformedAnswer({ operation: "follow a link", resource }, "the link leads to no page of a list");
+  if (!found)
+    throw malformedAnswer({ operation: "follow a link", resource }, "the next-page link does not point to a list");
   return found;
 }
 
 /**
- * Returns the JSON of a successful answer, without a page's unreadable entries. Returns undefined if there is no JSON, or if
- * the SDK's client parses it.
- * @throws {CloudFailure} if the answer is unsuccessful, or does not match the schema of its route.
+ * Returns the JSON of a successful response, without a page's unreadable entries. Returns undefined if there is no JSON, or if the
+ * SDK client parses it.
+ * @throws {CloudFailure} if the response is unsuccessful, or does not match the schema of its route.
  */
 function readResponse(
   { status, bodyAsText, headers }: PipelineResponse,
@@ -330,13 +332,13 @@ function successOf(answer: Route["answer"]): readonly number[] {
   return answer === "accepted" ? [200, 202, 204] : [200];
 }
 
-/** Returns the failure of an answer, or a part of an answer, that does not match its documented schema. */
+/** Returns the failure of a response, or a part of a response, that does not match its documented schema. */
 export function undocumented(target: CallTarget, error: z.ZodError): CloudFailure {
   const path = error.issues[0]?.path.join(".") || "the answer";
   return malformedAnswer(target, `the answer is not what the service documents, at ${path.slice(0, 100)}`);
 }
 
-/** Returns the milliseconds to wait before the next try, or undefined if there is no next try. */
+/** Returns the milliseconds to wait before the next request, or undefined if the call must not be retried. */
 function waitBefore(
   failure: CloudFailure,
   tries: number,
@@ -347,7 +349,7 @@ function waitBefore(
   const allowed = { throttled, concurrency, unreachable }[failure.code as string] ?? 1;
   if (tries >= allowed) return undefined;
   const jittered = limits.firstWaitMs * (0.5 + randomness.number() / 2);
-  // The jitter after a named wait spreads the calls that were rejected together.
+  // Jitter is added to a `Retry-After` too, so that calls that were rejected together do not return together.
   if (failure.retryAfterSeconds !== undefined) return failure.retryAfterSeconds * 1000 + jittered;
   return jittered * 2 ** (tries - 1);
 }

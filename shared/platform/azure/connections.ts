@@ -2,26 +2,26 @@ import pLimit from "p-limit";
 import { loadOnce } from "../load-once.ts";
 import { type ConnectionLimits, createTransport, type Transport } from "../transport.ts";
 
-/** Most connections to one host. To open a connection costs more processor time than three requests. */
+/** Maximum number of connections to one host. Opening a connection takes more processor time than three requests. */
 const MAX_PER_HOST = 8;
 
 export const CONNECTION_LIMITS: ConnectionLimits = { perHost: MAX_PER_HOST, idleMs: 4_000 };
 
-/** Number of requests that share a connection while a vault seems small. */
+/** Running and waiting requests per allowed connection. More requests allow more connections. The number never decreases. */
 const REQUESTS_PER_CONNECTION = 8;
 
 /**
- * The connections to one vault. The three lists and few details of a small vault use one connection after each other: a second
- * connection would cost two round trips, and more processor time than all requests. A large vault uses all connections.
+ * The connections to one vault. The requests for a small vault share one connection, one after the other: a second connection
+ * would cost two round trips, and more processor time than all requests. A large vault uses up to `MAX_PER_HOST` connections.
  *
- * A scan reads thousands of vaults, each a host of its own. A connection takes 75 KB with its TLS state, so connections are
- * closed when the vault is read, and do not wait for their idle time.
+ * A scan reads thousands of vaults, and each vault is a separate host. A connection takes 75 KB with its TLS state, so the scan
+ * closes the connections as soon as a vault is read.
  */
 export interface VaultConnections {
   transport(): Promise<Transport>;
   /** Runs a request when a connection is free. */
   run<T>(request: () => Promise<T>): Promise<T>;
-  /** Allows all connections, because the vault is large or slow. */
+  /** Allows `MAX_PER_HOST` connections. Called when the vault proves to be large or slow. */
   useAll(): void;
   /** Closes the connections. */
   close(): Promise<void>;

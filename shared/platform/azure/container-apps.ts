@@ -10,8 +10,8 @@ export interface ContainerAppSecret {
   keyVaultUrl?: string;
 }
 
-/** A secret whose value was entered directly, with that value, which must stay in local variables. */
-export interface GivenSecret {
+/** A secret whose value was entered directly in the app, with that value. Do not store or log the value. */
+export interface InlineSecret {
   name: string;
   value: string;
 }
@@ -50,15 +50,15 @@ export interface Replica {
  * https://learn.microsoft.com/rest/api/resource-manager/containerapps
  */
 export interface ContainerApps {
-  /** An app or a job. */
+  /** Returns an app or a job. */
   app(id: string, signal?: AbortSignal): Promise<ContainerApp>;
   /** Returns the secrets of an app or job that do not come from a key vault. */
-  givenSecrets(id: string, signal?: AbortSignal): Promise<GivenSecret[]>;
+  inlineSecrets(id: string, signal?: AbortSignal): Promise<InlineSecret[]>;
   activeRevisions(appId: string, signal?: AbortSignal): Promise<Revision[]>;
   revision(appId: string, name: string, signal?: AbortSignal): Promise<Revision>;
   /** Returns the replicas of one revision. Replicas newer than a restart prove the restart. */
   replicas(appId: string, revision: string, signal?: AbortSignal): Promise<Replica[]>;
-  /** Restarts the replicas, which then use the current secrets. Retried only if an answer says that nothing was done. */
+  /** Restarts the replicas, which then use the current secrets. Retried only after a response that says that nothing was done. */
   restartRevision(appId: string, name: string): Promise<void>;
 }
 
@@ -70,8 +70,9 @@ const JOB = "microsoft.app/jobs";
 /** https://learn.microsoft.com/azure/container-apps/revisions#revision-name-suffix */
 const REVISION = /^[A-Za-z0-9-]{1,90}$/;
 
+/** Completes "Give the service's identity …" in the remedy of a failure. */
 const CONTRIBUTOR = "the role Container Apps Contributor on the container app";
-const LISTER = "a role on it that may list its secrets, such as Credential Lifecycle Literal Scanner";
+const LISTER = "a role on the container app that may list its secrets, such as Credential Lifecycle Literal Scanner";
 
 const text = z.string().nullish();
 const appAnswer = z.object({
@@ -103,6 +104,7 @@ const replicasAnswer = z.object({
 });
 
 export function createContainerApps(arm: Arm): ContainerApps {
+  /** `below` is the path after that of the resource. `grant` is what the remedy names if the call is denied. */
   const call = (
     id: string,
     types: [string, ...string[]],
@@ -117,8 +119,8 @@ export function createContainerApps(arm: Arm): ContainerApps {
 
   return {
     async app(id, signal) {
-      const asked = call(id, [APP, JOB], "", "read the container app", DEPENDENCY_READER);
-      const { name, properties } = await arm.call({ ...asked, signal }, appAnswer);
+      const request = call(id, [APP, JOB], "", "read the container app", DEPENDENCY_READER);
+      const { name, properties } = await arm.call({ ...request, signal }, appAnswer);
       return {
         id,
         name,
@@ -131,27 +133,27 @@ export function createContainerApps(arm: Arm): ContainerApps {
       };
     },
 
-    async givenSecrets(id, signal) {
-      const asked = call(id, [APP, JOB], "/listSecrets", "read the secrets", LISTER);
-      const { value: secrets } = await arm.call({ ...asked, method: "POST", signal }, secretsAnswer);
+    async inlineSecrets(id, signal) {
+      const request = call(id, [APP, JOB], "/listSecrets", "read the secrets", LISTER);
+      const { value: secrets } = await arm.call({ ...request, method: "POST", signal }, secretsAnswer);
       return secrets.flatMap(({ name, value, keyVaultUrl }) => (value && !keyVaultUrl ? [{ name, value }] : []));
     },
 
     async activeRevisions(appId, signal) {
-      const asked = call(appId, [APP], "/revisions", "list the revisions", DEPENDENCY_READER);
-      const { entries, unreadable } = await arm.list({ ...asked, signal }, revisionAnswer);
+      const request = call(appId, [APP], "/revisions", "list the revisions", DEPENDENCY_READER);
+      const { entries, unreadable } = await arm.list({ ...request, signal }, revisionAnswer);
       if (unreadable[0]) throw unreadable[0];
       return entries.map(revisionOf).filter(({ active }) => active);
     },
 
     async revision(appId, name, signal) {
-      const asked = call(appId, [APP], below(name), "read the revision", DEPENDENCY_READER);
-      return revisionOf(await arm.call({ ...asked, signal }, revisionAnswer));
+      const request = call(appId, [APP], revisionPath(name), "read the revision", DEPENDENCY_READER);
+      return revisionOf(await arm.call({ ...request, signal }, revisionAnswer));
     },
 
     async replicas(appId, revision, signal) {
-      const asked = call(appId, [APP], `${below(revision)}/replicas`, "list the replicas", DEPENDENCY_READER);
-      const { value } = await arm.call({ ...asked, signal }, replicasAnswer);
+      const request = call(appId, [APP], `${revisionPath(revision)}/replicas`, "list the replicas", DEPENDENCY_READER);
+      const { value } = await arm.call({ ...request, signal }, replicasAnswer);
       return value.map(({ name, properties }) => ({
         name,
         ...(properties?.createdTime && { createdOn: properties.createdTime }),
@@ -159,14 +161,14 @@ export function createContainerApps(arm: Arm): ContainerApps {
     },
 
     async restartRevision(appId, name) {
-      const asked = call(appId, [APP], `${below(name)}/restart`, "restart the revision", CONTRIBUTOR);
-      await arm.act({ ...asked, method: "POST", repeat: "afterRefusal" });
+      const request = call(appId, [APP], `${revisionPath(name)}/restart`, "restart the revision", CONTRIBUTOR);
+      await arm.execute({ ...request, method: "POST", repeat: "afterRefusal" });
     },
   };
 }
 
-/** @throws {TypeError} if it is not the name of a revision. */
-function below(revision: string): string {
+/** Returns the path of a revision below its app. @throws {TypeError} if the text is not the name of a revision. */
+function revisionPath(revision: string): string {
   if (!REVISION.test(revision)) throw new TypeError("Not the name of a revision.");
   return `/revisions/${revision}`;
 }

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import type { Arm, Listed } from "./arm.ts";
-import { ownName, resourceName, resourcePath } from "./resource-id.ts";
+import type { Arm, ListResult } from "./arm.ts";
+import { nameWithoutParents, resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A connection of a data factory to another system. Its properties contain no plaintext secrets. */
@@ -14,7 +14,7 @@ export interface LinkedService {
 
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/datafactory/linked-services */
 export interface DataFactory {
-  linkedServices(factoryId: string, signal?: AbortSignal): Promise<Listed<LinkedService>>;
+  linkedServices(factoryId: string, signal?: AbortSignal): Promise<ListResult<LinkedService>>;
 }
 
 const linkedService = z.object({
@@ -40,7 +40,7 @@ export function createDataFactory(arm: Arm): DataFactory {
       );
       return {
         entries: entries.map(({ name, properties: { type, typeProperties } }) => ({
-          name: ownName(name),
+          name: nameWithoutParents(name),
           type,
           typeProperties: typeProperties ?? {},
         })),

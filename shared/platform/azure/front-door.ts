@@ -1,6 +1,6 @@
 import * as z from "zod";
-import type { Arm, Listed } from "./arm.ts";
-import { ownName, resourceName, resourcePath } from "./resource-id.ts";
+import type { Arm, ListResult } from "./arm.ts";
+import { nameWithoutParents, resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A secret of a Front Door profile, which comes from a key vault. */
@@ -17,7 +17,7 @@ export interface FrontDoorSecret {
 
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/frontdoor/azurefrontdoorstandardpremium/secrets */
 export interface FrontDoor {
-  secrets(profileId: string, signal?: AbortSignal): Promise<Listed<FrontDoorSecret>>;
+  secrets(profileId: string, signal?: AbortSignal): Promise<ListResult<FrontDoorSecret>>;
 }
 
 const secret = z.object({
@@ -50,7 +50,7 @@ export function createFrontDoor(arm: Arm): FrontDoor {
       );
       return {
         entries: entries.map(({ name, properties: { parameters } }) => ({
-          name: ownName(name),
+          name: nameWithoutParents(name),
           type: parameters.type,
           ...(parameters.secretSource?.id && { secretSource: parameters.secretSource.id }),
           ...(parameters.secretVersion && { secretVersion: parameters.secretVersion }),

@@ -17,9 +17,12 @@ import type {
   PasswordPolicy,
 } from "./graph-objects.ts";
 
-/** The members of Microsoft Graph's answers that are used here. https://learn.microsoft.com/graph/api/resources/application */
+/**
+ * Schemas of Microsoft Graph's responses, with the members that the service uses, and functions that convert them.
+ * https://learn.microsoft.com/graph/api/resources/application
+ */
 
-/** No member has a longer text. */
+/** A text of any member. Documented members are shorter than 4,096 characters. */
 const text = z.string().max(4096).nullish();
 /** These texts become part of addresses and storage keys. */
 const guid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
@@ -54,6 +57,10 @@ const application = servicePrincipal.extend({
   createdDateTime: instant,
   owners: z.array(owner).nullish(),
 });
+/**
+ * An application in the list of `federatedApplications`. Any other member is rejected, so that no incomplete application
+ * passes.
+ */
 const idAlone = z
   .looseObject({ id: guid })
   .refine((one) => Object.keys(one).every((name) => name === "id" || name.startsWith("@odata.")));
@@ -116,6 +123,7 @@ const tenantPolicy = z.object({ isEnabled: z.boolean(), applicationRestrictions:
 
 const newPassword = password.extend({ secretText: z.string().min(1) });
 
+/** Permissions that the remedy of a denied call names. */
 const READ = "the application permission Application.Read.All of Microsoft Graph";
 const DELTA = `${READ} (or Directory.Read.All)`;
 const POLICY = "the application permission Policy.Read.ApplicationConfiguration of Microsoft Graph";
@@ -128,29 +136,39 @@ const WRITE =
 const target = (operation: string, grant: string) => ({ operation, resource: "Microsoft Graph", grant });
 const listOf = (entry: z.ZodType) => ({ answer: graphPage, entry, paged: true });
 
-const ONE = "applications(?:/[0-9a-f-]{36}|\\(appId='[0-9a-f-]{36}'\\))";
+const APPLICATION_PATH = "applications(?:/[0-9a-f-]{36}|\\(appId='[0-9a-f-]{36}'\\))";
 
 const READ_ONE = target("read an application", READ);
 
+/** The calls to Microsoft Graph v1.0, by their path after `/v1.0/`. */
 const ROUTES: [path: RegExp, route: Route][] = [
-  // One of the lists of applications selects only IDs.
+  // `federatedApplications` lists applications with their IDs only.
   [/^applications$/, { ...listOf(z.union([application, idAlone])), target: target("list applications", READ) }],
   [/^applications\/delta$/, { ...listOf(changes), target: target("list changed applications", DELTA) }],
   [/^servicePrincipals$/, { ...listOf(servicePrincipal), target: target("list service principals", READ) }],
-  [new RegExp(`^${ONE}/owners$`), { ...listOf(owner), target: target("list an application's owners", READ) }],
   [
-    new RegExp(`^${ONE}/federatedIdentityCredentials$`),
+    new RegExp(`^${APPLICATION_PATH}/owners$`),
+    { ...listOf(owner), target: target("list an application's owners", READ) },
+  ],
+  [
+    new RegExp(`^${APPLICATION_PATH}/federatedIdentityCredentials$`),
     { ...listOf(federated), target: target("list an application's federated credentials", READ) },
   ],
-  [new RegExp(`^${ONE}$`), { answer: z.object({ id: guid }), target: READ_ONE }],
+  [new RegExp(`^${APPLICATION_PATH}$`), { answer: z.object({ id: guid }), target: READ_ONE }],
   [/^organization$/, { ...listOf(organization), target: target("read the organization", ORGANIZATION) }],
   [
     /^identity\/identityProviders$/,
     { ...listOf(identityProvider), target: target("list the identity providers", PROVIDERS) },
   ],
   [/^policies\/defaultAppManagementPolicy$/, { answer: tenantPolicy, target: target("read the policy", POLICY) }],
-  [new RegExp(`^${ONE}/addPassword$`), { answer: newPassword, target: target("add a client secret", WRITE) }],
-  [new RegExp(`^${ONE}/removePassword$`), { answer: "nothing", target: target("remove a client secret", WRITE) }],
+  [
+    new RegExp(`^${APPLICATION_PATH}/addPassword$`),
+    { answer: newPassword, target: target("add a client secret", WRITE) },
+  ],
+  [
+    new RegExp(`^${APPLICATION_PATH}/removePassword$`),
+    { answer: "nothing", target: target("remove a client secret", WRITE) },
+  ],
 ];
 
 /** Key sets of custom policies exist only in this API version. */
@@ -166,13 +184,18 @@ export function graphRoute(path: string): Route | undefined {
 export function readOrganization(entry: unknown): Organization {
   const { id, displayName, tenantType, verifiedDomains } = organization.parse(entry);
   const domains = verifiedDomains.map(({ name }) => name.toLowerCase());
-  return { id: id.toLowerCase(), displayName: displayName ?? "", ...said({ tenantType }), verifiedDomains: domains };
+  return {
+    id: id.toLowerCase(),
+    displayName: displayName ?? "",
+    ...definedMembers({ tenantType }),
+    verifiedDomains: domains,
+  };
 }
 
 export function readIdentityProvider(entry: unknown): IdentityProvider {
   const { "@odata.type": type, id, displayName, clientId } = identityProvider.parse(entry);
   const kind = type?.replace(/^#microsoft\.graph\./, "") ?? "";
-  return { id, displayName: displayName || id, kind, ...said({ clientId }) };
+  return { id, displayName: displayName || id, kind, ...definedMembers({ clientId }) };
 }
 
 export function readKeySet(entry: unknown): KeySet {
@@ -183,29 +206,29 @@ export function readKeySet(entry: unknown): KeySet {
 function policyKeyOf({ kid, kty, x5t, x5c, status, nbf, exp }: z.infer<typeof policyKey>) {
   const thumbprint = x5t ? Buffer.from(x5t, "base64url") : undefined;
   return {
-    ...said({ kid, keyType: kty, startsOn: unixSeconds(nbf), expiresOn: unixSeconds(exp) }),
+    ...definedMembers({ kid, keyType: kty, startsOn: unixSeconds(nbf), expiresOn: unixSeconds(exp) }),
     certificate: (x5c?.length ?? 0) > 0,
     ...(thumbprint?.length === 20 ? { thumbprint: thumbprint.toString("hex").toUpperCase() } : {}),
     enabled: status?.toLowerCase() !== "disabled",
   };
 }
 
-/** Keys without expiry have the value zero. */
+/** Returns undefined for 0, which means that the key does not expire. */
 const unixSeconds = (instant: number | null | undefined): number | undefined =>
   instant ? Math.floor(instant) : undefined;
 
 export function readApplication(entry: unknown): GraphApplication {
-  const { signInAudience, createdDateTime, owners, ...rest } = documented(application, entry, READ_ONE);
+  const { signInAudience, createdDateTime, owners, ...rest } = requireDocumented(application, entry, READ_ONE);
   return {
     kind: "application",
     ...credentialsOf(rest),
-    ...said({ signInAudience, createdOn: seconds(createdDateTime) }),
+    ...definedMembers({ signInAudience, createdOn: seconds(createdDateTime) }),
     ...(owners && { owners: owners.map(readOwner) }),
   };
 }
 
 /** @throws {CloudFailure} badResponse if the answer is not what the service documents. */
-function documented<T>(schema: z.ZodType<T>, answer: unknown, of: CallTarget): T {
+function requireDocumented<T>(schema: z.ZodType<T>, answer: unknown, of: CallTarget): T {
   const { data, error } = schema.safeParse(answer);
   if (error) throw undocumented(of, error);
   return data;
@@ -235,7 +258,7 @@ export function readChanges(entries: readonly unknown[]): ApplicationChanges {
 
 export function readOwner(entry: unknown): DirectoryOwner {
   const { id, ...names } = owner.parse(entry);
-  return { id: id.toLowerCase(), ...said(names) };
+  return { id: id.toLowerCase(), ...definedMembers(names) };
 }
 
 export const readId = (entry: unknown): string => z.object({ id: guid }).parse(entry).id.toLowerCase();
@@ -243,23 +266,31 @@ export const readId = (entry: unknown): string => z.object({ id: guid }).parse(e
 export const readFederated = (entry: unknown): FederatedCredential => federated.parse(entry);
 
 export function readNewPassword(answer: unknown): NewPassword {
-  const made = newPassword.parse(answer);
-  return { ...passwordOf(made), secretText: made.secretText };
+  const created = newPassword.parse(answer);
+  return { ...passwordOf(created), secretText: created.secretText };
 }
 
 function passwordOf({ keyId, displayName, hint, ...dates }: z.infer<typeof password>): PasswordCredential {
-  return { keyId: keyId.toLowerCase(), ...said({ displayName, hint }), ...life(dates) };
+  return { keyId: keyId.toLowerCase(), ...definedMembers({ displayName, hint }), ...validityPeriod(dates) };
 }
 
 function keyOf({ keyId, displayName, type, usage, customKeyIdentifier, ...dates }: z.infer<typeof key>): KeyCredential {
   const thumbprint = thumbprintOf(customKeyIdentifier);
-  return { keyId: keyId.toLowerCase(), type, usage, ...said({ displayName, thumbprint }), ...life(dates) };
+  return {
+    keyId: keyId.toLowerCase(),
+    type,
+    usage,
+    ...definedMembers({ displayName, thumbprint }),
+    ...validityPeriod(dates),
+  };
 }
 
-const life = (dates: { startDateTime?: string | null | undefined; endDateTime?: string | null | undefined }) =>
-  said({ startsOn: seconds(dates.startDateTime), expiresOn: seconds(dates.endDateTime) });
+const validityPeriod = (dates: {
+  startDateTime?: string | null | undefined;
+  endDateTime?: string | null | undefined;
+}) => definedMembers({ startsOn: seconds(dates.startDateTime), expiresOn: seconds(dates.endDateTime) });
 
-/** The portal stores a thumbprint in hexadecimal, other clients store its 20 bytes in base64. */
+/** Returns a thumbprint in upper-case hexadecimal. The portal stores it in hexadecimal, other clients store its 20 bytes in base64. */
 function thumbprintOf(identifier: string | null | undefined): string | undefined {
   if (!identifier) return undefined;
   if (/^[0-9a-f]{40}$/i.test(identifier)) return identifier.toUpperCase();
@@ -268,11 +299,11 @@ function thumbprintOf(identifier: string | null | undefined): string | undefined
 }
 
 /**
- * Combines the policy that is assigned to an application with the tenant's policy. A restriction of the assigned policy
- * replaces the same restriction of the tenant, also if it is turned off: this exempts an application.
+ * Combines the policy that is assigned to an application with the tenant's policy. A restriction of the assigned policy replaces
+ * the same restriction of the tenant. A disabled restriction therefore exempts the application.
  */
 export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unknown): PasswordPolicy {
-  const { createdDateTime, appManagementPolicies } = documented(assignedPolicies, applicationAnswer, READ_ONE);
+  const { createdDateTime, appManagementPolicies } = requireDocumented(assignedPolicies, applicationAnswer, READ_ONE);
   const tenant = tenantPolicy.parse(tenantAnswer);
   const assigned = (appManagementPolicies ?? [])
     .filter(({ isEnabled }) => isEnabled)
@@ -285,7 +316,7 @@ export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unkno
   };
   const lifetime = restrictionOf("passwordLifetime")?.maxLifetime;
   const longestDays = lifetime ? daysOf(lifetime) : undefined;
-  return { allowed: restrictionOf("passwordAddition") === undefined, ...said({ longestDays }) };
+  return { allowed: restrictionOf("passwordAddition") === undefined, ...definedMembers({ longestDays }) };
 }
 
 function applies(
@@ -297,8 +328,8 @@ function applies(
 }
 
 /**
- * Returns the whole days of an ISO 8601 duration, with 365 days a year and 28 days a month, because a shorter time is never
- * rejected.
+ * Returns the whole days of an ISO 8601 duration, such as `P1Y6M`. Counts 365 days a year and 28 days a month, so that the result
+ * is never longer than the limit of the policy.
  */
 function daysOf(duration: string): number | undefined {
   const match = /^P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?$/.exec(
@@ -312,8 +343,11 @@ function daysOf(duration: string): number | undefined {
   return whole + Math.floor((hours * 3600 + minutes * 60 + secs) / DAY_SECONDS);
 }
 
-/** Not verified: the claims only show what the service may do. Microsoft Graph verifies the token. */
-export function readRights(token: string): { objectId: string | undefined; permissions: string[] } {
+/**
+ * Returns the object ID and the application permissions in the claims of a token. Does not verify the token: Microsoft Graph does
+ * when the token is used.
+ */
+export function readPermissions(token: string): { objectId: string | undefined; permissions: string[] } {
   let claims: ReturnType<typeof decodeJwt>;
   try {
     claims = decodeJwt(token);
@@ -328,8 +362,8 @@ export function readRights(token: string): { objectId: string | undefined; permi
 const seconds = (time: string | null | undefined): number | undefined =>
   time ? Math.floor(Date.parse(time) / 1000) : undefined;
 
-/** Returns the members that are not undefined. */
-function said<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
-  const kept = Object.entries(members).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return Object.fromEntries(kept) as { [K in keyof T]?: NonNullable<T[K]> };
+/** Returns the members that are not undefined, null or an empty text. */
+function definedMembers<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  const entries = Object.entries(members).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return Object.fromEntries(entries) as { [K in keyof T]?: NonNullable<T[K]> };
 }

@@ -1,23 +1,24 @@
 import { type CallTarget, type CloudFailure, type FailedAnswer, failure, retryAfter, shortCode } from "./failure.ts";
 
 /**
- * Returns the failure that an answer means in Microsoft Graph only, or undefined. Codes are from
- * https://learn.microsoft.com/graph/errors and from observed answers. Texts decide only if the code does not.
+ * Returns the failure of an unsuccessful response whose meaning is specific to Microsoft Graph, or undefined for other responses.
+ * Codes are from https://learn.microsoft.com/graph/errors and from observed responses. Texts of the response decide only if the
+ * code does not.
  */
 export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFailure | undefined {
   const { status, body } = answer;
   const cloudCode = shortCode(body);
   if (status === 429) {
-    return failure("throttled", target, "the service answered 429, too many requests", {
+    return failure("throttled", target, "the service returned status 429 (too many requests)", {
       remedy: "No action needed: the service retries later.",
       retryAfterSeconds: retryAfter(answer),
       cloudCode,
     });
   }
-  // The change may have been applied, also if the answer has a Retry-After.
+  // Not `throttled`, even with a Retry-After: a change may have been applied, so the caller must not repeat it.
   if (status >= 500) {
-    return failure("unreachable", target, `the service answered ${status}`, {
-      remedy: "Look for an outage at https://status.azure.com; it is tried again later.",
+    return failure("unreachable", target, `the service returned status ${status}`, {
+      remedy: "Check https://status.azure.com for an outage. The service retries later.",
       cloudCode,
     });
   }
@@ -28,38 +29,42 @@ export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFai
     });
   }
   if (cloudCode === "resyncRequired" || cloudCode === "syncStateNotFound" || status === 410) {
-    return failure("resyncRequired", target, "what changed since then is not known any more", {
+    return failure("resyncRequired", target, "Microsoft Graph no longer has the changes since the last listing", {
       remedy: "No action needed: the service lists everything again.",
       cloudCode,
     });
   }
-  return status === 400 ? refusedWrite(body, cloudCode, target) : undefined;
+  return status === 400 ? rejectedWriteFailure(body, cloudCode, target) : undefined;
 }
 
-function refusedWrite(body: string, cloudCode: string | undefined, target: CallTarget): CloudFailure | undefined {
+function rejectedWriteFailure(
+  body: string,
+  cloudCode: string | undefined,
+  target: CallTarget,
+): CloudFailure | undefined {
   if (cloudCode === "CredentialInvalidLifetimeAsPerAppPolicy") {
-    return failure("lifetimePolicy", target, "a policy allows new secrets for a shorter time only", {
+    return failure("lifetimePolicy", target, "a policy limits new secrets to a shorter lifetime", {
       remedy:
         "Choose a shorter validity, or grant the service's identity the Microsoft Graph application permission Policy.Read.ApplicationConfiguration, so that the service can follow the policy.",
       cloudCode,
     });
   }
   if (cloudCode === "CredentialTypeNotAllowedAsPerAppPolicy") {
-    return failure("typePolicy", target, "a policy allows this application no new secrets", {
+    return failure("typePolicy", target, "a policy forbids new secrets for this application", {
       remedy: "Let the application sign in with a certificate or a federated credential, or exempt it from the policy.",
       cloudCode,
     });
   }
-  // Applications with personal accounts may have two secrets. The texts of that answer differ, and its code is not documented.
+  // Applications for personal accounts may have only two secrets. The code of that response is not documented, and its text varies.
   if (cloudCode === "Directory_ResourceSizeExceeded" || /maximum of \d+|credential limit/i.test(body)) {
-    return failure("noRoomForSecret", target, "the application holds as many credentials as it may", {
+    return failure("noRoomForSecret", target, "the application has the maximum number of credentials", {
       remedy: "Remove an unused secret from the application.",
       cloudCode,
     });
   }
   if (/No password credential found/i.test(body)) {
     return failure("notFound", target, "the application has no such secret", {
-      remedy: "It may have been removed already.",
+      remedy: "No action needed if the secret was removed.",
       cloudCode,
     });
   }

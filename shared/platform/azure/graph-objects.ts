@@ -35,7 +35,7 @@ export interface DirectoryOwner {
   mail?: string;
 }
 
-/** An application registration, or a service principal with credentials of its own. */
+/** An application registration, or a service principal that has its own credentials. */
 export interface GraphApplication {
   /** `servicePrincipal` if the credentials belong to the service principal, not to its application. */
   kind: "application" | "servicePrincipal";
@@ -74,9 +74,11 @@ export interface NewPassword extends PasswordCredential {
   secretText: string;
 }
 
-/** The properties of a new client secret. */
+/** Limits that policies of the tenant and the application set for new client secrets. */
 export interface PasswordPolicy {
+  /** False if a policy forbids new client secrets. */
   allowed: boolean;
+  /** Maximum lifetime in days. Undefined if no policy limits the lifetime. */
   longestDays?: number;
 }
 

@@ -15,7 +15,7 @@ import {
   readNewPassword,
   readOrganization,
   readOwner,
-  readRights,
+  readPermissions,
   readServicePrincipal,
 } from "./graph-answers.ts";
 import { graphFailure } from "./graph-failures.ts";
@@ -35,13 +35,16 @@ import type { CloudServices } from "./key-vault.ts";
 
 export type { GraphApplication, IdentityProvider, KeySet, Organization, PasswordCredential } from "./graph-objects.ts";
 
-/** Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted. */
+/**
+ * Client of Microsoft Graph for applications and their credentials. The methods throw `CloudFailure`, with the code `timedOut`
+ * when their signal is aborted.
+ */
 export interface Graph {
   /** Lists all applications with their credentials and owners, in pages of up to 999. */
   applications(signal?: AbortSignal): AsyncGenerator<GraphApplication[]>;
-  /** Checks whether the identity may list applications, by a list of one. */
-  anApplication(signal?: AbortSignal): Promise<void>;
-  /** Lists service principals that have credentials of their own. */
+  /** Checks that the identity may list applications, by listing one. @throws {CloudFailure} accessDenied if it may not. */
+  checkApplicationAccess(signal?: AbortSignal): Promise<void>;
+  /** Lists the service principals that have their own credentials. */
   servicePrincipals(signal?: AbortSignal): AsyncGenerator<GraphApplication[]>;
   /**
    * Lists the changes since `link`. Without a link, returns one empty page with a link that starts now.
@@ -49,8 +52,8 @@ export interface Graph {
    * @throws {CloudFailure} resyncRequired if the link has expired: list everything again.
    */
   changes(link: string | undefined, signal?: AbortSignal): AsyncGenerator<ApplicationChanges>;
-  /** Returns undefined if there is no such application. */
-  application(
+  /** Reads an application with its credentials and owners. Returns undefined if the application does not exist. */
+  findApplication(
     by: { objectId: string } | { appId: string },
     signal?: AbortSignal,
   ): Promise<GraphApplication | undefined>;
@@ -62,23 +65,21 @@ export interface Graph {
    */
   federatedApplications(signal?: AbortSignal): AsyncGenerator<string[]>;
   /**
-   * Returns the limits of the tenant's and the application's policies for new client secrets, or `unknown` if the policies
-   * can't be read.
-   *
-   * `longestDays` is undefined if there is no limit.
+   * Returns the limits that policies of the tenant and the application set for new client secrets, or `unknown` if the service
+   * may not read the policies.
    */
   passwordPolicy(objectId: string, signal?: AbortSignal): Promise<PasswordPolicy | "unknown">;
   /**
-   * Adds a client secret. Not idempotent: retried only after an answer that says that nothing was applied (`concurrency`,
-   * `throttled`). After an `unclear` failure the caller must search for the display name. Reads may not include a new secret
-   * for minutes.
+   * Adds a client secret. Not idempotent: retried only after a response that says that nothing was applied (`concurrency`,
+   * `throttled`). After an `unclear` failure the caller must search for the display name. For some minutes, reads can miss a new
+   * secret.
    *
    * @throws {CloudFailure} noRoomForSecret, lifetimePolicy or typePolicy if it is rejected for good.
    */
   addPassword(objectId: string, secret: { displayName: string; expiresOn: number }): Promise<NewPassword>;
   /**
-   * Removes one client secret. Returns `absent` if there is no such secret, which can also happen for a secret of the last
-   * minutes.
+   * Removes one client secret. Returns `absent` if Microsoft Graph does not find the secret. This can also happen for a secret that
+   * was added in the last minutes.
    */
   removePassword(objectId: string, keyId: string): Promise<"removed" | "absent">;
   /** Returns the tenant, or undefined if the answer has none. */
@@ -86,13 +87,13 @@ export interface Graph {
   /** Lists the identity providers of the tenant, page by page. */
   identityProviders(signal?: AbortSignal): AsyncGenerator<IdentityProvider[]>;
   /**
-   * Lists the keys of custom policies, page by page, without their secret parts. Only a beta version of this API exists.
+   * Lists the keys of Azure AD B2C custom policies, page by page, without their secret parts. Only a beta version of this API exists.
    *
    * @throws {CloudFailure} notFound if the tenant is not an Azure AD B2C tenant.
    */
   keySets(signal?: AbortSignal): AsyncGenerator<KeySet[]>;
   /** Returns the service's identity and the application permissions of its token. */
-  rights(): Promise<{ objectId: string | undefined; permissions: string[] }>;
+  grantedPermissions(): Promise<{ objectId: string | undefined; permissions: string[] }>;
 }
 
 /** Applications per page, the maximum: https://learn.microsoft.com/graph/api/application-list */
@@ -103,11 +104,11 @@ const APPLICATION = `id,appId,displayName,signInAudience,createdDateTime,${CREDE
 const OWNER = "id,displayName,userPrincipalName,mail";
 
 /**
- * Milliseconds that one write may wait between its tries. Writes are rejected while another write in the tenant is in progress.
+ * Maximum total wait of one write between its attempts. Writes are rejected while another write in the tenant is in progress.
  */
 const WRITE_WAIT_MS = 90_000;
 
-/** Microsoft Graph with the service's own identity, or with an application of another tenant. */
+/** Creates a client that uses the service's own identity, or the identity of an application in another tenant. */
 export function createGraph({
   config,
   identity,
@@ -120,7 +121,7 @@ export function createGraph({
   const base = `${endpoint}/v1.0`;
 
   /** Creates a sender for the pages of one list, or for a single call. */
-  async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}) {
+  async function sender(signal?: AbortSignal, limitOverrides: Partial<CallLimits> = {}) {
     const send = await createSender(
       {
         origin: new URL(endpoint).origin,
@@ -132,12 +133,12 @@ export function createGraph({
         failureOf: graphFailure,
         log,
         randomness,
-        limits: { ...CALL_LIMITS, ...limits, ...own },
+        limits: { ...CALL_LIMITS, ...limits, ...limitOverrides },
       },
       "client-request-id",
     );
     return (url: string, body?: object): Promise<unknown> => {
-      // Queries with a count need this header, which accepts answers of an index that is slightly stale.
+      // Queries with `$count` need this header. It allows results from an index that can be slightly outdated.
       const headers: Record<string, string> = new URL(url).searchParams.has("$count")
         ? { ConsistencyLevel: "eventual" }
         : {};
@@ -155,13 +156,13 @@ export function createGraph({
     }
   }
 
-  async function all<T>(first: string, read: (entry: unknown) => T, signal?: AbortSignal): Promise<T[]> {
-    const found: T[] = [];
-    for await (const { value } of pages(first, signal)) found.push(...value.map(read));
-    return found;
+  async function collectEntries<T>(first: string, read: (entry: unknown) => T, signal?: AbortSignal): Promise<T[]> {
+    const entries: T[] = [];
+    for await (const { value } of pages(first, signal)) entries.push(...value.map(read));
+    return entries;
   }
 
-  const one = (objectId: string) => `${base}/applications/${encodeURIComponent(objectId)}`;
+  const applicationUrl = (objectId: string) => `${base}/applications/${encodeURIComponent(objectId)}`;
 
   return {
     async *applications(signal) {
@@ -174,7 +175,7 @@ export function createGraph({
       }
     },
 
-    async anApplication(signal) {
+    async checkApplicationAccess(signal) {
       await (await sender(signal))(`${base}/applications?$select=id&$top=1`);
     },
 
@@ -192,10 +193,10 @@ export function createGraph({
       }
     },
 
-    async application(by, signal) {
+    async findApplication(by, signal) {
       const address =
         "objectId" in by
-          ? one(by.objectId)
+          ? applicationUrl(by.objectId)
           : `${base}/applications(appId='${encodeURIComponent(by.appId.toLowerCase())}')`;
       const expand = `$expand=owners($select=${OWNER})`;
       const answer = await unlessMissing((await sender(signal))(`${address}?$select=${APPLICATION}&${expand}`));
@@ -203,11 +204,11 @@ export function createGraph({
     },
 
     async owners(objectId, signal) {
-      return all(`${one(objectId)}/owners?$select=${OWNER}&$top=${PER_PAGE}`, readOwner, signal);
+      return collectEntries(`${applicationUrl(objectId)}/owners?$select=${OWNER}&$top=${PER_PAGE}`, readOwner, signal);
     },
 
     async federatedCredentials(objectId, signal) {
-      return all(`${one(objectId)}/federatedIdentityCredentials`, readFederated, signal);
+      return collectEntries(`${applicationUrl(objectId)}/federatedIdentityCredentials`, readFederated, signal);
     },
 
     async *federatedApplications(signal) {
@@ -219,7 +220,9 @@ export function createGraph({
     async passwordPolicy(objectId, signal) {
       const send = await sender(signal);
       try {
-        const application = await send(`${one(objectId)}?$select=id,createdDateTime&$expand=appManagementPolicies`);
+        const application = await send(
+          `${applicationUrl(objectId)}?$select=id,createdDateTime&$expand=appManagementPolicies`,
+        );
         return passwordPolicyOf(application, await send(`${base}/policies/defaultAppManagementPolicy`));
       } catch (error) {
         if (error instanceof CloudFailure && error.code === "accessDenied") return "unknown";
@@ -228,18 +231,18 @@ export function createGraph({
     },
 
     async addPassword(objectId, { displayName, expiresOn }) {
-      // A retry without an answer could add a second secret.
+      // A retry after a request without a response could add a second secret.
       const send = await sender(undefined, { unreachableTries: 1, totalWaitMs: WRITE_WAIT_MS });
       const endDateTime = new Date(expiresOn * 1000).toISOString();
       return readNewPassword(
-        await send(`${one(objectId)}/addPassword`, { passwordCredential: { displayName, endDateTime } }),
+        await send(`${applicationUrl(objectId)}/addPassword`, { passwordCredential: { displayName, endDateTime } }),
       );
     },
 
     async removePassword(objectId, keyId) {
       const send = await sender(undefined, { totalWaitMs: WRITE_WAIT_MS });
       try {
-        await send(`${one(objectId)}/removePassword`, { keyId });
+        await send(`${applicationUrl(objectId)}/removePassword`, { keyId });
         return "removed";
       } catch (error) {
         if (error instanceof CloudFailure && error.code === "notFound") return "absent";
@@ -249,7 +252,7 @@ export function createGraph({
 
     async organization(signal) {
       const select = "id,displayName,tenantType,verifiedDomains";
-      return (await all(`${base}/organization?$select=${select}`, readOrganization, signal))[0];
+      return (await collectEntries(`${base}/organization?$select=${select}`, readOrganization, signal))[0];
     },
 
     async *identityProviders(signal) {
@@ -263,9 +266,9 @@ export function createGraph({
         yield value.map(readKeySet);
     },
 
-    async rights() {
+    async grantedPermissions() {
       const token = await (await identity.credential()).getToken(scope);
-      return readRights(token?.token ?? "");
+      return readPermissions(token?.token ?? "");
     },
   };
 }

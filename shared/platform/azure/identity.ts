@@ -3,7 +3,7 @@ import { decodeJwt } from "jose";
 import type { Config } from "../config/config.ts";
 import { asCloudFailure, type CallTarget, CloudFailure, failure, noAnswer, ranOutOfTime } from "./failure.ts";
 
-/** The service's identity as its own token describes it, without the token. */
+/** The service's identity as the claims of its access token describe it. */
 export interface IdentityDescription {
   credentialType: CredentialType;
   tenantId?: string;
@@ -23,24 +23,24 @@ export type CredentialType = "clientSecret" | "managedIdentity" | "developerSign
 
 export interface Identity {
   /**
-   * Returns the credential of the process. Its tokens are cached by scope, and parallel first calls share one request.
+   * Returns the credential of the process. It caches tokens by scope, and parallel calls share one token request.
    * @throws {CloudFailure} from `getToken`: unauthenticated, unreachable or timedOut.
    */
   credential(): Promise<TokenCredential>;
-  /** @throws {CloudFailure} if no token can be acquired. */
+  /** Returns who the service signs in as. @throws {CloudFailure} if no token can be acquired. */
   describe(): Promise<IdentityDescription>;
 }
 
-/**
- * Milliseconds that a token request may take. A developer's command-line sign-in starts a process, which can take most of the
- * time.
- */
+/** Maximum duration of a token request. Long, because a developer's sign-in starts the Azure CLI, which can take many seconds. */
 const TOKEN_TIMEOUT_MS = 60_000;
 
-/** Milliseconds before expiry from which a token is renewed. Until then, MSAL answers from its own cache. */
+/**
+ * A token is renewed in the last 5 minutes before its expiry. An earlier request would be useless, because MSAL, the library under
+ * @azure/identity, returns its cached token until then.
+ */
 const RENEW_BEFORE_EXPIRY_MS = 5 * 60_000;
 
-/** Hosts whose metadata MSAL knows or may ask the public cloud for: https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud */
+/** Sign-in hosts that MSAL can validate: https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud */
 const WELL_KNOWN_AUTHORITIES = new Set([
   "login.microsoftonline.com",
   "login.microsoftonline.us",
@@ -48,6 +48,10 @@ const WELL_KNOWN_AUTHORITIES = new Set([
   "login.partner.microsoftonline.cn",
 ]);
 
+/**
+ * Creates the service's identity: a client secret if one is configured, otherwise the app's managed identity, otherwise the
+ * developer's own sign-in.
+ */
 export function createIdentity(
   config: Config,
   limits: { timeoutMs: number } = { timeoutMs: TOKEN_TIMEOUT_MS },
@@ -61,11 +65,11 @@ export function createIdentity(
   };
   const cached = new Map<string, AccessToken>();
   const pending = new Map<string, Promise<AccessToken>>();
-  let source: Promise<TokenCredential> | undefined;
+  let credentialPromise: Promise<TokenCredential> | undefined;
 
   const request = async (scopes: string | string[], options: GetTokenOptions): Promise<AccessToken> => {
-    source ??= openCredential(credentialType, config);
-    const credential = await source;
+    credentialPromise ??= openCredential(credentialType, config);
+    const credential = await credentialPromise;
     try {
       const token = await withTimeout(target, limits.timeoutMs, (signal) =>
         credential.getToken(scopes, { ...options, abortSignal: signal }),
@@ -80,7 +84,7 @@ export function createIdentity(
   const renew = (scope: string): Promise<AccessToken> => {
     const running = pending.get(scope);
     if (running) return running;
-    // The request serves all waiting callers, so one caller's signal must not abort it.
+    // Several callers can wait for this request, so one caller's signal must not abort it.
     const started = request(scope, {})
       .then((token) => {
         cached.set(scope, token);
@@ -91,28 +95,29 @@ export function createIdentity(
     return started;
   };
 
-  const shared: TokenCredential = {
+  const sharedCredential: TokenCredential = {
     async getToken(scopes, options = {}) {
-      // A claims challenge or another tenant needs a token of its own.
+      // A token for a claims challenge or another tenant is not cached.
       if (options.claims !== undefined || options.tenantId !== undefined) return request(scopes, options);
       const scope = [scopes].flat().join(" ");
-      const known = cached.get(scope);
+      const cachedToken = cached.get(scope);
       const now = Date.now();
-      if (known && now < renewalTime(known)) return known;
+      if (cachedToken && now < renewalTime(cachedToken)) return cachedToken;
       try {
-        return await orAborted(renew(scope), options.abortSignal, target);
+        return await rejectIfAborted(renew(scope), options.abortSignal, target);
       } catch (error) {
-        if (known && now < known.expiresOnTimestamp && !options.abortSignal?.aborted) return known;
+        // If the renewal fails, the earlier token is used until it expires.
+        if (cachedToken && now < cachedToken.expiresOnTimestamp && !options.abortSignal?.aborted) return cachedToken;
         throw error;
       }
     },
   };
 
   return {
-    credential: async () => shared,
+    credential: async () => sharedCredential,
     async describe() {
-      const token = await shared.getToken(`${config.cloud.resourceManager}/.default`);
-      if (token === null) throw new Error("The identity's credential always answers a token or throws.");
+      const token = await sharedCredential.getToken(`${config.cloud.resourceManager}/.default`);
+      if (token === null) throw new Error("The credential returned neither a token nor an error.");
       return {
         credentialType,
         ...claimsOf(token.token, target),
@@ -126,9 +131,9 @@ export function createIdentity(
 
 /** Remedies if no token can be acquired, by the type of credential. */
 const REMEDIES: Record<CredentialType, string> = {
-  clientSecret: "Check AZURE_TENANT_ID and AZURE_CLIENT_ID, and whether the application's secret has ended.",
+  clientSecret: "Check AZURE_TENANT_ID and AZURE_CLIENT_ID, and whether the application's secret has expired.",
   managedIdentity:
-    "Turn on the app's managed identity. AZURE_CLIENT_ID, where it is set, names a user-assigned one that the app must have.",
+    "Enable the app's managed identity. If AZURE_CLIENT_ID is set, assign the user-assigned identity with that client ID to the app.",
   developerSignIn: "Sign in with the Azure CLI: az login. An app in Azure needs a managed identity instead.",
 };
 
@@ -165,24 +170,29 @@ function renewalTime(token: AccessToken): number {
   return Math.min(token.refreshAfterTimestamp ?? Infinity, token.expiresOnTimestamp - RENEW_BEFORE_EXPIRY_MS);
 }
 
-/** Adds a time limit, because not every credential respects its abort signal. */
+/** Rejects after the time limit even if the credential ignores its abort signal, which some do. */
 async function withTimeout<T>(target: CallTarget, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
+  const timeoutRejection = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
       reject(noAnswer(target, `the sign-in service did not answer within ${ms / 1000} s`));
       controller.abort();
     }, ms);
   });
   try {
-    return await Promise.race([work(controller.signal), late]);
+    return await Promise.race([work(controller.signal), timeoutRejection]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function orAborted<T>(work: Promise<T>, signal: GetTokenOptions["abortSignal"], target: CallTarget): Promise<T> {
+/** Waits for the work, but rejects when the signal is aborted. The work then continues for other callers. */
+async function rejectIfAborted<T>(
+  work: Promise<T>,
+  signal: GetTokenOptions["abortSignal"],
+  target: CallTarget,
+): Promise<T> {
   if (!signal) return work;
   if (signal.aborted) throw ranOutOfTime(target);
   let onAbort: (() => void) | undefined;
@@ -198,7 +208,8 @@ async function orAborted<T>(work: Promise<T>, signal: GetTokenOptions["abortSign
 }
 
 /**
- * Claims: https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. Only displayed, so not verified.
+ * Reads the claims of the service's own access token: https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference.
+ * Does not verify the token, because the claims are only displayed.
  */
 function claimsOf(
   token: string,
@@ -208,9 +219,13 @@ function claimsOf(
   try {
     claims = decodeJwt(token);
   } catch {
-    throw new CloudFailure("badResponse", `Could not ${target.operation} (${target.resource}): the token is no JWT.`, {
-      remedy: "Check that the sign-in addresses are those of the right cloud.",
-    });
+    throw new CloudFailure(
+      "badResponse",
+      `Could not ${target.operation} (${target.resource}): the token is not a JWT.`,
+      {
+        remedy: "Check that the sign-in addresses belong to the right cloud.",
+      },
+    );
   }
   const text = (name: string) => (typeof claims[name] === "string" ? claims[name] : undefined);
   const managedIdentity = text("xms_mirid")?.split("/").at(-1);

@@ -3,8 +3,8 @@ import { page, type Route } from "./calls.ts";
 import type { CallTarget } from "./failure.ts";
 
 /**
- * The members of Key Vault's answers that are used here: as its SDK clients return them, and as the service sends them where
- * secrets are written. https://learn.microsoft.com/rest/api/keyvault/
+ * Schemas of Key Vault's responses, with the members that the service uses, and the routes of its calls. Scans check values that the
+ * SDK clients return. The calls that write secrets check the JSON of the response. https://learn.microsoft.com/rest/api/keyvault/
  */
 
 const text = z.string().nullish();
@@ -13,7 +13,7 @@ const bytes = z.instanceof(Uint8Array).nullish();
 /** The clients return the number 0 for the first second of 1970. */
 const date = z.union([z.date().min(new Date(0)), z.literal(0)]).nullish();
 
-/** What the clients return for an entry of a list. The client for secrets accepts identifiers of other collections. */
+/** Entry of a list, as an SDK client returns it. Checks the collection in `id`, because the client for secrets does not. */
 const propertiesSchema = (collection: string) =>
   z.object({
     id: z.string().regex(new RegExp(`^https://[^/]+/${collection}/[0-9A-Za-z-]{1,127}(/[0-9A-Za-z]+)?/?$`, "i")),
@@ -83,7 +83,7 @@ const PATHS = {
 export type Operation = keyof typeof PATHS;
 const OPERATIONS = Object.entries(PATHS) as [Operation, RegExp][];
 
-/** Both grants allow to read properties, but no secret values: https://learn.microsoft.com/azure/key-vault/general/rbac-guide */
+/** Both alternatives permit to read properties but no secret values: https://learn.microsoft.com/azure/key-vault/general/rbac-guide */
 const GRANT =
   "the role Key Vault Reader on this vault, or, where it uses access policies, list for secrets, list, get and getrotationpolicy for keys, and list and get for certificates";
 

@@ -24,7 +24,7 @@ import {
 } from "./key-vault-answers.ts";
 import { readX509 } from "./x509.ts";
 
-/** Times are whole seconds since 1970, as Key Vault stores them. */
+/** Properties that listed secrets, keys and certificates have in common. Times are whole seconds since 1970, as Key Vault stores them. */
 interface Listed {
   name: string;
   enabled: boolean;
@@ -100,17 +100,17 @@ export interface CertificateDetails {
   expiresOn?: number;
 }
 
-/** An answer with its text. To compare the text with an earlier one costs less than to read the answer. */
+/** A response with its text. Comparing the text with that of an earlier scan is cheaper than parsing the response. */
 export interface Answer<T> {
   text: string;
-  /** @throws {CloudFailure} badResponse if the answer is not what the service documents. */
+  /** Parses the response. @throws {CloudFailure} badResponse if it does not match the service's documentation. */
   read(): T;
 }
 
 /**
- * Reads one vault. No method reads a secret's value. Lists come in the service's pages of up to 25 entries. An entry that is
- * not what the service documents fails the list.
- * Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted.
+ * Reads the secrets, keys and certificates of one vault for scans. No method reads a secret's value. Lists are returned in the
+ * service's pages of up to 25 entries. An entry that does not match the service's documentation fails the list.
+ * The methods throw `CloudFailure`, with the code `timedOut` when their signal is aborted.
  */
 export interface VaultClient {
   secrets(signal?: AbortSignal): AsyncGenerator<ListedSecret[]>;
@@ -120,15 +120,15 @@ export interface VaultClient {
   /** Returns undefined if the key has no rotation policy. */
   rotationPolicy(name: string, signal?: AbortSignal): Promise<Answer<RotationPolicy> | undefined>;
   certificate(name: string, signal?: AbortSignal): Promise<Answer<CertificateDetails>>;
-  /** Lists all versions of one asset, in no order. */
+  /** Lists all versions of one secret, key or certificate, in no defined order. */
   versions(kind: "secret" | "key" | "certificate", name: string, signal?: AbortSignal): AsyncGenerator<ListedVersion[]>;
-  /** Closes the connections to the vault. Without it they are closed after some idle seconds. */
+  /** Closes the connections to the vault. Without this call, idle connections are closed after some seconds. */
   close(): Promise<void>;
 }
 
 export interface KeyVaults {
   /**
-   * Returns a client for one vault. Its calls share eight connections at most.
+   * Returns a client for one vault. Its calls share at most eight connections.
    * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
    */
   open(vault: { name: string; vaultUri: string }): VaultClient;
@@ -197,7 +197,7 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
     new (await import("@azure/keyvault-keys")).KeyClient(...(await clientArguments(signal)));
   const createCertificateClient = async (signal?: AbortSignal): Promise<CertificateClient> =>
     new (await import("@azure/keyvault-certificates")).CertificateClient(...(await clientArguments(signal)));
-  /** Shared by the calls for one object, which take a signal each. A list needs a client of its own. */
+  // The calls for one object share these clients, because each call has its own signal. Each list needs its own client.
   const keyClient = loadOnce(() => createKeyClient());
   const certificateClient = loadOnce(() => createCertificateClient());
 
@@ -302,22 +302,22 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
 }
 
 /**
- * Returns what an SDK client parsed.
- * @throws {CloudFailure} the failure of the call policy, or badResponse if the client can't parse the answer.
+ * Runs a call of an SDK client and returns its result.
+ * @throws {CloudFailure} the failure of the call, or badResponse if the client can't parse the response.
  */
 export async function parsedByClient<T>(target: CallTarget, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {
-    // The call policy makes a `CloudFailure` of everything that can fail before the answer is parsed, except an abort.
+    // An error before the parsing is a `CloudFailure` of calls.ts or an abort. Any other error comes from the client's parser.
     const isOther = error instanceof CloudFailure || (error instanceof Error && error.name === "AbortError");
     throw isOther ? asCloudFailure(error, target) : malformedAnswer(target, "the client can't parse the answer");
   }
 }
 
 /**
- * Returns the value that an SDK client parsed. The clients copy most members without a check.
- * @throws {CloudFailure} badResponse if a member that is used here is not what the service documents.
+ * Returns the value that an SDK client parsed, after a check of its members. The clients copy most members without a check.
+ * @throws {CloudFailure} badResponse if a member does not match the schema.
  */
 function requireSchema<T>(schema: z.ZodType, value: T, target: CallTarget): T {
   const { error } = schema.safeParse(value);
@@ -332,7 +332,7 @@ function requireSchema<T>(schema: z.ZodType, value: T, target: CallTarget): T {
 export function originOf(vaultUri: string, suffix: string, target: CallTarget): string {
   const url = URL.canParse(vaultUri) ? new URL(vaultUri) : undefined;
   if (url?.protocol !== "https:" || !url.hostname.endsWith(`.${suffix}`) || url.username || url.password) {
-    throw foreignHost(target, url ? url.origin : "no address at all");
+    throw foreignHost(target, url ? url.origin : "no valid URL");
   }
   return url.origin;
 }
@@ -390,7 +390,8 @@ function certificateDetails(answer: KeyVaultCertificateWithPolicy, target: CallT
   const { cer, policy, properties } = requireSchema(certificateSchema, answer, target);
   const { keyType, keySize, keyCurveName, subject, validityInMonths, issuerName } = policy ?? {};
   const { dnsNames, emails, userPrincipalNames } = policy?.subjectAlternativeNames ?? {};
-  // The certificate is absent until the certificate authority has answered. Then the policy describes the future certificate.
+  // Until the certificate authority has issued the certificate, there is only the policy, which describes the future certificate.
+  // Reading the key of a certificate takes time, so it is read only if the policy does not say its type and size or curve.
   const policyNamesKey = (keyType ?? undefined) !== undefined && (keySize ?? keyCurveName ?? undefined) !== undefined;
   const x509 = cer ? readX509(Buffer.from(cer), target, !policyNamesKey) : undefined;
   const lifetimeActions = (policy?.lifetimeActions ?? []).flatMap(({ action, lifetimePercentage, daysBeforeExpiry }) =>
@@ -431,7 +432,7 @@ const unixSeconds = (date: Date | undefined | null): number | undefined =>
 const hex = (bytes: Uint8Array | undefined | null): string | undefined =>
   bytes === undefined || bytes === null ? undefined : Buffer.from(bytes).toString("hex").toUpperCase();
 
-/** @param modulus - A number, its highest byte first. */
+/** Returns the number of bits of an RSA modulus. @param modulus - Big-endian bytes, which can start with zeros. */
 function modulusBits(modulus: Uint8Array | undefined | null): number | undefined {
   if (modulus === undefined || modulus === null) return undefined;
   const first = modulus.findIndex((byte) => byte !== 0);
@@ -444,7 +445,7 @@ function textTags(tags: object | undefined | null): Record<string, string> {
   );
 }
 
-/** Returns the members that are not undefined, nor null as some services write it. */
+/** Returns the members that are neither undefined nor null. */
 export function present<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
   const kept: { [K in keyof T]?: NonNullable<T[K]> } = {};
   for (const name in members) {

@@ -9,14 +9,14 @@ import type { CloudServices } from "./key-vault.ts";
 export interface QueryAnswer {
   /** Rows by column name. Times are `Date`. */
   rows: Record<string, unknown>[];
-  /** Set if the rows are only a part of the result. The returned rows are correct. */
+  /** Set if the service returned only a part of the rows. */
   incomplete: CloudFailure | undefined;
 }
 
 /** Queries of Log Analytics. https://learn.microsoft.com/azure/azure-monitor/logs/api/overview */
 export interface LogAnalytics {
   /**
-   * Returns the table of a query. The query is sent once, because callers count their queries and retry later.
+   * Runs a query and returns its rows. The query is sent once, because callers limit their number of queries and retry later.
    *
    * @param workspaceId - The workspace's ID, a GUID.
    * @param span - Range of the rows' `TimeGenerated`.
@@ -29,7 +29,7 @@ export interface LogAnalytics {
  * Seconds after which the service ends a query, at most 600: https://learn.microsoft.com/azure/azure-monitor/logs/api/timeouts
  */
 const QUERY_SECONDS = 60;
-/** Answers can have up to 100 MB. */
+/** Maximum duration of a request. Responses can have up to 100 MB, so one minute is added for the transfer. */
 const ANSWER_MS = QUERY_SECONDS * SECOND_MS + MINUTE_MS;
 
 const QUERY_PATH = /^\/v1\/workspaces\/[0-9a-f-]{36}\/query$/i;
@@ -59,7 +59,7 @@ export function createLogAnalytics(services: CloudServices): LogAnalytics {
         grant: "the role Log Analytics Data Reader on this workspace, or one that may query its tables",
       };
       const route = (path: string): Route | undefined => (QUERY_PATH.test(path) ? { target, answer } : undefined);
-      const once = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1 };
+      const singleTry = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1 };
       const { LogsQueryClient } = await import("@azure/monitor-query-logs");
       const client = new LogsQueryClient(await identity.credential(), {
         ...(await clientOptions({
@@ -77,7 +77,7 @@ export function createLogAnalytics(services: CloudServices): LogAnalytics {
               : undefined,
           log,
           randomness,
-          limits: { ...CALL_LIMITS, requestTimeoutMs: ANSWER_MS, ...limits, ...once },
+          limits: { ...CALL_LIMITS, requestTimeoutMs: ANSWER_MS, ...limits, ...singleTry },
         })),
         endpoint: `${origin}/v1`,
         credentials: { scopes: [scope] },
@@ -86,13 +86,13 @@ export function createLogAnalytics(services: CloudServices): LogAnalytics {
       const result = await client.queryWorkspace(workspaceId, query, { startTime: from, endTime: to }, options);
       const isWhole = result.status === "Success";
       const table = (isWhole ? result.tables : result.partialTables)[0];
-      if (table === undefined) throw malformedAnswer(target, "the answer has no table");
+      if (table === undefined) throw malformedAnswer(target, "the response has no table");
       const names = table.columnDescriptors.map(({ name }) => name ?? "");
       const rows = table.rows.map((cells) => Object.fromEntries(names.map((name, at) => [name, cells[at]])));
       if (isWhole) return { rows, incomplete: undefined };
       return {
         rows,
-        incomplete: failure("incomplete", target, "only a part of the rows was answered", {
+        incomplete: failure("incomplete", target, "the response contains only a part of the rows", {
           remedy: "No action needed: the next run queries the missing period again.",
           cloudCode: codeOf(result.partialError.code),
         }),
@@ -101,5 +101,6 @@ export function createLogAnalytics(services: CloudServices): LogAnalytics {
   };
 }
 
+/** Returns the value if it has the form of an error code, such as `PartialError`. */
 const codeOf = (code: unknown): string | undefined =>
   typeof code === "string" && /^[A-Za-z][A-Za-z0-9_]{1,63}$/.test(code) ? code : undefined;

@@ -9,14 +9,14 @@ export const MAX_MAIL_RECIPIENTS = 50;
 /** Milliseconds that one request may take. */
 const REQUEST_TIMEOUT_MS = 30_000;
 
-/** The role that the identity needs. The service does not accept narrower roles. */
+/** Role that the service's identity needs. Azure Communication Services does not accept narrower roles. */
 const ROLE = "the role Communication and Email Service Owner on the Communication Services resource";
 
-/** API version of the SDK's requests, because this file builds the address of an operation. */
+/** API version of the address that this file builds for an operation. Must equal the API version of the SDK. */
 const API_VERSION = "2025-09-01";
 
 export interface Mail {
-  /** A GUID. The provider's ID of this mail, which its outcome can be queried by. */
+  /** A GUID that the sender chooses. `outcome` finds the mail by this ID. */
   operationId: string;
   /** At most 50 addresses. Recipients don't see each other: several addresses are in Bcc, a single address is in To. */
   to: readonly string[];
@@ -26,14 +26,14 @@ export interface Mail {
 }
 
 /**
- * The provider's answer about a mail.
- * - `accepted`: the provider has the mail and has not finished.
- * - `succeeded`, `failed`: finished.
+ * Result of sending a mail, or of a query of its outcome. The provider is Azure Communication Services.
+ * - `accepted`: the provider accepted the mail, and its delivery is in progress.
+ * - `succeeded`, `failed`: the delivery has ended.
  * - `notFound`: the provider does not know the mail, so it may be sent.
- * - `throttled`: the request was rejected. Retry after the seconds.
- * - `refused`: the mail was rejected for good.
- * - `unavailable`: the request was not accepted, for a reason that people or time can fix.
- * - `unknown`: there was no usable answer, so the mail may have been accepted. Query its outcome before you send it again.
+ * - `throttled`: the request was rejected. Retry after `retryAfterSeconds`.
+ * - `refused`: the mail was rejected, and a retry would be rejected too.
+ * - `unavailable`: the credentials of the service were rejected. A later request can succeed.
+ * - `unknown`: there was no usable response, so the mail may have been accepted. Query the outcome before you send the mail again.
  */
 export type MailAnswer =
   | { kind: "accepted" | "succeeded" | "notFound" }
@@ -45,12 +45,12 @@ export interface MailSender {
   outcome(operationId: string): Promise<MailAnswer>;
 }
 
-/** Seconds to wait if the provider is busy and names no time. Its limits are per minute. */
+/** Seconds to wait if a throttling response names no time. The provider's limits are per minute. */
 const DEFAULT_RETRY_SECONDS = 60;
 
 /**
- * Sends mail through Azure Communication Services, with the key of `COMMUNICATION_CONNECTION_STRING`, or else with the
- * service's identity to `COMMUNICATION_ENDPOINT`. Undefined if neither is set, or no sender.
+ * Creates a sender of mail through Azure Communication Services. Uses the key in `COMMUNICATION_CONNECTION_STRING`, or else the
+ * service's identity at `COMMUNICATION_ENDPOINT`. Returns undefined if neither is set, or if `ALERT_SENDER_ADDRESS` is not set.
  */
 export function createMailSender(deps: {
   config: Pick<Config, "COMMUNICATION_CONNECTION_STRING" | "COMMUNICATION_ENDPOINT" | "ALERT_SENDER_ADDRESS">;
@@ -63,46 +63,49 @@ export function createMailSender(deps: {
       : (/endpoint=([^;]+)/i.exec(connectionString)?.[1]?.replace(/\/$/, "") ?? "");
   if (endpoint === undefined || senderAddress === undefined) return undefined;
   const grant = connectionString === undefined ? { grant: ROLE } : {};
-  let opened: Promise<EmailClient> | undefined;
+  let clientPromise: Promise<EmailClient> | undefined;
   const client = () => {
-    opened ??= open(connectionString, endpoint, deps.identity);
-    return opened;
+    clientPromise ??= open(connectionString, endpoint, deps.identity);
+    return clientPromise;
   };
 
-  /** Sends one request and the SDK's first query of the operation. If resumed, sends only the query. */
-  async function begin(
+  /** Sends a mail and queries its operation once. With `resumeFrom` it sends no mail and only queries an earlier operation. */
+  async function startOperation(
     target: CallTarget,
     message: EmailMessage,
     options: { operationId?: string; resumeFrom?: string },
   ): Promise<MailAnswer> {
     const sending = options.resumeFrom === undefined;
-    // The SDK accepts any 2xx answer, even the page of a proxy. Only documented answers count here.
-    let taken = false;
-    let reported = false;
+    // The SDK accepts any 2xx response, even the page of a proxy. These flags record documented responses.
+    let isAccepted = false;
+    let hasStatus = false;
     try {
       const poller = await (await client()).beginSend(message, {
         ...options,
         abortSignal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
         onResponse: ({ request, status, parsedBody }) => {
-          if (request.method === "POST") taken = status === 202;
-          else reported = typeof (parsedBody as { status?: unknown } | undefined)?.status === "string";
+          if (request.method === "POST") isAccepted = status === 202;
+          else hasStatus = typeof (parsedBody as { status?: unknown } | undefined)?.status === "string";
         },
       });
-      if (!(sending ? taken : reported)) {
-        return { kind: "unknown", reason: malformedAnswer(target, "the answer is not the mail provider's").message };
+      if (!(sending ? isAccepted : hasStatus)) {
+        return {
+          kind: "unknown",
+          reason: malformedAnswer(target, "the response is not from the mail provider").message,
+        };
       }
-      return { kind: reported && poller.getOperationState().status === "succeeded" ? "succeeded" : "accepted" };
+      return { kind: hasStatus && poller.getOperationState().status === "succeeded" ? "succeeded" : "accepted" };
     } catch (error) {
-      const reason = unsuccessfulEnd(error);
+      const reason = operationFailureReason(error);
       if (reason) return { kind: "failed", reason };
       // The query can fail although the mail was sent.
-      return taken ? { kind: "accepted" } : answerOfError(error, target);
+      return isAccepted ? { kind: "accepted" } : answerOfError(error, target);
     }
   }
 
   return {
     send: ({ operationId, to, subject, html, text }) =>
-      begin(
+      startOperation(
         { operation: "send a mail", resource: endpoint, ...grant },
         {
           senderAddress,
@@ -114,7 +117,8 @@ export function createMailSender(deps: {
       ),
 
     outcome: (operationId) =>
-      begin({ operation: "ask for a mail's outcome", resource: endpoint, ...grant }, NO_MESSAGE, {
+      startOperation({ operation: "query a mail's outcome", resource: endpoint, ...grant }, NO_MESSAGE, {
+        // The state of an SDK poller, as the SDK stores it. With it the SDK queries the operation and sends nothing.
         resumeFrom: JSON.stringify({
           state: {
             status: "running",
@@ -141,7 +145,7 @@ const NO_MESSAGE: EmailMessage = { senderAddress: "", recipients: {}, content: {
 async function open(connectionString: string | undefined, endpoint: string, identity: Identity): Promise<EmailClient> {
   const { EmailClient } = await import("@azure/communication-email");
   const options = {
-    // The caller decides about retries, because the provider forgets operation IDs.
+    // The SDK must not retry: the provider may no longer know the operation ID, and then a retry would send the mail twice.
     retryOptions: { maxRetries: 0 },
     redirectOptions: { maxRetries: 0 },
     allowInsecureConnection: endpoint.startsWith("http://"),
@@ -151,8 +155,11 @@ async function open(connectionString: string | undefined, endpoint: string, iden
     : new EmailClient(connectionString, options);
 }
 
-/** True for the error that the SDK throws if the operation failed: a plain error with the provider's code in its text. */
-function unsuccessfulEnd(error: unknown): string | undefined {
+/**
+ * Returns the reason if the error is the one that the SDK throws for a failed operation: an `Error` whose text contains the
+ * provider's code. Returns undefined for other errors.
+ */
+function operationFailureReason(error: unknown): string | undefined {
   if (!(error instanceof Error) || error.name !== "Error") return undefined;
   if (error.message === "Operation was canceled") return "The mail provider reports that it was cancelled.";
   const failed = /^The long-running operation has failed(?:\. ([A-Za-z][A-Za-z0-9]{1,63}))?/.exec(error.message);

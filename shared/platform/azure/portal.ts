@@ -1,6 +1,6 @@
 import type { Config } from "../config/config.ts";
 
-/** The parts of links to the Azure portal. */
+/** Values that links to the Azure portal need. */
 export interface Portal {
   /** https://portal.azure.com, or the portal of the sovereign cloud. */
   portal: string;
@@ -9,7 +9,7 @@ export interface Portal {
   keyVaultSuffix: string;
 }
 
-/** https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide. */
+/** Addresses of the portal: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure */
 const PORTALS: Record<Config["AZURE_CLOUD"], string> = {
   AzureCloud: "https://portal.azure.com",
   AzureChinaCloud: "https://portal.azure.cn",
@@ -22,12 +22,12 @@ export const portalOf = (config: Pick<Config, "AZURE_CLOUD" | "AZURE_TENANT_ID" 
   keyVaultSuffix: config.cloud.keyVaultSuffix,
 });
 
-const tenant = ({ tenantId }: Portal): string => (tenantId ? `@${tenantId}` : "");
+const tenantPrefix = ({ tenantId }: Portal): string => (tenantId ? `@${tenantId}` : "");
 
-/** https://learn.microsoft.com/azure/azure-portal/azure-portal-overview: a resource's page, and a list under it. */
+/** Returns the link to a vault's page in the portal, or to a list below it such as `secrets`. */
 export function vaultLink(links: Portal, vaultId: string, list: string): string {
   const path = vaultId.split("/").map(encodeURIComponent).join("/");
-  return `${links.portal}/#${tenant(links)}/resource${path}${list ? `/${list}` : ""}`;
+  return `${links.portal}/#${tenantPrefix(links)}/resource${path}${list ? `/${list}` : ""}`;
 }
 
 const PORTAL_KINDS = { secret: "Secret", key: "Key", certificate: "Certificate" } as const;
@@ -38,7 +38,7 @@ export function assetLink(
   { type, name, vaultName }: { type: keyof typeof PORTAL_KINDS; name: string; vaultName: string },
 ): string {
   const address = `https://${encodeURIComponent(vaultName)}.${links.keyVaultSuffix}/${type}s/${encodeURIComponent(name)}`;
-  return `${links.portal}/#${tenant(links)}/asset/Microsoft_Azure_KeyVault/${PORTAL_KINDS[type]}/${address}`;
+  return `${links.portal}/#${tenantPrefix(links)}/asset/Microsoft_Azure_KeyVault/${PORTAL_KINDS[type]}/${address}`;
 }
 
 /** Returns the link to an application's certificates and secrets, or to the tenant for other credentials of a B2C tenant. */

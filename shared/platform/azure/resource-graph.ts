@@ -4,12 +4,12 @@ import { malformedAnswer } from "./failure.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /**
- * Azure Resource Graph returns many resources in few calls. It is stale by seconds to minutes, and has no rows for resources
- * that the identity can't read: for a denied subscription the answer is empty.
+ * Queries Azure Resource Graph, an index of resources that returns many resources in few calls. Its data can be minutes old. It has
+ * no rows for resources that the identity can't read: for a denied subscription the result is empty.
  */
 export interface ResourceGraph {
   /**
-   * Returns the unchecked rows of a query, page by page. The result is complete only if the iteration ends without an error.
+   * Returns the rows of a query, page by page, without checking them. The result is complete only if the iteration ends normally.
    *
    * @param query - Must project `id`. Without it there are no further pages, and rows are silently missing.
    * @param subscriptions - At most 300:
@@ -20,17 +20,17 @@ export interface ResourceGraph {
 }
 
 /** Returns a text as a literal of the query language. */
-export const quoted = (text: string): string => `'${text.replace(/[\\']/g, "\\$&")}'`;
+export const toQueryLiteral = (text: string): string => `'${text.replace(/[\\']/g, "\\$&")}'`;
 
 const API_VERSION = "2022-10-01";
 
 /** Rows per page, the maximum: https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data */
-const PER_PAGE = 1000;
+const ROWS_PER_PAGE = 1000;
 
-/** Most rows of one query. A longer result would fill the memory. */
-const MOST_ROWS = 4_000_000;
+/** Maximum number of rows of one query. A longer result would not fit into memory. */
+const MAX_ROWS = 4_000_000;
 
-/** `resultTruncated` is a text. */
+/** Response of a query. `resultTruncated` is documented as a text, `"true"` or `"false"`. */
 const answer = z.object({
   data: z.array(z.unknown()),
   resultTruncated: z.union([z.string(), z.boolean()]).nullish(),
@@ -47,10 +47,14 @@ export function createResourceGraph(arm: Arm): ResourceGraph {
   return {
     async *query(query, subscriptions, signal) {
       let skipToken: string | undefined;
-      const seen = new Set<string>();
+      const usedSkipTokens = new Set<string>();
       do {
-        const options = { $top: PER_PAGE, resultFormat: "objectArray", ...(skipToken && { $skipToken: skipToken }) };
-        const found = await arm.call(
+        const options = {
+          $top: ROWS_PER_PAGE,
+          resultFormat: "objectArray",
+          ...(skipToken && { $skipToken: skipToken }),
+        };
+        const response = await arm.call(
           {
             // The query only reads, so it may be retried.
             method: "POST",
@@ -62,15 +66,18 @@ export function createResourceGraph(arm: Arm): ResourceGraph {
           },
           answer,
         );
-        yield found.data;
-        skipToken = found.$skipToken || undefined;
-        if (skipToken === undefined && String(found.resultTruncated) === "true") {
-          throw malformedAnswer(target, "rows are missing from the answer");
+        yield response.data;
+        skipToken = response.$skipToken || undefined;
+        if (skipToken === undefined && String(response.resultTruncated) === "true") {
+          throw malformedAnswer(target, "rows are missing from the response");
         }
-        if (skipToken !== undefined && (seen.has(skipToken) || seen.size * PER_PAGE >= MOST_ROWS)) {
+        if (
+          skipToken !== undefined &&
+          (usedSkipTokens.has(skipToken) || usedSkipTokens.size * ROWS_PER_PAGE >= MAX_ROWS)
+        ) {
           throw malformedAnswer(target, "the pages of the response do not end");
         }
-        seen.add(skipToken ?? "");
+        usedSkipTokens.add(skipToken ?? "");
       } while (skipToken !== undefined);
     },
   };

@@ -1,4 +1,4 @@
-/** The parts of a resource ID. Azure compares IDs without regard to case. */
+/** The parts of an Azure resource ID. Azure ignores case when it compares IDs. */
 export interface ResourceId {
   subscriptionId: string;
   resourceGroup: string;
@@ -8,8 +8,12 @@ export interface ResourceId {
   names: string[];
 }
 
-/** https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules; none holds more than this. */
+/**
+ * One segment of an ID: a name that is not only dots, of at most 260 characters. Permits all characters of the name rules:
+ * https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+ */
 const SEGMENT = /^(?!\.+$)[\p{L}\p{N}._()~!$'*:@ -]{1,260}$/u;
+/** Matches `/subscriptions/<id>/resourceGroups/<group>/providers/<namespace>/<types and names>`. */
 const ID =
   /^\/subscriptions\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/resourceGroups\/([^/]+)\/providers\/([A-Za-z0-9.]+)\/(.+)$/i;
 
@@ -31,9 +35,10 @@ export function parseResourceId(id: string): ResourceId | undefined {
 }
 
 /**
- * Returns the ID as a path of the resource manager.
+ * Returns the ID as a URL path for Azure Resource Manager.
  *
- * @throws {TypeError} if it is not the ID of a resource of these types, in lower case.
+ * @param types - The accepted resource types, in lower case.
+ * @throws {TypeError} if the ID is not the ID of a resource of one of these types.
  */
 export function resourcePath(id: string, ...types: [string, ...string[]]): string {
   const parsed = parseResourceId(id);
@@ -41,8 +46,8 @@ export function resourcePath(id: string, ...types: [string, ...string[]]): strin
   return id.split("/").map(encodeURIComponent).join("/");
 }
 
-/** Returns the name of a resource for messages, after the names of its parents. */
+/** Returns the name of a resource for messages, with the names of its parents: `app/staging`. */
 export const resourceName = (id: string): string => parseResourceId(id)?.names.join("/") ?? "?";
 
-/** Returns the name of a resource without its parents. Some services return `service/value`, others `value`. */
-export const ownName = (name: string): string => name.slice(name.lastIndexOf("/") + 1);
+/** Returns `value` for `value` and for `service/value`, because some services return a name with its parent's name. */
+export const nameWithoutParents = (name: string): string => name.slice(name.lastIndexOf("/") + 1);

@@ -2,14 +2,14 @@ import * as z from "zod";
 import { undocumented } from "./calls.ts";
 
 /**
- * The members of the resource manager's answers that are used here, as the SDK's clients return them.
- * https://learn.microsoft.com/rest/api/azure/
+ * Schemas of the responses of Azure Resource Manager, with the members that the service uses. Subscriptions and vaults are checked as
+ * the SDK clients return them. https://learn.microsoft.com/rest/api/azure/
  */
 
 /** A longer text would not fit into a table row. */
 const text = z.string().max(4096).nullish();
 const flag = z.boolean().nullish();
-/** The client returns an invalid date for a text that is none. */
+/** An invalid date is read as undefined: the SDK client creates one from a text that is not a date. */
 const date = z.instanceof(Date).nullish().catch(undefined);
 
 /** A subscription ID becomes part of addresses and of storage keys. */
@@ -33,7 +33,10 @@ const vaultSchema = z.object({
   id: z.string().max(1024).regex(VAULT_ID),
   name: vaultName,
   location: text,
-  /** At most 50 of 512 and 256 characters: https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources */
+  /**
+   * At most 50 tags, names of 512 and values of 256 characters, so valid tags have less than 40,000 characters:
+   * https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
+   */
   tags: z
     .record(z.string(), z.unknown())
     .refine((tags) => JSON.stringify(tags).length <= 40_000)
@@ -56,7 +59,7 @@ const vaultSchema = z.object({
 });
 
 /**
- * Returns a vault of the SDK's client, which copies most members without a check.
+ * Checks a vault that the SDK client returned. The SDK client copies most members without a check.
  * @throws {CloudFailure} badResponse if a member is not what the service documents.
  */
 export function requireVault(vault: unknown): z.infer<typeof vaultSchema> {
@@ -70,7 +73,10 @@ export function nameOfVault(vault: unknown): string | undefined {
   return z.object({ name: vaultName }).safeParse(vault).data?.name;
 }
 
-/** As `requireVault`, for a subscription. */
+/**
+ * Checks a subscription that the SDK client returned.
+ * @throws {CloudFailure} badResponse if a member is not what the service documents.
+ */
 export function requireSubscription(subscription: unknown): z.infer<typeof subscriptionSchema> {
   const { data, error } = subscriptionSchema.safeParse(subscription);
   if (data) return data;

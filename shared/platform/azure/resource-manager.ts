@@ -22,7 +22,7 @@ export interface SubscriptionResource {
   tenantId?: string;
 }
 
-/** A vault as the resource manager describes it. Missing members have their documented defaults. */
+/** A vault as Azure Resource Manager describes it. Missing members have their documented defaults. */
 export interface VaultResource {
   /** ARM resource ID. */
   id: string;
@@ -55,7 +55,7 @@ export interface DiagnosticSetting {
   /** True if the setting exports audit events, by their category or by a group that includes it. */
   auditEvents: boolean;
   allMetrics: boolean;
-  /** Days that the setting keeps audit events. 0 for an unlimited time, absent if the destination decides. */
+  /** Days for which the setting retains audit events. 0 for an unlimited time, undefined if the destination decides. */
   retentionDays?: number;
   workspaceId?: string;
   storageAccountId?: string;
@@ -66,11 +66,14 @@ export interface DiagnosticSetting {
 /** A page of a subscription's vaults. */
 export interface VaultPage {
   vaults: VaultResource[];
-  /** Vaults whose description is not what the service documents. An entry without a name can be any vault. */
+  /** Entries that do not match the service's documentation. If the name is not readable, the entry can be any vault. */
   unreadable: { name: string | undefined; failure: CloudFailure }[];
 }
 
-/** Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted. */
+/**
+ * Reads subscriptions, key vaults and their diagnostic settings. The methods throw `CloudFailure`, with the code `timedOut` when
+ * their signal is aborted.
+ */
 export interface ResourceManager {
   /** Lists the subscriptions that the identity can see, and the failure of each unreadable entry. */
   subscriptions(signal?: AbortSignal): Promise<{ subscriptions: SubscriptionResource[]; unreadable: CloudFailure[] }>;
@@ -194,7 +197,7 @@ export function createResourceManager(services: CloudServices): ResourceManager 
       const vault = await parsedByClient(target, () => client.vaults.get(resourceGroup, name));
       const resource = vaultResource(vault, subscriptionId.toLowerCase());
       if (resource.id.toLowerCase() !== vaultResourceId.toLowerCase()) {
-        throw malformedAnswer(target, "the answer is about another vault");
+        throw malformedAnswer(target, "the response describes another vault");
       }
       return resource;
     },
@@ -294,9 +297,9 @@ const isoTime = (date: Date | null | undefined): string | undefined =>
  */
 const AUDIT_GROUPS = new Set(["audit", "alllogs"]);
 
-type Answered = ReturnType<typeof diagnosticSettingsAnswer.parse>["value"][number];
+type DiagnosticSettingEntry = ReturnType<typeof diagnosticSettingsAnswer.parse>["value"][number];
 
-function diagnosticSetting({ name, properties }: Answered): DiagnosticSetting {
+function diagnosticSetting({ name, properties }: DiagnosticSettingEntry): DiagnosticSetting {
   const { logs, metrics, workspaceId, storageAccountId, eventHubAuthorizationRuleId, marketplacePartnerId } =
     properties;
   const audit = (logs ?? []).find(

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Arm, Listed } from "./arm.ts";
+import type { Arm, ListResult } from "./arm.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A role that a principal has at a scope and below it. */
@@ -23,13 +23,13 @@ export interface RoleDefinition {
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
 export interface RoleAssignments {
   /** Lists the assignments at the subscription, above it (management groups) and below it, without eligible assignments. */
-  list(subscriptionId: string, signal?: AbortSignal): Promise<Listed<RoleAssignment>>;
+  list(subscriptionId: string, signal?: AbortSignal): Promise<ListResult<RoleAssignment>>;
   definition(roleDefinitionId: string, signal?: AbortSignal): Promise<RoleDefinition>;
 }
 
 const API_VERSION = "2022-04-01";
 
-/** The ID of a custom role of the tenant starts with `/providers`, and so can the ID of a built-in role. */
+/** Matches the resource ID of a role definition, with or without `/subscriptions/<id>` at its start. */
 const DEFINITION_ID =
   /^(?:\/subscriptions\/[0-9a-f-]{36})?\/providers\/Microsoft\.Authorization\/roleDefinitions\/[0-9a-f-]{36}$/i;
 
@@ -72,7 +72,7 @@ export function createRoleAssignments(arm: Arm): RoleAssignments {
     },
 
     async definition(roleDefinitionId, signal) {
-      if (!DEFINITION_ID.test(roleDefinitionId)) throw new TypeError("Not the resource id of a role definition.");
+      if (!DEFINITION_ID.test(roleDefinitionId)) throw new TypeError("Not the resource ID of a role definition.");
       const target = { operation: "read the role definition", resource: roleDefinitionId, grant: DEPENDENCY_READER };
       const call = { path: roleDefinitionId, apiVersion: API_VERSION, target, signal };
       const { properties } = await arm.call(call, definition);

@@ -9,38 +9,38 @@ const CONTENT_TYPE = "application/vnd.credential-lifecycle.row-signing";
 const KEY_BYTES = 32;
 
 /**
- * Returns keys for signed rows. The keys are versions of one secret in the service's own key vault: the newest signs, all
- * verify. The first signed row creates the secret. A person can add a version of 32 random bytes in base64. A process reads
- * each version once.
+ * Returns the keys that sign table rows with HMAC, so that rows which another program wrote are detected. The keys are versions of
+ * one secret in the service's own key vault: the newest version signs, and every version verifies. The first signed row creates the
+ * secret. To change the key, an administrator adds a version of 32 random bytes in base64. A process caches the versions.
  *
  * @returns Keys whose methods throw `CloudFailure` while the vault can't be read.
  */
 export function keyVaultRowKeys(vault: ServiceKeyVault, randomness: Randomness): RowKeys {
-  const read = new Map<string, Promise<Uint8Array | undefined>>();
+  const keysByVersion = new Map<string, Promise<Uint8Array | undefined>>();
   let newest: Promise<{ name: string; key: Uint8Array }> | undefined;
 
-  const keyOf = (value: string | undefined): Uint8Array | undefined => {
+  const decodeKey = (value: string | undefined): Uint8Array | undefined => {
     const key = value === undefined ? undefined : Buffer.from(value, "base64");
     return key?.length === KEY_BYTES ? key : undefined;
   };
 
   async function named(name: string): Promise<Uint8Array | undefined> {
     if (!/^[0-9a-f]{32}$/.test(name)) return undefined;
-    const known = read.get(name) ?? vault.readSecret(SECRET, name).then(keyOf);
-    read.set(name, known);
-    return await known.catch((error: unknown) => {
-      read.delete(name);
+    const keyPromise = keysByVersion.get(name) ?? vault.readSecret(SECRET, name).then(decodeKey);
+    keysByVersion.set(name, keyPromise);
+    return await keyPromise.catch((error: unknown) => {
+      keysByVersion.delete(name);
       throw error;
     });
   }
 
-  async function findOrMake(): Promise<{ name: string; key: Uint8Array }> {
-    const found = await vault.readNewest(SECRET);
-    const value = found?.value ?? Buffer.from(randomness.bytes(KEY_BYTES)).toString("base64");
-    const key = keyOf(value);
-    if (key) return { name: found?.version ?? (await vault.writeSecret(SECRET, value, CONTENT_TYPE)), key };
-    throw new CloudFailure("badResponse", `The secret ${SECRET} of the service's own key vault is no key.`, {
-      remedy: `Add a version to it that is ${KEY_BYTES} random bytes in base64.`,
+  async function readOrCreateKey(): Promise<{ name: string; key: Uint8Array }> {
+    const newestVersion = await vault.readNewest(SECRET);
+    const value = newestVersion?.value ?? Buffer.from(randomness.bytes(KEY_BYTES)).toString("base64");
+    const key = decodeKey(value);
+    if (key) return { name: newestVersion?.version ?? (await vault.writeSecret(SECRET, value, CONTENT_TYPE)), key };
+    throw new CloudFailure("badResponse", `The secret ${SECRET} of the service's own key vault is not a valid key.`, {
+      remedy: `Add a version of ${KEY_BYTES} random bytes in base64 to the secret.`,
     });
   }
 
@@ -48,7 +48,7 @@ export function keyVaultRowKeys(vault: ServiceKeyVault, randomness: Randomness):
     named,
 
     async current() {
-      newest ??= findOrMake();
+      newest ??= readOrCreateKey();
       return await newest.catch((error: unknown) => {
         newest = undefined;
         throw error;

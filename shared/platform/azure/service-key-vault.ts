@@ -6,22 +6,25 @@ import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
 import { foreignHost, unlessMissing } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-/** The service's own key vault, for data that must not be in its tables. Every method throws `CloudFailure`. */
+/**
+ * Client of the service's own key vault, which stores data that must not be in tables, such as signing keys and copies of new
+ * secret values. The methods throw `CloudFailure`.
+ */
 export interface ServiceKeyVault {
   /**
-   * Returns the tags of a secret that only carries tags, or undefined if there is none. Up to 15 tags, with names and values of
-   * up to 256 characters: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags
+   * Returns the tags of a secret, or undefined if the secret does not exist. Some secrets store data only in their tags: up to 15,
+   * with names and values of up to 256 characters: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags
    */
   readTags(name: string): Promise<Record<string, string> | undefined>;
-  /** Sets the tags on the current version. New versions would accumulate, because versions can't be deleted. */
+  /** Sets the tags of the current version. Adds no version, because single versions can't be deleted and would accumulate. */
   writeTags(name: string, tags: Record<string, string>): Promise<void>;
-  /** Returns the value of a version of a secret, the newest without `version`. Returns undefined if there is none. */
+  /** Returns the value of a version, by default the newest. Returns undefined if the version does not exist. */
   readSecret(name: string, version?: string): Promise<string | undefined>;
   /** Returns the newest version of a secret with its value, or undefined if there is none. */
   readNewest(name: string): Promise<{ version: string; value: string } | undefined>;
   /** Adds a version and returns its ID. Earlier versions stay readable. */
   writeSecret(name: string, value: string, contentType: string, tags?: Record<string, string>): Promise<string>;
-  /** Deletes all versions, which the vault keeps recoverable. Does nothing if the secret does not exist. */
+  /** Deletes the secret with all versions, which stay recoverable. Does nothing if the secret does not exist. */
   removeSecret(name: string): Promise<void>;
 }
 
@@ -37,13 +40,14 @@ export function isServiceVault(config: Pick<Config, "SERVICE_KEY_VAULT_URL">, va
 }
 
 const GRANT = "the role Key Vault Secrets Officer on the service's own key vault";
-/** After a deletion the SDK reads the deleted secret. */
+/** Paths of a secret or a version. `/deletedsecrets` is included because the SDK reads the deleted secret after a deletion. */
 const SECRET = /^\/(deleted)?secrets\/[0-9A-Za-z-]{1,127}(\/[0-9A-Za-z]*)?$/;
 const secret = z.object({ id: z.string(), tags: z.record(z.string(), z.string()).nullish() });
 
 /**
- * Returns undefined if `SERVICE_KEY_VAULT_URL` is not set. @throws {CloudFailure} foreignHost if it is not the address of a key
- * vault.
+ * Returns undefined if `SERVICE_KEY_VAULT_URL` is not set.
+ *
+ * @throws {CloudFailure} foreignHost if the URL is not under the cloud's Key Vault domain.
  */
 export function createServiceKeyVault(services: CloudServices): ServiceKeyVault | undefined {
   const { config, identity, log, randomness = systemRandomness(), limits } = services;
@@ -80,6 +84,7 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
 
     async writeTags(name, tags) {
       const version = (await newest(name))?.version;
+      // A secret needs a value. This one stores its data in the tags, so `-` stands for the value.
       if (version === undefined) await (await client("write a secret")).setSecret(name, "-", { tags });
       else await (await client("write a secret")).updateSecretProperties(name, version, { tags });
     },

@@ -1,14 +1,14 @@
 import * as z from "zod";
 import type { Config } from "../config/config.ts";
-import { requestToken, SIGN_IN_REFUSALS } from "./token-endpoint.ts";
+import { requestToken, SIGN_IN_FAILURES } from "./token-endpoint.ts";
 
 /**
- * The result of one attempt to sign in an application with a secret.
+ * Result of one attempt to sign in an application with a client secret. Rotation and matching use it to prove that a secret is valid.
  * - `accepted`: the secret is valid.
- * - `notYet`: the secret is wrong, or not replicated yet.
- * - `expired`: the application's secrets are expired. Also seen while the newest secret is not replicated yet.
- * - `impossible`: this application can't sign in here with any secret.
- * - `unclear`: the answer says nothing about the secret.
+ * - `notYet`: the secret is wrong, or the server that responded does not know the secret yet.
+ * - `expired`: all secrets of the application that the server knows have expired. The newest secret may be missing there.
+ * - `impossible`: this application can't sign in to this tenant with any secret.
+ * - `unclear`: the response does not say whether the secret is valid.
  */
 export type SignInOutcome =
   | { kind: "accepted" | "notYet" | "expired" | "unclear" }
@@ -20,16 +20,19 @@ export type SignInOutcome =
       reason: string;
     };
 
-/** Tries a secret of the application `appId` in the tenant, with one request on a connection of its own. Stores nothing. */
+/** Signs in the application with the secret, by one request on a new connection. Discards the token. */
 export type ProveSignIn = (appId: string, secret: string, tenantId: string) => Promise<SignInOutcome>;
 
-/** With these codes the secret was accepted, and a later step of the sign-in failed. */
+/**
+ * Error codes of steps after the check of the secret: the secret is valid although the sign-in failed. 500011: Microsoft Graph
+ * is unknown in the tenant. 53003: a Conditional Access policy blocks the application. 65001: consent is missing.
+ */
 const AFTER_AUTHENTICATION = new Set([500011, 53003, 65001]);
 
 const tokenAnswer = z.object({ token_type: z.literal("Bearer"), access_token: z.string().min(1) });
 const errorAnswer = z.object({ error_codes: z.array(z.number()).min(1) });
 
-/** The token is not used. Neither the token nor the secret is logged or stored. */
+/** Creates the function that tests secrets. It neither logs nor stores the secret or the token. */
 export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
   return async (clientId, clientSecret, tenantId) => {
     try {
@@ -44,14 +47,15 @@ export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
   };
 }
 
-/** Decided by the code only, because Microsoft changes the texts. */
+/** Evaluates the status and the error code, not the text, which Microsoft can change. */
 function outcomeOf(status: number, json: unknown): SignInOutcome {
   if (status === 200) return { kind: tokenAnswer.safeParse(json).success ? "accepted" : "unclear" };
   const code = errorAnswer.safeParse(json).data?.error_codes[0];
   if (code === undefined) return { kind: "unclear" };
   if (AFTER_AUTHENTICATION.has(code)) return { kind: "accepted" };
+  // 7000215: the secret is wrong or not known yet. 7000222: the application's secrets have expired.
   if (code === 7000215) return { kind: "notYet" };
   if (code === 7000222) return { kind: "expired" };
-  const reason = SIGN_IN_REFUSALS[code];
+  const reason = SIGN_IN_FAILURES[code];
   return reason === undefined ? { kind: "unclear" } : { kind: "impossible", code, reason };
 }

@@ -8,25 +8,25 @@ export interface Registration {
   clientSecret: string;
 }
 
-/** Milliseconds that one attempt may take. */
+/** Maximum duration of one token request in milliseconds. */
 const TIMEOUT_MS = 30_000;
 
 /**
- * The only codes of a failed sign-in that are evaluated:
+ * Messages for the error codes that mean that an application can't sign in with any secret:
  * https://learn.microsoft.com/entra/identity-platform/reference-error-codes
  */
-export const SIGN_IN_REFUSALS: Readonly<Record<number, string>> = {
-  700016: "The application is not known in this tenant.",
+export const SIGN_IN_FAILURES: Readonly<Record<number, string>> = {
+  700016: "The application does not exist in this tenant.",
   7000112: "The application is disabled.",
   7000229: "The application has no service principal in this tenant.",
-  90002: "The tenant is not known.",
+  90002: "The tenant does not exist.",
 };
 
 /**
- * Requests a token for Microsoft Graph from Entra, with one request on a new connection. A new connection can reach another
- * server, which may not have a new secret yet. Logs and stores nothing.
+ * Requests a token for Microsoft Graph from Microsoft Entra ID, with one request on a new connection. Each new connection can reach
+ * another server of Entra ID, so repeated requests show whether all servers know a new secret. Does not log or store anything.
  *
- * @throws {RestError} if there is no answer.
+ * @throws {RestError} if there is no response.
  */
 export async function requestToken(
   { cloud: { authorityHost, graph } }: Pick<Config, "cloud">,
@@ -50,10 +50,10 @@ export async function requestToken(
   });
   request.agent = new Agent({ keepAlive: false });
   const { status, bodyAsText, headers } = await createDefaultHttpClient().sendRequest(request);
-  return { status, body: jsonOf(bodyAsText ?? ""), header: (name) => headers.get(name) };
+  return { status, body: parseJson(bodyAsText ?? ""), header: (name) => headers.get(name) };
 }
 
-function jsonOf(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

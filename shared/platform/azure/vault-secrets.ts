@@ -8,7 +8,10 @@ import { type CloudServices, listed, originOf, present } from "./key-vault.ts";
 import { deletedSecretAnswer, secretAnswer, secretVersionsRoute } from "./key-vault-answers.ts";
 import { isServiceVault } from "./service-key-vault.ts";
 
-/** Secrets of key vaults with their values, for rotation and sync only. Times are whole Unix seconds. */
+/**
+ * Reads and writes secrets of key vaults with their values, for rotation and sync only. Scans use key-vault.ts, which reads no
+ * values. Times are whole seconds since 1970.
+ */
 
 /** One version of a secret without its value. */
 export interface SecretVersion {
@@ -40,28 +43,30 @@ export interface NewSecretVersion {
 /** The secrets of one vault. Every method throws `CloudFailure`. */
 export interface VaultSecrets {
   /**
-   * Lists all versions without values, the newest first. Empty if there is no such secret. Key Vault stores times in seconds:
-   * versions of the same second have no order, and only `read` returns the current one.
+   * Lists all versions without values, the newest first. Returns an empty list if the secret does not exist. Key Vault stores times
+   * in seconds, so versions of the same second have no defined order. Use `read` to get the current version.
    */
   versions(name: string, signal?: AbortSignal): Promise<SecretVersion[]>;
   /**
-   * Reads a version, the current one without `version`. Returns undefined if there is none.
+   * Reads a version of a secret with its value. Without `version` it reads the current version. Returns undefined if the version does
+   * not exist.
    *
    * @throws {CloudFailure} disabled if that version is disabled.
    */
   read(name: string, version?: string, signal?: AbortSignal): Promise<(SecretVersion & { value: string }) | undefined>;
   /**
-   * Adds a version. Not retried without an answer: after an `unclear` failure the caller must search for the version by its
+   * Adds a version. Not retried if there is no response: after an `unclear` failure the caller must search for the version by its
    * tags.
    *
-   * @throws {CloudFailure} deleted if a deleted secret has the name; conflict while the secret is being deleted or recovered.
+   * @throws {CloudFailure} deleted if a recoverable deleted secret has the name; conflict while the secret is being deleted or
+   * recovered.
    */
   write(name: string, version: NewSecretVersion): Promise<SecretVersion>;
   /** Enables or disables one version. */
   enable(name: string, version: string, enabled: boolean): Promise<void>;
   /** Returns a deleted secret that can be recovered, or undefined if there is none. */
   deleted(name: string): Promise<{ tags: Record<string, string> } | undefined>;
-  /** Recovers a deleted secret. Its name works some seconds later. Does nothing if there is none. */
+  /** Recovers a deleted secret, which can be used some seconds later. Does nothing if there is no deleted secret of that name. */
   recover(name: string): Promise<void>;
   /** Deletes all versions, which stay recoverable. Does nothing if the secret does not exist. */
   remove(name: string): Promise<void>;
@@ -70,7 +75,7 @@ export interface VaultSecrets {
 export interface VaultSecretsClients {
   /**
    * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
-   * @throws {Problem} serviceVault if it is the service's own vault, in any spelling.
+   * @throws {Problem} serviceVault if the name or address, in any case of letters, is that of the service's own vault.
    */
   open(vault: { name: string; vaultUri: string }): VaultSecrets;
 }
@@ -93,7 +98,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         throw new Problem("serviceVault", `${vaultName} is the service's own key vault. Name another one.`);
       }
 
-      /** Creates a client for one call or one list. A client has no connections of its own. */
+      /** Creates a client for one call or one list. The clients share the connections of the process. */
       async function client(
         operation: string,
         {
@@ -160,7 +165,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         },
 
         async recover(name) {
-          // The SDK then checks whether the name works, which takes some seconds.
+          // The call does not wait until the secret can be used, which takes some seconds.
           await unlessMissing((await client("recover a deleted secret")).beginRecoverDeletedSecret(name));
         },
 
@@ -172,7 +177,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
   };
 }
 
-/** Adds the dates to the body. The SDK truncates the seconds of a date to 32 bits, which end in 2038. */
+/** Adds the dates to the request body, because the SDK truncates the seconds of a date to 32 bits, which end in 2038. */
 function datesPolicy(attributes: { nbf?: number; exp?: number }): PipelinePolicy {
   return {
     name: "secretDatesPolicy",

@@ -1,12 +1,11 @@
 /**
- * The custom roles of the watch templates, as remedies name them. docs/permissions.md lists the role of each call. The built-in
- * role Reader is not used, because it can read everything in the subscription.
+ * Names of the custom roles that the infrastructure templates in infra/azure/watch create, for remedies of failures.
+ * docs/permissions.md lists the role of each call. The built-in role Reader is not used, because it can read everything in the
+ * subscription.
  */
 
 /** Creates the custom roles in one subscription and assigns them to the service's identity. */
 export const WATCH_TEMPLATE = "infra/azure/watch/subscription.bicep";
-/** The same template in Terraform. */
-const WATCH_MODULE = "infra/terraform/watch";
 
 /**
  * Reads subscriptions, key vaults and their diagnostic settings. In Azure, the role's name ends with the environment and the
@@ -18,7 +17,7 @@ const DEPENDENCY_ROLE = "Credential Lifecycle Dependency Reader";
 
 /** Completes "Give the service's identity …". */
 const grantOf = (role: string): string =>
-  `the custom role ${role} on the subscription: deploy ${WATCH_TEMPLATE} there, or ${WATCH_MODULE} with Terraform (docs/permissions.md)`;
+  `the custom role ${role} on the subscription (${WATCH_TEMPLATE} creates and assigns the role, see docs/permissions.md)`;
 
 export const INVENTORY_READER = grantOf(INVENTORY_ROLE);
 export const DEPENDENCY_READER = grantOf(DEPENDENCY_ROLE);

@@ -18,6 +18,8 @@ interface KeyFacts {
 }
 
 /**
+ * Reads the properties of an X.509 certificate.
+ *
  * @param key - Whether to read the properties of the key, which takes most of the time.
  * @throws {CloudFailure} badResponse if the bytes are not an X.509 certificate in DER, or its key can't be read.
  */
@@ -28,7 +30,7 @@ export function readX509(der: Uint8Array, target: CallTarget, key: boolean): X50
     certificate = new X509Certificate(der);
     keyFacts = key ? publicKeyFacts(certificate.publicKey) : {};
   } catch {
-    throw malformedAnswer(target, "the certificate is no X.509");
+    throw malformedAnswer(target, "the certificate is not valid X.509");
   }
   return {
     subject: oneLine(certificate.subject),
@@ -41,7 +43,7 @@ export function readX509(der: Uint8Array, target: CallTarget, key: boolean): X50
 
 const oneLine = (name: string | undefined) => (name ?? "").split("\n").join(", ");
 
-/** Node writes `DNS:a.example, IP Address:10.0.0.1`, and a value with a comma or quote as a JSON string. */
+/** Splits a text of Node such as `DNS:a.example, IP Address:10.0.0.1`. A value with a comma or quote is a JSON string there. */
 function alternativeNames(text: string | undefined): string[] {
   const names = (text ?? "").matchAll(/(?:^|, )[\w ]+:("(?:[^"\\]|\\.)*"|[^,]*)/g);
   return [...names].map(([, value = ""]) => (value.startsWith('"') ? String(JSON.parse(value)) : value));

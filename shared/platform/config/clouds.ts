@@ -62,17 +62,17 @@ export function cloudEndpoints(env: {
   AZURE_KEY_VAULT_SUFFIX?: string | undefined;
   AZURE_APP_CONFIGURATION_SUFFIX?: string | undefined;
 }): CloudEndpoints {
-  const named = CLOUDS[env.AZURE_CLOUD]!;
-  const authorityHost = env.AZURE_AUTHORITY_HOST ?? named.authorityHost;
-  const isNamed = authorityHost === named.authorityHost;
+  const defaults = CLOUDS[env.AZURE_CLOUD]!;
+  const authorityHost = env.AZURE_AUTHORITY_HOST ?? defaults.authorityHost;
+  const isDefaultHost = authorityHost === defaults.authorityHost;
   return {
     authorityHost,
-    issuers: { v1: named.issuers.v1, v2: isNamed ? named.issuers.v2 : authorityHost },
-    resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? named.resourceManager,
-    graph: env.AZURE_GRAPH_ENDPOINT ?? named.graph,
-    logAnalytics: env.LOG_ANALYTICS_ENDPOINT ?? named.logAnalytics,
-    keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? named.keyVaultSuffix,
-    appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? named.appConfigurationSuffix,
-    storageSuffix: named.storageSuffix,
+    issuers: { v1: defaults.issuers.v1, v2: isDefaultHost ? defaults.issuers.v2 : authorityHost },
+    resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? defaults.resourceManager,
+    graph: env.AZURE_GRAPH_ENDPOINT ?? defaults.graph,
+    logAnalytics: env.LOG_ANALYTICS_ENDPOINT ?? defaults.logAnalytics,
+    keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? defaults.keyVaultSuffix,
+    appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? defaults.appConfigurationSuffix,
+    storageSuffix: defaults.storageSuffix,
   };
 }

@@ -3,9 +3,9 @@ import { validationMessage } from "../validation-message.ts";
 import { Environment } from "./environment.ts";
 
 /**
- * The parsed environment. `loadConfig` reports all invalid values at once and the process stops, because a partly configured
- * service would fail later and less clearly. Only the format of runtime settings, which an administrator can override through
- * the API, is checked here. Their bounds are in the settings module.
+ * The parsed environment variables. If a value is invalid, `loadConfig` throws an error with all problems, and the process stops
+ * instead of failing later. Runtime settings, which an administrator can override through the API, are checked for their format
+ * only. The settings module checks their bounds.
  */
 export type Config = z.output<typeof Environment>;
 
@@ -23,36 +23,35 @@ const UNRESOLVED_REFERENCE =
  * every problem.
  */
 function crossSettingProblems(given: EnvironmentVariables): [name: string, message: string][] {
-  const found: [string, string][] = [];
-  const together = (a: string, b: string) => {
-    if (!given[a] !== !given[b]) found.push([given[a] ? b : a, `must be set together with ${given[a] ? a : b}`]);
+  const problems: [string, string][] = [];
+  const requireTogether = (a: string, b: string) => {
+    if (!given[a] !== !given[b]) problems.push([given[a] ? b : a, `must be set together with ${given[a] ? a : b}`]);
   };
   if (
     !given.AzureWebJobsStorage &&
     !given.AzureWebJobsStorage__accountName &&
     !given.AzureWebJobsStorage__tableServiceUri
   ) {
-    found.push([
+    problems.push([
       "AzureWebJobsStorage",
       "is missing: set a connection string, or AzureWebJobsStorage__accountName with an identity",
     ]);
   }
-  together("AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri");
-  together("BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD");
-  together("ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS");
+  requireTogether("AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri");
+  requireTogether("BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD");
+  requireTogether("ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS");
   for (const [name, value] of Object.entries(given)) {
-    // If the platform can't resolve a reference, it leaves the reference as the value. Used as a password, it would be no
-    // secret.
-    if (value?.startsWith("@Microsoft.KeyVault(")) found.push([name, UNRESOLVED_REFERENCE]);
+    // If App Service can't resolve a reference, the value is the reference itself. As a password it would not be secret.
+    if (value?.startsWith("@Microsoft.KeyVault(")) problems.push([name, UNRESOLVED_REFERENCE]);
   }
   if (given.AZURE_CLIENT_SECRET && !(given.AZURE_CLIENT_ID && given.AZURE_TENANT_ID)) {
-    found.push(["AZURE_CLIENT_SECRET", "needs AZURE_CLIENT_ID and AZURE_TENANT_ID beside it"]);
+    problems.push(["AZURE_CLIENT_SECRET", "needs AZURE_CLIENT_ID and AZURE_TENANT_ID beside it"]);
   }
   const warning = Number(given.WARNING_EXPIRY_DAYS ?? 30);
   if (Number(given.CRITICAL_EXPIRY_DAYS ?? 7) >= warning) {
-    found.push(["CRITICAL_EXPIRY_DAYS", `must be below WARNING_EXPIRY_DAYS (${warning})`]);
+    problems.push(["CRITICAL_EXPIRY_DAYS", `must be below WARNING_EXPIRY_DAYS (${warning})`]);
   }
-  return found;
+  return problems;
 }
 
 /** The environment is invalid. The message has one line per invalid setting and never contains a value. */

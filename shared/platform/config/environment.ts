@@ -2,7 +2,7 @@ import * as z from "zod";
 import { DAY_SECONDS, MINUTE_SECONDS } from "../time.ts";
 import { cloudEndpoints } from "./clouds.ts";
 
-/** The format of a value in words, with bounds and unit. docs/settings.md is generated from these and the descriptions. */
+/** Texts that describe the format of each setting, with bounds and unit. docs/settings.md is generated from them. */
 export const VALUE_FORMATS = z.registry<{ form: string }>();
 
 const text = z.string().trim().min(1).register(VALUE_FORMATS, { form: "a text" });
@@ -36,7 +36,7 @@ const schedule = z
   .register(VALUE_FORMATS, { form: "an NCRONTAB expression, in UTC" });
 const email = z.email().register(VALUE_FORMATS, { form: "an e-mail address" });
 
-/** Comma-separated `kid:base64` pairs. The first key signs, all keys verify. */
+/** Schema of a list of keys: comma-separated pairs of key ID and base64, `kid:base64`. The first key signs, all keys verify. */
 const keyRing = ({ isValidSize, size }: { isValidSize(bytes: number): boolean; size: string }) =>
   z
     .string()

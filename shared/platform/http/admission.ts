@@ -11,7 +11,7 @@ export const SESSION_COOKIE = "__Host-session";
 /** The credential of a request. */
 export type Credential = { kind: "bearer"; token: string } | { kind: "session"; cookie: string };
 
-/** Checks that precede every endpoint. Implemented by the modules for access, licensing and audit. */
+/** The checks before an endpoint runs. The modules for access, licensing and audit implement them. */
 export interface Gate {
   /** Returns the actor that a credential authenticates, or the problem to answer with. */
   authenticate(credential: Credential): Promise<Actor | Problem>;
@@ -60,6 +60,7 @@ export async function admit(
 ): Promise<Actor | undefined> {
   const credential = credentialOf(headers);
   const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
+  // For an open endpoint `authenticated` is a problem that is never thrown.
   const actor = authenticated instanceof Problem ? undefined : authenticated;
   if (endpoint.rateLimit !== "none") {
     const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
@@ -157,6 +158,7 @@ function credentialOf(headers: Headers): Credential | undefined {
   return cookie === undefined ? undefined : { kind: "session", cookie };
 }
 
+/** Returns no headers for the limit 0, which means that the limiter is off. */
 function limitHeaders(decision: Decision): Record<string, string> {
   if (decision.limit === 0) return {};
   return {

@@ -1,10 +1,10 @@
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 
-/** Compresses in a thread of its own. */
+/** Compresses in a thread of Node's pool, so that other requests continue meanwhile. */
 export const gzipped = promisify(gzip);
 
-/** Minimum size of a compressed answer in bytes. A smaller answer fits into one packet anyway. */
+/** Minimum size in bytes of a response that is compressed. Smaller responses fit into one packet anyway. */
 const MIN_BYTES = 1024;
 
 /** zlib's fastest level. A list of assets shrinks to 11 %; with the default level to 9 %, in twice the time. */

@@ -1,7 +1,7 @@
 import { MEMBER_DESCRIPTIONS, PARAMETER_DESCRIPTIONS } from "./member-descriptions.ts";
 import { type Document, operationsOf, resolveReference, type Schema, schemasOf } from "./openapi-document.ts";
 
-/** Adds descriptions by name to members and parameters that have none. */
+/** Adds the default description of the name (member-descriptions.ts) to members and parameters without a description. */
 export function describeByName(document: Document): void {
   for (const { properties = {} } of schemasOf(document)) {
     for (const [name, member] of Object.entries(properties)) {
@@ -12,8 +12,8 @@ export function describeByName(document: Document): void {
   for (const { parameters = [] } of operationsOf(document)) {
     for (const parameter of parameters) {
       const { name, schema } = parameter;
-      const words = parameter.description ?? schema.description ?? PARAMETER_DESCRIPTIONS[name]?.description;
-      if (words !== undefined) parameter.description = words;
+      const description = parameter.description ?? schema.description ?? PARAMETER_DESCRIPTIONS[name]?.description;
+      if (description !== undefined) parameter.description = description;
     }
   }
 }

@@ -56,16 +56,17 @@ export async function filteredPage<R extends { rowKey: string }>(
   let [matched, pagesRead, last] = [0, 0, cursor?.k];
   let [more, stoppedEarly] = [false, false];
   const pageSize = matches ? PAGE_ROWS : Math.min(PAGE_ROWS, skip + request.limit + 1);
-  walk: for await (const rows of pages({ pageSize, ...(cursor && { after: cursor.k }) })) {
+  scan: for await (const rows of pages({ pageSize, ...(cursor && { after: cursor.k }) })) {
     for (const row of rows) {
       if (!matches || matches(row)) {
         if (matched >= skip + request.limit) {
           more = true;
-          // With a filter, the rows are read anyway, so count all matches.
-          if (!matches || cursor) break walk;
+          // The first page of a filtered list counts on, for its total. Later pages and unfiltered lists stop here.
+          if (!matches || cursor) break scan;
         } else if (matched >= skip) items.push(row);
         matched++;
       }
+      // The next page starts after the last row before the first match that did not fit.
       if (!more) last = row.rowKey;
     }
     pagesRead++;

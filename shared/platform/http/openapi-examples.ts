@@ -69,6 +69,7 @@ function objectOf(document: Document, form: Schema): object {
   if (members.length > 0) {
     return Object.fromEntries(members.map(([name, member]) => [name, exampleOf(document, member, name)]));
   }
+  // A record with free keys, such as tags. `prod` is an example of a key.
   const { additionalProperties: value } = form;
   return typeof value === "object" && Object.keys(value).length > 0 ? { prod: exampleOf(document, value) } : {};
 }

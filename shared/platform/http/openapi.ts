@@ -51,7 +51,7 @@ const LIMIT_HEADERS = {
 };
 
 /** Returns the problem statuses that an endpoint can answer with, from its declaration alone. */
-function problemsOf(endpoint: Endpoint<never>): number[] {
+function problemStatusesOf(endpoint: Endpoint<never>): number[] {
   const statuses = [500, 503];
   if (endpoint.params || endpoint.query || endpoint.body) statuses.push(400);
   if (endpoint.access !== "open") statuses.push(401, 403);
@@ -65,7 +65,10 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
   return [...new Set(statuses)];
 }
 
-/** Conditions for problem codes. All other codes are listed for every endpoint that can answer with their status. */
+/**
+ * Conditions for problem codes. All other codes are listed for every endpoint that can answer with their status. A code with
+ * the condition `false` is listed only for endpoints that declare it in `problems`.
+ */
 const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
   missingBody: ({ body, bodyOptional }) => body !== undefined && !bodyOptional,
   malformedRequest: ({ body }) => body !== undefined,
@@ -88,8 +91,8 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
 
 /** Returns the problem codes that an endpoint can answer with for a status. */
 function codesOf(endpoint: Endpoint<never>, status: number): ProblemCode[] {
-  const may = (code: ProblemCode) => endpoint.problems?.includes(code) || (CONDITIONS[code]?.(endpoint) ?? true);
-  return PROBLEM_CODES.filter((code) => PROBLEMS[code].status === status && may(code));
+  const canReturn = (code: ProblemCode) => endpoint.problems?.includes(code) || (CONDITIONS[code]?.(endpoint) ?? true);
+  return PROBLEM_CODES.filter((code) => PROBLEMS[code].status === status && canReturn(code));
 }
 
 const LOCATIONS: Record<number, string> = {
@@ -134,7 +137,7 @@ function responseOf(status: number, declared: ResponseDeclaration, endpoint: End
 const rolesFor = (least: Role): string => ROLES.filter((role) => mayCall(role, least)).join(" or ");
 
 function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
-  const problems = problemsOf(endpoint).map((status) => [
+  const problems = problemStatusesOf(endpoint).map((status) => [
     String(status),
     {
       description: codesOf(endpoint, status)

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Spaces out calls at an even rate. */
+/** Delays calls so that they start at an even rate, one per time slot. */
 export interface Pace {
   /**
    * Resolves when the caller's slot starts: at once if no caller waits, or if too many wait.
@@ -11,12 +11,12 @@ export interface Pace {
 }
 
 /**
- * Creates a pace for answers that are cheap to request repeatedly. Callers that repeat them without a pause wait for each other
- * and leave processor time to others. Waiting costs only the open request.
+ * Creates a pace for responses, such as 429, that clients may request again without a pause. Such clients then wait for each other
+ * and leave processor time to other requests. A waiting request costs only its open connection.
  *
  * @param options.everyMs - Milliseconds per slot.
- * @param options.maxWaiting - Maximum number of waiting slots. Further callers don't wait, because the platform limits the
- * concurrent requests of an instance.
+ * @param options.maxWaiting - Maximum number of waiting slots. Further callers don't wait, because the Functions host limits the
+ * number of concurrent requests.
  */
 export function createPace(options: {
   everyMs: number;
@@ -26,6 +26,7 @@ export function createPace(options: {
   wait?: (milliseconds: number) => Promise<void>;
 }): Pace {
   const { everyMs, maxWaiting, now = () => performance.now(), wait = delay } = options;
+  /** Time at which the next free slot starts. */
   let next = 0;
   return {
     async waitForSlot(slots = 1) {

@@ -10,13 +10,17 @@ export const MAX_OFFSET = 10_000;
 /** Maximum exact count of events. Beyond this number `total` is null and `totalAtLeast` is this number. */
 export const MAX_COUNTED = 10_000;
 
-const wholeNumber = (minimum: number, maximum: number, left: number, hint = "") =>
+/**
+ * @param fallback - Value if the parameter is omitted, for the API description. @param hint - Follows the message about the
+ * maximum.
+ */
+const wholeNumber = (minimum: number, maximum: number, fallback: number, hint = "") =>
   z
     .string()
     .regex(/^\d{1,9}$/, "must be a whole number")
     .transform(Number)
     .pipe(z.number().min(minimum).max(maximum, `must be at most ${maximum}${hint}`))
-    .meta({ override: { type: "integer", pattern: undefined, minimum, maximum, default: left } });
+    .meta({ override: { type: "integer", pattern: undefined, minimum, maximum, default: fallback } });
 
 /** Query parameters of every list. */
 export const pageParameters = {

@@ -33,8 +33,8 @@ function unwrap(schema: z.core.$ZodType): z.core.$ZodType {
 }
 
 /**
- * Renames the members of `value` to the names in the schema, from camelCase or snake_case. Free-form records (tags) keep their
- * keys.
+ * Renames the members of `value` to the names in the schema, which callers can write in camelCase or snake_case. Keys of free-form
+ * records, such as tags, are not renamed.
  *
  * @throws {Problem} invalidRequest if a member is present in both spellings.
  */
@@ -49,14 +49,14 @@ export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path:
   const shape = plain.shape as Record<string, z.core.$ZodType>;
   const byCamelCase = new Map(Object.keys(shape).map((name) => [camelCase(name), name]));
   const renamed: [string, unknown][] = [];
-  const seen = new Set<string>();
+  const usedNames = new Set<string>();
   for (const [given, member] of Object.entries(value)) {
     const name = byCamelCase.get(camelCase(given)) ?? given;
-    if (seen.has(name)) {
-      const message = `The member "${name}" is given twice, in two spellings. Send one.`;
+    if (usedNames.has(name)) {
+      const message = `The member "${name}" is present in two spellings. Send only one of them.`;
       throw new Problem("invalidRequest", message, { errors: [{ path: `${path}.${given}`, message }] });
     }
-    seen.add(name);
+    usedNames.add(name);
     const declared = Object.hasOwn(shape, name) ? shape[name] : undefined;
     renamed.push([name, declared ? withDeclaredNames(declared, member, `${path}.${name}`) : member]);
   }
@@ -80,8 +80,8 @@ export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "bo
 }
 
 /**
- * Unknown names that a problem may repeat. If the body is not of its declared type, an unknown name can be the whole body,
- * including secrets.
+ * Matches names of unknown members that a problem document may repeat: short and simple ones. If a body has the wrong format, the
+ * whole body can be one unknown name, including secrets.
  */
 const PLAIN_NAME = /^[\w .-]{1,64}$/;
 
@@ -132,7 +132,7 @@ function textOf(bytes: Uint8Array): string {
   }
 }
 
-/** UTF-8 can't contain a lone surrogate, but a JSON escape can. Rows, keys and filters can't store one. */
+/** Matches a JSON escape such as `\ud800`, which can be a lone surrogate. Tables and filters can't contain lone surrogates. */
 const ESCAPED_SURROGATE = /\\u[dD][89a-fA-F]/;
 
 function jsonOf(text: string): unknown {
@@ -143,20 +143,23 @@ function jsonOf(text: string): unknown {
     throw new Problem("malformedRequest", "The body is not valid JSON in UTF-8. Check its quotes and commas.");
   }
   if (ESCAPED_SURROGATE.test(text) && !isWellFormed(value)) {
-    throw new Problem("malformedRequest", "A text in the body holds half of a surrogate pair. Send whole characters.");
+    throw new Problem(
+      "malformedRequest",
+      "A text in the body contains a lone surrogate (half of a character). Send complete characters.",
+    );
   }
   return value;
 }
 
 /** Returns whether no text in a JSON value, including names, contains a lone surrogate. */
 export function isWellFormed(value: unknown): boolean {
-  const rest = [value];
-  while (rest.length > 0) {
-    const one = rest.pop();
-    if (typeof one === "string") {
-      if (!one.isWellFormed()) return false;
-    } else if (typeof one === "object" && one !== null) {
-      for (const [name, member] of Object.entries(one)) rest.push(name, member);
+  const remaining = [value];
+  while (remaining.length > 0) {
+    const current = remaining.pop();
+    if (typeof current === "string") {
+      if (!current.isWellFormed()) return false;
+    } else if (typeof current === "object" && current !== null) {
+      for (const [name, member] of Object.entries(current)) remaining.push(name, member);
     }
   }
   return true;
@@ -168,7 +171,7 @@ export const missingBody = (): Problem =>
     "This endpoint needs a JSON body. If you sent one, send it with a Content-Length header: the platform drops bodies sent in chunks.",
   );
 
-const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body may hold at most ${MAX_BODY_BYTES} bytes (1 MiB).`);
+const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body can have up to ${MAX_BODY_BYTES} bytes (1 MiB).`);
 
 /**
  * Returns the query as an object.

@@ -9,7 +9,7 @@ import { Problem } from "./problem.ts";
 import { acceptsHtml, problemPage } from "./problem-page.ts";
 import type { Cookie, Reply } from "./reply.ts";
 
-/** A request as received from the platform. */
+/** A request as received from the Azure Functions host. */
 export interface IncomingRequest {
   method: string;
   url: string;
@@ -18,7 +18,7 @@ export interface IncomingRequest {
   bytes(): Promise<Uint8Array>;
 }
 
-/** An answer for the platform. */
+/** A response for the Azure Functions host. */
 export interface Answer {
   status: number;
   headers: Record<string, string>;
@@ -71,7 +71,7 @@ export async function serve<Services>(
     let reply: Reply;
     try {
       endpoint = await load();
-      reply = await handled(endpoint, request, requestId, headers, deps);
+      reply = await handleRequest(endpoint, request, requestId, headers, deps);
     } catch (error) {
       reply = await problemOf(error, endpoint, request, requestId, deps);
     }
@@ -79,7 +79,7 @@ export async function serve<Services>(
   });
 }
 
-async function handled<Services>(
+async function handleRequest<Services>(
   endpoint: Endpoint<Services>,
   request: IncomingRequest,
   requestId: string,
@@ -89,13 +89,13 @@ async function handled<Services>(
   const address = clientAddress(request.headers, deps.trustedProxyHops);
   const url = new URL(request.url);
   const origin = ownOrigin(url, deps.publicBaseUrl);
-  const arrival: UnauthenticatedRequest = { headers: request.headers, address, requestId, origin };
-  const loaded = endpoint.standalone ? undefined : await deps.loadServices();
-  if (endpoint.paced !== undefined) await loaded?.gate.pace.waitForSlot(endpoint.paced);
-  const actor = loaded && (await admit(endpoint, arrival, loaded.gate, answerHeaders));
+  const unauthenticatedRequest: UnauthenticatedRequest = { headers: request.headers, address, requestId, origin };
+  const loadedServices = endpoint.standalone ? undefined : await deps.loadServices();
+  if (endpoint.paced !== undefined) await loadedServices?.gate.pace.waitForSlot(endpoint.paced);
+  const actor = loadedServices && (await admit(endpoint, unauthenticatedRequest, loadedServices.gate, answerHeaders));
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
-  const body = endpoint.body ? await bodyOf(endpoint, request) : undefined;
+  const body = endpoint.body ? await parseBody(endpoint, request) : undefined;
   return await endpoint.handle({
     params,
     query,
@@ -108,17 +108,22 @@ async function handled<Services>(
     url,
     origin,
     // A standalone endpoint gets the services from `admit`.
-    services: loaded?.services as Services,
+    services: loadedServices?.services as Services,
     admit: async (access) => {
       const { gate, services } = await deps.loadServices();
-      const admitted = await admit({ ...endpoint, access, rateLimit: "caller" }, arrival, gate, answerHeaders);
+      const admitted = await admit(
+        { ...endpoint, access, rateLimit: "caller" },
+        unauthenticatedRequest,
+        gate,
+        answerHeaders,
+      );
       return { actor: admitted as Actor, services };
     },
     log: deps.log,
   });
 }
 
-async function bodyOf<Services>(endpoint: Endpoint<Services>, request: IncomingRequest): Promise<unknown> {
+async function parseBody<Services>(endpoint: Endpoint<Services>, request: IncomingRequest): Promise<unknown> {
   const body = await readBody(request, endpoint.form ?? false);
   if (!body.present && !endpoint.bodyOptional) throw missingBody();
   return parse(endpoint.body!, body.present ? body.value : {}, "body");
@@ -137,10 +142,10 @@ async function problemOf<Services>(
     (loaded) => loaded.gate,
     () => undefined,
   );
-  const known = error instanceof Problem ? error : gate?.translate(error);
-  if (!known) deps.log.error("The request failed", { endpoint: endpoint?.name, error: describe(error) });
-  if (known?.status === 429) await gate?.pace.waitForSlot();
-  const problem = known ?? new Problem("internal", "Try again; if it stays, report this request id.");
+  const knownProblem = error instanceof Problem ? error : gate?.translate(error);
+  if (!knownProblem) deps.log.error("The request failed", { endpoint: endpoint?.name, error: describe(error) });
+  if (knownProblem?.status === 429) await gate?.pace.waitForSlot();
+  const problem = knownProblem ?? new Problem("internal", "Try again; if it stays, report this request id.");
   if (endpoint?.page && acceptsHtml(request.headers)) return problemPage(problem, requestId);
   return {
     status: problem.status,

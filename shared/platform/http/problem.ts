@@ -89,7 +89,7 @@ export const PROBLEMS = {
   },
   alreadyExists: {
     status: 409,
-    title: "It exists already",
+    title: "The resource already exists",
     detail: "This name is already in use. Choose another name, or change the existing resource.",
   },
   serviceVault: {
@@ -120,11 +120,11 @@ export const PROBLEMS = {
   notFinishable: {
     status: 409,
     title: "The old secret can't be removed yet",
-    detail: "A consumer still holds the old secret; the rotation names it in reasons.",
+    detail: "A consumer still uses the old secret; the rotation names it in reasons.",
   },
   syncLoop: {
     status: 409,
-    title: "Secrets would be copied in a circle",
+    title: "The sync would form a loop",
     detail: "Choose another target: this one is copied back to the source.",
   },
   scanRunning: {

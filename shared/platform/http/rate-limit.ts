@@ -9,8 +9,8 @@ import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
 /** Callers cached in memory; the oldest are evicted first. An evicted caller costs one more read. */
 const MAX_CACHED_CALLERS = 5_000;
-/** After a conflict with another instance, the caller's row is read before each write for this time. */
-const SHARED_FOR = MINUTE_MS;
+/** After a conflict with another instance's write, the caller's row is read before each write for this time. */
+const SHARED_ROW_MS = MINUTE_MS;
 
 /** Row of a caller: the accepted calls in the longest active window. Partitioned so that a cleanup can list the rows. */
 const Calls = entity(
@@ -47,27 +47,32 @@ export interface RateLimiter {
 }
 
 interface CachedCaller {
+  /** The stored row as last read or written. Undefined if it must be read before the next write. */
   row: Row<{ times: Uint8Array<ArrayBuffer>; lastAt: string }> | undefined;
+  /** Times of the accepted calls, from `row`. */
   times: number[];
+  /** Until this time other instances may also write the row, so it is read before each write. */
   sharedUntil: number;
+  /** Calls that arrived during a write. The next write counts them together. */
   waiting: { resolve: (decision: Decision) => void; reject: (error: unknown) => void }[];
+  /** Whether a write is in progress. */
   running: boolean;
 }
 
 /**
- * Creates a rate limiter with sliding windows that is exact across instances: one row of packed times per caller, written
- * conditionally. Calls of a caller that arrive during a write are counted together in the next write. The cache in memory can
- * only miss calls, so a caller over its limit in the cache is rejected without a read.
+ * Creates a rate limiter with sliding windows that is exact across instances. One row per caller stores the times of its calls and
+ * is written with its ETag. Calls of a caller that arrive during a write are counted together in the next write. The cache in memory
+ * can lack calls of other instances but has no extra ones, so a caller over its limit in the cache is rejected without a read.
  */
 export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: Limits; name: string }): RateLimiter {
   const { tables, clock, limits, name } = deps;
   const callers = new Map<string, CachedCaller>();
-  /** Older calls count in no window, and storing them could exceed the maximum size of an entity. */
-  const longest = limits.perHour > 0 ? HOUR_MS : MINUTE_MS;
+  /** Calls older than the longest window are not stored, because they would not count and could exceed the size of a row. */
+  const longestWindowMs = limits.perHour > 0 ? HOUR_MS : MINUTE_MS;
 
   function cachedCaller(caller: string): CachedCaller {
-    const known = callers.get(caller);
-    const memory = known ?? { row: undefined, times: [], sharedUntil: 0, waiting: [], running: false };
+    const cached = callers.get(caller);
+    const memory = cached ?? { row: undefined, times: [], sharedUntil: 0, waiting: [], running: false };
     callers.delete(caller);
     callers.set(caller, memory);
     if (callers.size > MAX_CACHED_CALLERS) {
@@ -102,13 +107,15 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
         memory.row = await tables.get(Calls, partition, key);
         memory.times = memory.row ? unpack(memory.row.times) : [];
       }
-      const times = memory.times.filter((time) => time > now - longest);
+      const times = memory.times.filter((time) => time > now - longestWindowMs);
       const decisions: Decision[] = [];
       for (let call = 0; call < count; call++) {
-        const before = decide(times, now, limits);
-        if (before.allowed) times.push(now);
+        const decisionBefore = decide(times, now, limits);
+        if (decisionBefore.allowed) times.push(now);
         decisions.push(
-          before.allowed ? { ...decide(times, now, limits), allowed: true, retryAfterSeconds: 0 } : before,
+          decisionBefore.allowed
+            ? { ...decide(times, now, limits), allowed: true, retryAfterSeconds: 0 }
+            : decisionBefore,
         );
       }
       if (!decisions.some((decision) => decision.allowed)) return decisions;
@@ -122,7 +129,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
       } catch (error) {
         if (!isConflict(error)) throw error;
         memory.row = undefined;
-        memory.sharedUntil = now + SHARED_FOR;
+        memory.sharedUntil = now + SHARED_ROW_MS;
       }
     }
   }
@@ -142,11 +149,11 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     },
 
     async cleanUp() {
-      const before = new Date(clock.now().getTime() - HOUR_MS).toISOString();
+      const oldestKept = new Date(clock.now().getTime() - HOUR_MS).toISOString();
       for (const partitionKey of SHARDS) {
         for await (const rows of tables.pages(Calls, { partitionKey, select: ["lastAt"] })) {
           for (const row of rows) {
-            if (row.lastAt >= before) continue;
+            if (row.lastAt >= oldestKept) continue;
             // If the caller has just called again, the ETag is stale and the row stays.
             await undefinedIfChanged(tables.remove(Calls, partitionKey, row.rowKey, row.etag));
           }
@@ -156,6 +163,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
   };
 }
 
+/** The partitions of the rows: the first hexadecimal digit of a hash of the limiter's name and the caller. */
 const SHARDS = [..."0123456789abcdef"];
 const shardOf = (caller: string): string => createHash("sha256").update(caller).digest("hex").slice(0, 1);
 
@@ -168,19 +176,20 @@ function decide(times: readonly number[], now: number, limits: Limits): Decision
     .filter((window) => window.limit > 0)
     .map((window) => {
       const inside = times.filter((time) => time > now - window.length);
+      // When this call leaves the window, another call fits, or `remaining` increases.
       const oldest = inside[Math.max(0, inside.length - window.limit)];
       const secondsUntilFree =
         oldest === undefined ? 0 : Math.max(1, Math.ceil((oldest + window.length - now) / SECOND_MS));
       return { limit: window.limit, remaining: Math.max(0, window.limit - inside.length), secondsUntilFree };
     });
   const tightest = windows.reduce((least, window) => (window.remaining < least.remaining ? window : least));
-  const over = windows.filter((window) => window.remaining === 0);
+  const exhausted = windows.filter((window) => window.remaining === 0);
   return {
-    allowed: over.length === 0,
+    allowed: exhausted.length === 0,
     limit: tightest.limit,
     remaining: tightest.remaining,
     resetSeconds: tightest.secondsUntilFree,
-    retryAfterSeconds: Math.max(0, ...over.map((window) => window.secondsUntilFree)),
+    retryAfterSeconds: Math.max(0, ...exhausted.map((window) => window.secondsUntilFree)),
   };
 }
 

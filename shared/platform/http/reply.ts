@@ -1,6 +1,6 @@
 import * as z from "zod";
 
-/** A cookie. Passed to the platform separately, because of several `Set-Cookie` headers the platform keeps only the last. */
+/** A cookie. Not part of `headers`, because the Functions host sends only the last of several `Set-Cookie` headers. */
 export interface Cookie {
   name: string;
   value: string;
@@ -36,7 +36,7 @@ export const created = <const Json>(json: Json, location: string): Reply<Json> =
   json,
 });
 
-/** Body of the answer of `deleted`. */
+/** Body of the response of `deleted`. */
 export const Deleted = z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" });
 export const deleted = (): Reply<z.output<typeof Deleted>> => ({ status: 200, json: { deleted: true } });
 

@@ -6,8 +6,8 @@ import { notFound } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
 /**
- * Serves the files that the build put into a folder: each file uncompressed, as `<name>.gz` and as `<name>.br`, and a list of
- * all hashes.
+ * Serves files of a folder that the build created. The folder has each file uncompressed and in each compressed form (`<name>.gz`,
+ * `<name>.br`), and `hashes.json` with the hash of each file.
  */
 export interface StaticFiles {
   /** Returns `<name>?v=<hash>`, an address with immutable content. */
@@ -52,9 +52,9 @@ export function createStaticFiles(folder: string, codings: readonly Coding[] = [
   }
 
   function read(file: string): Promise<Uint8Array> {
-    const found = cache.get(file) ?? readFile(path.join(folder, file));
-    cache.set(file, found);
-    return found;
+    const cachedFile = cache.get(file) ?? readFile(path.join(folder, file));
+    cache.set(file, cachedFile);
+    return cachedFile;
   }
 
   return {

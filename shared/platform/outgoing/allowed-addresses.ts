@@ -7,7 +7,7 @@ import ipaddr from "ipaddr.js";
  */
 const PLATFORM = new Set(["169.254.169.254", "168.63.129.16", "169.254.130.1", "fd00:ec2::254"]);
 
-/** Networks that a request may reach besides public addresses. */
+/** Which addresses a request to a user-configured host may reach. Public addresses are always allowed. */
 export type AllowedNetwork =
   | "public"
   /** For hosts in the configuration: also the service's own network, without link-local addresses. */
@@ -31,7 +31,7 @@ const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
  * @param address - An IPv4 or IPv6 address from a resolver.
  */
 export function blockedReason(address: string, reach: AllowedNetwork): string | undefined {
-  if (!ipaddr.isValid(address)) return "it is no IP address";
+  if (!ipaddr.isValid(address)) return "it is not an IP address";
   const parsed = ipaddr.parse(address);
   if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress()) {
     const inner = parsed.toIPv4Address().toString();

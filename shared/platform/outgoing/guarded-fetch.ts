@@ -10,9 +10,9 @@ export type Fetch = (
 const WITHOUT_BODY = [204, 205, 304];
 
 /**
- * Wraps guarded requests as a `fetch` for libraries. Bodies are text or forms.
+ * Wraps an `Outgoing` client as a `fetch` function for libraries such as OpenID Connect clients. Bodies are text or forms.
  *
- * @throws {Unreachable} also for an answer over the size limit or with a status that a `Response` can't have.
+ * @throws {Unreachable} also for a response over the size limit or with a status that a `Response` can't have.
  */
 export const guardedFetch =
   (outgoing: Outgoing): Fetch =>
@@ -21,14 +21,14 @@ export const guardedFetch =
     const sent = body === undefined || body === null ? {} : { body: String(body) };
     const answer = await outgoing.send(address, { method, headers, ...sent, ...(signal && { signal }) });
     if (!answer.complete) {
-      throw new Unreachable(`${new URL(address).hostname} answered more than is taken.`, {
+      throw new Unreachable(`${new URL(address).hostname} sent a response that exceeds the size limit.`, {
         sent: true,
         permanent: true,
       });
     }
     // `Response` supports no other status: https://fetch.spec.whatwg.org/#dom-response
     if (answer.status < 200 || answer.status > 599) {
-      const message = `${new URL(address).hostname} answered ${answer.status}, which is not a status of HTTP.`;
+      const message = `${new URL(address).hostname} answered ${answer.status}, which is not a valid HTTP status.`;
       throw new Unreachable(message, { sent: true, permanent: false });
     }
     const given = Object.entries(answer.headers).flatMap(([name, values]) =>

@@ -20,7 +20,7 @@ export interface OutgoingRequest {
   signal?: AbortSignal;
 }
 
-/** The answer, whatever its status. */
+/** The response, with any status. */
 export interface OutgoingAnswer {
   status: number;
   headers: IncomingHttpHeaders;
@@ -30,11 +30,11 @@ export interface OutgoingAnswer {
   complete: boolean;
 }
 
-/** No answer was received. `sent` is true if the receiver may have got the whole request. */
+/** Thrown if there is no response. `sent` is true if the receiver may have received the whole request. */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly sent: boolean;
-  /** Whether another attempt would fail the same way until the address is changed. */
+  /** True if a retry would fail in the same way, for example because the address is blocked. */
   readonly permanent: boolean;
 
   constructor(message: string, how: { sent: boolean; permanent: boolean }) {
@@ -65,31 +65,32 @@ export interface OutgoingOptions {
 }
 
 /**
- * Creates a client for addresses that users configure, protected against server-side request forgery. The name is resolved
- * once, all of its addresses must be allowed, the connection uses the checked address, redirects are not followed, and time and
- * size are limited. https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
+ * Creates a client for addresses that users configure, such as webhooks, protected against server-side request forgery. The client
+ * resolves the host name once and blocks the request if one of its addresses is not allowed. It connects to the checked address,
+ * does not follow redirects, and limits time and size.
+ * https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
   const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
   const resolve = options.resolve ?? ((host) => dns.lookup(host, { all: true }));
 
-  async function checkedAddress(url: URL, signal: AbortSignal): Promise<LookupAddress> {
+  async function resolveAllowedAddress(url: URL, signal: AbortSignal): Promise<LookupAddress> {
     const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-    let found: LookupAddress[];
+    let addresses: LookupAddress[];
     try {
-      found = await Promise.race([resolve(host), aborted(signal)]);
+      addresses = await Promise.race([resolve(host), rejectOnAbort(signal)]);
     } catch (error) {
-      if (signal.aborted) throw new Unreachable(`The name ${host} was not resolved in time.`, UNSENT);
-      throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, UNSENT);
+      if (signal.aborted) throw new Unreachable(`The name ${host} was not resolved in time.`, NOT_SENT);
+      throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, NOT_SENT);
     }
-    for (const { address } of found) {
+    for (const { address } of addresses) {
       const reason = blockedReason(address, allowedNetwork(url));
       if (reason) {
-        throw new Unreachable(`The address ${address} of ${host} is refused: ${reason}. ${remedy}`, BLOCKED);
+        throw new Unreachable(`The address ${address} of ${host} is blocked: ${reason}. ${remedy}`, BLOCKED);
       }
     }
-    if (!found[0]) throw new Unreachable(`The name ${host} has no address.`, UNSENT);
-    return found[0];
+    if (!addresses[0]) throw new Unreachable(`The name ${host} has no address.`, NOT_SENT);
+    return addresses[0];
   }
 
   return {
@@ -101,8 +102,8 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
       const timer = setTimeout(() => limit.abort(), timeoutMs);
       const signal = request.signal ? AbortSignal.any([limit.signal, request.signal]) : limit.signal;
       try {
-        const chosen = await checkedAddress(url, signal);
-        return await send(url, chosen, request, { signal, maxAnswerBytes });
+        const allowedAddress = await resolveAllowedAddress(url, signal);
+        return await send(url, allowedAddress, request, { signal, maxAnswerBytes });
       } finally {
         clearTimeout(timer);
       }
@@ -110,14 +111,14 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
   };
 }
 
-const UNSENT = { sent: false, permanent: false };
+const NOT_SENT = { sent: false, permanent: false };
 const BLOCKED = { sent: false, permanent: true };
 
 /** Returns why an address is invalid, as the end of a sentence "The address …". Does not resolve names. */
 export function addressProblem(url: URL, plainHttp: boolean): string | undefined {
   if (url.protocol !== "https:" && !(plainHttp && url.protocol === "http:")) return "must begin with https://";
-  if (url.username !== "" || url.password !== "") return "must not hold a username or password";
-  if (url.hash !== "") return "must not hold a fragment";
+  if (url.username !== "" || url.password !== "") return "must not contain a username or password";
+  if (url.hash !== "") return "must not contain a fragment";
   return undefined;
 }
 
@@ -126,8 +127,8 @@ export const hostAndPort = (url: URL): string =>
   `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`.toLowerCase();
 
 /**
- * Sends a request to the chosen address. Settles when the signal is aborted, whatever the receiver does, and leaves no
- * connection open.
+ * Sends a request to the allowed address. Ends when the signal is aborted, even if the receiver does not respond, and closes the
+ * connection.
  *
  * @throws {Unreachable}
  */
@@ -156,23 +157,23 @@ async function send(
     sent = true;
   });
   try {
-    const answer = await Promise.race([answerOf(call, bytes), aborted(signal)]).catch((error: unknown) => {
+    const answer = await Promise.race([sendAndReadHead(call, bytes), rejectOnAbort(signal)]).catch((error: unknown) => {
       const reason = signal.aborted ? "it did not answer in time" : (error as Error).message;
       throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, permanent: false });
     });
     const { statusCode: status = 0, headers: answered } = answer;
-    // After the status has arrived, a truncated body is still an answer, because some callers need only the status.
-    const read = await Promise.race([readStart(answer, maxAnswerBytes), aborted(signal)]).catch(() => BROKEN_OFF);
+    // A truncated body does not fail the request, because some callers need only the status.
+    const read = await Promise.race([readStart(answer, maxAnswerBytes), rejectOnAbort(signal)]).catch(() => NO_BODY);
     return { status, headers: answered, ...read };
   } finally {
     call.destroy();
   }
 }
 
-const BROKEN_OFF = { body: Buffer.alloc(0), complete: false };
+const NO_BODY = { body: Buffer.alloc(0), complete: false };
 
 /** Sends the request and returns the head of its answer. Rejects with an error whose message gives the reason. */
-const answerOf = (call: ClientRequest, body: Buffer | undefined): Promise<IncomingMessage> =>
+const sendAndReadHead = (call: ClientRequest, body: Buffer | undefined): Promise<IncomingMessage> =>
   new Promise((resolve, reject) => {
     const rejectSwitch = () => reject(new Error("it switched protocols (101) instead of answering"));
     call.once("response", (answer) => (answer.statusCode === 101 ? rejectSwitch() : resolve(answer)));
@@ -200,7 +201,7 @@ async function readStart(answer: IncomingMessage, limit: number): Promise<{ body
 const codeOf = (error: unknown): string => (error as { code?: string }).code ?? "no code";
 
 /** Rejects when the signal is aborted. */
-const aborted = (signal: AbortSignal): Promise<never> =>
+const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     if (signal.aborted) return reject(signal.reason);
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });

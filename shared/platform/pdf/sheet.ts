@@ -11,12 +11,12 @@ const FACT_SIZE = 9;
 const FACT_INDENT = 90;
 const LABEL_SIZE = 7.5;
 
-export const MUTED = rgb(0.4, 0.43, 0.47);
-export const HEADING = rgb(0.16, 0.24, 0.36);
-export const STRIPE = rgb(0.962, 0.968, 0.976);
-export const ALARM = rgb(0.7, 0.12, 0.1);
-export const GOOD = rgb(0.08, 0.42, 0.24);
-const RULE = rgb(0.8, 0.82, 0.85);
+export const MUTED_COLOR = rgb(0.4, 0.43, 0.47);
+export const HEADING_COLOR = rgb(0.16, 0.24, 0.36);
+export const STRIPE_COLOR = rgb(0.962, 0.968, 0.976);
+export const ALARM_COLOR = rgb(0.7, 0.12, 0.1);
+export const GOOD_COLOR = rgb(0.08, 0.42, 0.24);
+const RULE_COLOR = rgb(0.8, 0.82, 0.85);
 const WHITE = rgb(1, 1, 1);
 
 export interface Column {
@@ -35,8 +35,10 @@ export interface Cell {
 /** Writes content from top to bottom and continues on a new page when a page is full. */
 export class Sheet {
   page: PDFPage;
+  /** Upper edge of the free space, in points from the bottom of the page, as PDF counts. */
   y: number;
   private readonly document: PDFDocument;
+  /** Breaks and draws text. */
   private readonly set: Typesetter;
 
   constructor(document: PDFDocument, set: Typesetter) {
@@ -65,24 +67,24 @@ export class Sheet {
   fact(name: string, value: string, color?: RGB): void {
     if (this.y - FACT_SIZE < CONTENT_BOTTOM) this.nextPage();
     const y = this.y;
-    this.text(name, { size: FACT_SIZE, style: "bold", color: MUTED });
+    this.text(name, { size: FACT_SIZE, style: "bold", color: MUTED_COLOR });
     this.y = y;
     this.text(value, { size: FACT_SIZE, x: MARGIN + FACT_INDENT, ...(color && { color }) });
   }
 
   /** Writes a short text anywhere on the page, such as next to a chart. */
   label(text: string, at: { x: number; y: number }): void {
-    this.set.draw(this.page, this.set.printable(text), { ...at, size: LABEL_SIZE, color: MUTED });
+    this.set.draw(this.page, this.set.printable(text), { ...at, size: LABEL_SIZE, color: MUTED_COLOR });
   }
 
   heading(columns: readonly Column[], x = MARGIN): void {
     const height = 17;
     const width = columns.reduce((sum, column) => sum + column.width, 0);
-    this.page.drawRectangle({ x, y: this.y - height, width, height, color: HEADING });
+    this.page.drawRectangle({ x, y: this.y - height, width, height, color: HEADING_COLOR });
     let left = x;
     for (const { title, width, right } of columns) {
-      const at = right ? left + width - PADDING - this.set.width(title, "bold", 8) : left + PADDING;
-      this.set.draw(this.page, title, { x: at, y: this.y - 11.5, size: 8, style: "bold", color: WHITE });
+      const textX = right ? left + width - PADDING - this.set.width(title, "bold", 8) : left + PADDING;
+      this.set.draw(this.page, title, { x: textX, y: this.y - 11.5, size: 8, style: "bold", color: WHITE });
       left += width;
     }
     this.y -= height;
@@ -102,13 +104,18 @@ export class Sheet {
     const { size, x = MARGIN, striped = false } = options;
     const height = this.rowHeight(columns, cells, size);
     const width = columns.reduce((sum, column) => sum + column.width, 0);
-    if (striped) this.page.drawRectangle({ x, y: this.y - height, width, height, color: STRIPE });
+    if (striped) this.page.drawRectangle({ x, y: this.y - height, width, height, color: STRIPE_COLOR });
     let left = x;
     for (const [index, { width, right }] of columns.entries()) {
       const { color = INK } = cells[index]!;
       for (const [line, text] of this.linesOf(cells[index]!, size, width).entries()) {
-        const at = right ? left + width - PADDING - this.set.width(text, "regular", size) : left + PADDING;
-        this.set.draw(this.page, text, { x: at, y: this.y - PADDING - size * 0.8 - line * size * 1.25, size, color });
+        const textX = right ? left + width - PADDING - this.set.width(text, "regular", size) : left + PADDING;
+        this.set.draw(this.page, text, {
+          x: textX,
+          y: this.y - PADDING - size * 0.8 - line * size * 1.25,
+          size,
+          color,
+        });
       }
       left += width;
     }
@@ -117,7 +124,7 @@ export class Sheet {
   }
 
   rule(y: number, x = MARGIN, width = PAGE.width - 2 * MARGIN): void {
-    this.page.drawLine({ start: { x, y }, end: { x: x + width, y }, thickness: 0.4, color: RULE });
+    this.page.drawLine({ start: { x, y }, end: { x: x + width, y }, thickness: 0.4, color: RULE_COLOR });
   }
 
   private linesOf({ paragraphs }: Cell, size: number, width: number): string[] {
@@ -131,10 +138,15 @@ export function numberPages(document: PDFDocument, set: Typesetter, left: string
   for (const [index, page] of pages.entries()) {
     const y = MARGIN - 6;
     const line = { start: { x: MARGIN, y: MARGIN + 8 }, end: { x: PAGE.width - MARGIN, y: MARGIN + 8 } };
-    page.drawLine({ ...line, thickness: 0.4, color: RULE });
-    set.draw(page, left, { x: MARGIN, y, size: 8, color: MUTED });
+    page.drawLine({ ...line, thickness: 0.4, color: RULE_COLOR });
+    set.draw(page, left, { x: MARGIN, y, size: 8, color: MUTED_COLOR });
     const number = `Page ${index + 1} of ${pages.length}`;
-    set.draw(page, number, { x: PAGE.width - MARGIN - set.width(number, "regular", 8), y, size: 8, color: MUTED });
+    set.draw(page, number, {
+      x: PAGE.width - MARGIN - set.width(number, "regular", 8),
+      y,
+      size: 8,
+      color: MUTED_COLOR,
+    });
   }
 }
 

@@ -28,22 +28,24 @@ const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 export const INK = rgb(0.12, 0.14, 0.17);
 
 /**
- * Sets text in any script: characters of Helvetica in Helvetica, others in the embedded Unicode font. A character that both
- * fonts lack is shown as its code point, such as [U+20000], so that nothing is lost and nothing fails.
+ * Draws text of any script in a PDF: in Helvetica if it has the character, otherwise in the embedded Unicode font. A character that
+ * both fonts lack is drawn as its code point, such as [U+20000].
  */
 export class Typesetter {
   private readonly fonts: Record<Style, PDFFont>;
   private readonly unicode: PDFFont;
   private readonly latin: ReadonlySet<number>;
   private readonly hasUnicodeGlyph: (codePoint: number) => boolean;
+  /** Widths of characters at size 1, by font. */
   private readonly widths = new Map<PDFFont, Map<string, number>>();
+  /** Resource names of the fonts on each page. */
   private readonly keys = new Map<PDFPage, Map<PDFFont, PDFName>>();
 
-  private constructor(fonts: Record<Style, PDFFont>, unicode: PDFFont, known: (codePoint: number) => boolean) {
+  private constructor(fonts: Record<Style, PDFFont>, unicode: PDFFont, hasGlyph: (codePoint: number) => boolean) {
     this.fonts = fonts;
     this.unicode = unicode;
     this.latin = new Set(fonts.regular.getCharacterSet());
-    this.hasUnicodeGlyph = known;
+    this.hasUnicodeGlyph = hasGlyph;
   }
 
   static async create(document: PDFDocument, openType: Uint8Array): Promise<Typesetter> {
@@ -118,7 +120,7 @@ export class Typesetter {
         setFillingColor(color),
         setFontAndSize(this.key(page, run.font), size),
         setTextMatrix(1, 0, 0, 1, x, y),
-        showText(run.font.encodeText(run.rightToLeft ? mirrored(run.text) : run.text)),
+        showText(run.font.encodeText(run.rightToLeft ? reverseGraphemes(run.text) : run.text)),
         endText(),
       );
       x += this.width(run.text, style, size);
@@ -160,7 +162,7 @@ export class Typesetter {
 const graphemes = new Intl.Segmenter("und", { granularity: "grapheme" });
 
 /** Reverses the graphemes of right-to-left text, because the font engine sets this font from left to right in every script. */
-const mirrored = (text: string): string =>
+const reverseGraphemes = (text: string): string =>
   Array.from(graphemes.segment(text), ({ segment }) => segment)
     .reverse()
     .join("");

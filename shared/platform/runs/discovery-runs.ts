@@ -8,8 +8,11 @@ import { SECOND_MS } from "../time.ts";
 import { LEASE_MS, leaseRow } from "./leased-row.ts";
 import { createRunStore, type NewRun, type RunRows, type RunStore, runKey } from "./run-store.ts";
 
-/** Discovery runs: they read another system and can take longer than the request that starts them. */
+/** Discovery runs read another system, such as a directory. A run can take longer than the request that starts it. */
 
+/**
+ * `partial`: some lists could not be read, and `failures` names them. `failed`: none could be read, or the run was given up.
+ */
 export const RUN_STATUSES = ["running", "completed", "partial", "failed"] as const;
 
 /** A list that could not be read, and the remedy. */
@@ -44,7 +47,7 @@ export class RunBusy extends Error {
   override readonly name = "RunBusy";
   readonly waitMs: number;
   constructor(waitMs: number) {
-    super(`The discovery is in another worker's hands; try again in ${Math.ceil(waitMs / SECOND_MS)} s`);
+    super(`Another worker has leased the discovery run. Try again in ${Math.ceil(waitMs / SECOND_MS)} s`);
     this.waitMs = waitMs;
   }
 }
@@ -103,28 +106,30 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
 ): DiscoveryRuns<R> {
   const { tables, clock, randomness } = deps;
   const { runs: Runs, partitionKey } = rows;
-  const kept = createRunStore(rows, deps, "discovery");
+  const runStore = createRunStore(rows, deps, "discovery");
   const recordOf = (row: Row<R>) => withoutKeys(row) as unknown as R;
+  /** Change that ends the lease: a run without a worker can be leased at once. */
   const released = { worker: undefined } as Partial<R>;
 
   return {
-    get: kept.get,
-    active: kept.active,
-    removeOld: () => kept.removeOld(),
+    get: runStore.get,
+    active: runStore.active,
+    removeOld: () => runStore.removeOld(),
 
     async start(made, caller) {
       const facts = { status: "running", failures: [], attempts: 0 } satisfies Partial<DiscoveryRunFields>;
-      return await kept.start({ ...made, ...facts } as unknown as NewRun<R>, caller);
+      return await runStore.start({ ...made, ...facts } as unknown as NewRun<R>, caller);
     },
 
     async lease(runId) {
-      const found = await tables.getWithAge(Runs, partitionKey, runKey(runId));
-      if (found?.row.status !== "running") return undefined;
-      if (found.row.worker !== undefined && found.ageMs < LEASE_MS) throw new RunBusy(LEASE_MS - found.ageMs);
+      const storedRun = await tables.getWithAge(Runs, partitionKey, runKey(runId));
+      if (storedRun?.row.status !== "running") return undefined;
+      if (storedRun.row.worker !== undefined && storedRun.ageMs < LEASE_MS)
+        throw new RunBusy(LEASE_MS - storedRun.ageMs);
       const worker = `discovery/${runId}/${randomness.ulid(clock.now())}`;
       try {
         return leasedRun(
-          await tables.replace(Runs, { ...found.row, worker, attempts: found.row.attempts + 1 }),
+          await tables.replace(Runs, { ...storedRun.row, worker, attempts: storedRun.row.attempts + 1 }),
           worker,
         );
       } catch (error) {
@@ -134,31 +139,31 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
     },
 
     async fail(runId, failure) {
-      const row = await kept.find(runId);
+      const row = await runStore.find(runId);
       if (row?.status !== "running") return undefined;
       const change = {
         status: "failed" as const,
         finishedAt: clock.now().toISOString(),
         failures: [...row.failures, failure],
       } satisfies Partial<DiscoveryRunFields>;
-      await kept.end(row, { ...released, ...(change as Partial<R>) });
+      await runStore.end(row, { ...released, ...(change as Partial<R>) });
       return { ...recordOf(row), ...change };
     },
   };
 
   function leasedRun(taken: Row<R>, worker: string): LeasedRun<R> {
-    const held = leaseRow(tables, Runs, taken);
+    const leasedRow = leaseRow(tables, Runs, taken);
     return {
       get run() {
-        return recordOf(held.row);
+        return recordOf(leasedRow.row);
       },
       worker,
-      signal: held.signal,
-      confirm: () => held.change({}),
-      change: held.change,
-      end: (change) => held.end((row) => kept.end(row, { ...released, ...change })),
+      signal: leasedRow.signal,
+      confirm: () => leasedRow.change({}),
+      change: leasedRow.change,
+      end: (change) => leasedRow.end((row) => runStore.end(row, { ...released, ...change })),
       async release() {
-        const write = held.end((row) => tables.replace(Runs, { ...row, ...released }));
+        const write = leasedRow.end((row) => tables.replace(Runs, { ...row, ...released }));
         await write.catch((error: unknown) => {
           if (!isConflict(error)) throw error;
         });

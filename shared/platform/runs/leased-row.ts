@@ -6,9 +6,12 @@ import { startHeartbeat } from "./heartbeat.ts";
 
 /** Duration of a lease after its last heartbeat, by the store's clock. */
 export const LEASE_MS = 60 * SECOND_MS;
-const RENEWAL_MS = 15 * SECOND_MS;
+const RENEWAL_INTERVAL_MS = 15 * SECOND_MS;
 
-/** A row that this worker has leased. The lease depends on the ETag of the worker's last write and on the row's age. */
+/**
+ * A row that this worker has leased. Other workers can take over the row when its last write is older than `LEASE_MS`. This worker
+ * notices that because the ETag of its own last write is then outdated.
+ */
 export interface LeasedRow<R extends object> {
   /** The row as last written. */
   readonly row: Row<R>;
@@ -25,14 +28,14 @@ export interface LeasedRow<R extends object> {
 }
 
 /**
- * Starts the heartbeat of a row that this worker has just written to take the lease: rewrites the row regularly so that it does
- * not age.
+ * Holds the lease of a row that this worker has just written to claim it. A heartbeat rewrites the row regularly, so that its age
+ * stays below `LEASE_MS`.
  *
- * @param taken - The row as returned by that write.
+ * @param claimedRow - The row as returned by that write.
  */
-export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, taken: Row<R>): LeasedRow<R> {
+export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, claimedRow: Row<R>): LeasedRow<R> {
   const aborted = new AbortController();
-  let row = taken;
+  let row = claimedRow;
   /** Writes run one after the other, because each needs the ETag of the previous write. */
   let writing: Promise<unknown> = Promise.resolve();
 
@@ -56,7 +59,7 @@ export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, ta
     serialized(async () => {
       row = await tables.replace(entity, { ...row, ...value });
     });
-  const renewals = startHeartbeat(RENEWAL_MS, () => change({}));
+  const renewals = startHeartbeat(RENEWAL_INTERVAL_MS, () => change({}));
 
   return {
     get row() {

@@ -2,19 +2,24 @@ import type { AuditEvent, AuditRecorder } from "../../audit/event.ts";
 import { IntervalSealed } from "../../audit/interval.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 
-/** Maximum number of entry ids for one end. More than two are needed only if a clock is wrong. */
+/** Maximum number of entry IDs that are tried. More than two are needed only if a clock is wrong. */
 const ATTEMPTS = 3;
 
 /**
- * Appends the end of a run to the audit log under the entry id stored in its record, so that a retry adds no second entry. If
- * the worker crashed and the interval of this id has been sealed since, stores and uses a new id.
+ * Appends the end of a run to the audit log under the entry ID stored in its record, so that a retry adds no second entry. Entries
+ * belong to time intervals, which are sealed (closed and signed) later. If the interval of the ID has been sealed since, for example
+ * after a crash of the worker, stores and uses a new ID.
  *
- * @param keep - Stores the new id. If it throws, because another worker has the run, no entry is appended.
+ * @param storeEntryId - Stores the new ID. If it throws, because another worker has the run, no entry is appended.
  */
 export async function recordRunEnd(
   audit: AuditRecorder,
   event: AuditEvent & { id: string },
-  { keep, clock, randomness }: { keep: (entryId: string) => Promise<unknown>; clock: Clock; randomness: Randomness },
+  {
+    keep: storeEntryId,
+    clock,
+    randomness,
+  }: { keep: (entryId: string) => Promise<unknown>; clock: Clock; randomness: Randomness },
 ): Promise<void> {
   let { id } = event;
   for (let attempt = 1; ; attempt++) {
@@ -23,7 +28,7 @@ export async function recordRunEnd(
     } catch (error) {
       if (!(error instanceof IntervalSealed) || attempt === ATTEMPTS) throw error;
       id = randomness.ulid(clock.now());
-      await keep(id);
+      await storeEntryId(id);
     }
   }
 }

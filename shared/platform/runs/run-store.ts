@@ -9,7 +9,7 @@ import { insert, put, remove, replace, type Tables } from "../storage/tables.ts"
 import { DAY_MS } from "../time.ts";
 import { isUlid, newestFirst } from "../ulid.ts";
 
-/** Fields of the record of every run. */
+/** Fields of the record of every run. A run is a longer task such as a discovery, which the API shows with its progress. */
 export interface RunBase {
   runId: string;
   requestedBy: string;
@@ -28,8 +28,8 @@ export interface RunRows<R extends RunBase> {
 
 /** Runs of a partition. At most one run is in progress. */
 export interface RunStore<R extends RunBase> {
-  /** Starts a run, or returns the run that is in progress. */
-  start(made: NewRun<R>, caller: Caller): Promise<{ run: R; isNew: boolean }>;
+  /** Starts a run. If a run is in progress, returns that run with `isNew: false`. */
+  start(newRun: NewRun<R>, caller: Caller): Promise<{ run: R; isNew: boolean }>;
   find(runId: string): Promise<Row<R> | undefined>;
   /** @throws {Problem} notFound */
   get(runId: string): Promise<R>;
@@ -49,12 +49,12 @@ export interface RunStore<R extends RunBase> {
   removeOld(before?: (runIds: readonly string[]) => Promise<void>): Promise<void>;
 }
 
-/** Row that names the run in progress. */
+/** Row that names the run in progress. Its key in lower case sorts after all runs, whose keys are upper case and digits. */
 const ACTIVE_KEY = "active";
 const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
 
 /** Retention of runs. */
-const KEEP_MS = 30 * DAY_MS;
+const RETENTION_MS = 30 * DAY_MS;
 
 export const runKey = (runId: string): string => newestFirst(runId);
 export const isOver = ({ status }: Pick<RunBase, "status">): boolean => status !== "queued" && status !== "running";
@@ -119,7 +119,7 @@ export function createRunStore<R extends RunBase>(
 
     async removeOld(before = async () => {}) {
       // Keys count down, so older runs come after this key.
-      const from = newestFirst(encodeTime(Math.max(0, clock.now().getTime() - KEEP_MS)) + "0".repeat(16));
+      const from = newestFirst(encodeTime(Math.max(0, clock.now().getTime() - RETENTION_MS)) + "0".repeat(16));
       const range = { partitionKey, from, before: ACTIVE_KEY, select: ["runId" as const] };
       for await (const rows of tables.pages(Runs, range)) {
         // Runs are removed last, because a remaining run names its other remaining rows.

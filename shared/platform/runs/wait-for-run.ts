@@ -1,8 +1,8 @@
 import type { Logger } from "../runtime.ts";
 
 /**
- * Lets a request wait for the work on its run until its time limit. The queue's messages finish work that continues after the
- * answer, or that failed.
+ * Waits for the work on a run, but at most until the time limit of the HTTP request that started it. If the work takes longer or
+ * fails, the run's queue message completes it.
  *
  * @param late - Aborted at the time limit. Must not be aborted yet.
  */
@@ -11,7 +11,7 @@ export async function waitForRun(
   { runId, late, log }: { runId: string; late: AbortSignal; log: Logger },
 ): Promise<void> {
   const done = work.catch((error: unknown) => {
-    log.warn("A run is left to its message", { runId, reason: error instanceof Error ? error.name : "" });
+    log.warn("A run continues with its queue message", { runId, reason: error instanceof Error ? error.name : "" });
   });
   const waited = new Promise<void>((resolve) => late.addEventListener("abort", () => resolve(), { once: true }));
   await Promise.race([done, waited]);

@@ -79,8 +79,8 @@ const pieceName = (column: string, index: number) => (index === 0 ? column : `${
 function putText(columns: Columns, column: string, text: string): void {
   for (let index = 0, start = 0; ; index++) {
     let end = start + MAX_TEXT_UNITS;
-    const last = text.charCodeAt(end - 1);
-    if (last >= 0xd800 && last <= 0xdbff) end--; // keep a surrogate pair in one piece
+    const lastUnit = text.charCodeAt(end - 1);
+    if (lastUnit >= 0xd800 && lastUnit <= 0xdbff) end--; // keep a surrogate pair in one piece
     const piece = text.slice(start, end);
     columns[pieceName(column, index)] = piece;
     if (!isFullText(piece)) return;
@@ -192,8 +192,8 @@ const sizes = new WeakMap<Columns, Size>();
  * https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage
  */
 function sizeOf(columns: Columns): Size {
-  const known = sizes.get(columns);
-  if (known !== undefined) return known;
+  const cachedSize = sizes.get(columns);
+  if (cachedSize !== undefined) return cachedSize;
   const size = { properties: 0, bytes: 0 };
   for (const name in columns) {
     const value = columns[name]!;

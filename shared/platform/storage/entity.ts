@@ -23,7 +23,7 @@ export interface Entity<T> {
    * rows are written whole, with `transaction` instead of `write`, and are read whole.
    */
   readonly signed: boolean;
-  /** Never set. Carries the type. */
+  /** Not set at run time. Makes the type `T` part of the entity's type. */
   readonly [row]?: T;
 }
 
@@ -98,7 +98,7 @@ function kindOf(table: string, name: string, schema: z.core.$ZodType): Member["k
     case "transform":
     case "pipe":
       throw new TypeError(
-        `${table}.${name}: a ${schema._zod.def.type} can't be kept; use ISO 8601 text, numbers or lists.`,
+        `${table}.${name}: a ${schema._zod.def.type} can't be stored. Use ISO 8601 text, numbers or lists.`,
       );
     default:
       return "json";

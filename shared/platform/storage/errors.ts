@@ -120,7 +120,7 @@ export function wasResent(error: unknown): boolean {
  * Errors of the storage SDKs and of this module's transactions. Errors of other SDKs are converted to a CloudFailure where they
  * occur.
  */
-const ANSWER_ERRORS = new Set(["RestError", "TransactionRefused", "TransactionCut", "AbortError"]);
+const ANSWER_ERRORS = new Set(["RestError", "TransactionRejected", "TransactionTruncated", "AbortError"]);
 
 /**
  * Returns whether it is unknown if a failed write was applied.

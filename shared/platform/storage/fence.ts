@@ -26,7 +26,7 @@ export type FenceRecord = z.infer<typeof FenceRecord>;
 export const fenceEntity = (table: string): Entity<FenceRecord> => entity(table, FenceRecord, { uniqueWrites: true });
 
 /**
- * Rejects late writes of a worker whose work another worker has taken over (a fencing token).
+ * A fence: a fencing token that rejects late writes of a worker after another worker has taken over its work.
  *
  * A lease prevents duplicate work, but it can't stop a slow worker's request, which may reach the store long after the lease
  * has expired. Therefore every transaction on the protected rows also replaces a fence row, with the ETag of its previous
@@ -57,7 +57,8 @@ export interface Fence {
    * Writes the operations in as many transactions as needed, one after the other, each with the fence. The transactions
    * together are not atomic. Removing a missing row succeeds, unless the operation has an ETag.
    *
-   * @param options - `together`: at most ten further operations, which are all part of the last transaction.
+   * @param options - `inLastTransaction`: at most ten further operations, which are all part of the last transaction.
+   * `beforeEach` is awaited before each transaction.
    * @returns the number of written and of removed rows.
    * @throws RowChanged or RowExists if another worker has taken the fence. The failed and all later transactions are not
    * applied.
@@ -68,42 +69,43 @@ export interface Fence {
   ): Promise<{ written: number; removed: number }>;
 }
 
-/** Upper bound for the fence's part of a transaction: twice its row key of at most 1,024 characters, and its value. */
+/** Upper bound of the fence row's size in a transaction: its row key of up to 1,024 characters, which occurs twice, and its value. */
 const FENCE_BYTES = 8 * 1024;
-const READS_AT_ONCE = 8;
+const PARALLEL_READS = 8;
 
 /**
  * Creates a worker's access to a fence row, without a request.
  *
- * @param hold - `etag` is the ETag of the last known write. Without it the first write inserts the row.
+ * @param ownership - `etag` is the ETag of the last known write. Without it the first write inserts the row.
  */
 export function createFence(
   deps: { rows: Rows; clients: TableClients },
   e: Entity<FenceRecord>,
   place: { partitionKey: string; rowKey: string },
-  hold: { owner: string; etag: string | undefined },
+  ownership: { owner: string; etag: string | undefined },
 ): Fence {
   const { rows, clients } = deps;
   const { partitionKey, rowKey } = place;
-  let { etag } = hold;
+  let { etag } = ownership;
   let sequence = 0;
 
-  const value = (open: boolean): FenceRecord => ({ owner: hold.owner, sequence: ++sequence, open });
+  const value = (open: boolean): FenceRecord => ({ owner: ownership.owner, sequence: ++sequence, open });
 
-  const next = (open: boolean): Operation =>
+  const fenceOperation = (open: boolean): Operation =>
     etag === undefined ? insert(e, rowKey, value(open)) : replace(e, rowKey, value(open), etag);
 
   /** Submits one transaction and returns how many rows it removed. */
   async function submit(partOf: (operation: Operation) => Part, parts: Part[], open: boolean): Promise<number> {
-    for (let left = parts; ; ) {
-      const lead = partOf(next(open));
+    for (let remainingParts = parts; ; ) {
+      const lead = partOf(fenceOperation(open));
       try {
-        etag = (await rows.submit(e.table, partitionKey, [lead, ...left], 1)).get(rowKey);
-        return left.filter(({ operation }) => operation.kind === "remove").length;
+        etag = (await rows.submit(e.table, partitionKey, [lead, ...remainingParts], 1)).get(rowKey);
+        return remainingParts.filter(({ operation }) => operation.kind === "remove").length;
       } catch (error) {
-        if (!(error instanceof RowMissing) || !isAnyRemoval(left[error.index - 1])) throw error;
+        // Operation 0 of the transaction is the fence, so the index of a part is one less.
+        if (!(error instanceof RowMissing) || !isAnyRemoval(remainingParts[error.index - 1])) throw error;
         // The fence matched, so this transaction was not applied, and no other worker writes these rows.
-        left = await dropMissingRemovals(left, error.rowKey);
+        remainingParts = await dropMissingRemovals(remainingParts, error.rowKey);
       }
     }
   }
@@ -117,7 +119,7 @@ export function createFence(
         if (!isAnyRemoval(part)) return true;
         return key !== missing && (await rows.read(e.table, partitionKey, key)) !== undefined;
       },
-      { concurrency: READS_AT_ONCE },
+      { concurrency: PARALLEL_READS },
     );
     return parts.filter((_, at) => exists[at]);
   }
@@ -132,7 +134,7 @@ export function createFence(
     },
 
     async advance() {
-      etag = await rows.apply(partitionKey, next(false));
+      etag = await rows.apply(partitionKey, fenceOperation(false));
     },
 
     async write(operations, { beforeEach, inLastTransaction = [] } = {}) {
@@ -140,16 +142,17 @@ export function createFence(
       const target = { table: e.table, partitionKey, address };
       const partOf = transactionParts(target);
       for (const operation of inLastTransaction) checkTable(e.table, operation);
-      const ending = inLastTransaction.map(partOf);
-      const bytes = ending.reduce((sum, part) => sum + part.bytes, FENCE_BYTES);
-      const reserved = { operations: 1 + ending.length, bytes };
+      const lastParts = inLastTransaction.map(partOf);
+      const bytes = lastParts.reduce((sum, part) => sum + part.bytes, FENCE_BYTES);
+      const reserved = { operations: 1 + lastParts.length, bytes };
       const transactions = batches(target, operations, reserved);
       const counts = { written: 0, removed: 0 };
+      // Reads one batch ahead, to know which transaction is the last one.
       for (let batch = transactions.next(), isLast = false; !isLast; ) {
         const current = batch.done ? [] : batch.value;
         if (!batch.done) batch = transactions.next();
         isLast = batch.done === true;
-        const parts = isLast ? [...current, ...ending] : current;
+        const parts = isLast ? [...current, ...lastParts] : current;
         if (parts.length === 0) break;
         await beforeEach?.();
         counts.removed += await submit(partOf, parts, !isLast);

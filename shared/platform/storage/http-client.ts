@@ -5,7 +5,7 @@ import { AnswerTimeout, createTransport } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";
 import { ANSWER_TIMEOUT_MS } from "./limits.ts";
 
-/** Cached, because each `import` of a loaded module takes about as long as encoding an operation of a transaction. */
+/** Loads the pipeline module once, because even an `import` of a loaded module takes as long as encoding an operation. */
 export const restPipeline = loadOnce(() => import("@azure/core-rest-pipeline"));
 
 /**
@@ -36,7 +36,7 @@ export async function createStorageTransport({ clock }: { clock?: StoreClock | u
       } catch (error) {
         const { code } = error as { code?: string };
         if (!(error instanceof AnswerTimeout) && !isBroken(code)) throw error;
-        throw new RestError(`No whole answer from ${new URL(request.url).host} (${code ?? "timeout"}).`, {
+        throw new RestError(`No complete response from ${new URL(request.url).host} (${code ?? "timeout"}).`, {
           code: "ETIMEDOUT",
           request,
         });

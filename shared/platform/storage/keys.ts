@@ -63,8 +63,9 @@ export const encodeKey = (key: string): string => encodeURIComponent(key.replace
 /** Returns why the service would reject a partition or row key, or undefined. */
 export function keyProblem(key: string): string | undefined {
   if (key.length > MAX_KEY_CHARACTERS) return `a key of ${key.length} characters is longer than ${MAX_KEY_CHARACTERS}`;
-  const found = illegalCharacter.exec(key);
-  if (found) return `a key can't hold the character U+${found[0].charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const illegalMatch = illegalCharacter.exec(key);
+  if (illegalMatch)
+    return `a key can't hold the character U+${illegalMatch[0].charCodeAt(0).toString(16).padStart(4, "0")}`;
   if (!key.isWellFormed()) return "a key can't hold half a surrogate pair";
   return undefined;
 }

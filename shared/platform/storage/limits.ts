@@ -12,7 +12,7 @@ export const MAX_KEY_CHARACTERS = 1024;
  * https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model */
 export const MAX_PROPERTIES = 252;
 
-/** Bytes of one entity, keys and property names included; `entitySize` counts as the service does.
+/** Bytes of one entity, keys and property names included. `checkLimits` counts as the service does.
  * https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model */
 export const MAX_ENTITY_BYTES = 1024 * 1024;
 

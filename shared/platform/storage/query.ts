@@ -27,8 +27,8 @@ export interface PageQuery {
 /**
  * Reads one page of a query (https://learn.microsoft.com/rest/api/storageservices/query-entities).
  *
- * The request uses the SDK's pipeline, which signs and retries it. The answer is parsed here, because the SDK's parser visits
- * every column of every row three times, which is 40 % of the cost of a list.
+ * The request uses the SDK's pipeline, which signs and retries it. The response is parsed here, because the SDK's parser visits every
+ * column of every row three times, which takes 40 % of the processor time of a list.
  *
  * @throws RestError like the SDK's `listEntities`.
  */
@@ -93,21 +93,21 @@ type WireRow = Record<string, unknown>;
 async function parseBody<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
   const { request, status } = response;
   try {
-    const found = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
-    if (found !== undefined) return found;
+    const content = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
+    if (content !== undefined) return content;
   } catch {
     // The parser's message is dropped because it repeats a part of the text.
   }
   const { RestError } = await restPipeline();
   const code = RestError.PARSE_ERROR;
-  throw new RestError("The answer to a query is not whole.", { code, statusCode: status, request, response });
+  throw new RestError("The response to a query is incomplete.", { code, statusCode: status, request, response });
 }
 
 async function rejectionOf(response: PipelineResponse): Promise<Error> {
   const { RestError } = await restPipeline();
   const { request, status, bodyAsText } = response;
   const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(bodyAsText ?? "")?.[1];
-  const message = `The query was refused with ${status}${code === undefined ? "" : ` ${code}`}.`;
+  const message = `The query was rejected with status ${status}${code === undefined ? "" : ` ${code}`}.`;
   return new RestError(message, { ...(code === undefined ? {} : { code }), statusCode: status, request, response });
 }
 

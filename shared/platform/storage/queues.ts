@@ -8,16 +8,16 @@ import { withRetries } from "./retry.ts";
 
 export interface Queues {
   /**
-   * Sends a message as base64-encoded JSON, as the platform's queue trigger expects. Creates a missing queue. If no clear
-   * answer arrives, the message is sent again, so it can be delivered twice. The message expires after seven days. While
-   * tracing is on, two members with the trace context are added to an object.
+   * Sends a message as base64-encoded JSON, as the queue trigger of Azure Functions expects. Creates a missing queue. If the response
+   * is lost, the message is sent again, so it can be delivered twice. The message expires after seven days. While tracing is on, a
+   * message that is an object gets two members with the trace context.
    *
    * @param options.delaySeconds - Visibility timeout: 0 to just under seven days.
    * @throws RangeError for a message of more than 48 KiB.
    */
   send(queue: string, message: unknown, options?: { readonly delaySeconds?: number }): Promise<void>;
   /**
-   * Checks that the service answers for this queue, whether or not the queue exists.
+   * Checks that the queue service responds to a request for this queue. The queue need not exist.
    *
    * @throws the service's error otherwise.
    */

@@ -61,13 +61,13 @@ export function createRows(clients: TableClients): Rows {
       } catch (error) {
         const rejection = rejectionOf(error, partitionKey, operation, 0);
         if (rejection === undefined) throw error;
-        const etags = wasResent(error) ? await appliedBefore(partitionKey, [operation]) : undefined;
+        const etags = wasResent(error) ? await etagsIfApplied(partitionKey, [operation]) : undefined;
         if (etags === undefined) throw rejection;
         return etags.get(operation.rowKey)!;
       }
     },
 
-    async submit(table, partitionKey, parts, wanted = parts.length) {
+    async submit(table, partitionKey, parts, etagCount = parts.length) {
       const operations = parts.map((part) => part.operation);
       const { contentType, body } = transactionBody(parts);
       const { createHttpHeaders, createPipelineRequest } = await restPipeline();
@@ -87,16 +87,16 @@ export function createRows(clients: TableClients): Rows {
             allowInsecureConnection: reached.address.startsWith("http://"),
           });
           const response = await reached.client.pipeline.sendRequest(reached.http, request);
-          return readTransactionAnswer(response, parts.length, wanted);
+          return readTransactionAnswer(response, parts.length, etagCount);
         });
         return new Map(etags.map((etag, index) => [operations[index]!.rowKey, etag ?? ""]));
       } catch (error) {
         if (!(error instanceof TransactionRejected)) throw error;
-        const refused = rejectionOf(error, partitionKey, operations[error.index]!, error.index);
-        if (refused === undefined) throw error;
+        const rejection = rejectionOf(error, partitionKey, operations[error.index]!, error.index);
+        if (rejection === undefined) throw error;
         const evidence = operations[0]!.entity.uniqueWrites ? operations.slice(0, 1) : operations;
-        const applied = wasResent(error) ? await appliedBefore(partitionKey, evidence) : undefined;
-        if (applied === undefined) throw refused;
+        const applied = wasResent(error) ? await etagsIfApplied(partitionKey, evidence) : undefined;
+        if (applied === undefined) throw rejection;
         return applied;
       }
     },
@@ -106,7 +106,7 @@ export function createRows(clients: TableClients): Rows {
    * Returns the ETags ("" for a removed row) if every written row has exactly the intended value and every removed row is
    * missing. Otherwise returns undefined.
    */
-  async function appliedBefore(partitionKey: string, operations: readonly Operation[]) {
+  async function etagsIfApplied(partitionKey: string, operations: readonly Operation[]) {
     const etags = new Map<string, string>();
     for (const { entity, kind, rowKey, columns } of operations) {
       const stored = await readAfterUnclear(entity.table, partitionKey, rowKey);
@@ -117,9 +117,10 @@ export function createRows(clients: TableClients): Rows {
       }
       if (stored === undefined) return undefined;
       const { etag, ...value } = decode<object>(entity.table, entity.schema, entity.members, stored.row);
-      const now = encode(entity.members, value);
-      const names = kind === "merge" ? Object.keys(columns) : new Set([...Object.keys(columns), ...Object.keys(now)]);
-      for (const name of names) if (name !== SIGNATURE && columns[name] !== now[name]) return undefined;
+      const currentColumns = encode(entity.members, value);
+      const names =
+        kind === "merge" ? Object.keys(columns) : new Set([...Object.keys(columns), ...Object.keys(currentColumns)]);
+      for (const name of names) if (name !== SIGNATURE && columns[name] !== currentColumns[name]) return undefined;
       etags.set(rowKey, etag);
     }
     return etags;

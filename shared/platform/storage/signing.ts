@@ -4,7 +4,7 @@ import { StorageCorrupt } from "./errors.ts";
 import type { Operation } from "./operations.ts";
 
 /**
- * Store of the keys that sign rows. The keys are not in the tables, because someone who can write tables must not have them.
+ * Returns the keys that sign rows. The keys are not stored in the tables, because someone who can write tables must not get them.
  */
 export interface RowKeys {
   /** Returns the current key and its name (letters, digits and dashes). Creates a key if none exists. */
@@ -33,7 +33,7 @@ const UNSIGNED_COLUMNS = new Set(["partitionKey", "rowKey", "etag", "timestamp",
  * @param keys - If undefined, reading or writing a signed row throws.
  */
 export function createRowSigning(keys: RowKeys | undefined): RowSigning {
-  const require = (): RowKeys => {
+  const requireKeys = (): RowKeys => {
     if (!keys) throw new TypeError("Signed rows need the service's own key vault: SERVICE_KEY_VAULT_URL.");
     return keys;
   };
@@ -43,7 +43,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
       const { entity, kind, rowKey, columns } = operation;
       if (!entity.signed || kind === "remove") return operation;
       if (kind === "merge") throw new TypeError(`A signed row of ${entity.table} is written whole.`);
-      const { name, key } = await require().current();
+      const { name, key } = await requireKeys().current();
       const mac = macOf(key, entity.table, partitionKey, rowKey, columns);
       return { ...operation, columns: { ...columns, [SIGNATURE]: `${name}.${mac.toString("base64url")}` } };
     },
@@ -56,7 +56,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
       };
       const signature = stored[SIGNATURE];
       const [name = "", mac = ""] = typeof signature === "string" ? signature.split(".") : [];
-      const key = name === "" ? undefined : await require().named(name);
+      const key = name === "" ? undefined : await requireKeys().named(name);
       if (key) {
         const expected = macOf(key, table, keysOfRow.partitionKey, keysOfRow.rowKey, stored);
         const given = Buffer.from(mac, "base64url");

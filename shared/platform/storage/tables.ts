@@ -49,7 +49,7 @@ export interface Range {
 }
 
 /**
- * Reads and writes typed rows. The first write creates a table; until then the table reads as empty.
+ * Reads and writes typed rows in Azure Table Storage. The first write creates a table. Before that, reads of the table return no rows.
  *
  * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
  * StorageCorrupt for a stored row that does not match. A request to a busy or unreachable service is sent up to five times,
@@ -208,11 +208,11 @@ export function createTables(
           `A transaction has 1 to ${MAX_TRANSACTION_OPERATIONS} operations, not ${operations.length}.`,
         );
       if (new Set(operations.map(({ rowKey }) => rowKey)).size < operations.length)
-        throw new RangeError("A transaction can't touch a row twice.");
+        throw new RangeError("A transaction can't contain two operations on the same row.");
       for (const operation of operations) checkTable(table, operation);
       const { address } = await clients.connect(table);
-      const sealed = await Promise.all(operations.map((operation) => signing.sign(partitionKey, operation)));
-      const parts = sealed.map(transactionParts({ address, table, partitionKey }));
+      const signed = await Promise.all(operations.map((operation) => signing.sign(partitionKey, operation)));
+      const parts = signed.map(transactionParts({ address, table, partitionKey }));
       const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
       if (bytes > MAX_TRANSACTION_BYTES)
         throw new RangeError(`A transaction of ${bytes} bytes is larger than ${MAX_TRANSACTION_BYTES}.`);
@@ -263,6 +263,7 @@ export function createTables(
       if (answer === undefined) return;
       let stored = columns === undefined ? answer.rows : await readTruncatedRows(e.table, members, answer.rows);
       if (stored === undefined) {
+        // A row changed between the two reads, so the page is read again with all columns.
         answer = await readPage(e.table, { ...query, select: undefined });
         if (answer === undefined) return;
         stored = answer.rows;
@@ -293,23 +294,23 @@ export function createTables(
     members: Selected["members"],
     page: readonly StoredRow[],
   ): Promise<StoredRow[] | undefined> {
-    const found = await Promise.all(
+    const fullRows = await Promise.all(
       page.map(async (row) => {
         if (!isTruncated(members, row)) return row;
         const now = (await rows.read(table, row.partitionKey as string, row.rowKey as string))?.row;
         return now?.etag === row.etag ? now : undefined;
       }),
     );
-    return found.every((row) => row !== undefined) ? found : undefined;
+    return fullRows.every((row) => row !== undefined) ? fullRows : undefined;
   }
 
   async function* partitions(table: string, after?: string): AsyncGenerator<string, void> {
-    let last = after;
+    let lastKey = after;
     for (;;) {
-      const next = await nextPartition(table, last);
+      const next = await nextPartition(table, lastKey);
       if (next === undefined) return;
       yield next;
-      last = next;
+      lastKey = next;
     }
   }
 
@@ -336,8 +337,8 @@ function selectMembers<T>(e: Entity<T>, select: readonly (keyof T & string)[]): 
   const cached = selections.get(e) ?? new Map<string, Selected>();
   selections.set(e, cached);
   const key = select.join();
-  const found = cached.get(key);
-  if (found !== undefined) return found;
+  const selection = cached.get(key);
+  if (selection !== undefined) return selection;
   const members = e.members.filter(({ name }) => (select as readonly string[]).includes(name));
   // Not `pick`, which rejects a schema with a refinement over all members.
   const schema = z.object(Object.fromEntries(members.map(({ name }) => [name, e.schema.shape[name]!])));

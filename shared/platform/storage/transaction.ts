@@ -15,7 +15,7 @@ const newLine = "\r\n";
 
 /** The service rejected a transaction. `index` is the first rejected operation. No operation was applied. */
 export class TransactionRejected extends Error {
-  override readonly name = "TransactionRefused";
+  override readonly name = "TransactionRejected";
   readonly code: string;
   readonly statusCode: number;
   readonly index: number;
@@ -24,7 +24,7 @@ export class TransactionRejected extends Error {
   readonly insideAccepted: boolean;
 
   constructor(code: string, statusCode: number, index: number, { request, status }: PipelineResponse) {
-    super(`The transaction was refused with ${statusCode} ${code} (operation ${index}).`);
+    super(`The transaction was rejected with status ${statusCode} ${code} (operation ${index}).`);
     this.code = code;
     this.statusCode = statusCode;
     this.index = index;
@@ -35,7 +35,7 @@ export class TransactionRejected extends Error {
 
 /** The answer to a transaction was truncated. The transaction may have been applied. */
 export class TransactionTruncated extends Error {
-  override readonly name = "TransactionCut";
+  override readonly name = "TransactionTruncated";
   readonly request: PipelineRequest;
 
   constructor(request: PipelineRequest) {
@@ -76,8 +76,8 @@ export function transactionParts({ table, partitionKey, address }: Target): (ope
 
   const frames = new Map<Operation["kind"], Frame>();
   function frameOf(kind: Operation["kind"], etag: string | undefined): Frame {
-    const known = etag === undefined ? frames.get(kind) : undefined;
-    if (known !== undefined) return known;
+    const cachedFrame = etag === undefined ? frames.get(kind) : undefined;
+    if (cachedFrame !== undefined) return cachedFrame;
     const start = `${PART_HEAD}${methods[kind]} ${address}/${kind === "insert" ? table : partitionPath(table, partitionKey)}`;
     let end = `${kind === "insert" ? "" : PATH_END} HTTP/1.1${ANSWER_HEAD}`;
     if (kind !== "remove") end += `Content-Type: application/json${newLine}`;
@@ -151,14 +151,16 @@ export function transactionBody(parts: readonly Part[]): { contentType: string; 
   const changeSet = `changeset_${randomUUID()}`;
   const delimiter = `--${changeSet}${newLine}`;
   const body = Buffer.allocUnsafe(parts.reduce((sum, { bytes }) => sum + bytes, BODY_FRAME_BYTES));
-  let at = body.write(`--${batch}${newLine}Content-Type: multipart/mixed; boundary=${changeSet}${newLine}${newLine}`);
+  let offset = body.write(
+    `--${batch}${newLine}Content-Type: multipart/mixed; boundary=${changeSet}${newLine}${newLine}`,
+  );
   for (const { pieces } of parts) {
-    at += body.write(delimiter, at);
-    for (const piece of pieces) at += body.write(piece, at);
-    at += body.write(newLine, at);
+    offset += body.write(delimiter, offset);
+    for (const piece of pieces) offset += body.write(piece, offset);
+    offset += body.write(newLine, offset);
   }
-  at += body.write(`--${changeSet}--${newLine}--${batch}--${newLine}`, at);
-  return { contentType: `multipart/mixed; boundary=${batch}`, body: body.subarray(0, at) };
+  offset += body.write(`--${changeSet}--${newLine}--${batch}--${newLine}`, offset);
+  return { contentType: `multipart/mixed; boundary=${batch}`, body: body.subarray(0, offset) };
 }
 
 /** End of a multipart body, https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1. Without it parts may be missing. */
@@ -169,7 +171,7 @@ const CLOSED_CHANGE_SET = /--changesetresponse_[^\r\n]*--\s/;
  *
  * @param etags - Number of first operations whose new ETags are needed.
  * @returns the new ETags, undefined for a removed row.
- * @throws TransactionRefused if the service rejected the transaction; TransactionCut if the answer is truncated.
+ * @throws TransactionRejected if the service rejected the transaction; TransactionTruncated if the response is truncated.
  */
 export function readTransactionAnswer(
   response: PipelineResponse,
@@ -194,8 +196,10 @@ export function readTransactionAnswer(
 
 /** Returns the three digits of the status, or undefined if there are none. */
 function statusOf(answer: string): string | undefined {
-  const at = answer.indexOf(STATUS_LINE);
-  return at === -1 ? undefined : answer.slice(at + STATUS_LINE.length, at + STATUS_LINE.length + 3);
+  const lineStart = answer.indexOf(STATUS_LINE);
+  return lineStart === -1
+    ? undefined
+    : answer.slice(lineStart + STATUS_LINE.length, lineStart + STATUS_LINE.length + 3);
 }
 
 const STATUS_LINE = "HTTP/1.1 ";

@@ -45,7 +45,7 @@ export interface TotalsWrite<C, R> {
   totals: { entity: Entity<R>; key: string; etag: string | undefined };
   end: { entity: Entity<{ sequence: string }>; key: string };
   changes: Entity<unknown>;
-  /** How the totals count every object, by the row key of its change row. */
+  /** The value with which the totals count each object, by the row key of its change row. */
   counted: Map<string, C>;
   removable: RemovableChange<C>[];
   /** Further operations to write together with the totals. */
@@ -53,12 +53,12 @@ export interface TotalsWrite<C, R> {
   /** Reads an object's current value from its own row. */
   readCurrent(rowKey: string): Promise<C | undefined>;
   recordOf(counted: Iterable<C>, sequence: string): NoInfer<R>;
-  /** Totals that readers ignore, written before the last transaction. */
+  /** Returns totals that readers ignore. They are written by each transaction except the last. */
   placeholderOf(sequence: string): NoInfer<R>;
 }
 
 /** Change rows that one transaction removes, in addition to the two rows of the totals. */
-const ROWS_AT_ONCE = 90;
+const MAX_REMOVALS = 90;
 /**
  * Upper bound of the size of the totals and of the removals in a transaction: an entity has up to 1 MiB, and its bytes are sent
  * as base64.
@@ -82,7 +82,7 @@ export async function writeTotals<C, R>(tables: Tables, writing: TotalsWrite<C, 
   const batches = await tables.batches(table, partitionKey, further, reserved);
   do {
     const others = batches.shift() ?? [];
-    let removed = removable.splice(0, Math.max(0, ROWS_AT_ONCE - others.length));
+    let removed = removable.splice(0, Math.max(0, MAX_REMOVALS - others.length));
     for (;;) {
       const next = new Map(counted);
       // The value is read after the change row's ETag. A further change replaces the ETag, and the removal then fails.
@@ -101,7 +101,8 @@ export async function writeTotals<C, R>(tables: Tables, writing: TotalsWrite<C, 
         for (const { rowKey } of removed) setOrDelete(counted, rowKey, next.get(rowKey));
         break;
       } catch (error) {
-        // The object changed again, so its change row stays. The next call removes it.
+        // If an object changed again, its change row stays, and the next call removes it. Any other error ends this call, also
+        // a conflict on a row whose change could not be read.
         const changedAgain =
           error instanceof RowChanged ? removed.find(({ rowKey }) => rowKey === error.rowKey) : undefined;
         if (!changedAgain?.change) throw error;
@@ -117,7 +118,7 @@ export function setOrDelete<C>(counted: Map<string, C>, key: string, now: C | un
   else counted.delete(key);
 }
 
-/** Each renewal of the totals can remove or add the change row once, so that an attempt meets the other state. */
+/** Maximum attempts. Another process that writes totals can remove or add the change row before each attempt. */
 const MARK_ATTEMPTS = 6;
 
 /**

@@ -1,20 +1,21 @@
 import { Problem } from "../../platform/http/problem.ts";
-import { lastingFailure } from "../end-conditions.ts";
-import { matchAt } from "../plan.ts";
-import { refuseTooMany, toRotationConsumer } from "../plan-consumers.ts";
-import { placeOf, vaultOf } from "../publications.ts";
+import { throwIfTransient } from "../end-conditions.ts";
+import { planMatch } from "../plan.ts";
+import { requireConsumersFit, toRotationConsumer } from "../plan-consumers.ts";
+import { openVault, placeOf } from "../publications.ts";
 import { clientSecretOf, isVaultSecret, type Publication, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { NeedsAttention } from "../step-errors.ts";
 import { isCertain, placeKey, type Target } from "../targets.ts";
-import { holdsOld } from "./publish.ts";
+import { storesOldSecret } from "./publish.ts";
 
 /**
- * Adds newly confirmed places, and places of earlier rotations that were unreadable, together with their consumers. The
- * rotation returns to `publishing`: the places are written and verified, and the overlap period restarts.
+ * Runs in the overlap period. Adds places (vault secrets) that a user confirmed since the plan, and places of earlier rotations that
+ * were unreadable, together with their consumers. The rotation returns to `publishing`: it writes and verifies the added places,
+ * and the overlap period restarts.
  *
- * @returns Whether places were added. Also false if places can't be read permanently; `reasonsAgainstEnd` reports that.
- * @throws {NeedsPerson} if a place can't be written; {CloudFailure} that is retried within minutes.
+ * @returns Whether places were added. False also if places can't be read for long, which `reasonsAgainstEnd` reports.
+ * @throws {NeedsAttention} if a place can't be written; {CloudFailure} that is retried within minutes.
  */
 export async function addPlaces(context: StepContext): Promise<boolean> {
   const { placeConfirmedAt } = context.record;
@@ -23,7 +24,7 @@ export async function addPlaces(context: StepContext): Promise<boolean> {
   if (plan === undefined && placeConfirmedAt === undefined) return false;
   const keys = new Set(added.map(placeKey));
   await context.save((now) => ({
-    // Keeps the mark if another place was confirmed in the meantime, so that the next run adds it.
+    // If another place was confirmed in the meantime, `placeConfirmedAt` stays set, so that the next run adds that place.
     ...(now.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
     ...(plan !== undefined && {
       publications: [...now.publications, ...plan.publications],
@@ -51,28 +52,28 @@ async function placesToAdd(context: StepContext): Promise<Target[]> {
   const excluded = new Set(record.notUpdated.filter(({ reason }) => reason === "notNamed").map(placeKey));
   const isToAdd = (target: Target) =>
     isCertain(target) &&
-    (record.namedOnly ? target.standing === "confirmed" : target.standing !== "new") &&
+    (record.namedOnly ? target.approval === "confirmed" : target.approval !== "new") &&
     !written.has(placeKey(target)) &&
     !excluded.has(placeKey(target));
   try {
-    const app = await deps.graph.application({ objectId });
+    const app = await deps.graph.findApplication({ objectId });
     return app === undefined ? [] : (await deps.matches.targetsOf(app, oldKeyId)).filter(isToAdd);
   } catch (error) {
-    lastingFailure(context, error);
+    throwIfTransient(context, error);
     return [];
   }
 }
 
-/** @throws {NeedsPerson} if a place can't be written; {CloudFailure} */
+/** @throws {NeedsAttention} if a place can't be written; {CloudFailure} */
 async function planFor(context: StepContext, added: readonly Target[]) {
   const { deps } = context;
   const { consumers: known = [] } = context.record;
   try {
-    const publications = await Promise.all(added.map((target) => matchAt(deps, target)));
-    // Publishing would roll everything back for another value. A mistaken confirmation must not cause that.
-    for (const publication of publications) await refuseOther(context, publication);
-    const { consumers: users, coverage } = await deps.consumers.of({ places: publications });
-    refuseTooMany([...known, ...users]);
+    const publications = await Promise.all(added.map((target) => planMatch(deps, target)));
+    // The publish step rolls the rotation back if a place stores another value. A mistaken confirmation must not cause a rollback.
+    for (const publication of publications) await requireOldSecret(context, publication);
+    const { consumers: users, coverage } = await deps.consumers.findConsumers({ places: publications });
+    requireConsumersFit([...known, ...users]);
     // If the request limited the consumers, new ones are excluded.
     const isLimited = known.some(({ included }) => !included);
     const consumers = users.map((one) => toRotationConsumer(one, !isLimited && one.how !== "willBreak"));
@@ -83,9 +84,9 @@ async function planFor(context: StepContext, added: readonly Target[]) {
   }
 }
 
-async function refuseOther(context: StepContext, publication: Publication): Promise<void> {
-  const current = await vaultOf(context, publication).read(publication.secretName);
-  if (current === undefined || (await holdsOld(context, publication, current.value))) return;
+async function requireOldSecret(context: StepContext, publication: Publication): Promise<void> {
+  const current = await openVault(context, publication).read(publication.secretName);
+  if (current === undefined || (await storesOldSecret(context, publication, current.value))) return;
   throw new NeedsAttention(
     "targetHoldsOther",
     `${placeOf(publication)} does not hold the client secret to replace. It was not overwritten.`,

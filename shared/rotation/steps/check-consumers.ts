@@ -1,21 +1,24 @@
 import pMap from "p-map";
 import type { ConsumerCheck } from "../consumer.ts";
 import { expectedVersionOf } from "../expected-version.ts";
-import { keyOf, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
+import { consumerKey, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 
-// Checks which value the consumers of a rotation have.
+// Functions that check which value the consumers (resources that use the secret) of a rotation have.
 
 /** Number of consumers that are checked concurrently. */
 const PARALLEL = 4;
 
 /** Returns the planned consumers and those that started to use the written places since. */
 export async function currentConsumers({ deps, record }: StepContext): Promise<RotationConsumer[]> {
-  const before = record.consumers ?? [];
-  const keys = new Set(before.map(keyOf));
-  const { consumers } = await deps.consumers.of(placesToRead(record));
-  return [...before, ...consumers.filter((one) => !keys.has(keyOf(one))).map((one) => toRotationConsumer(one, false))];
+  const planned = record.consumers ?? [];
+  const keys = new Set(planned.map(consumerKey));
+  const { consumers } = await deps.consumers.findConsumers(placesToRead(record));
+  return [
+    ...planned,
+    ...consumers.filter((one) => !keys.has(consumerKey(one))).map((one) => toRotationConsumer(one, false)),
+  ];
 }
 
 /**

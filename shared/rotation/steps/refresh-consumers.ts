@@ -3,8 +3,8 @@ import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
 import { expectedVersionOf, publicationOf } from "../expected-version.ts";
-import { keyOf, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
-import { isPassing } from "../problems.ts";
+import { consumerKey, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
+import { isTransientFailure } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
@@ -12,21 +12,23 @@ import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
 import { afterCheck, checkConsumer, checkConsumers, currentConsumers } from "./check-consumers.ts";
 
 /**
- * A refreshed consumer must hold the new value within this time. Otherwise the rotation rolls back. Part of the documented
- * behavior.
+ * Time within which a refreshed consumer must have the new value. Otherwise the rotation rolls back. docs/rotation.md states
+ * this time.
  */
 const VERIFIED_WITHIN_MS = 5 * MINUTE_MS;
 /** Minimum number of checks, even if the service was down in the meantime. */
 const MIN_CHECKS = 3;
-/** Seconds between checks of a consumer that does not hold the value yet. */
+/** Seconds between checks of a refreshed consumer that does not have the value yet. */
 const CHECK_WAITS_SECONDS = [5, 10, 20, 30, 60];
-/** Number of checks of a consumer that takes the value without help, evenly spread over its slowest time. */
+/** Number of checks of a consumer that reads the value by itself, evenly spread over its longest time for that. */
 const CHECKS_WHILE_WAITING = 4;
 const MIN_PAUSE_MS = MINUTE_MS;
 
 /**
- * Refreshes the consumers that need it, one after the other, and checks that each holds the new value. Then sets the end of the
- * overlap period. @throws {Later} while consumers remain; {GoBack} if a consumer does not take the value.
+ * Refreshes the consumers that need it, one after the other, and checks that each has the new value. Then sets the end of the
+ * overlap period.
+ *
+ * @throws {ContinueLater} while consumers remain; {RollBack} if a consumer does not get the value.
  */
 export async function refreshConsumers(context: StepContext): Promise<void> {
   await ensureConsumers(context);
@@ -35,7 +37,7 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
   if (failed) throw refreshFailed(failed);
   const next = consumers.find((one) => one.included && one.how === "action" && !isSettled(one));
   if (next !== undefined) {
-    const problem = await refreshAndCheck(context, next, { looks: !skipVerification });
+    const problem = await refreshAndCheck(context, next, { withCheck: !skipVerification });
     if (problem === undefined) {
       await saveConsumer(context, next, { state: skipVerification ? "unverified" : "verified" });
       throw new ContinueLater(0);
@@ -52,15 +54,17 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
   await context.save(() => ({ overlapEndsAt }));
 }
 
-/** Refreshes consumers so that they take the previous value again. @throws {Later} while consumers remain. */
+/** Refreshes consumers so that they have the previous value again. @throws {ContinueLater} while consumers remain. */
 export async function restoreConsumers(context: StepContext): Promise<void> {
   const left = (context.record.consumers ?? []).filter(isToRestore);
+  // A consumer that is `restoring` and has a problem could not be restored. It waits for a user.
   const next = left.find(({ problem, state }) => state !== "restoring" || problem === undefined);
   if (next !== undefined) {
-    const one: RotationConsumer = next.state === "restoring" ? next : { ...next, ...CLEARED, state: "restoring" };
-    if (one !== next) await saveConsumer(context, next, one);
-    const problem = await refreshAndCheck(context, one, { looks: true });
-    const untouched = problem !== undefined && (await keptOldValue(context, next));
+    const restoring: RotationConsumer =
+      next.state === "restoring" ? next : { ...next, ...CLEARED_RESULTS, state: "restoring" };
+    if (restoring !== next) await saveConsumer(context, next, restoring);
+    const problem = await refreshAndCheck(context, restoring, { withCheck: true });
+    const untouched = problem !== undefined && (await neverTookNewValue(context, next));
     await saveConsumer(
       context,
       next,
@@ -79,10 +83,10 @@ export async function restoreConsumers(context: StepContext): Promise<void> {
 
 /** Resets consumers whose restore failed, so that it is tried again. */
 export const resetFailedRestores = (consumers: readonly RotationConsumer[]): RotationConsumer[] =>
-  consumers.map((one) => (one.state === "restoring" ? { ...one, ...CLEARED } : one));
+  consumers.map((one) => (one.state === "restoring" ? { ...one, ...CLEARED_RESULTS } : one));
 
 /** Clears the results of an earlier attempt. */
-const CLEARED = {
+const CLEARED_RESULTS = {
   problem: undefined,
   since: undefined,
   actedAt: undefined,
@@ -92,7 +96,7 @@ const CLEARED = {
 
 const isSettled = ({ state }: RotationConsumer): boolean => state === "verified" || state === "unverified";
 
-/** Returns whether the old value must stay valid until this consumer has had its slowest time. */
+/** Returns whether the old value must stay valid until this consumer has had its longest time to read the new one. */
 const isAwaited = (record: RotationRecord, { state, included, how }: RotationConsumer): boolean =>
   state !== "verified" && how !== "willBreak" && (included || !isVaultSecret(record));
 
@@ -108,7 +112,7 @@ const refreshFailed = ({ kind, name, problem = "" }: RotationConsumer): RollBack
 /** Finds the consumers if the rotation was created by an earlier version, which stored none in the plan. */
 async function ensureConsumers(context: StepContext): Promise<void> {
   if (context.record.consumers !== undefined) return;
-  const { consumers, coverage } = await context.deps.consumers.of(placesToRead(context.record));
+  const { consumers, coverage } = await context.deps.consumers.findConsumers(placesToRead(context.record));
   await context.save(() => ({
     consumers: consumers.map((one) => toRotationConsumer(one, one.how !== "willBreak")),
     coverage,
@@ -118,19 +122,20 @@ async function ensureConsumers(context: StepContext): Promise<void> {
 /** Stores the progress of a consumer. */
 const saveConsumer = (context: StepContext, one: RotationConsumer, change: Partial<RotationConsumer>): Promise<void> =>
   context.save(({ consumers = [] }) => ({
-    consumers: consumers.map((other) => (keyOf(other) === keyOf(one) ? { ...other, ...change } : other)),
+    consumers: consumers.map((other) => (consumerKey(other) === consumerKey(one) ? { ...other, ...change } : other)),
   }));
 
 /**
- * Refreshes a consumer and checks that it has the expected version.
+ * Refreshes a consumer and checks that it has the expected version. The first call refreshes it and stores `actedAt`. Each
+ * further call makes one check and counts it in `looks`. `touchedAt` stays from the first refresh, also in a rollback.
  *
  * @returns Undefined if the consumer has it, otherwise the reason why not.
- * @throws {Later} while the consumer may still take it; {CloudFailure} that is transient, within the consumer's time.
+ * @throws {ContinueLater} while the consumer may still take it; {CloudFailure} that is transient, within the consumer's time.
  */
 async function refreshAndCheck(
   context: StepContext,
   consumer: RotationConsumer,
-  { looks }: { looks: boolean },
+  { withCheck }: { withCheck: boolean },
 ): Promise<string | undefined> {
   const since = consumer.since ?? context.now().toISOString();
   const late = context.now().getTime() - Date.parse(since) > VERIFIED_WITHIN_MS;
@@ -147,35 +152,35 @@ async function refreshAndCheck(
         actedAt: context.now().toISOString(),
         ...(consumer.state !== "restoring" && { state: "acted" }),
       });
-      if (changedMeanwhile.length > 0) throw changed(consumer, changedMeanwhile);
-      if (looks) throw new ContinueLater(0);
+      if (changedMeanwhile.length > 0) throw consumerChangedFailure(consumer, changedMeanwhile);
+      if (withCheck) throw new ContinueLater(0);
       return undefined;
     }
     const { holds, problem } = await checkConsumer(context, consumer);
-    const before = consumer.looks ?? 0;
-    await saveConsumer(context, consumer, { holds, looks: before + 1 });
+    const checksBefore = consumer.looks ?? 0;
+    await saveConsumer(context, consumer, { holds, looks: checksBefore + 1 });
     if (holds === "new" || holds === "gone") return undefined;
-    if (late && before + 1 >= MIN_CHECKS) {
+    if (late && checksBefore + 1 >= MIN_CHECKS) {
       const minutes = VERIFIED_WITHIN_MS / MINUTE_MS;
       return problem ?? `The consumer did not hold the value within ${minutes} minutes after its refresh.`;
     }
   } catch (error) {
     if (error instanceof RollBack) return error.message;
     if (!(error instanceof CloudFailure)) throw error;
-    // A rejected refresh has changed nothing.
+    // A refresh that was rejected has changed nothing, so the consumer does not count as touched.
     if (consumer.actedAt === undefined && !error.unclear)
       await saveConsumer(context, consumer, { touchedAt: consumer.touchedAt });
-    if (isPassing(error) && !late) throw error;
+    if (isTransientFailure(error) && !late) throw error;
     return `${error.message} ${error.remedy}`;
   }
   throw new ContinueLater(CHECK_WAITS_SECONDS[Math.min(consumer.looks ?? 0, CHECK_WAITS_SECONDS.length - 1)]!);
 }
 
-/** Audited, because a refresh restarts some consumers. */
+/** Refreshes a consumer, with an audit entry because a refresh restarts some consumers. */
 async function refresh(context: StepContext, consumer: RotationConsumer): Promise<RefreshResult> {
   const { id, kind, vaultName, secretName, state } = consumer;
   const wanted = expectedVersionOf(context, consumer);
-  if (wanted === undefined) throw new Error(`${id} uses nothing that was written.`);
+  if (wanted === undefined) throw new Error(`${id} uses no secret that this rotation wrote.`);
   const { version, value } = wanted;
   const details = { consumer: id, kind, vaultName, secretName, version, back: state === "restoring" };
   const restart = context.record.restartApps ?? true;
@@ -188,31 +193,32 @@ async function refresh(context: StepContext, consumer: RotationConsumer): Promis
   );
 }
 
-const changed = ({ kind, name }: RotationConsumer, members: readonly string[]): NeedsAttention =>
+const consumerChangedFailure = ({ kind, name }: RotationConsumer, members: readonly string[]): NeedsAttention =>
   new NeedsAttention(
     "consumerChangedMeanwhile",
     `Another writer changed ${members.join(", ")} of ${kind} ${name} at the same time, and that change may be lost.`,
     "Check these properties and restore what was lost.",
   );
 
-/** Returns whether a consumer that could not be restored never took the new value. */
-async function keptOldValue(context: StepContext, consumer: RotationConsumer): Promise<boolean> {
+/** Returns whether the consumer certainly does not have the new value, so that it need not be restored. */
+async function neverTookNewValue(context: StepContext, consumer: RotationConsumer): Promise<boolean> {
   if (consumer.copy) return consumer.touchedAt === undefined;
   const publication = publicationOf(context.record, consumer);
   if (publication?.writtenVersion === undefined) return false;
   try {
     const since = new Date(publication.writtenAt ?? context.record.createdAt);
+    // Without the mark of a refresh, the check compares the version itself.
     const unmarked = { ...consumer, mark: undefined };
     const { holds } = await context.deps.consumers.check(unmarked, publication.writtenVersion, since);
     return holds === "old" || holds === "gone";
   } catch (error) {
-    if (error instanceof CloudFailure && !isPassing(error)) return false;
+    if (error instanceof CloudFailure && !isTransientFailure(error)) return false;
     throw error;
   }
 }
 
 /**
- * Checks the consumers that take the new value without help and whose next check is due.
+ * Checks the consumers that read the new value by themselves and whose next check is due.
  *
  * @returns Seconds until the next check; undefined if there is none.
  */
@@ -224,12 +230,12 @@ export async function checkWaitingConsumers(context: StepContext): Promise<numbe
     );
   const due = waiting().filter((one) => nextCheckTime(context.record, one) <= now);
   for (const one of due) {
-    const sight = await checkConsumer(context, one).catch((error: unknown) => {
+    const checkResult = await checkConsumer(context, one).catch((error: unknown) => {
       if (error instanceof CloudFailure)
         return { holds: "unknown" as const, problem: `${error.message} ${error.remedy}` };
       throw error;
     });
-    await saveConsumer(context, one, { ...afterCheck(one, sight), looks: (one.looks ?? 0) + 1 });
+    await saveConsumer(context, one, { ...afterCheck(one, checkResult), looks: (one.looks ?? 0) + 1 });
   }
   const next = Math.min(...waiting().map((one) => nextCheckTime(context.record, one)));
   return Number.isFinite(next) ? Math.max(1, Math.ceil((next - now) / SECOND_MS)) : undefined;
@@ -243,10 +249,10 @@ function nextCheckTime(record: RotationRecord, consumer: RotationConsumer): numb
 
 /**
  * Returns the names of consumers that may have the new value although their place has the previous one again: consumers that
- * can't be checked, consumers that were left as they are, and consumers that did not show the previous value within their
- * slowest time.
+ * can't be checked, consumers that were left unchanged, and consumers that did not have the previous value after their longest
+ * time.
  *
- * @throws {Later} while a consumer still has time.
+ * @throws {ContinueLater} while a consumer still has time.
  */
 export async function consumersOfNewValue(context: StepContext): Promise<string[]> {
   const written = new Set(
@@ -260,13 +266,14 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
   );
   const users = all.filter(isLeft);
   let wait = 0;
+  // In a rollback the expected version is the previous one, so `holds: "new"` means that the consumer has the previous value.
   for (const one of await checkConsumers(context, open)) {
-    if (one.how !== "blind" && (one.holds === "new" || one.holds === "gone" || (await keptOldValue(context, one))))
+    if (one.how !== "blind" && (one.holds === "new" || one.holds === "gone" || (await neverTookNewValue(context, one))))
       continue;
     const publication = publicationOf(context.record, one);
     const until = Date.parse(publication?.restoredAt ?? context.record.createdAt) + slowestMs(one);
-    const left = one.how === "blind" ? 0 : until - context.now().getTime();
-    if (left > 0) wait = Math.max(wait, Math.min(left, Math.max(MIN_PAUSE_MS, slowestMs(one) / CHECKS_WHILE_WAITING)));
+    const rest = one.how === "blind" ? 0 : until - context.now().getTime();
+    if (rest > 0) wait = Math.max(wait, Math.min(rest, Math.max(MIN_PAUSE_MS, slowestMs(one) / CHECKS_WHILE_WAITING)));
     else users.push(one);
   }
   if (wait > 0) throw new ContinueLater(Math.ceil(wait / SECOND_MS));

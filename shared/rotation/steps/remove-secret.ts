@@ -3,35 +3,34 @@ import type { GraphApplication } from "../../platform/azure/graph.ts";
 import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
 import { SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
-import { heldClientSecret, heldValue } from "../held-copies.ts";
-import { readEnabled } from "../new-value.ts";
-import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
+import { readHeldClientSecret, readHeldCopy } from "../held-copies.ts";
+import { readEnabledVersion } from "../new-value.ts";
+import { isExpired, MAX_CLOCK_DIFFERENCE_MS } from "../plan.ts";
 import { signInUnclear } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { clientSecretOf } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { NeedsAttention } from "../step-errors.ts";
 
-/** Client secret to remove: an expired one, the one being replaced, or one that this rotation created. */
-export type Removed = "expired" | "old" | "new";
+/** Which client secret is removed: an expired one, the one being replaced, or one that this rotation created. */
+export type RemovalKind = "expired" | "old" | "new";
 
 /**
- * Removes a client secret of the application. No other code does.
+ * Removes a client secret of the application. The only function that does.
  *
- * The record alone never justifies a removal: it can be older than the directory and the vaults, for example after the tables
- * were restored from a backup. So the application's credentials and every place are read first. Exceptions: an expired secret
- * is removed without these checks, and with `force` an old secret is removed without reading the places.
+ * The record can be older than the directory and the vaults, for example after the tables were restored from a backup. So this
+ * function first reads the application's credentials and the places. Exceptions: an expired secret is removed without these
+ * checks, and with `force` the old secret is removed without reading the places.
  *
- * @param beforeRemoval - Called immediately before the request, while no other worker changes applications, to record the
- * intent.
+ * @param beforeRemoval - Called immediately before the request, under the directory lease, to record the intent.
  * @returns `absent` if the directory does not list the secret, which can also happen shortly after its creation.
- * @throws {NeedsPerson} stillInUse if a place stores the secret; lastCredential if no other valid secret would remain.
+ * @throws {NeedsAttention} stillInUse if a place stores the secret; lastCredential if no other valid secret would remain.
  * @throws {CloudFailure} if a place or the directory can't be read, or a sign-in that decides gives no clear answer.
  */
 export async function removeClientSecret(
   context: StepContext,
   keyId: string,
-  which: Removed,
+  which: RemovalKind,
   beforeRemoval: () => Promise<void> = async () => {},
 ): Promise<"removed" | "absent"> {
   const { graph } = context.deps;
@@ -49,13 +48,13 @@ export async function removeClientSecret(
   });
 }
 
-async function requireNoLockout(context: StepContext, keyId: string, which: Removed): Promise<void> {
+async function requireNoLockout(context: StepContext, keyId: string, which: RemovalKind): Promise<void> {
   const { deps, record } = context;
   const { objectId, appName } = clientSecretOf(record);
-  const app = await deps.graph.application({ objectId });
+  const app = await deps.graph.findApplication({ objectId });
   if (app === undefined) return;
   const secret = app.passwords.find((one) => one.keyId === keyId);
-  // A secret that expired by the directory's own date can't sign in.
+  // A secret that has expired can't sign in, so its removal causes no lockout.
   if (secret !== undefined && isExpired(secret, context.now())) return;
   if (!hasOtherValidSecret(context, app, keyId)) {
     throw new NeedsAttention(
@@ -66,14 +65,14 @@ async function requireNoLockout(context: StepContext, keyId: string, which: Remo
   }
   // With `force`, a user has seen which places store the secret.
   if (which === "old" && record.finish?.force) return;
-  await requireNotHeld(context, app, keyId);
+  await requireNotInPlaces(context, app, keyId);
 }
 
-/** @throws {NeedsPerson} stillInUse if the current version of a place stores the client secret. */
-export async function requireNotHeld(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
+/** @throws {NeedsAttention} stillInUse if the current version of a place stores the client secret. */
+export async function requireNotInPlaces(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
   for (const publication of context.record.publications) {
-    const current = await readEnabled(context, publication);
-    if (current === undefined || !(await holdsSecret(context, app, current, keyId))) continue;
+    const current = await readEnabledVersion(context, publication);
+    if (current === undefined || !(await storesSecret(context, app, current, keyId))) continue;
     throw new NeedsAttention(
       "stillInUse",
       `The client secret ${keyId} was not removed: ${placeOf(publication)} holds it, in version ${current.version}.`,
@@ -87,25 +86,25 @@ const hasOtherValidSecret = (context: StepContext, app: GraphApplication, keyId:
   app.passwords.some(
     (one) =>
       one.keyId !== keyId &&
-      (one.expiresOn === undefined || one.expiresOn > (context.now().getTime() + CLOCKS_DIFFER_MS) / SECOND_MS),
+      (one.expiresOn === undefined || one.expiresOn > (context.now().getTime() + MAX_CLOCK_DIFFERENCE_MS) / SECOND_MS),
   );
 
 /**
  * Returns whether a version stores a client secret.
  *
- * The held copy decides if it exists. Otherwise a version whose value does not start with the known hint, or that is this
- * rotation's new value, does not store the secret. Of the others, a version stores it if the tag `entra-key-id` names it, or if
- * the hint is known and the value signs in.
+ * If a held copy of the secret exists, its value decides. Otherwise a version does not store the secret if its value does not start
+ * with the secret's hint, or is this rotation's new value. Any other version stores the secret if the tag `entra-key-id` names it,
+ * or if the hint is known and the value signs in.
  */
-async function holdsSecret(
+async function storesSecret(
   context: StepContext,
   app: GraphApplication,
   version: SecretVersion & { value: string },
   keyId: string,
 ): Promise<boolean> {
-  const value = await heldClientSecret(context, keyId);
+  const value = await readHeldClientSecret(context, keyId);
   if (value !== undefined) return version.value === value;
-  const isNewOne = keyId !== context.record.newKeyId && version.value === (await heldValue(context));
+  const isNewOne = keyId !== context.record.newKeyId && version.value === (await readHeldCopy(context));
   const hint = app.passwords.find((one) => one.keyId === keyId)?.hint;
   if (isNewOne || (hint !== undefined && !version.value.startsWith(hint))) return false;
   if (version.tags["entra-key-id"] === keyId) return true;

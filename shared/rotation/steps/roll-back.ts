@@ -1,48 +1,51 @@
 import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
-import { lastingFailure } from "../end-conditions.ts";
-import { heldValue } from "../held-copies.ts";
-import { inspectPlace, placeOf, savePublication, vaultOf } from "../publications.ts";
+import { throwIfTransient } from "../end-conditions.ts";
+import { readHeldCopy } from "../held-copies.ts";
+import { inspectPlace, openVault, placeOf, savePublication } from "../publications.ts";
 import { clientSecretOf, isVaultSecret, type Publication } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, NeedsAttention } from "../step-errors.ts";
 import { mayHoldNewValue } from "../transitions.ts";
-import { reconcile } from "./attempts.ts";
+import { reconcileAttempts } from "./attempts.ts";
 import { consumersOfNewValue } from "./refresh-consumers.ts";
-import { requireNotHeld } from "./remove-secret.ts";
+import { requireNotInPlaces } from "./remove-secret.ts";
 
-/** After this time a write without an answer has arrived or never will. */
+/** Time after which a write without a response has no further effect. */
 const LATE_WRITE_MS = 2 * MINUTE_MS;
-const TRIES = 5;
-const AGAIN_SECONDS = 15;
+const MIN_SIGN_IN_ATTEMPTS = 5;
+const RETRY_SECONDS = 15;
 
-/** Restores the previous value of the place that was written last. @throws {Later} while places remain. */
+/** Restores the previous value of the place that was written last. @throws {ContinueLater} while places remain. */
 export async function restorePlaces(context: StepContext): Promise<void> {
-  const left = context.record.publications.filter(mayHoldNewValue);
-  const last = left.at(-1);
-  if (last === undefined) return;
-  await restorePlace(context, last);
-  if (left.length > 1) throw new ContinueLater(0);
+  const unrestoredPlaces = context.record.publications.filter(mayHoldNewValue);
+  const lastWritten = unrestoredPlaces.at(-1);
+  if (lastWritten === undefined) return;
+  await restorePlace(context, lastWritten);
+  if (unrestoredPlaces.length > 1) throw new ContinueLater(0);
 }
 
 async function restorePlace(context: StepContext, publication: Publication): Promise<void> {
   const { state, writtenAt = "", vaultName, secretName, plannedVersion } = publication;
   const wait = Date.parse(writtenAt) + LATE_WRITE_MS - context.now().getTime();
   if (state === "writing" && wait > 0) throw new ContinueLater(Math.ceil(wait / SECOND_MS));
-  const vault = vaultOf(context, publication);
+  const vault = openVault(context, publication);
+  // Without a planned version the secret did not exist before. Its new version is then disabled, because there is no value to
+  // restore.
   if (plannedVersion === undefined) {
-    // An earlier worker crashed after it disabled the version. The value of a disabled version can't be read.
+    // True if an earlier worker crashed after it disabled the version. The value of a disabled version can't be read.
     const [newest] = await vault.versions(secretName);
     if (newest?.enabled === false && newest.tags["rotation-id"] === context.record.rotationId)
       return await savePublication(context, publication, { state: "restored" });
   }
-  const { holds, current } = await inspectPlace(context, publication, await heldValue(context));
+  const { holds, current } = await inspectPlace(context, publication, await readHeldCopy(context));
   const restoredAt = context.now().toISOString();
   if (holds === "planned") return await savePublication(context, publication, { state: "restored", restoredAt });
-  const before = plannedVersion === undefined ? undefined : await previous(context, publication, plannedVersion);
+  const previousVersion =
+    plannedVersion === undefined ? undefined : await requirePreviousVersion(context, publication, plannedVersion);
   if (holds === "other") {
-    // Either the answer of an earlier write was lost, or another writer changed the place.
-    const restored = state === "restoring" && before !== undefined && current?.value === before.value;
+    // Either an earlier run restored the value and its response was lost, or another writer changed the place.
+    const restored = state === "restoring" && previousVersion !== undefined && current?.value === previousVersion.value;
     const restoredVersion = current?.version;
     return await savePublication(context, publication, {
       state: restored ? "restored" : "left",
@@ -51,14 +54,14 @@ async function restorePlace(context: StepContext, publication: Publication): Pro
     });
   }
   const details = { vaultName, secretName, version: plannedVersion };
-  if (before === undefined) {
+  if (previousVersion === undefined) {
     const { version } = current!;
     await auditedEffect(context, "rotation.secretPutBack", details, () => vault.enable(secretName, version, false));
     return await savePublication(context, publication, { state: "restored" });
   }
-  if (!isVaultSecret(context.record)) await requireSignIn(context, publication, before.value);
+  if (!isVaultSecret(context.record)) await requireSignIn(context, publication, previousVersion.value);
   await savePublication(context, publication, { state: "restoring" });
-  const { value, contentType, tags, notBefore, expiresOn } = before;
+  const { value, contentType, tags, notBefore, expiresOn } = previousVersion;
   const version = { value, contentType, tags, notBefore, expiresOn };
   const written = await auditedEffect(context, "rotation.secretPutBack", details, () =>
     vault.write(secretName, version),
@@ -70,9 +73,9 @@ async function restorePlace(context: StepContext, publication: Publication): Pro
   });
 }
 
-async function previous(context: StepContext, publication: Publication, version: string) {
-  const before = await vaultOf(context, publication).read(publication.secretName, version);
-  if (before) return before;
+async function requirePreviousVersion(context: StepContext, publication: Publication, version: string) {
+  const previousVersion = await openVault(context, publication).read(publication.secretName, version);
+  if (previousVersion) return previousVersion;
   throw new NeedsAttention(
     "previousVersionGone",
     `The version ${version} that ${placeOf(publication)} had before no longer exists.`,
@@ -80,12 +83,12 @@ async function previous(context: StepContext, publication: Publication, version:
   );
 }
 
-/** @throws {NeedsPerson} if the value does not sign in: restoring it would cause an outage. */
+/** @throws {NeedsAttention} if the value does not sign in: restoring it would cause an outage. */
 async function requireSignIn(context: StepContext, publication: Publication, value: string): Promise<void> {
   const { kind } = await context.deps.signIn(clientSecretOf(context.record).appId, value);
   if (kind === "accepted") return;
   const tries = context.record.steps.find(({ name }) => name === "putBack")?.attempts ?? 0;
-  if (tries < TRIES || kind === "unclear") throw new ContinueLater(AGAIN_SECONDS);
+  if (tries < MIN_SIGN_IN_ATTEMPTS || kind === "unclear") throw new ContinueLater(RETRY_SECONDS);
   throw new NeedsAttention(
     "previousValueDead",
     `The previous value of ${placeOf(publication)} does not sign in anymore, so it was not restored.`,
@@ -93,25 +96,25 @@ async function requireSignIn(context: StepContext, publication: Publication, val
   );
 }
 
-/** Removes the new secret once no place stores it. @throws {Later} while it may still appear somewhere. */
+/** Removes the new secret if no place and no consumer has it. @throws {ContinueLater} while that is not certain. */
 export async function removeNewSecret(context: StepContext): Promise<void> {
   const { newKeyId, objectId } = context.record;
-  // Checked before the secret is marked for removal: until then a user can still finish the rotation.
+  // This check comes before the secret is marked for removal, because until then a user can still finish the rotation.
   if (newKeyId !== undefined) {
-    const app = await context.deps.graph.application({ objectId: objectId! });
-    // A place that can't be read for long does not stop the rollback. The secret then stays.
+    const app = await context.deps.graph.findApplication({ objectId: objectId! });
+    // If a place can't be read for long, the rollback continues, and the secret stays.
     if (app !== undefined)
-      await requireNotHeld(context, app, newKeyId).catch((error: unknown) => void lastingFailure(context, error));
+      await requireNotInPlaces(context, app, newKeyId).catch((error: unknown) => void throwIfTransient(context, error));
   }
   const users = await consumersOfNewValue(context);
   await context.save(({ attempts, notes, newKeyId }) => ({
     attempts: attempts.map((one) =>
       one.state === "made" ? { ...one, state: users.length > 0 ? "left" : "discarding" } : one,
     ),
-    ...(users.length > 0 && { notes: [...notes, leftText(newKeyId ?? "", users)] }),
+    ...(users.length > 0 && { notes: [...notes, secretLeftText(newKeyId ?? "", users)] }),
   }));
-  await reconcile(context, { final: true });
+  await reconcileAttempts(context, { final: true });
 }
 
-const leftText = (keyId: string, users: readonly string[]): string =>
+const secretLeftText = (keyId: string, users: readonly string[]): string =>
   `The new client secret ${keyId} was not removed, because the service can't see that these consumers have the old value again: ${users.join(", ")}. Remove it once they have.`;

@@ -1,28 +1,28 @@
 import { MINUTE_MS } from "../../platform/time.ts";
-import { newValue } from "../new-value.ts";
+import { readNewValue } from "../new-value.ts";
 import { clientSecretOf, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, RollBack } from "../step-errors.ts";
 
 /**
- * A new secret works on one request and fails on the next, for seconds to minutes. So three sign-ins in a row, at least 8
- * seconds apart, and one more after a pause must succeed before any place gets it.
+ * Number of sign-ins in a row that must succeed before the new secret is written anywhere: three at least 8 seconds apart, and one
+ * more after a pause. For seconds to minutes, a new secret can work on one request and fail on the next.
  */
-const ACCEPTED = 4;
-const SPACED_SECONDS = 8;
-const PAUSE_SECONDS = 20;
-/** Seconds between attempts while the secret does not work. */
-const WAITS = [5, 10, 20, 30, 60];
-const MOST_MS = 10 * MINUTE_MS;
+const REQUIRED_SIGN_INS = 4;
+const SIGN_IN_INTERVAL_SECONDS = 8;
+const LAST_PAUSE_SECONDS = 20;
+/** Seconds to wait after each unsuccessful attempt. The last value repeats. */
+const RETRY_WAITS_SECONDS = [5, 10, 20, 30, 60];
+const MAX_DURATION_MS = 10 * MINUTE_MS;
 /** Minimum number of attempts, even if the service was down in the meantime. */
-const LEAST_TRIES = 5;
+const MIN_ATTEMPTS = 5;
 
-/** Signs in once with the new secret. @throws {Later} until enough sign-ins were accepted. */
+/** Signs in once with the new secret. @throws {ContinueLater} until enough sign-ins were accepted. */
 export async function testSignIn(context: StepContext): Promise<void> {
   const { record, deps } = context;
-  const value = await newValue(context);
+  const value = await readNewValue(context);
   if (value === undefined) {
-    await context.save(withoutValue);
+    await context.save(discardNewSecret);
     throw new ContinueLater(0);
   }
   const { proof = { accepted: 0, tries: 0, startedAt: context.now().toISOString() } } = record;
@@ -31,8 +31,9 @@ export async function testSignIn(context: StepContext): Promise<void> {
   const tries = proof.tries + 1;
   const accepted = result.kind === "accepted" ? proof.accepted + 1 : result.kind === "unclear" ? proof.accepted : 0;
   await context.save(() => ({ proof: { ...proof, tries, accepted, lastAt: now.toISOString() } }));
-  if (accepted >= ACCEPTED) return;
-  if (result.kind === "accepted") throw new ContinueLater(accepted === ACCEPTED - 1 ? PAUSE_SECONDS : SPACED_SECONDS);
+  if (accepted >= REQUIRED_SIGN_INS) return;
+  if (result.kind === "accepted")
+    throw new ContinueLater(accepted === REQUIRED_SIGN_INS - 1 ? LAST_PAUSE_SECONDS : SIGN_IN_INTERVAL_SECONDS);
   if (result.kind === "impossible") {
     throw new RollBack(
       "signInImpossible",
@@ -40,18 +41,18 @@ export async function testSignIn(context: StepContext): Promise<void> {
       "Check that the application is enabled and has a service principal in this tenant, then start a new rotation.",
     );
   }
-  if (now.getTime() - Date.parse(proof.startedAt) > MOST_MS && tries >= LEAST_TRIES) {
+  if (now.getTime() - Date.parse(proof.startedAt) > MAX_DURATION_MS && tries >= MIN_ATTEMPTS) {
     throw new RollBack(
       "notProven",
-      `The new client secret did not sign in reliably within ${MOST_MS / MINUTE_MS} minutes, in ${tries} attempts.`,
+      `The new client secret did not sign in reliably within ${MAX_DURATION_MS / MINUTE_MS} minutes, in ${tries} attempts.`,
       "No place was changed. Check https://status.azure.com for an outage, then start a new rotation.",
     );
   }
-  throw new ContinueLater(WAITS[Math.min(tries, WAITS.length) - 1]!);
+  throw new ContinueLater(RETRY_WAITS_SECONDS[Math.min(tries, RETRY_WAITS_SECONDS.length) - 1]!);
 }
 
-/** The held copy is gone: creates another secret and discards this one. */
-const withoutValue = ({ attempts, newKeyId }: RotationRecord): Partial<RotationRecord> => ({
+/** Returns the changes that discard the new secret, whose value is lost, and return to the step that creates a secret. */
+const discardNewSecret = ({ attempts, newKeyId }: RotationRecord): Partial<RotationRecord> => ({
   status: "creating",
   newKeyId: undefined,
   proof: undefined,

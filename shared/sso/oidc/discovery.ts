@@ -12,22 +12,27 @@ const texts = z.array(z.string().max(256)).max(500);
  */
 export const DiscoveryDocument = z
   .object({
-    issuer: text.meta({ description: "The issuer, as its tokens name it.", example: "https://login.example.com" }),
+    issuer: text.meta({ description: "Issuer of the provider's tokens.", example: "https://login.example.com" }),
     authorization_endpoint: text.meta({
-      description: "Where browsers are sent to sign in.",
+      description: "URL to which browsers are redirected to sign in.",
       example: "https://login.example.com/authorize",
     }),
     token_endpoint: text.meta({
-      description: "Where a code is exchanged for tokens.",
+      description: "URL at which a code is exchanged for tokens.",
       example: "https://login.example.com/token",
     }),
-    jwks_uri: text.meta({ description: "Where its public keys are.", example: "https://login.example.com/keys" }),
-    userinfo_endpoint: text
-      .optional()
-      .meta({ description: "Where claims of a person can be read.", example: "https://login.example.com/userinfo" }),
-    end_session_endpoint: text
-      .optional()
-      .meta({ description: "Where browsers are sent to sign out.", example: "https://login.example.com/logout" }),
+    jwks_uri: text.meta({
+      description: "URL of the provider's public keys.",
+      example: "https://login.example.com/keys",
+    }),
+    userinfo_endpoint: text.optional().meta({
+      description: "URL at which claims of a person can be read.",
+      example: "https://login.example.com/userinfo",
+    }),
+    end_session_endpoint: text.optional().meta({
+      description: "URL to which browsers are redirected to sign out.",
+      example: "https://login.example.com/logout",
+    }),
     scopes_supported: texts
       .optional()
       .meta({ description: "Scopes that can be requested.", example: ["openid", "profile", "email"] }),
@@ -39,24 +44,26 @@ export const DiscoveryDocument = z
       .meta({ description: "How the provider can return the response to a browser.", example: ["query"] }),
     grant_types_supported: texts
       .optional()
-      .meta({ description: "How tokens can be got.", example: ["authorization_code"] }),
+      .meta({ description: "Grant types with which tokens can be requested.", example: ["authorization_code"] }),
     subject_types_supported: texts
       .optional()
       .meta({ description: "Whether all clients see one subject for a person.", example: ["pairwise"] }),
     id_token_signing_alg_values_supported: texts
       .optional()
-      .meta({ description: "How its ID tokens are signed.", example: ["RS256"] }),
+      .meta({ description: "Algorithms with which the provider signs ID tokens.", example: ["RS256"] }),
     token_endpoint_auth_methods_supported: texts
       .optional()
-      .meta({ description: "How a client can prove who it is.", example: ["client_secret_post"] }),
-    claims_supported: texts.optional().meta({ description: "Claims that it may give.", example: ["sub", "email"] }),
+      .meta({ description: "Methods with which a client can authenticate.", example: ["client_secret_post"] }),
+    claims_supported: texts
+      .optional()
+      .meta({ description: "Claims that the provider can return.", example: ["sub", "email"] }),
     code_challenge_methods_supported: texts
       .optional()
       .meta({ description: "Methods of PKCE (RFC 7636).", example: ["S256"] }),
     authorization_response_iss_parameter_supported: z
       .boolean()
       .optional()
-      .meta({ description: "Whether its answers name the issuer (RFC 9207)." }),
+      .meta({ description: "Whether the provider's responses name the issuer (RFC 9207)." }),
   })
   .meta({ id: "OidcDiscoveryDocument" });
 export type DiscoveryDocument = z.infer<typeof DiscoveryDocument>;
@@ -67,74 +74,81 @@ export class NoDiscoveryDocument extends Error {
 }
 
 /**
- * Requests the issuer's document, uncached. OpenID Connect Discovery 1.0, 4: below the issuer's path without a trailing slash;
- * status 200 and JSON. Redirects are not followed.
+ * Requests the issuer's discovery document, uncached. As OpenID Connect Discovery 1.0, 4 requires, its URL is below the
+ * issuer's path without a trailing slash, and the response must be JSON with status 200. Redirects are not followed.
  *
- * @throws {NoDiscoveryDocument}; {Unreachable}
+ * @throws {NoDiscoveryDocument} for an invalid response, {Unreachable} if there is no response
  */
 export async function fetchDiscoveryDocument(issuer: string, outgoing: Outgoing): Promise<DiscoveryDocument> {
   const address = `${issuer.replace(/\/+$/, "")}/.well-known/openid-configuration`;
-  const answer = await outgoing.send(address, { method: "GET", headers: { accept: "application/json" } });
-  const document = DiscoveryDocument.safeParse(jsonOf(answer));
+  const response = await outgoing.send(address, { method: "GET", headers: { accept: "application/json" } });
+  const document = DiscoveryDocument.safeParse(jsonOf(response));
   if (!document.success) {
     const members = [...new Set(document.error.issues.map(({ path }) => String(path[0] ?? "")))].join(", ");
-    throw new NoDiscoveryDocument(`The discovery document lacks or has unusable members: ${members}.`);
+    throw new NoDiscoveryDocument(`The discovery document has missing or invalid members: ${members}.`);
   }
   return document.data;
 }
 
 function jsonOf({ status, headers, body, complete }: OutgoingAnswer): unknown {
   if (status >= 300 && status < 400) {
-    throw new NoDiscoveryDocument("The issuer answered with a redirect, and none is followed.");
+    throw new NoDiscoveryDocument("The issuer returned a redirect. Redirects are not followed.");
   }
-  if (status !== 200) throw new NoDiscoveryDocument(`The issuer answered ${status}.`);
-  if (!complete) throw new NoDiscoveryDocument("The issuer answered more than 256 KiB.");
+  if (status !== 200) throw new NoDiscoveryDocument(`The issuer returned status ${status}.`);
+  if (!complete) throw new NoDiscoveryDocument("The issuer returned more than 256 KiB.");
   if (!/^application\/([\w.-]+\+)?json\b/i.test(headers["content-type"] ?? "")) {
-    throw new NoDiscoveryDocument("The issuer did not answer JSON.");
+    throw new NoDiscoveryDocument("The issuer did not return JSON.");
   }
   try {
     return JSON.parse(body.toString("utf8"));
   } catch {
-    throw new NoDiscoveryDocument("The issuer did not answer JSON.");
+    throw new NoDiscoveryDocument("The issuer did not return JSON.");
   }
 }
 
-/** Accepted signatures of ID tokens: asymmetric ones only. Rejects signatures with the client secret, and unsigned tokens. */
-const SIGNED_WITH = /^(RS|PS|ES)(256|384|512)$/;
+/**
+ * Matches the accepted signature algorithms of ID tokens, for example RS256. All are asymmetric: HS256 and `none` are rejected.
+ */
+const ACCEPTED_ALGORITHM = /^(RS|PS|ES)(256|384|512)$/;
 
 /**
  * Returns the problems of a discovery document that prevent sign-ins, one sentence each. Issuer: OpenID Connect Discovery 1.0,
  * 4.3. PKCE: RFC 8414, 2, with the method S256 of RFC 7636, 4.2. Allowed addresses are a rule of this service.
  */
-export function unusable(document: DiscoveryDocument, issuer: string, allowed: (address: string) => boolean): string[] {
+export function problemsOf(
+  document: DiscoveryDocument,
+  issuer: string,
+  allowed: (address: string) => boolean,
+): string[] {
   const problems: string[] = [];
   if (document.issuer !== issuer)
     problems.push(
-      "The document is another issuer's: its member issuer must be the same, to the letter and to a slash at its end.",
+      "The document belongs to another issuer: its member issuer must match exactly, including a slash at the end.",
     );
   const endpoints = ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"] as const;
   for (const name of endpoints) {
     const address = document[name];
-    if (address !== undefined && !allowed(address)) problems.push(`Its ${name} is no address that is allowed.`);
+    if (address !== undefined && !allowed(address)) problems.push(`The document's ${name} is not an allowed address.`);
   }
-  if (algorithms(document).length === 0) problems.push("It signs ID tokens with none of RS, PS and ES.");
+  if (algorithms(document).length === 0)
+    problems.push("The provider signs ID tokens with none of the algorithms RS, PS and ES.");
   const methods = document.code_challenge_methods_supported;
-  if (methods && !methods.includes("S256")) problems.push("It does not take PKCE with S256.");
+  if (methods && !methods.includes("S256")) problems.push("The provider does not support PKCE with S256.");
   return problems;
 }
 
-/** RS256 is mandatory for providers (OpenID Connect Core, 15.1). */
+/** Returns the accepted signature algorithms of the provider. RS256 is mandatory for providers (OpenID Connect Core, 15.1). */
 export const algorithms = (document: DiscoveryDocument): string[] =>
-  (document.id_token_signing_alg_values_supported ?? ["RS256"]).filter((name) => SIGNED_WITH.test(name));
+  (document.id_token_signing_alg_values_supported ?? ["RS256"]).filter((name) => ACCEPTED_ALGORITHM.test(name));
 
-/** Cache of discovery documents in this instance. */
+/** A cache of the configured issuer's discovery document in this instance. Sign-ins read the document through it. */
 export interface Discovery {
-  /** @throws {NoDiscoveryDocument}; {Unreachable} */
-  of(issuer: string): Promise<DiscoveryDocument>;
+  /** Returns the issuer's document. @throws {NoDiscoveryDocument}; {Unreachable} */
+  documentOf(issuer: string): Promise<DiscoveryDocument>;
 }
 
-/** How long a valid document is cached. */
-const KEPT_MS = 10 * MINUTE_MS;
+/** Time for which a valid document is cached. */
+const CACHE_MS = 10 * MINUTE_MS;
 
 export function createDiscovery(deps: {
   outgoing: Outgoing;
@@ -142,20 +156,21 @@ export function createDiscovery(deps: {
   allowed: (address: string) => boolean;
 }): Discovery {
   const { outgoing, clock, allowed } = deps;
-  let kept: { issuer: string; until: number; document: DiscoveryDocument } | undefined;
+  let cached: { issuer: string; until: number; document: DiscoveryDocument } | undefined;
   return {
-    async of(issuer) {
+    async documentOf(issuer) {
       const now = clock.now().getTime();
-      if (kept?.issuer === issuer && now < kept.until && kept.until - now <= KEPT_MS) return kept.document;
+      // If the clock was set back, `until` may be further ahead than `CACHE_MS`. Then the document is fetched again.
+      if (cached?.issuer === issuer && now < cached.until && cached.until - now <= CACHE_MS) return cached.document;
       const document = await fetchDiscoveryDocument(issuer, outgoing);
-      const [problem] = unusable(document, issuer, allowed);
+      const [problem] = problemsOf(document, issuer, allowed);
       if (problem !== undefined) throw new NoDiscoveryDocument(problem);
-      kept = { issuer, until: now + KEPT_MS, document };
+      cached = { issuer, until: now + CACHE_MS, document };
       return document;
     },
   };
 }
 
-/** Returns true if the issuer could not be reached, false if its response was invalid. */
+/** Returns true if the issuer could not be reached, also for an error of the library openid-client that wraps this cause. */
 export const isUnreachable = (error: unknown): boolean =>
   error instanceof Unreachable || (error instanceof Error && error.cause instanceof Unreachable);

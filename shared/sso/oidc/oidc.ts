@@ -15,31 +15,34 @@ const SKEW_SECONDS = 60;
 /** Timeout of each request to the provider, in seconds. */
 const TIMEOUT_SECONDS = 5;
 
-/** Returns the `redirect_uri` (RFC 6749, 3.1.2), to which the provider redirects the browser. It is on the service's origin. */
+/** Path of the `redirect_uri` (RFC 6749, 3.1.2) on the service's origin, to which the provider redirects the browser. */
 export const CALLBACK_PATH = "/auth/sso/callback";
 
-/** Creates a client of openid-client. A new one for every sign-in, so that it always uses the provider's current keys. */
+/**
+ * Creates a client of the library openid-client. Each sign-in creates a client, so that it uses the provider's current keys.
+ */
 export async function openIdClient(
   document: DiscoveryDocument,
   client: { id: string; secret: string | undefined },
   deps: { outgoing: Outgoing; clock: Clock },
 ): Promise<Client> {
   const openid = await import("openid-client");
-  const behind = Math.round((deps.clock.now().getTime() - Date.now()) / 1000);
-  const made = new openid.Configuration(
+  // Makes the library, which reads the time of this machine, use the service's clock.
+  const clockSkewSeconds = Math.round((deps.clock.now().getTime() - Date.now()) / 1000);
+  const configuration = new openid.Configuration(
     // By default the library accepts every algorithm that the provider lists.
     { ...document, id_token_signing_alg_values_supported: algorithms(document) },
     client.id,
-    { [openid.clockSkew]: behind, [openid.clockTolerance]: SKEW_SECONDS },
+    { [openid.clockSkew]: clockSkewSeconds, [openid.clockTolerance]: SKEW_SECONDS },
     authentication(openid, document, client.secret),
   );
-  made[openid.customFetch] = guardedFetch(deps.outgoing) as NonNullable<Client[typeof openid.customFetch]>;
-  made.timeout = TIMEOUT_SECONDS;
-  // `providerTargets` decides for every request whether plain http is allowed.
-  if (document.issuer.startsWith("http:")) openid.allowInsecureRequests(made);
+  configuration[openid.customFetch] = guardedFetch(deps.outgoing) as NonNullable<Client[typeof openid.customFetch]>;
+  configuration.timeout = TIMEOUT_SECONDS;
+  // `providerTargets` decides for each request whether plain HTTP is allowed.
+  if (document.issuer.startsWith("http:")) openid.allowInsecureRequests(configuration);
   // Without this the library trusts the connection to the token endpoint and does not verify the ID token's signature.
-  openid.enableNonRepudiationChecks(made);
-  return made;
+  openid.enableNonRepudiationChecks(configuration);
+  return configuration;
 }
 
 /** Returns the client authentication method of the document. The default is the header (OpenID Connect Core, 9). */
@@ -67,7 +70,7 @@ export function createOidc(deps: {
 
   async function documentOf({ oidcIssuer }: SsoConfiguration): Promise<DiscoveryDocument> {
     try {
-      return await discovery.of(oidcIssuer!);
+      return await discovery.documentOf(oidcIssuer!);
     } catch (error) {
       if (error instanceof NoDiscoveryDocument) throw new SignInRefused("badResponse", { code: "discovery" });
       if (isUnreachable(error)) throw new SignInRefused("providerUnreachable", { code: "discovery" });
@@ -115,10 +118,11 @@ export function createOidc(deps: {
      * (3.1.3), verifies the ID token (3.1.3.7), and reads UserInfo for the same subject (5.3).
      */
     async complete(config, request, { parameters }, origin) {
-      if (parameters.has("error")) throw new SignInRefused("providerRefused", { code: known(parameters.get("error")) });
+      if (parameters.has("error"))
+        throw new SignInRefused("providerRefused", { code: knownErrorCode(parameters.get("error")) });
       const client = await clientOf(config, await secretOf(config));
       const { authorizationCodeGrant, fetchUserInfo } = await import("openid-client");
-      // Never use the URL of the request: proxies in front of the service choose it.
+      // The URL of the request is not used, because proxies in front of the service can change it.
       const currentUrl = new URL(`${origin}${CALLBACK_PATH}?${parameters}`);
       try {
         const tokens = await authorizationCodeGrant(client, currentUrl, {
@@ -129,40 +133,45 @@ export function createOidc(deps: {
         });
         const claims = tokens.claims()!;
         const person = { issuer: claims.iss, subject: claims.sub, claims };
-        requireOurs(person, config, deps.clock);
-        if (!client.serverMetadata().userinfo_endpoint || wanted(config).every((name) => Object.hasOwn(claims, name))) {
+        requireValidClaims(person, config, deps.clock);
+        if (
+          !client.serverMetadata().userinfo_endpoint ||
+          neededClaims(config).every((name) => Object.hasOwn(claims, name))
+        ) {
           return person;
         }
         const { email, email_verified, ...more } = await fetchUserInfo(client, tokens.access_token, claims.sub);
-        // Take an address and its verified flag from the same response.
-        const address = Object.hasOwn(claims, "email") ? {} : { email, email_verified };
-        return { ...person, claims: { ...more, ...address, ...claims } };
+        // An email address and its verified flag must come from the same response.
+        const emailClaims = Object.hasOwn(claims, "email") ? {} : { email, email_verified };
+        return { ...person, claims: { ...more, ...emailClaims, ...claims } };
       } catch (error) {
-        throw refused(error);
+        throw rejectionOf(error);
       }
     },
   };
 }
 
-/** If the ID token lacks one of these claims, UserInfo is requested. */
-function wanted({ rolesClaim, roleMapping }: SsoConfiguration): string[] {
+/** Returns the claims that a sign-in needs. If the ID token lacks one of them, UserInfo is requested. */
+function neededClaims({ rolesClaim, roleMapping }: SsoConfiguration): string[] {
+  // The first part of a JSON pointer is the name of the claim.
   const pointer = rolesClaim?.startsWith("/") ? rolesClaim.split("/")[1]! : rolesClaim;
   return ["email", "preferred_username", ...(roleMapping && pointer !== undefined ? [pointer] : [])];
 }
 
-/** Checks that the library does not do. @throws {SignInRefused} badResponse */
-function requireOurs({ issuer, subject, claims }: Person, config: SsoConfiguration, clock: Clock): void {
-  const refuse = (code: string) => new SignInRefused("badResponse", { code });
-  if (issuer !== config.oidcIssuer) throw refuse("iss");
+/** Checks claims that the library does not check. @throws {SignInRefused} badResponse */
+function requireValidClaims({ issuer, subject, claims }: Person, config: SsoConfiguration, clock: Clock): void {
+  const rejection = (code: string) => new SignInRefused("badResponse", { code });
+  if (issuer !== config.oidcIssuer) throw rejection("iss");
   // The library checks `azp` only if there are several audiences: OpenID Connect Core 3.1.3.7, 5.
-  if (claims.azp !== undefined && claims.azp !== config.oidcClientId) throw refuse("azp");
+  if (claims.azp !== undefined && claims.azp !== config.oidcClientId) throw rejection("azp");
   // OpenID Connect Core 2: at most 255 ASCII characters.
-  if (!/^[\x20-\x7e]{1,255}$/.test(subject)) throw refuse("sub");
-  if (typeof claims.iat !== "number" || claims.iat > clock.now().getTime() / 1000 + SKEW_SECONDS) throw refuse("iat");
+  if (!/^[\x20-\x7e]{1,255}$/.test(subject)) throw rejection("sub");
+  if (typeof claims.iat !== "number" || claims.iat > clock.now().getTime() / 1000 + SKEW_SECONDS)
+    throw rejection("iat");
 }
 
 /** Error codes of providers: https://www.iana.org/assignments/oauth-parameters (extensions errors). */
-const ERRORS: readonly string[] = [
+const ERROR_CODES: readonly string[] = [
   "access_denied",
   "account_selection_required",
   "consent_required",
@@ -177,36 +186,38 @@ const ERRORS: readonly string[] = [
   "unauthorized_client",
   "unsupported_response_type",
 ];
-const known = (error: unknown): string => (ERRORS.includes(String(error)) ? String(error) : "other");
+/** Returns the error code, or "other" for a text that is not a standard code and must not be recorded. */
+const knownErrorCode = (error: unknown): string => (ERROR_CODES.includes(String(error)) ? String(error) : "other");
 
 /**
  * Returns the error code of a token endpoint: from the body, or from the challenge that a rejected client gets (RFC 6749, 5.2),
  * after which the library does not read the body.
  */
-export function errorNamed(error: unknown): unknown {
-  const { code, error: named, cause } = error as { code?: unknown; error?: unknown; cause?: unknown };
-  if (code !== "OAUTH_WWW_AUTHENTICATE_CHALLENGE") return named;
+export function errorCodeOf(error: unknown): unknown {
+  const { code, error: errorCode, cause } = error as { code?: unknown; error?: unknown; cause?: unknown };
+  if (code !== "OAUTH_WWW_AUTHENTICATE_CHALLENGE") return errorCode;
   const challenges = cause as readonly { parameters: { error?: string | undefined } }[];
   return challenges.find(({ parameters }) => parameters.error)?.parameters.error ?? "invalid_client";
 }
 
 /**
- * Converts the error of a failed exchange. The library's errors contain tokens and text of the provider, which must not be
- * passed on.
+ * Converts the error of a failed exchange of the code. The library's errors contain tokens and text of the provider, which must
+ * not be shown or logged.
  */
-function refused(error: unknown): SignInRefused {
+function rejectionOf(error: unknown): SignInRefused {
   if (error instanceof SignInRefused) return error;
   if (isUnreachable(error)) return new SignInRefused("providerUnreachable", { code: "request" });
   const { code, cause } = error as { code?: unknown; cause?: { status?: unknown } };
-  const named = errorNamed(error);
+  const errorCode = errorCodeOf(error);
   if (code === "OAUTH_TIMEOUT") return new SignInRefused("providerUnreachable", { code: "timeout" });
   if (code === "OAUTH_RESPONSE_IS_NOT_CONFORM" && Number(cause?.status) >= 500) {
     return new SignInRefused("providerUnreachable", { code: "status" });
   }
-  if (named === "invalid_client" || named === "unauthorized_client") {
-    return new SignInRefused("clientRefused", { code: named });
+  if (errorCode === "invalid_client" || errorCode === "unauthorized_client") {
+    return new SignInRefused("clientRefused", { code: errorCode });
   }
-  if (code === "OAUTH_RESPONSE_BODY_ERROR") return new SignInRefused("badResponse", { code: known(named) });
-  const plain = typeof code === "string" && /^OAUTH_[A-Z_]{1,60}$/.test(code) ? code : "other";
-  return new SignInRefused("badResponse", { code: plain });
+  if (code === "OAUTH_RESPONSE_BODY_ERROR")
+    return new SignInRefused("badResponse", { code: knownErrorCode(errorCode) });
+  const safeCode = typeof code === "string" && /^OAUTH_[A-Z_]{1,60}$/.test(code) ? code : "other";
+  return new SignInRefused("badResponse", { code: safeCode });
 }

@@ -1,9 +1,11 @@
 import { SECOND_MS } from "../../platform/time.ts";
 import { SamlRefused } from "./saml-refused.ts";
-import { allChildren, attribute, child, children, is, textOf } from "./xml.ts";
+import { allChildren, attribute, child, children, isElement, textOf } from "./xml.ts";
 
 /** Tolerated clock difference to the identity provider. */
 const SKEW_MS = 60 * SECOND_MS;
+// "Core" and "Profiles" in comments are parts of the SAML 2.0 standard: https://docs.oasis-open.org/security/saml/v2.0/
+
 const BEARER = "urn:oasis:names:tc:SAML:2.0:cm:bearer";
 const ENTITY = "urn:oasis:names:tc:SAML:2.0:nameid-format:entity";
 /** The only NameID format that is permanent for a person and never reassigned (Core, 8.3.7). */
@@ -12,13 +14,14 @@ export const PERSISTENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent"
 const ENTRA_OBJECT_ID = "http://schemas.microsoft.com/identity/claims/objectidentifier";
 
 /** Values that a valid response to the service's request must contain. */
-export interface Expected {
+export interface ExpectedValues {
   /** Entity id of the identity provider. */
   idpEntityId: string;
   /** Signing certificates, PEM; several during a rollover. The response must be signed with one of them. */
   certificates: readonly string[];
   /** Recipient of the response: the service's assertion consumer service. */
   acsUrl: string;
+  /** Entity id of this service. */
   spEntityId: string;
   /** The id of the AuthnRequest. */
   requestId: string;
@@ -49,13 +52,13 @@ export interface VerifiedAssertion {
  * @param assertion - The element that the signature covers.
  * @throws {SamlRefused}
  */
-export function checkAssertion(assertion: Element, expected: Expected): VerifiedAssertion {
+export function checkAssertion(assertion: Element, expected: ExpectedValues): VerifiedAssertion {
   const assertionId = attribute(assertion, "ID");
   if (assertionId === undefined || attribute(assertion, "Version") !== "2.0") throw new SamlRefused("malformed");
   requireIssuer(child(assertion, "assertion", "Issuer"), expected.idpEntityId);
   const subject = child(assertion, "assertion", "Subject");
   if (!subject) throw new SamlRefused("confirmation");
-  const ends = [...checkConditions(assertion, expected), ...checkConfirmations(subject, expected)];
+  const expiryTimes = [...checkConditions(assertion, expected), ...checkConfirmations(subject, expected)];
   checkStatements(assertion, expected.now);
   const attributes = attributesOf(assertion);
   return {
@@ -63,7 +66,7 @@ export function checkAssertion(assertion: Element, expected: Expected): Verified
     subject: subjectOf(subject, attributes, expected),
     attributes,
     assertionId,
-    endsAt: new Date(Math.min(...ends) + SKEW_MS),
+    endsAt: new Date(Math.min(...expiryTimes) + SKEW_MS),
   };
 }
 
@@ -74,24 +77,26 @@ export function requireIssuer(issuer: Element | undefined, entityId: string): vo
 }
 
 /** @returns The expiry times in the conditions, milliseconds since 1970. */
-function checkConditions(assertion: Element, { spEntityId, now }: Expected): number[] {
+function checkConditions(assertion: Element, { spEntityId, now }: ExpectedValues): number[] {
   const conditions = child(assertion, "assertion", "Conditions");
   if (!conditions) throw new SamlRefused("audience");
-  const ends = checkPeriod(conditions, now);
+  const expiryTimes = checkPeriod(conditions, now);
   const restrictions = children(conditions, "assertion", "AudienceRestriction");
-  const named = restrictions.every((restriction) =>
+  const isAudience = restrictions.every((restriction) =>
     children(restriction, "assertion", "Audience").some((audience) => textOf(audience) === spEntityId),
   );
-  if (restrictions.length === 0 || !named) throw new SamlRefused("audience");
+  if (restrictions.length === 0 || !isAudience) throw new SamlRefused("audience");
   // An unknown condition makes an assertion invalid (Core, 2.5.1). OneTimeUse is always enforced.
-  const understood = ["AudienceRestriction", "OneTimeUse", "ProxyRestriction"];
-  const known = allChildren(conditions).every((one) => understood.some((name) => is(one, "assertion", name)));
-  if (!known) throw new SamlRefused("malformed");
-  return ends;
+  const knownConditions = ["AudienceRestriction", "OneTimeUse", "ProxyRestriction"];
+  const areAllKnown = allChildren(conditions).every((condition) =>
+    knownConditions.some((name) => isElement(condition, "assertion", name)),
+  );
+  if (!areAllKnown) throw new SamlRefused("malformed");
+  return expiryTimes;
 }
 
 /** @returns The expiry times of the confirmations, milliseconds since 1970. */
-function checkConfirmations(subject: Element, { acsUrl, requestId, now }: Expected): number[] {
+function checkConfirmations(subject: Element, { acsUrl, requestId, now }: ExpectedValues): number[] {
   const bearer = children(subject, "assertion", "SubjectConfirmation").filter(
     (confirmation) => attribute(confirmation, "Method") === BEARER,
   );
@@ -109,20 +114,20 @@ function checkConfirmations(subject: Element, { acsUrl, requestId, now }: Expect
 function checkStatements(assertion: Element, now: Date): void {
   const statements = children(assertion, "assertion", "AuthnStatement");
   if (statements.length === 0) throw new SamlRefused("malformed");
-  const ends = statements.map((statement) => instant(statement, "SessionNotOnOrAfter"));
-  if (ends.some((end) => end !== undefined && end + SKEW_MS <= now.getTime())) throw new SamlRefused("expired");
+  const sessionEnds = statements.map((statement) => timeOf(statement, "SessionNotOnOrAfter"));
+  if (sessionEnds.some((end) => end !== undefined && end + SKEW_MS <= now.getTime())) throw new SamlRefused("expired");
 }
 
 /** Checks `NotBefore` and `NotOnOrAfter` of an element. @returns The expiry time, if there is one. */
 function checkPeriod(element: Element, now: Date): number[] {
-  const [start, end] = [instant(element, "NotBefore"), instant(element, "NotOnOrAfter")];
+  const [start, end] = [timeOf(element, "NotBefore"), timeOf(element, "NotOnOrAfter")];
   if (start !== undefined && start - SKEW_MS > now.getTime()) throw new SamlRefused("notYetValid");
   if (end !== undefined && end + SKEW_MS <= now.getTime()) throw new SamlRefused("expired");
   return end === undefined ? [] : [end];
 }
 
-/** SAML's times are in UTC (Core, 1.3.3). */
-function instant(element: Element, name: string): number | undefined {
+/** Returns a time in an attribute, in milliseconds since 1970. SAML's times are in UTC (Core, 1.3.3). */
+function timeOf(element: Element, name: string): number | undefined {
   const text = attribute(element, name);
   if (text === undefined) return undefined;
   const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/.test(text) ? Date.parse(text) : Number.NaN;
@@ -131,16 +136,16 @@ function instant(element: Element, name: string): number | undefined {
 }
 
 function attributesOf(assertion: Element): Map<string, string[]> {
-  const found = new Map<string, string[]>();
+  const attributes = new Map<string, string[]>();
   for (const statement of children(assertion, "assertion", "AttributeStatement")) {
-    for (const one of children(statement, "assertion", "Attribute")) {
-      const name = attribute(one, "Name");
+    for (const element of children(statement, "assertion", "Attribute")) {
+      const name = attribute(element, "Name");
       if (name === undefined) throw new SamlRefused("malformed");
-      const values = children(one, "assertion", "AttributeValue").flatMap((value) => textOf(value) ?? []);
-      found.set(name, [...(found.get(name) ?? []), ...values]);
+      const values = children(element, "assertion", "AttributeValue").flatMap((value) => textOf(value) ?? []);
+      attributes.set(name, [...(attributes.get(name) ?? []), ...values]);
     }
   }
-  return found;
+  return attributes;
 }
 
 /**
@@ -148,7 +153,11 @@ function attributesOf(assertion: Element): Map<string, string[]> {
  * persistent NameID of this issuer. Never a NameID that can be reassigned to another person: email address, transient,
  * unspecified.
  */
-function subjectOf(subject: Element, attributes: ReadonlyMap<string, readonly string[]>, expected: Expected): string {
+function subjectOf(
+  subject: Element,
+  attributes: ReadonlyMap<string, readonly string[]>,
+  expected: ExpectedValues,
+): string {
   const { idAttribute, idpEntityId, spEntityId } = expected;
   const values = attributes.get(idAttribute ?? ENTRA_OBJECT_ID);
   if (values !== undefined || idAttribute !== undefined) {
@@ -162,8 +171,10 @@ function subjectOf(subject: Element, attributes: ReadonlyMap<string, readonly st
     [nameId && attribute(nameId, "NameQualifier"), idpEntityId],
     [nameId && attribute(nameId, "SPNameQualifier"), spEntityId],
   ];
-  const ours = qualifiers.every(([given, own]) => given === undefined || given === own);
-  if (!nameId || text === undefined || attribute(nameId, "Format") !== PERSISTENT || !ours)
+  const isForThisService = qualifiers.every(
+    ([qualifier, expectedValue]) => qualifier === undefined || qualifier === expectedValue,
+  );
+  if (!nameId || text === undefined || attribute(nameId, "Format") !== PERSISTENT || !isForThisService)
     throw new SamlRefused("noIdentity");
   return text;
 }

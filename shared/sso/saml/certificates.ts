@@ -8,20 +8,22 @@ export interface SamlCertificate {
   /** PEM, in lines of 64 characters. */
   pem: string;
   /**
-   * Expiry date. Identity providers keep signing with an expired certificate, so it stays valid here. Administrators are
-   * notified before.
+   * Expiry date. Identity providers continue to sign with an expired certificate, so the service accepts it. Administrators are
+   * notified before it expires.
    */
   expiresOn: Date;
 }
 
-/** @param pem - The result of `readCertificate`. */
+/** Returns the expiry date of a certificate. @param pem - The result of `readCertificate`. */
 export const expiryOf = (pem: string): Date => new X509Certificate(pem).validToDate;
 
-/** SHA-256 fingerprint in hex. */
+/** Returns the SHA-256 fingerprint of a certificate: upper-case hexadecimal bytes, separated by colons. */
 export const fingerprintOf = (pem: string): string => new X509Certificate(pem).fingerprint256;
 
 /**
- * Parses a certificate. @param text - PEM, or its base64 content, as in metadata.
+ * Parses a certificate.
+ *
+ * @param text - PEM, or its base64 content as in metadata.
  * @returns The certificate, or what is wrong with it, as the end of a sentence "must …".
  */
 export function readCertificate(text: string): SamlCertificate | string {
@@ -33,7 +35,7 @@ export function readCertificate(text: string): SamlCertificate | string {
     if (asymmetricKeyType !== "rsa") return "must have an RSA key: signatures with other keys are not verified here";
     if ((asymmetricKeyDetails?.modulusLength ?? 0) < MIN_RSA_BITS) return "must have an RSA key of at least 2048 bits";
   } catch {
-    return "must be an X.509 certificate in PEM, one each";
+    return "must be one X.509 certificate in PEM";
   }
   return { pem: certificate.toString(), expiresOn: certificate.validToDate };
 }

@@ -8,23 +8,27 @@ import { expiryOf } from "./certificates.ts";
  */
 export function testSaml(config: SsoConfiguration, now: Date): Check[] {
   const { samlEntryPoint, samlIdpEntityId, samlIdpCertificates = [] } = config;
-  const addressed = samlEntryPoint !== undefined && samlIdpEntityId !== undefined;
-  const ends = Math.max(0, ...samlIdpCertificates.map((pem) => expiryOf(pem).getTime()));
+  const hasAddress = samlEntryPoint !== undefined && samlIdpEntityId !== undefined;
+  const lastExpiryMs = Math.max(0, ...samlIdpCertificates.map((pem) => expiryOf(pem).getTime()));
   return [
     {
       name: "address",
-      passed: addressed,
-      detail: addressed
-        ? `Browsers are sent to ${samlEntryPoint}, and ${samlIdpEntityId} must have signed what they come back with.`
-        : "Give samlIdpMetadataXml, or samlEntryPoint and samlIdpEntityId.",
+      passed: hasAddress,
+      detail: hasAddress
+        ? `Browsers are redirected to ${samlEntryPoint}. Responses must be signed by ${samlIdpEntityId}.`
+        : "Set samlIdpMetadataXml, or samlEntryPoint and samlIdpEntityId.",
     },
-    { name: "keys", passed: ends > now.getTime(), detail: keysDetail(samlIdpCertificates.length, ends, now) },
+    {
+      name: "keys",
+      passed: lastExpiryMs > now.getTime(),
+      detail: keysDetail(samlIdpCertificates.length, lastExpiryMs, now),
+    },
   ];
 }
 
-function keysDetail(count: number, ends: number, now: Date): string {
-  if (count === 0) return "Give samlIdpMetadataXml, or samlIdpCertificates.";
-  const day = new Date(ends).toISOString().slice(0, 10);
-  if (ends > now.getTime()) return `Certificates: ${count}; the last one ends on ${day}.`;
-  return `The last certificate ended on ${day}: give those that the identity provider signs with now.`;
+function keysDetail(count: number, lastExpiryMs: number, now: Date): string {
+  if (count === 0) return "Set samlIdpMetadataXml or samlIdpCertificates.";
+  const day = new Date(lastExpiryMs).toISOString().slice(0, 10);
+  if (lastExpiryMs > now.getTime()) return `Certificates: ${count}; the last one expires on ${day}.`;
+  return `The last certificate expired on ${day}. Set the certificates with which the identity provider signs now.`;
 }

@@ -1,7 +1,7 @@
 import { invalidBody } from "../../platform/http/problem.ts";
 import { readCertificate } from "./certificates.ts";
 import { SamlRefused } from "./saml-refused.ts";
-import { attribute, children, is, NAMESPACES, parseXml, textOf } from "./xml.ts";
+import { attribute, children, isElement, NAMESPACES, parseXml, textOf } from "./xml.ts";
 
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
 
@@ -15,41 +15,42 @@ export interface IdpMetadata {
 }
 
 /**
- * Parses an identity provider's metadata (Metadata for SAML 2.0, 2.4.3). The administrator is responsible for its origin, so
- * its signature is not checked.
+ * Parses an identity provider's metadata (Metadata for SAML 2.0, 2.4.3), which an administrator pastes into the configuration.
+ * The administrator is responsible for its origin, so its signature is not checked.
  *
  * @throws {Problem} invalidRequest
  */
 export function parseIdpMetadata(xml: string): IdpMetadata {
   const root = rootOf(xml);
-  if (!is(root, "metadata", "EntityDescriptor")) throw refused("must be the EntityDescriptor of one identity provider");
-  const descriptors = children(root, "metadata", "IDPSSODescriptor").filter((one) =>
-    (attribute(one, "protocolSupportEnumeration") ?? "").split(/\s+/).includes(NAMESPACES.protocol),
+  if (!isElement(root, "metadata", "EntityDescriptor"))
+    throw invalidMetadata("must be the EntityDescriptor of one identity provider");
+  const descriptors = children(root, "metadata", "IDPSSODescriptor").filter((descriptor) =>
+    (attribute(descriptor, "protocolSupportEnumeration") ?? "").split(/\s+/).includes(NAMESPACES.protocol),
   );
   const [descriptor, ...more] = descriptors;
-  if (!descriptor || more.length > 0) throw refused("must have one IDPSSODescriptor for SAML 2.0");
+  if (!descriptor || more.length > 0) throw invalidMetadata("must have one IDPSSODescriptor for SAML 2.0");
   const entityId = attribute(root, "entityID");
-  if (entityId === undefined) throw refused("must have an entityID");
+  if (entityId === undefined) throw invalidMetadata("must have an entityID");
   const service = children(descriptor, "metadata", "SingleSignOnService").find(
-    (one) => attribute(one, "Binding") === REDIRECT,
+    (candidate) => attribute(candidate, "Binding") === REDIRECT,
   );
   const entryPoint = service && attribute(service, "Location");
-  if (entryPoint === undefined) throw refused("must have a SingleSignOnService with the binding HTTP-Redirect");
+  if (entryPoint === undefined) throw invalidMetadata("must have a SingleSignOnService with the binding HTTP-Redirect");
   return { entityId, entryPoint, certificates: certificatesOf(descriptor) };
 }
 
-/** Returns the keys that are for signing, or for any use. */
+/** Returns the certificates whose use is signing or is not specified. */
 function certificatesOf(descriptor: Element): string[] {
-  const found = children(descriptor, "metadata", "KeyDescriptor")
+  const certificates = children(descriptor, "metadata", "KeyDescriptor")
     .filter((key) => (attribute(key, "use") ?? "signing") === "signing")
     .flatMap((key) => children(key, "signature", "KeyInfo"))
     .flatMap((info) => children(info, "signature", "X509Data"))
     .flatMap((data) => children(data, "signature", "X509Certificate"))
     .map((certificate) => readCertificate(textOf(certificate) ?? ""));
-  const problem = found.find((one) => typeof one === "string");
-  if (problem !== undefined) throw refused(`has a certificate that can't be used: it ${problem}`);
-  if (found.length === 0) throw refused("must have a certificate for signing");
-  return [...new Set(found.map((one) => (one as Exclude<typeof one, string>).pem))];
+  const problem = certificates.find((result) => typeof result === "string");
+  if (problem !== undefined) throw invalidMetadata(`has a certificate that can't be used: it ${problem}`);
+  if (certificates.length === 0) throw invalidMetadata("must have a certificate for signing");
+  return [...new Set(certificates.map((result) => (result as Exclude<typeof result, string>).pem))];
 }
 
 function rootOf(xml: string): Element {
@@ -58,7 +59,7 @@ function rootOf(xml: string): Element {
     return parseXml(xml.trim());
   } catch (error) {
     if (!(error instanceof SamlRefused)) throw error;
-    throw refused(
+    throw invalidMetadata(
       error.reason === "documentType"
         ? "must be XML without a document type or entities"
         : "must be well-formed XML without processing instructions, of at most 256 KiB, 50 levels and 5,000 elements and attributes",
@@ -66,4 +67,4 @@ function rootOf(xml: string): Element {
   }
 }
 
-const refused = (message: string) => invalidBody("samlIdpMetadataXml", message);
+const invalidMetadata = (message: string) => invalidBody("samlIdpMetadataXml", message);

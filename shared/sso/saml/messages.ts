@@ -2,6 +2,8 @@ import { IdentityProvider, SamlLib, ServiceProvider } from "samlify";
 import { PERSISTENT } from "./assertion.ts";
 import type { ServiceNames } from "./service-names.ts";
 
+// The SAML messages that this service sends: sign-in requests and its metadata, built with the library samlify.
+
 const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
 const RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
@@ -21,7 +23,7 @@ export interface AuthnRequest {
   signingKey?: string;
 }
 
-/** Returns the URL that redirects the browser with the request (Bindings, 3.4). */
+/** Returns the identity provider's URL with the request, to which the browser is redirected (SAML Bindings, 3.4). */
 export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL {
   const { signingKey } = request;
   const provider = IdentityProvider({
@@ -44,7 +46,7 @@ export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL
           IssueInstant: request.issuedAt.toISOString(),
           ProtocolBinding: POST,
           AssertionConsumerServiceURL: names.acsUrl,
-          // Core 3.4.1 forbids the index beside the URL.
+          // SAML Core 3.4.1 forbids the index together with the URL.
           AssertionConsumerServiceIndex: undefined,
           Issuer: names.entityId,
           NameIDFormat: request.persistentNameId ? PERSISTENT : undefined,

@@ -1,29 +1,29 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
-import { checkAssertion, type Expected, requireIssuer, type VerifiedAssertion } from "./assertion.ts";
+import { checkAssertion, type ExpectedValues, requireIssuer, type VerifiedAssertion } from "./assertion.ts";
 import { decryptAssertion } from "./decrypt.ts";
 import { SamlRefused } from "./saml-refused.ts";
 import { signatureOf, signedContent } from "./signature.ts";
-import { attribute, child, is, named, parseXml } from "./xml.ts";
+import { attribute, child, descendantsNamed, isElement, parseXml } from "./xml.ts";
 
 const SUCCESS = "urn:oasis:names:tc:SAML:2.0:status:Success";
 
 /**
- * Returns the person of a Response that was posted (Bindings, 3.5; Profiles, 4.1.4). Reads only content that a signature of the
- * identity provider covers. Other content of the document must not contradict it.
+ * Verifies the Response that a browser posted after a SAML sign-in, and returns the person who signed in (SAML Bindings, 3.5;
+ * Profiles, 4.1.4). The person is read only from content that a signature of the identity provider covers.
  *
  * @param encoded - The form's `SAMLResponse`: XML in base64.
  * @throws {SamlRefused}
  */
-export async function verifyResponse(encoded: string, expected: Expected): Promise<VerifiedAssertion> {
+export async function verifyResponse(encoded: string, expected: ExpectedValues): Promise<VerifiedAssertion> {
   const xml = decode(encoded);
   const keys = expected.certificates.map((certificate) => createPublicKey(certificate));
   const received = parseXml(xml);
-  if (!is(received, "protocol", "Response")) throw new SamlRefused("malformed");
+  if (!isElement(received, "protocol", "Response")) throw new SamlRefused("malformed");
 
   const signature = signatureOf(received);
   const response = signature ? signedContent(xml, received, signature, keys) : received;
   checkResponse(response, signature !== undefined, expected);
-  const assertion = await signedAssertion(xml, received, signature && response, keys, expected.decryptionKey);
+  const assertion = await signedAssertionOf(xml, received, signature && response, keys, expected.decryptionKey);
   return checkAssertion(assertion, expected);
 }
 
@@ -38,8 +38,8 @@ function decode(encoded: string): string {
   }
 }
 
-/** An unsigned Response may omit Destination and Issuer, but must not contain wrong ones (Core, 3.2.2). */
-function checkResponse(response: Element, signed: boolean, expected: Expected): void {
+/** An unsigned Response may omit Issuer, but must not contain a wrong one (Core, 3.2.2). Destination is always required. */
+function checkResponse(response: Element, signed: boolean, expected: ExpectedValues): void {
   if (attribute(response, "Version") !== "2.0") throw new SamlRefused("malformed");
   const status = child(response, "protocol", "Status");
   const code = status && child(status, "protocol", "StatusCode");
@@ -56,50 +56,57 @@ function checkResponse(response: Element, signed: boolean, expected: Expected): 
  *
  * @param signedResponse - The Response as its own signature covers it, if it has one.
  */
-async function signedAssertion(
+async function signedAssertionOf(
   xml: string,
   received: Element,
   signedResponse: Element | undefined,
   keys: readonly KeyObject[],
   decryptionKey: string | undefined,
 ): Promise<Element> {
-  const found = oneAssertion(received);
-  requireNoOther(received, [received, found]);
-  if (found.localName === "EncryptedAssertion") {
+  const receivedAssertion = singleAssertion(received);
+  requireNoOtherSignature(received, [received, receivedAssertion]);
+  if (receivedAssertion.localName === "EncryptedAssertion") {
     if (decryptionKey === undefined) throw new SamlRefused("encrypted");
-    const decrypted = await decryptAssertion(signedResponse ? oneAssertion(signedResponse) : found, decryptionKey);
-    if (!is(decrypted.root, "assertion", "Assertion")) throw new SamlRefused("assertionCount");
-    requireNoOther(decrypted.root, [decrypted.root]);
-    return required(bySignature(decrypted.xml, decrypted.root, keys));
+    const decrypted = await decryptAssertion(
+      signedResponse ? singleAssertion(signedResponse) : receivedAssertion,
+      decryptionKey,
+    );
+    if (!isElement(decrypted.root, "assertion", "Assertion")) throw new SamlRefused("assertionCount");
+    requireNoOtherSignature(decrypted.root, [decrypted.root]);
+    return requireSigned(signedByItself(decrypted.xml, decrypted.root, keys));
   }
-  return required(bySignature(xml, found, keys) ?? (signedResponse && oneAssertion(signedResponse)));
+  return requireSigned(
+    signedByItself(xml, receivedAssertion, keys) ?? (signedResponse && singleAssertion(signedResponse)),
+  );
 }
 
-function required(signed: Element | undefined): Element {
+function requireSigned(signed: Element | undefined): Element {
   if (!signed) throw new SamlRefused("notSigned");
   return signed;
 }
 
-const bySignature = (xml: string, assertion: Element, keys: readonly KeyObject[]): Element | undefined => {
+const signedByItself = (xml: string, assertion: Element, keys: readonly KeyObject[]): Element | undefined => {
   const signature = signatureOf(assertion);
   return signature && signedContent(xml, assertion, signature, keys);
 };
 
 /** Returns the assertion of a Response, encrypted or not: a child of the Response, and the only assertion at any depth. */
-function oneAssertion(response: Element): Element {
-  const [assertion, ...more] = named(response, "Assertion", "EncryptedAssertion");
-  const known =
-    assertion && (is(assertion, "assertion", "Assertion") || is(assertion, "assertion", "EncryptedAssertion"));
-  if (!known || more.length > 0 || assertion.parentNode !== response) throw new SamlRefused("assertionCount");
+function singleAssertion(response: Element): Element {
+  const [assertion, ...more] = descendantsNamed(response, "Assertion", "EncryptedAssertion");
+  const isAssertion =
+    assertion &&
+    (isElement(assertion, "assertion", "Assertion") || isElement(assertion, "assertion", "EncryptedAssertion"));
+  if (!isAssertion || more.length > 0 || assertion.parentNode !== response) throw new SamlRefused("assertionCount");
   return assertion;
 }
 
 /**
- * Rejects signatures outside the named elements. Valid messages have none; attackers add them so that the wrong one is checked.
+ * Throws if a signature is anywhere but in the given elements. Valid messages have no others. Attackers add signatures so that
+ * the wrong one is verified.
  */
-function requireNoOther(root: Element, signed: readonly Element[]): void {
-  const elsewhere = named(root, "Signature").some(
+function requireNoOtherSignature(root: Element, signed: readonly Element[]): void {
+  const hasOtherSignature = descendantsNamed(root, "Signature").some(
     ({ parentNode }) => !signed.some((element) => element === parentNode),
   );
-  if (elsewhere) throw new SamlRefused("signature");
+  if (hasOtherSignature) throw new SamlRefused("signature");
 }

@@ -1,6 +1,6 @@
 /**
- * Reasons to reject a SAML message, for the audit log. They never contain anything from the message. The sections are those of
- * SAML Core, Bindings and Profiles 2.0 (https://docs.oasis-open.org/security/saml/v2.0/).
+ * Reasons to reject a SAML message, for the audit log. They are fixed texts without content of the message. The sections are
+ * those of SAML Core, Bindings and Profiles 2.0 (https://docs.oasis-open.org/security/saml/v2.0/).
  */
 export type SamlReason =
   /** Not XML, beyond the limits of `checkXmlLimits`, or without the structure of a Response or of metadata. */
@@ -26,15 +26,15 @@ export type SamlReason =
   | "inResponseTo"
   | "expired"
   | "notYetValid"
-  /** Without a permanent identifier of the person: see `Identity`. */
+  /** Without a permanent identifier of the person: see `subjectOf` in assertion.ts. */
   | "noIdentity";
 
-/** A SAML message is rejected. */
+/** Thrown when a SAML message is rejected. */
 export class SamlRefused extends Error {
   readonly reason: SamlReason;
 
   constructor(reason: SamlReason) {
-    super(`The SAML message is refused: ${reason}.`);
+    super(`The SAML message is rejected: ${reason}.`);
     this.reason = reason;
   }
 }

@@ -14,10 +14,10 @@ import { SamlRefused } from "./saml-refused.ts";
 import { serviceNamesAt } from "./service-names.ts";
 
 const PARTITION = "assertions";
-/** Expiry time of the assertion. */
+/** A row for each accepted assertion until it expires, so that it can't be used again. */
 const Assertion = entity("Sso", z.object({ endsAt: z.string() }));
 
-/** The SAML protocol, with metadata and a clean-up. */
+/** The SAML protocol, with the service's metadata and a clean-up. */
 export interface Saml extends Protocol {
   /** Returns the service's metadata for identity providers, as XML. @param origin - The service's own origin. */
   metadata(config: SsoConfiguration, origin: string): Promise<string>;
@@ -82,8 +82,8 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
         idAttribute: config.samlIdAttribute,
       }).catch((error: unknown) => {
         if (!(error instanceof SamlRefused)) throw error;
-        const refused = error.reason === "status" ? "providerRefused" : "badResponse";
-        throw new SignInRefused(refused, { code: error.reason });
+        const reason = error.reason === "status" ? "providerRefused" : "badResponse";
+        throw new SignInRefused(reason, { code: error.reason });
       });
       await useOnce(assertion);
       const { issuer, subject, attributes } = assertion;

@@ -6,10 +6,11 @@ import type { SamlCertificate } from "./certificates.ts";
 
 const ALGORITHM = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
 /**
- * Lifetime of the service's certificate. Identity providers import it by hand, so it is long. Administrators are notified
- * before it expires.
+ * Lifetime of the service's certificate. It is long, because administrators import the certificate at the identity provider by
+ * hand. They are notified before it expires.
  */
 const VALID_DAYS = 3 * 365;
+/** Object identifier of a certificate's common name. */
 const COMMON_NAME = "2.5.4.3";
 
 /**
@@ -19,10 +20,10 @@ const COMMON_NAME = "2.5.4.3";
  * @returns `key` is PKCS#8 in PEM.
  */
 export async function makeServiceKey(name: string, now: Date): Promise<{ key: string; certificate: SamlCertificate }> {
-  const how = { ...ALGORITHM, modulusLength: 3072, publicExponent: new Uint8Array([1, 0, 1]) };
-  const keys = await webcrypto.subtle.generateKey(how, true, ["sign", "verify"]);
+  const parameters = { ...ALGORITHM, modulusLength: 3072, publicExponent: new Uint8Array([1, 0, 1]) };
+  const keys = await webcrypto.subtle.generateKey(parameters, true, ["sign", "verify"]);
   const certificate = new Certificate();
-  certificate.version = 2;
+  certificate.version = 2; // X.509 version 3: versions are counted from 0
   certificate.serialNumber = new Integer({
     valueHex: webcrypto.getRandomValues(new Uint8Array(16)).map(positive).buffer,
   });
@@ -39,7 +40,7 @@ export async function makeServiceKey(name: string, now: Date): Promise<{ key: st
   return { key: pem("PRIVATE KEY", pkcs8), certificate: { pem: pem("CERTIFICATE", der), expiresOn } };
 }
 
-/** A serial number is positive: its first bit is 0 (RFC 5280, 4.1.2.2). */
+/** Makes a serial number positive and not start with a zero byte: its first two bits are 01 (RFC 5280, 4.1.2.2). */
 const positive = (byte: number, index: number): number => (index === 0 ? (byte & 0x7f) | 0x40 : byte);
 
 function pem(label: string, der: Buffer): string {

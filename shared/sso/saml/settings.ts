@@ -5,7 +5,7 @@ import type { SsoConfiguration } from "../configuration.ts";
 import { readCertificate } from "./certificates.ts";
 
 /** Attributes with email addresses, which change and can be reassigned to other people. */
-const EMAILS = [
+const EMAIL_ATTRIBUTES = [
   "email",
   "emailaddress",
   "mail",
@@ -14,30 +14,32 @@ const EMAILS = [
 ];
 
 /**
- * Replaces metadata in the request with its content, and normalizes the certificates.
+ * Replaces the metadata in a change with its content, or normalizes the change's certificates to PEM.
  *
  * @throws {Problem} invalidRequest
  */
 export async function withSamlMetadata({ samlIdpMetadataXml: xml, ...given }: SsoChange): Promise<SsoChange> {
   if (xml === undefined) {
     const certificates = given.samlIdpCertificates;
-    return certificates ? { ...given, samlIdpCertificates: certificates.map(normalized) } : given;
+    return certificates ? { ...given, samlIdpCertificates: certificates.map(normalizeCertificate) } : given;
   }
-  const doubled = (["samlEntryPoint", "samlIdpEntityId", "samlIdpCertificates"] as const).find((name) => name in given);
-  if (doubled) throw invalidBody(doubled, "is in samlIdpMetadataXml already: give one of them");
+  const duplicate = (["samlEntryPoint", "samlIdpEntityId", "samlIdpCertificates"] as const).find(
+    (name) => name in given,
+  );
+  if (duplicate) throw invalidBody(duplicate, "is also in samlIdpMetadataXml: set only one of them");
   const { parseIdpMetadata } = await import("./idp-metadata.ts");
   const { entryPoint, entityId, certificates } = parseIdpMetadata(xml);
   return { ...given, samlEntryPoint: entryPoint, samlIdpEntityId: entityId, samlIdpCertificates: certificates };
 }
 
-function normalized(text: string, at: number): string {
-  const read = readCertificate(text);
-  if (typeof read === "string") throw invalidBody(`samlIdpCertificates.${at}`, read);
-  return read.pem;
+function normalizeCertificate(text: string, index: number): string {
+  const certificate = readCertificate(text);
+  if (typeof certificate === "string") throw invalidBody(`samlIdpCertificates.${index}`, certificate);
+  return certificate.pem;
 }
 
 /**
- * Rejects an invalid configuration, even if single sign-on is turned off.
+ * Throws if the SAML members of a configuration are invalid, even if single sign-on is turned off.
  *
  * @throws {Problem} invalidRequest
  */
@@ -47,7 +49,7 @@ export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): v
     const problem = entryPointProblem(samlEntryPoint, targets);
     if (problem !== undefined) throw invalidBody("samlEntryPoint", problem);
   }
-  if (samlIdAttribute !== undefined && EMAILS.includes(samlIdAttribute.toLowerCase()))
+  if (samlIdAttribute !== undefined && EMAIL_ATTRIBUTES.includes(samlIdAttribute.toLowerCase()))
     throw invalidBody(
       "samlIdAttribute",
       "must not be an e-mail address: its next owner would be signed in as this user",
@@ -59,11 +61,11 @@ export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): v
   }
 }
 
-/** Only browsers connect to this URL, so it may be an internal address. */
+/** Returns the problem of a sign-in URL. The URL may be an internal address, because only browsers connect to it. */
 function entryPointProblem(text: string, targets: OutgoingOptions): string | undefined {
   const url = new URL(text);
   if (url.protocol !== "https:" && !(url.protocol === "http:" && targets.plainHttp(url)))
-    return "must begin with https://";
-  if (url.username !== "" || url.password !== "") return "must have no user name or password in it";
-  return url.hash === "" ? undefined : "must have no fragment";
+    return "must start with https://";
+  if (url.username !== "" || url.password !== "") return "must not contain a user name or password";
+  return url.hash === "" ? undefined : "must not have a fragment";
 }

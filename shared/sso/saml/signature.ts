@@ -4,15 +4,19 @@ import { SamlRefused } from "./saml-refused.ts";
 import { attribute, child, descendants, parentOf, parseXml, textOf } from "./xml.ts";
 
 /** RSA with SHA-256 or more, which identity providers offer in addition to SHA-1: https://www.rfc-editor.org/rfc/rfc9231 */
-const SIGNATURES = [
+const SIGNATURE_ALGORITHMS = [
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha512",
   "http://www.w3.org/2007/05/xmldsig-more#sha256-rsa-MGF1",
 ];
-const DIGESTS = ["http://www.w3.org/2001/04/xmlenc#sha256", "http://www.w3.org/2001/04/xmlenc#sha512"];
-const EXCLUSIVE = ["http://www.w3.org/2001/10/xml-exc-c14n#", "http://www.w3.org/2001/10/xml-exc-c14n#WithComments"];
+const DIGEST_ALGORITHMS = ["http://www.w3.org/2001/04/xmlenc#sha256", "http://www.w3.org/2001/04/xmlenc#sha512"];
+/** Exclusive canonicalization (a normal form of XML, over which the digest is computed), without and with comments. */
+const CANONICALIZATIONS = [
+  "http://www.w3.org/2001/10/xml-exc-c14n#",
+  "http://www.w3.org/2001/10/xml-exc-c14n#WithComments",
+];
 /** The only transforms allowed in SAML signatures (Core, 5.4.4). */
-const TRANSFORMS = ["http://www.w3.org/2000/09/xmldsig#enveloped-signature", ...EXCLUSIVE];
+const TRANSFORMS = ["http://www.w3.org/2000/09/xmldsig#enveloped-signature", ...CANONICALIZATIONS];
 
 /** Maximum number of elements in a signature. It has about 15, and more if it contains a chain of certificates. */
 const MAX_ELEMENTS = 50;
@@ -31,17 +35,17 @@ export const signatureOf = (element: Element): Element | undefined => child(elem
  * @throws {SamlRefused} algorithm, signature
  */
 export function signedContent(xml: string, element: Element, signature: Element, keys: readonly KeyObject[]): Element {
-  const bytes = verified(xml, signature, signerOf(signature, keys));
+  const bytes = verifiedContent(xml, signature, signerOf(signature, keys));
   const content = parseXml(bytes.toString());
-  const same = content.namespaceURI === element.namespaceURI && content.localName === element.localName;
-  if (!same || attribute(content, "ID") !== attribute(element, "ID")) throw new SamlRefused("signature");
+  const isSameElement = content.namespaceURI === element.namespaceURI && content.localName === element.localName;
+  if (!isSameElement || attribute(content, "ID") !== attribute(element, "ID")) throw new SamlRefused("signature");
   return content;
 }
 
 /**
- * Returns the key that signed the SignedInfo. This takes a millisecond, whereas hashing the referenced content takes the
- * library up to seconds for a document at the limits. So only documents with a SignedInfo of the identity provider get that
- * far.
+ * Returns the key that signed the SignedInfo, the part of a signature that contains the digest. This takes a millisecond,
+ * whereas hashing the referenced content takes the library up to seconds for a document at the limits. So the content is hashed
+ * only if the identity provider signed the digest.
  *
  * @throws {SamlRefused} algorithm, signature
  */
@@ -51,25 +55,26 @@ function signerOf(signature: Element, keys: readonly KeyObject[]): KeyObject {
   const prefixes = elements.flatMap((element) => attribute(element, "PrefixList")?.split(" ") ?? []).length;
   if (!signedInfo || otherInfos.length > 0 || elements.length > MAX_ELEMENTS || prefixes > MAX_PREFIXES)
     throw new SamlRefused("signature");
-  const signed = load(signature);
-  const canonical = signed.getCanonXml([signed.canonicalizationAlgorithm!], signedInfo, {
+  const signedXml = load(signature);
+  const canonical = signedXml.getCanonXml([signedXml.canonicalizationAlgorithm!], signedInfo, {
     ancestorNamespaces: namespacesAround(signedInfo),
   });
   const value = textOf(child(signature, "signature", "SignatureValue", "signature")) ?? "";
-  const Algorithm = signed.SignatureAlgorithms[signed.signatureAlgorithm as (typeof SIGNATURES)[number]]!;
+  const Algorithm =
+    signedXml.SignatureAlgorithms[signedXml.signatureAlgorithm as (typeof SIGNATURE_ALGORITHMS)[number]]!;
   const algorithm = new Algorithm();
-  const key = keys.find((one) => algorithm.verifySignature(canonical, one, value));
+  const key = keys.find((candidate) => algorithm.verifySignature(canonical, candidate, value));
   if (!key) throw new SamlRefused("signature");
   return key;
 }
 
 /** Returns the canonical bytes that were signed. @throws {SamlRefused} signature */
-function verified(xml: string, signature: Element, key: KeyObject): Buffer {
+function verifiedContent(xml: string, signature: Element, key: KeyObject): Buffer {
   const signed = load(signature, key);
   try {
-    const held = signed.checkSignature(xml);
+    const isValid = signed.checkSignature(xml);
     const [content, ...more] = signed.getSignedReferences();
-    if (held && content !== undefined && more.length === 0) return Buffer.from(content);
+    if (isValid && content !== undefined && more.length === 0) return Buffer.from(content);
   } catch {
     // An error counts as an invalid signature.
   }
@@ -77,8 +82,8 @@ function verified(xml: string, signature: Element, key: KeyObject): Buffer {
 }
 
 /**
- * Rejects algorithms that are not allowed before any of them is used, and more references or transforms than SAML allows (Core,
- * 5.4.2 and 5.4.4), because the library processes them before it verifies the signature.
+ * Loads a signature. Throws before the library uses an algorithm that is not allowed, or processes more references or
+ * transforms than SAML allows (SAML Core, 5.4.2 and 5.4.4).
  *
  * @throws {SamlRefused} algorithm, signature
  */
@@ -91,23 +96,23 @@ function load(signature: Element, key?: KeyObject): SignedXml {
   }
   const [reference, ...more] = signed.getReferences();
   if (!reference || more.length > 0 || reference.transforms.length > 2) throw new SamlRefused("signature");
-  const known =
-    SIGNATURES.includes(signed.signatureAlgorithm ?? "") &&
-    EXCLUSIVE.includes(signed.canonicalizationAlgorithm ?? "") &&
-    DIGESTS.includes(reference.digestAlgorithm) &&
+  const areAllowed =
+    SIGNATURE_ALGORITHMS.includes(signed.signatureAlgorithm ?? "") &&
+    CANONICALIZATIONS.includes(signed.canonicalizationAlgorithm ?? "") &&
+    DIGEST_ALGORITHMS.includes(reference.digestAlgorithm) &&
     reference.transforms.every((name) => TRANSFORMS.includes(name));
-  if (!known) throw new SamlRefused("algorithm");
+  if (!areAllowed) throw new SamlRefused("algorithm");
   return signed;
 }
 
 /** Returns the namespaces that an element inherits, the nearest first. */
 function namespacesAround(element: Element): { prefix: string; namespaceURI: string }[] {
-  const found = new Map<string, string>();
+  const namespaces = new Map<string, string>();
   for (let parent = parentOf(element); parent; parent = parentOf(parent)) {
     for (const { name, value } of Array.from(parent.attributes)) {
       const [xmlns, prefix = ""] = name.split(":");
-      if (xmlns === "xmlns" && !found.has(prefix)) found.set(prefix, value);
+      if (xmlns === "xmlns" && !namespaces.has(prefix)) namespaces.set(prefix, value);
     }
   }
-  return [...found].map(([prefix, namespaceURI]) => ({ prefix, namespaceURI }));
+  return [...namespaces].map(([prefix, namespaceURI]) => ({ prefix, namespaceURI }));
 }

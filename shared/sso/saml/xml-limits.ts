@@ -2,6 +2,7 @@ import { SamlRefused } from "./saml-refused.ts";
 
 /** Maximum size in bytes of UTF-8. A response with 150 groups, the most that Entra sends, has about 30 KiB. */
 const MAX_BYTES = 256 * 1024;
+/** Maximum nesting depth of elements. */
 const MAX_DEPTH = 50;
 /** Maximum number of elements and attributes together. */
 const MAX_NODES = 5_000;
@@ -25,8 +26,9 @@ const MAX_VALUE = 8 * 1024;
  * whose time grows with the square of the characters before a U+2029, 4 seconds for 40,000.
  */
 const FORBIDDEN = /[^\t\n\r\u0020-\u2028\u202A-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u;
+/** Matches an XML declaration, for example `<?xml version="1.0"?>`. */
 const DECLARATION = /^<\?xml[ \t\r\n][\w \t\r\n.="'-]{0,120}\?>/;
-/** Without a document type, only these references exist (XML 1.0, 4.6). */
+/** Matches a reference such as `&amp;` or `&#x61;`. Without a document type, no others exist (XML 1.0, 4.6). */
 const REFERENCE = /&(?:lt|gt|amp|apos|quot|#(\d{1,7})|#x([\dA-Fa-f]{1,6}));/y;
 /**
  * xmldom parses these elements as HTML if they are in the XHTML namespace, and then copies the document for each of them. The
@@ -63,37 +65,37 @@ export interface XmlCounts {
  */
 export function checkXmlLimits(xml: string): XmlCounts {
   if (Buffer.byteLength(xml) > MAX_BYTES || FORBIDDEN.test(xml)) throw malformed();
-  const found: XmlCounts = { depth: 0, elements: 0, attributes: 0, others: 0 };
-  /** The open elements at `at`, each with the number of namespace declarations from the root to it. */
+  const counts: XmlCounts = { depth: 0, elements: 0, attributes: 0, others: 0 };
+  /** The elements that are open at `position`, each with the number of namespace declarations from the root to it. */
   const open: { name: string; namespaces: number }[] = [];
   const names = new Set<string>();
-  let at = DECLARATION.exec(xml)?.[0].length ?? 0;
+  let position = DECLARATION.exec(xml)?.[0].length ?? 0;
 
   const skipSpace = () => {
-    while (SPACE.has(xml[at]!)) at += 1;
+    while (SPACE.has(xml[position]!)) position += 1;
   };
   const readName = (): string => {
-    const start = at;
-    while (at < xml.length && !NOT_IN_NAMES.has(xml[at]!)) at += 1;
-    if (at === start) throw malformed();
-    return xml.slice(start, at);
+    const start = position;
+    while (position < xml.length && !NOT_IN_NAMES.has(xml[position]!)) position += 1;
+    if (position === start) throw malformed();
+    return xml.slice(start, position);
   };
   const expect = (text: string) => {
-    if (!xml.startsWith(text, at)) throw malformed();
-    at += text.length;
+    if (!xml.startsWith(text, position)) throw malformed();
+    position += text.length;
   };
   /** Reads up to and including a text; returns what precedes it. */
   const readUntil = (text: string): string => {
-    const [start, end] = [at, xml.indexOf(text, at)];
+    const [start, end] = [position, xml.indexOf(text, position)];
     if (end < 0) throw malformed();
-    at = end + text.length;
+    position = end + text.length;
     return xml.slice(start, end);
   };
 
   function readText(): void {
-    const end = xml.indexOf("<", at);
-    const text = xml.slice(at, end < 0 ? xml.length : end);
-    at += text.length;
+    const end = xml.indexOf("<", position);
+    const text = xml.slice(position, end < 0 ? xml.length : end);
+    position += text.length;
     if (open.length > 0) checkReferences(text);
     else if (!Array.from(text).every((character) => SPACE.has(character))) throw malformed();
   }
@@ -101,17 +103,17 @@ export function checkXmlLimits(xml: string): XmlCounts {
   function readAttributes(): { attributes: number; namespaces: number } {
     let [attributes, namespaces] = [0, 0];
     for (;;) {
-      const before = at;
+      const positionBeforeSpace = position;
       skipSpace();
-      if (xml[at] === ">" || xml[at] === "/") return { attributes, namespaces };
-      if (at === before || attributes === MAX_ATTRIBUTES) throw malformed();
+      if (xml[position] === ">" || xml[position] === "/") return { attributes, namespaces };
+      if (position === positionBeforeSpace || attributes === MAX_ATTRIBUTES) throw malformed();
       const name = readName();
       skipSpace();
       expect("=");
       skipSpace();
-      const quote = xml[at];
+      const quote = xml[position];
       if (quote !== '"' && quote !== "'") throw malformed();
-      at += 1;
+      position += 1;
       const value = readUntil(quote);
       if (value.length > MAX_VALUE || value.includes("<")) throw malformed();
       checkReferences(value);
@@ -121,35 +123,35 @@ export function checkXmlLimits(xml: string): XmlCounts {
   }
 
   function readStart(): void {
-    if (open.length === 0 && found.elements > 0) throw malformed();
-    at += 1;
+    if (open.length === 0 && counts.elements > 0) throw malformed();
+    position += 1;
     const name = readName();
     if (HTML_NAMES.test(name) || names.add(name).size > MAX_NAMES) throw malformed();
     const { attributes, namespaces } = readAttributes();
-    found.elements += 1;
-    found.attributes += attributes;
-    found.depth = Math.max(found.depth, open.length + 1);
+    counts.elements += 1;
+    counts.attributes += attributes;
+    counts.depth = Math.max(counts.depth, open.length + 1);
     open.push({ name, namespaces: (open.at(-1)?.namespaces ?? 0) + namespaces });
-    if (found.depth > MAX_DEPTH || open.at(-1)!.namespaces > MAX_NAMESPACES) throw malformed();
-    if (xml[at] === "/") {
-      at += 1;
+    if (counts.depth > MAX_DEPTH || open.at(-1)!.namespaces > MAX_NAMESPACES) throw malformed();
+    if (xml[position] === "/") {
+      position += 1;
       open.pop();
     }
     expect(">");
   }
 
   function readEnd(): void {
-    at += "</".length;
+    position += "</".length;
     if (open.pop()?.name !== readName()) throw malformed();
     skipSpace();
     expect(">");
   }
 
   function readOther(): void {
-    if (/^<!(DOCTYPE|ENTITY)/i.test(xml.slice(at, at + 9))) throw new SamlRefused("documentType");
-    found.others += 1;
-    if (xml.startsWith("<!--", at)) {
-      at += "<!--".length;
+    if (/^<!(DOCTYPE|ENTITY)/i.test(xml.slice(position, position + 9))) throw new SamlRefused("documentType");
+    counts.others += 1;
+    if (xml.startsWith("<!--", position)) {
+      position += "<!--".length;
       readUntil("-->");
     } else {
       if (open.length === 0) throw malformed();
@@ -158,21 +160,21 @@ export function checkXmlLimits(xml: string): XmlCounts {
     }
   }
 
-  while (at < xml.length) {
-    if (xml[at] !== "<") readText();
-    else if (xml[at + 1] === "/") readEnd();
-    else if (xml[at + 1] === "!") readOther();
+  while (position < xml.length) {
+    if (xml[position] !== "<") readText();
+    else if (xml[position + 1] === "/") readEnd();
+    else if (xml[position + 1] === "!") readOther();
     else readStart();
-    if (found.elements + found.attributes > MAX_NODES || found.others > MAX_OTHERS) throw malformed();
+    if (counts.elements + counts.attributes > MAX_NODES || counts.others > MAX_OTHERS) throw malformed();
   }
-  if (open.length > 0 || found.elements === 0) throw malformed();
-  return found;
+  if (open.length > 0 || counts.elements === 0) throw malformed();
+  return counts;
 }
 
 /** @throws {SamlRefused} malformed for a reference to anything but an allowed character. */
 function checkReferences(text: string): void {
-  for (let at = text.indexOf("&"); at >= 0; at = text.indexOf("&", at + 1)) {
-    REFERENCE.lastIndex = at;
+  for (let position = text.indexOf("&"); position >= 0; position = text.indexOf("&", position + 1)) {
+    REFERENCE.lastIndex = position;
     const reference = REFERENCE.exec(text);
     if (!reference) throw malformed();
     const [, decimal, hexadecimal] = reference;

@@ -2,6 +2,8 @@ import { DOMParser } from "@xmldom/xmldom";
 import { type SamlReason, SamlRefused } from "./saml-refused.ts";
 import { checkXmlLimits } from "./xml-limits.ts";
 
+// Parses SAML documents and reads elements and attributes from them.
+
 export const NAMESPACES = {
   protocol: "urn:oasis:names:tc:SAML:2.0:protocol",
   assertion: "urn:oasis:names:tc:SAML:2.0:assertion",
@@ -11,12 +13,13 @@ export const NAMESPACES = {
 } as const;
 type Namespace = keyof typeof NAMESPACES;
 
+// Values of `nodeType` in the DOM.
 const ELEMENT = 1;
 const TEXT = 3;
 const CDATA = 4;
 
 /**
- * Parses a document that `checkXmlLimits` accepts. Rejects everything that the parser would repair or warn about, because
+ * Parses a document that `checkXmlLimits` accepts. Throws for each defect that the parser would repair or warn about, because
  * parsers repair differently.
  *
  * @returns The root.
@@ -24,12 +27,12 @@ const CDATA = 4;
  */
 export function parseXml(xml: string): Element {
   checkXmlLimits(xml);
-  const refuse = () => {
+  const rejectDocument = () => {
     throw new SamlRefused("malformed");
   };
   let root: Element | null;
   try {
-    const errorHandler = { warning: refuse, error: refuse, fatalError: refuse };
+    const errorHandler = { warning: rejectDocument, error: rejectDocument, fatalError: rejectDocument };
     root = new DOMParser({ errorHandler }).parseFromString(xml, "text/xml")?.documentElement ?? null;
   } catch {
     throw new SamlRefused("malformed");
@@ -38,15 +41,15 @@ export function parseXml(xml: string): Element {
   return root;
 }
 
-/** Yields an element and all its descendants in document order, without recursion. */
+/** Returns an element and all its descendants in document order, without recursion. */
 export function descendants(root: Element): Element[] {
-  const found: Element[] = [];
-  const open = [root];
-  for (let next = open.pop(); next; next = open.pop()) {
-    found.push(next);
-    open.push(...elementsOf(next).reverse());
+  const elements: Element[] = [];
+  const pending = [root];
+  for (let next = pending.pop(); next; next = pending.pop()) {
+    elements.push(next);
+    pending.push(...elementsOf(next).reverse());
   }
-  return found;
+  return elements;
 }
 
 function elementsOf(parent: Element): Element[] {
@@ -54,17 +57,22 @@ function elementsOf(parent: Element): Element[] {
 }
 
 /** Returns all elements with these local names at any depth, in any namespace, because some parsers ignore namespaces. */
-export const named = (root: Element, ...localNames: string[]): Element[] =>
+export const descendantsNamed = (root: Element, ...localNames: string[]): Element[] =>
   descendants(root).filter(({ localName }) => localNames.includes(localName));
 
 /** Returns true if the element has this local name and namespace. */
-export const is = (element: Element, namespace: Namespace, localName: string): boolean =>
+export const isElement = (element: Element, namespace: Namespace, localName: string): boolean =>
   element.namespaceURI === NAMESPACES[namespace] && element.localName === localName;
 
+/** Returns the child elements with this name and namespace. */
 export const children = (parent: Element, namespace: Namespace, localName: string): Element[] =>
-  elementsOf(parent).filter((element) => is(element, namespace, localName));
+  elementsOf(parent).filter((element) => isElement(element, namespace, localName));
 
-/** Returns the one child with that name. Undefined if there is none. @throws {SamlRefused} `reason` if there are several. */
+/**
+ * Returns the only child with this name and namespace, undefined if there is none.
+ *
+ * @throws {SamlRefused} if there are several
+ */
 export function child(
   parent: Element,
   namespace: Namespace,

@@ -27,12 +27,12 @@ const REMEDIES = {
   badResponse: ({ at }: ProviderCall) =>
     `Check that ${at} responds, and not a proxy or sign-in page in front of it. The service retries later.`,
   notFound: () => "The target may have been deleted in the meantime. The next run reads it again and creates it.",
-  targetNotOwned: () => "Choose another name for the target, or set adopt to true to take it over.",
-  targetRefused: () => "Choose another name for the target.",
-  targetDeleted: () => "The next run brings it back within its recovery window. After that it can be created again.",
+  targetNotOwned: () => "Choose another target secret name, or allow the sync to overwrite an existing secret (adopt).",
+  targetRefused: () => "Choose another target secret name.",
+  targetDeleted: () => "The next run recovers it within its recovery window. After that it can be created again.",
   changedMeanwhile: () => "Someone else changed it at the same time. The next run checks again.",
-  tooLarge: () => "Shorten the secret, or sync it to a provider that takes larger ones.",
-  invalidName: () => "Choose a name that the provider takes.",
+  tooLarge: () => "Shorten the secret, or sync it to a provider with a higher limit.",
+  invalidName: () => "Choose a name that the provider accepts.",
   limitReached: ({ at }: ProviderCall) => `Delete unused items in ${at}, or request a higher quota.`,
   encryption: () =>
     "Check the encryption key of the target: that it exists, is enabled, and may be used by the credential.",
@@ -52,8 +52,8 @@ export function syncFailure(
   { remedy, ...details }: Details = {},
 ): SyncFailure {
   const providerCode = shortCode(details.providerCode);
-  const planState = providerCode === undefined ? reason : `${reason} (${providerCode})`;
-  return new SyncFailure(code, `Could not ${call.operation} (${call.at}): ${planState}.`, {
+  const reasonText = providerCode === undefined ? reason : `${reason} (${providerCode})`;
+  return new SyncFailure(code, `Could not ${call.operation} (${call.at}): ${reasonText}.`, {
     ...details,
     providerCode,
     remedy: remedy ?? (REMEDIES[code] as (call: ProviderCall) => string)(call),

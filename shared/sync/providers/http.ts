@@ -6,6 +6,7 @@ import type { SyncFailure } from "./provider.ts";
 /** A request whose body is sent as JSON or as a form. */
 export type ProviderRequest = Omit<OutgoingRequest, "body"> & { body?: object | URLSearchParams };
 
+/** Response of a provider. */
 export interface ProviderAnswer {
   status: number;
   /** Returns a header by its name in lower case, the first value if there are several. */
@@ -45,7 +46,7 @@ export async function exchange(
   return {
     status: answer.status,
     header: (name) => [answer.headers[name] ?? []].flat()[0],
-    json: parsed(text),
+    json: parseJson(text),
     hasBody: text !== "",
   };
 }
@@ -65,21 +66,21 @@ export function statusFailure(
   if (status === 429) return syncFailure("throttled", call, "there were too many requests", details);
   if (status >= 500) return syncFailure("unreachable", call, `the answer was ${status}`, details);
   if (json === undefined || status < 400)
-    return syncFailure("badResponse", call, `the answer (${status}) is not its own`);
+    return syncFailure("badResponse", call, `the answer (${status}) comes from another server`);
   switch (status) {
     case 401:
       return syncFailure("badCredentials", call, "the credentials were not accepted", details);
     case 403:
-      return syncFailure("accessDenied", call, "the credential may not do that", details);
+      return syncFailure("accessDenied", call, "the credential lacks the permission", details);
     case 404:
-      return syncFailure("notFound", call, "it is not there", details);
+      return syncFailure("notFound", call, "it does not exist", details);
     case 409:
     case 412:
-      return syncFailure("changedMeanwhile", call, "it was changed in between", details);
+      return syncFailure("changedMeanwhile", call, "another writer changed it in the meantime", details);
     case 413:
       return syncFailure("tooLarge", call, "the value is too large", details);
     default:
-      return syncFailure("targetRefused", call, `the request was refused with ${status}`, details);
+      return syncFailure("targetRefused", call, `the request was rejected with ${status}`, details);
   }
 }
 
@@ -92,7 +93,7 @@ function retryAfterSeconds({ header }: ProviderAnswer, clock: Clock): number | u
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - clock.now().getTime()) / 1000));
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

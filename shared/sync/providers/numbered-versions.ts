@@ -19,7 +19,7 @@ export interface NumberedStore {
 
 /** Returns the `markId` that a note assigns to this version; undefined for an intention. */
 export const notedMark = (note: string | undefined, current: number): string | undefined => {
-  const { id, version, intended } = noteIn(note);
+  const { id, version, intended } = parseNote(note);
   return version === current && !intended ? id : undefined;
 };
 
@@ -37,12 +37,17 @@ export async function writeNumbered(
   const id = markId(mark);
   const { current, note } = await store.readCurrent();
   if (String(current) !== (expected.version ?? "0")) {
-    throw syncFailure("changedMeanwhile", call, "someone else wrote a version in between");
+    throw syncFailure("changedMeanwhile", call, "another writer wrote a version in the meantime");
   }
   if (notedMark(note, current) === id) return { version: String(current), created: false };
-  const before = noteIn(note);
+  const previousNote = parseNote(note);
   // Another writer may have written that version after the intention and the crash. Only the value shows it.
-  if (before.intended && before.id === id && before.version === current && (await store.holdsValue(current))) {
+  if (
+    previousNote.intended &&
+    previousNote.id === id &&
+    previousNote.version === current &&
+    (await store.holdsValue(current))
+  ) {
     await store.note(noteOf(id, current));
     return { version: String(current), created: current === 1 };
   }
@@ -54,7 +59,8 @@ export async function writeNumbered(
 
 const noteOf = (id: string, version: number): string => `${id} version ${version}`;
 
-function noteIn(note: string | undefined): { id?: string; version?: number; intended: boolean } {
+/** Parses a note such as `5f2c…-… version 3`, or `5f2c…-… version 3 intended` for a write that is not confirmed yet. */
+function parseNote(note: string | undefined): { id?: string; version?: number; intended: boolean } {
   const [, id, version, intended] = /^([0-9a-f-]{36}) version (\d+)( intended)?$/.exec(note ?? "") ?? [];
   return id === undefined ? { intended: false } : { id, version: Number(version), intended: intended !== undefined };
 }

@@ -2,6 +2,8 @@ import { v5 } from "uuid";
 import { isUlid } from "../../platform/ulid.ts";
 import type { Mark } from "./provider.ts";
 
+/** The mark that a target stores beside its value: which record owns the target, and which source version it has. */
+
 /** Namespace of the mark IDs, a random UUID. https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-5 */
 const NAMESPACE = "5d1f6f0e-3c1b-4a86-9f0c-8a3c9f2f6e57";
 
@@ -30,7 +32,10 @@ export const tagsOf = (mark: Mark): Record<string, string> => ({
   [MARK_TAGS.source]: mark.source,
 });
 
-/** Returns the owner that a target names; null if that is no record ID, because other writers can set any tags. */
+/**
+ * Returns the owner that a target names. Returns null for a text that is not a record ID, because other writers can set any
+ * tags.
+ */
 export const ownerNamed = (text: string | undefined): string | null =>
   text !== undefined && isUlid(text) ? text : null;
 

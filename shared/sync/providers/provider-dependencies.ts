@@ -20,6 +20,7 @@ export function providerDependencies(config: Addresses, clock: Clock): ProviderD
   const named = new Set([...endpoints, ...config.PRIVATE_TARGET_HOSTS.map((host) => host.toLowerCase())]);
   const outgoing = createOutgoing({
     ...LIMITS,
+    // `named`: a host that the environment names may have a private address. `public`: only public addresses.
     allowedNetwork: (url) => (named.has(hostAndPort(url)) ? "named" : "public"),
     plainHttp: () => false,
     remedy: "PRIVATE_TARGET_HOSTS names hosts in the service's own network.",

@@ -5,7 +5,7 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tokens } from "./tokens.ts";
 
 /**
- * Defines what a sync target is to the rest of the service. Each provider is a folder beside this file with the same file
+ * The interface of sync targets for the rest of the service. Each provider is a folder beside this file with the same file
  * names: `configuration.ts` (schema of the configuration), `provider.ts` (the `ProviderDefinition`), `target.ts` or one file
  * for each service (implements `SyncTarget`), `client.ts` (calls and sign-in; those of Key Vault are in
  * `shared/platform/azure`), `failures.ts` (meaning of errors), `names.ts` (valid names). SDKs are loaded by the first call.

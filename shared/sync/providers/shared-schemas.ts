@@ -30,13 +30,13 @@ export const credential = z.string().min(1).max(1024).regex(PRINTABLE, "must be 
 export const isToken = (token: unknown): token is string => typeof token === "string" && PRINTABLE.test(token);
 
 /** Minimum size of RSA keys: https://www.rfc-editor.org/rfc/rfc7518#section-3.3 */
-const LEAST_RSA_BITS = 2048;
+const MIN_RSA_BITS = 2048;
 
 /** Returns whether a text is a private RSA key in PEM, for signing with RS256. */
 export function isRsaKey(pem: string): boolean {
   try {
     const { asymmetricKeyType, asymmetricKeyDetails } = createPrivateKey(pem);
-    return asymmetricKeyType === "rsa" && (asymmetricKeyDetails?.modulusLength ?? 0) >= LEAST_RSA_BITS;
+    return asymmetricKeyType === "rsa" && (asymmetricKeyDetails?.modulusLength ?? 0) >= MIN_RSA_BITS;
   } catch {
     return false;
   }

@@ -12,45 +12,47 @@ export interface IssuedToken {
 /** Cache of access tokens, in memory, shared by the targets of all records. */
 export interface Tokens {
   /** Returns the cached token for these credentials, or requests one. @param key everything that the token depends on */
-  get(key: readonly unknown[], ask: () => Promise<IssuedToken>): Promise<string>;
+  get(key: readonly unknown[], requestToken: () => Promise<IssuedToken>): Promise<string>;
   /** Drops a rejected token, so that the next call requests a new one. */
-  forget(key: readonly unknown[], token: string): void;
+  drop(key: readonly unknown[], token: string): void;
 }
 
 /** Maximum number of cached tokens, more than there are providers. The oldest is dropped first. */
-const MOST = 64;
+const MAX_TOKENS = 64;
 
 export function createTokens(clock: Clock): Tokens {
-  const kept = new Map<string, { issued: Promise<string>; token?: string; until: number }>();
+  const cache = new Map<string, { issued: Promise<string>; token?: string; until: number }>();
   // Only a hash of the credentials is stored.
-  const hashed = (key: readonly unknown[]) => createHash("sha256").update(JSON.stringify(key)).digest("base64");
+  const hashOf = (key: readonly unknown[]) => createHash("sha256").update(JSON.stringify(key)).digest("base64");
 
   return {
-    async get(key, ask) {
-      const id = hashed(key);
-      const before = kept.get(id);
+    async get(key, requestToken) {
+      const id = hashOf(key);
+      const before = cache.get(id);
       if (before && clock.now().getTime() < before.until) return await before.issued;
+      // Without end until the response arrives, so that concurrent callers wait for the same request.
       const entry = { issued: Promise.resolve(""), token: "", until: Number.POSITIVE_INFINITY };
-      entry.issued = ask().then(
+      entry.issued = requestToken().then(
         ({ token, seconds }) => {
           const ms = seconds * SECOND_MS;
+          // Used until five minutes before its expiry, or for 80 % of a short lifetime.
           Object.assign(entry, { token, until: clock.now().getTime() + Math.max(0.8 * ms, ms - 5 * MINUTE_MS) });
           return token;
         },
         (error: unknown) => {
-          if (kept.get(id) === entry) kept.delete(id);
+          if (cache.get(id) === entry) cache.delete(id);
           throw error;
         },
       );
-      kept.delete(id);
-      kept.set(id, entry);
-      if (kept.size > MOST) kept.delete(kept.keys().next().value!);
+      cache.delete(id);
+      cache.set(id, entry);
+      if (cache.size > MAX_TOKENS) cache.delete(cache.keys().next().value!);
       return await entry.issued;
     },
 
-    forget(key, token) {
-      const id = hashed(key);
-      if (kept.get(id)?.token === token) kept.delete(id);
+    drop(key, token) {
+      const id = hashOf(key);
+      if (cache.get(id)?.token === token) cache.delete(id);
     },
   };
 }
@@ -59,7 +61,7 @@ export function createTokens(clock: Clock): Tokens {
 export interface Account {
   tokens: Tokens;
   key: readonly unknown[];
-  ask: () => Promise<IssuedToken>;
+  requestToken: () => Promise<IssuedToken>;
 }
 
 /**
@@ -67,21 +69,21 @@ export interface Account {
  * one.
  */
 export async function withToken<Answer>(
-  { tokens, key, ask }: Account,
+  { tokens, key, requestToken }: Account,
   send: (token: string) => Promise<Answer>,
-  isRefused: (answer: Answer, token: string) => boolean | Promise<boolean>,
+  isTokenRejected: (answer: Answer, token: string) => boolean | Promise<boolean>,
 ): Promise<Answer> {
-  const token = await tokens.get(key, ask);
+  const token = await tokens.get(key, requestToken);
   const answer = await send(token);
-  if (!(await isRefused(answer, token))) return answer;
-  tokens.forget(key, token);
-  return await send(await tokens.get(key, ask));
+  if (!(await isTokenRejected(answer, token))) return answer;
+  tokens.drop(key, token);
+  return await send(await tokens.get(key, requestToken));
 }
 
 /** Assertions are valid from this many seconds before now, because the other side's clock may be behind. */
-const EARLIER_SECONDS = 60;
+const CLOCK_TOLERANCE_SECONDS = 60;
 /** Lifetime of an assertion. Both Google and GitHub allow at least ten minutes. */
-const GOOD_FOR_SECONDS = 8 * 60;
+const LIFETIME_SECONDS = 8 * 60;
 
 /** Returns a JWT signed with RS256, with which a service account or app requests a token. */
 export async function signedAssertion(
@@ -93,7 +95,7 @@ export async function signedAssertion(
   const now = Math.floor(clock.now().getTime() / SECOND_MS);
   return await new SignJWT({ ...claims })
     .setProtectedHeader({ alg: "RS256", typ: "JWT", ...header })
-    .setIssuedAt(now - EARLIER_SECONDS)
-    .setExpirationTime(now + GOOD_FOR_SECONDS)
+    .setIssuedAt(now - CLOCK_TOLERANCE_SECONDS)
+    .setExpirationTime(now + LIFETIME_SECONDS)
     .sign(createPrivateKey(privateKey));
 }

@@ -1,67 +1,79 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, it } from "vitest";
-import type { Expected } from "../../../shared/sso/saml/assertion.ts";
+import type { ExpectedValues } from "../../../shared/sso/saml/assertion.ts";
 import { FIXTURE_IDP, FIXTURE_NOW, FIXTURE_REQUEST } from "../../fixtures/saml/facts.ts";
-import { outcome, uma } from "./signing.ts";
+import { uma, verificationResult } from "./signing.ts";
 
-const read = (name: string) => readFileSync(path.join(import.meta.dirname, "../../fixtures/saml", name), "utf8");
+// Tests with responses that xmlsec1, another implementation of XML signatures and encryption, created. The files are in
+// test/fixtures/saml: `idp.crt` is the identity provider's certificate, `service.key` the service's key for decryption.
 
-const expected = (more: Partial<Expected> = {}): Expected => ({
+const readFixture = (name: string) => readFileSync(path.join(import.meta.dirname, "../../fixtures/saml", name), "utf8");
+
+/** The values that a valid response must have, with changes by a test. */
+const expectedValues = (change: Partial<ExpectedValues> = {}): ExpectedValues => ({
   idpEntityId: FIXTURE_IDP,
-  certificates: [read("idp.crt")],
+  certificates: [readFixture("idp.crt")],
   acsUrl: FIXTURE_REQUEST.acsUrl,
   spEntityId: FIXTURE_REQUEST.issuer,
   requestId: FIXTURE_REQUEST.id,
   now: FIXTURE_NOW,
-  ...more,
+  ...change,
 });
-const decryptionKey = read("service.key");
+const decryptionKey = readFixture("service.key");
 
 describe("A response that xmlsec1 signed", () => {
-  it.each(["assertion-signed", "response-signed", "both-signed", "sha512"])("is taken: %s", async (name) => {
-    const person = await outcome(read(`${name}.xml`), expected());
+  it.each(["assertion-signed", "response-signed", "both-signed", "sha512"])("is accepted: %s", async (name) => {
+    const person = await verificationResult(readFixture(`${name}.xml`), expectedValues());
     expect(person).toMatchObject({ issuer: FIXTURE_IDP, subject: uma.objectId });
   });
 
   it.each(["encrypted-cbc", "encrypted-gcm", "encrypted-in-signed"])(
-    "and encrypted is taken with our key, and only then: %s",
+    "and encrypted is accepted only with the service's key: %s",
     async (name) => {
-      expect(await outcome(read(`${name}.xml`), expected({ decryptionKey }))).toMatchObject({ subject: uma.objectId });
-      expect(await outcome(read(`${name}.xml`), expected())).toBe("encrypted");
+      expect(await verificationResult(readFixture(`${name}.xml`), expectedValues({ decryptionKey }))).toMatchObject({
+        subject: uma.objectId,
+      });
+      expect(await verificationResult(readFixture(`${name}.xml`), expectedValues())).toBe("encrypted");
     },
   );
 
-  it("and encrypted must be signed within: what encrypts proves nothing", async () => {
-    expect(await outcome(read("encrypted-not-signed.xml"), expected({ decryptionKey }))).toBe("notSigned");
+  it("is rejected if only the encryption protects it, because everyone can encrypt for the service", async () => {
+    expect(await verificationResult(readFixture("encrypted-not-signed.xml"), expectedValues({ decryptionKey }))).toBe(
+      "notSigned",
+    );
   });
 
   it.each(["encrypted-rsa-1_5", "encrypted-tripledes"])(
-    "and encrypted in a way that others can undo is refused: %s",
+    "and encrypted with a weak algorithm is rejected: %s",
     async (name) => {
-      expect(await outcome(read(`${name}.xml`), expected({ decryptionKey }))).toBe("algorithm");
+      expect(await verificationResult(readFixture(`${name}.xml`), expectedValues({ decryptionKey }))).toBe("algorithm");
     },
   );
 
-  it("and encrypted is refused when it was changed", async () => {
+  it("and encrypted is rejected if the encrypted data was changed", async () => {
+    // Replaces two characters of each encrypted value.
     const change = (xml: string) =>
       xml.replace(/(<xenc:CipherValue>.{40})./g, "$1A").replace(/(<xenc:CipherValue>.{41})./g, "$1B");
     for (const name of ["encrypted-cbc", "encrypted-gcm"])
-      expect(await outcome(change(read(`${name}.xml`)), expected({ decryptionKey }))).toBe("encrypted");
+      expect(await verificationResult(change(readFixture(`${name}.xml`)), expectedValues({ decryptionKey }))).toBe(
+        "encrypted",
+      );
   });
 
-  it("with the next key is taken once its certificate is known too", async () => {
-    const xml = read("next-key.xml");
-    expect(await outcome(xml, expected())).toBe("signature");
-    const certificates = [read("idp.crt"), read("idp-next.crt")];
-    expect(await outcome(xml, expected({ certificates }))).toMatchObject({ subject: uma.objectId });
+  it("with the provider's next key is accepted once its certificate is configured", async () => {
+    const xml = readFixture("next-key.xml");
+    expect(await verificationResult(xml, expectedValues())).toBe("signature");
+    const certificates = [readFixture("idp.crt"), readFixture("idp-next.crt")];
+    expect(await verificationResult(xml, expectedValues({ certificates }))).toMatchObject({ subject: uma.objectId });
   });
 
   it.each([
     ["sha1", "algorithm"],
-    ...[1, 2].map((way) => [`xsw${way}`, "signature"]),
-    ...[3, 4, 5, 6, 7, 8].map((way) => [`xsw${way}`, "assertionCount"]),
-  ])("is refused: %s", async (name, reason) => {
-    expect(await outcome(read(`${name}.xml`), expected())).toBe(reason);
+    // XML signature wrapping: the signed assertion is moved, and a forged assertion takes its place.
+    ...[1, 2].map((variant) => [`xsw${variant}`, "signature"]),
+    ...[3, 4, 5, 6, 7, 8].map((variant) => [`xsw${variant}`, "assertionCount"]),
+  ])("is rejected if it is defective: %s", async (name, reason) => {
+    expect(await verificationResult(readFixture(`${name}.xml`), expectedValues())).toBe(reason);
   });
 });

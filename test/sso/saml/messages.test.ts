@@ -11,6 +11,8 @@ import { serviceNamesAt } from "../../../shared/sso/saml/service-names.ts";
 import { attribute, child, children, parseXml, textOf } from "../../../shared/sso/saml/xml.ts";
 import { Signer } from "./signing.ts";
 
+// Tests of the SAML messages and documents that the service sends or reads: requests, metadata and certificates.
+
 const names = serviceNamesAt("https://lifecycle.acme.example");
 const NOW = new Date("2026-03-01T12:00:00Z");
 const idp = new Signer();
@@ -34,7 +36,7 @@ afterEach(() => {
 });
 
 describe("The AuthnRequest", () => {
-  it("goes to the provider's unchanged URL, and names the recipient and request of the response", () => {
+  it("goes to the provider's unchanged URL and names the address for the response", () => {
     const url = authnRequestUrl(names, request);
     expect(url.href.startsWith("https://login.acme.example/saml?tenant=a&app=b&SAMLRequest=")).toBe(true);
     expect(url.searchParams.get("RelayState")).toBe("relay");
@@ -53,7 +55,7 @@ describe("The AuthnRequest", () => {
     expect(attribute(policy, "Format")).toBe("urn:oasis:names:tc:SAML:2.0:nameid-format:persistent");
   });
 
-  it("leaves the NameID to the provider if an attribute identifies the person", () => {
+  it("requests no NameID format if an attribute identifies the person", () => {
     const policy = child(
       requestOf(authnRequestUrl(names, { ...request, persistentNameId: false })),
       "protocol",
@@ -62,7 +64,7 @@ describe("The AuthnRequest", () => {
     expect(attribute(policy, "Format")).toBeUndefined();
   });
 
-  it("is valid by the SAML 2.0 protocol schema and contains no template tag, signed or not", async () => {
+  it("is valid by the SAML 2.0 protocol schema", async () => {
     const { key } = await makeServiceKey("lifecycle.acme.example", NOW);
     const forms = [{}, { persistentNameId: false }, { signingKey: key }, { persistentNameId: false, signingKey: key }];
     for (const form of forms) {
@@ -73,12 +75,12 @@ describe("The AuthnRequest", () => {
     }
   });
 
-  it("is validated with the schema: text in place of a boolean is rejected", async () => {
+  it("is checked by a schema validator that rejects text in place of a boolean", async () => {
     const xml = textOfRequest(authnRequestUrl(names, request)).replace(" ID=", ' IsPassive="{IsPassive}" ID=');
     await expect(readValid("protocol", xml, () => true)).rejects.toThrow("'IsPassive'");
   });
 
-  it("is not sent if the library's template has a tag without a value", () => {
+  it("is not created if the library's template has a placeholder without a value", () => {
     SamlLib.defaultLoginRequestTemplate.context = template.replace(" ID=", ' IsPassive="{IsPassive}" ID=');
     expect(() => authnRequestUrl(names, request)).toThrow("IsPassive");
   });
@@ -89,13 +91,13 @@ describe("The AuthnRequest", () => {
     expect(attribute(xml, "Destination")).toBe(entryPoint);
   });
 
-  it("is signed with the service's key over the sent query, by RSA with SHA-256", async () => {
+  it("is signed with the service's key by RSA with SHA-256", async () => {
     const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const url = authnRequestUrl(names, { ...request, signingKey: key });
     expect(url.searchParams.get("SigAlg")).toBe("http://www.w3.org/2001/04/xmldsig-more#rsa-sha256");
-    const signed = /SAMLRequest=.*(?=&Signature=)/.exec(url.search)![0];
+    const signedQuery = /SAMLRequest=.*(?=&Signature=)/.exec(url.search)![0];
     const verified = createVerify("sha256")
-      .update(signed)
+      .update(signedQuery)
       .verify(createPublicKey(certificate.pem), url.searchParams.get("Signature")!, "base64");
     expect(verified).toBe(true);
   });
@@ -115,13 +117,13 @@ describe("The service's key", () => {
 });
 
 describe("The service's metadata", () => {
-  it("is valid by the SAML 2.0 metadata schema, with a key and without", async () => {
+  it("is valid by the SAML 2.0 metadata schema", async () => {
     const { certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     for (const form of [{ signed: false }, { certificate: certificate.pem, signed: true }])
       expect(await readValid("metadata", serviceMetadata(names, form), ({ name }) => name)).toBe("EntityDescriptor");
   });
 
-  it("contains the service's addresses, and its key for signing and encryption if there is one", async () => {
+  it("contains the service's addresses and its key for signing and encryption", async () => {
     const { certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const root = parseXml(serviceMetadata(names, { certificate: certificate.pem, signed: true }));
     expect(attribute(root, "entityID")).toBe(names.entityId);
@@ -132,58 +134,65 @@ describe("The service's metadata", () => {
     expect(attribute(consumer, "Location")).toBe(names.acsUrl);
     expect(attribute(consumer, "Binding")).toBe("urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST");
     const keys = children(descriptor, "metadata", "KeyDescriptor");
-    expect(keys.map((one) => attribute(one, "use"))).toEqual(["signing", "encryption"]);
-    const plain = child(parseXml(serviceMetadata(names, { signed: false })), "metadata", "SPSSODescriptor")!;
-    expect(children(plain, "metadata", "KeyDescriptor")).toEqual([]);
-    expect(attribute(plain, "AuthnRequestsSigned")).toBe("false");
+    expect(keys.map((key) => attribute(key, "use"))).toEqual(["signing", "encryption"]);
+    const descriptorWithoutKey = child(
+      parseXml(serviceMetadata(names, { signed: false })),
+      "metadata",
+      "SPSSODescriptor",
+    )!;
+    expect(children(descriptorWithoutKey, "metadata", "KeyDescriptor")).toEqual([]);
+    expect(attribute(descriptorWithoutKey, "AuthnRequestsSigned")).toBe("false");
   });
 });
 
-const KEY = (use: string, certificate: string) =>
+const keyDescriptor = (use: string, certificate: string) =>
   `<md:KeyDescriptor${use}><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>\n${certificate}\n</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>`;
-const bare = (pem: string) => pem.replace(/-----[A-Z ]+-----|\n/g, "");
-const metadata = (keys: string, more = "") =>
-  `<?xml version="1.0"?><md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://login.acme.example/">${more}<md:IDPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">${keys}<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" Location="https://login.acme.example/post"/><md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="https://login.acme.example/redirect"/></md:IDPSSODescriptor></md:EntityDescriptor>`;
+const base64OfPem = (pem: string) => pem.replace(/-----[A-Z ]+-----|\n/g, "");
+const metadata = (keys: string) =>
+  `<?xml version="1.0"?><md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://login.acme.example/"><md:IDPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">${keys}<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" Location="https://login.acme.example/post"/><md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="https://login.acme.example/redirect"/></md:IDPSSODescriptor></md:EntityDescriptor>`;
 
 describe("An identity provider's metadata", () => {
-  it("contains its name, its address, and all its signing certificates", () => {
-    const [one, other] = [idp.certificate, idp.otherCertificate];
-    const keys = KEY(' use="signing"', bare(one)) + KEY("", bare(other)) + KEY(' use="encryption"', "broken");
+  it("is read: its name, its address, and all its signing certificates", () => {
+    const [certificate, otherCertificate] = [idp.certificate, idp.otherCertificate];
+    const keys =
+      keyDescriptor(' use="signing"', base64OfPem(certificate)) +
+      keyDescriptor("", base64OfPem(otherCertificate)) +
+      keyDescriptor(' use="encryption"', "broken");
     expect(parseIdpMetadata(metadata(keys))).toEqual({
       entityId: "https://login.acme.example/",
       entryPoint: "https://login.acme.example/redirect",
-      certificates: [one, other],
+      certificates: [certificate, otherCertificate],
     });
   });
 
-  const good = metadata(KEY("", bare(idp.certificate)));
+  const validMetadata = metadata(keyDescriptor("", base64OfPem(idp.certificate)));
 
-  it("may have a byte order mark and empty lines around it", () => {
-    expect(parseIdpMetadata(`\uFEFF\n${good}\n`)).toEqual(parseIdpMetadata(good));
+  it("is accepted with a byte order mark and empty lines around it", () => {
+    expect(parseIdpMetadata(`\uFEFF\n${validMetadata}\n`)).toEqual(parseIdpMetadata(validMetadata));
   });
 
   it.each([
-    ["a document type", good.replace("<md:Entity", "<!DOCTYPE x><md:Entity"), /document type/],
-    ["no XML", good.slice(0, -3), /well-formed/],
-    ["too much", good.replace("<md:IDP", `<!--${"x".repeat(256 * 1024)}--><md:IDP`), /256 KiB/],
+    ["a document type", validMetadata.replace("<md:Entity", "<!DOCTYPE x><md:Entity"), /document type/],
+    ["broken XML", validMetadata.slice(0, -3), /well-formed/],
+    ["more than 256 KiB", validMetadata.replace("<md:IDP", `<!--${"x".repeat(256 * 1024)}--><md:IDP`), /256 KiB/],
     [
       "several providers",
       `<md:EntitiesDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata"/>`,
       /EntityDescriptor/,
     ],
-    ["a service provider's", good.replaceAll("IDPSSO", "SPSSO"), /IDPSSODescriptor/],
-    ["SAML 1", good.replace("SAML:2.0:protocol", "SAML:1.1:protocol"), /IDPSSODescriptor/],
-    ["no name", good.replace("entityID", "entity"), /entityID/],
-    ["no redirect binding", good.replace("HTTP-Redirect", "SOAP"), /HTTP-Redirect/],
+    ["a service provider", validMetadata.replaceAll("IDPSSO", "SPSSO"), /IDPSSODescriptor/],
+    ["only SAML 1.1", validMetadata.replace("SAML:2.0:protocol", "SAML:1.1:protocol"), /IDPSSODescriptor/],
+    ["no name", validMetadata.replace("entityID", "entity"), /entityID/],
+    ["no redirect binding", validMetadata.replace("HTTP-Redirect", "SOAP"), /HTTP-Redirect/],
     ["no certificate", metadata(""), /certificate/],
-    ["a broken certificate", metadata(KEY("", "AAAA")), /X\.509/],
-  ])("is rejected with %s", (_what, xml, message) => {
+    ["a broken certificate", metadata(keyDescriptor("", "AAAA")), /X\.509/],
+  ])("is rejected with %s", (_description, xml, message) => {
     expect(() => parseIdpMetadata(xml)).toThrow(message);
   });
 });
 
 describe("A certificate", () => {
-  it("must have an RSA key with 2048 bits or more", async () => {
+  it("with an RSA key is accepted, and other text is rejected", async () => {
     expect(readCertificate("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")).toMatch(/X\.509/);
     expect(readCertificate("")).toMatch(/X\.509/);
     expect(readCertificate(idp.certificate)).toMatchObject({ pem: idp.certificate });

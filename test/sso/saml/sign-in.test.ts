@@ -12,52 +12,60 @@ import { createSaml } from "../../../shared/sso/saml/saml.ts";
 import type { SignInRequest } from "../../../shared/sso/sign-in-requests.ts";
 import {
   ADMINISTRATOR,
+  authenticateSession,
   complete,
   type Deployment,
   type Instance,
   ORIGIN,
   problemOf,
   startDeployments,
-  whoIs,
 } from "../support.ts";
-import { browseBySaml, chooseBySaml, samlSettings, withResponse } from "./browser-sign-in.ts";
+import { browseBySaml, chooseBySaml, samlSettings, withChangedResponse } from "./browser-sign-in.ts";
+
+// Tests of SAML sign-ins and of the SAML configuration. `browseBySaml` starts a sign-in and lets a person choose themselves at
+// the simulated provider; `complete` handles the response that the browser then posts.
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
 let instance: Instance;
-let other: Instance;
+let otherInstance: Instance;
 beforeAll(async () => {
   deployments = await startDeployments();
 });
 afterAll(() => deployments.stop());
 beforeEach(() => {
   deployment = deployments.next();
-  [instance, other] = [deployment.start(), deployment.start()];
+  [instance, otherInstance] = [deployment.start(), deployment.start()];
 });
 afterEach(() => deployments.cloud.control.setSamlMode("correct"));
 
-/** Configures the service and gives the provider its metadata, which the change may have altered. */
-async function put(change: SsoChange) {
+/** Changes the service's SSO configuration, and registers the service's resulting metadata with the provider. */
+async function changeConfiguration(change: SsoChange) {
   const view = await instance.sso.configure(change, undefined, ADMINISTRATOR, ORIGIN);
   await deployments.cloud.control.registerSamlServiceProvider(await instance.sso.samlMetadata(ORIGIN));
   return view;
 }
-const configure = (change: SsoChange = {}) => put({ ...samlSettings(deployment), ...change });
-const ROLE = "http://schemas.microsoft.com/ws/2008/06/identity/claims/role";
+/** Turns on SSO with the simulated provider. */
+const configure = (change: SsoChange = {}) => changeConfiguration({ ...samlSettings(deployment), ...change });
+const ROLE_ATTRIBUTE = "http://schemas.microsoft.com/ws/2008/06/identity/claims/role";
 
 describe("a person who signs in with SAML", () => {
-  test("has a session on every instance, with the name and role from the attributes", async () => {
-    await configure({ rolesClaim: ROLE, roleMapping: { "Lifecycle.Auditor": "auditor" } });
-    const done = await complete(other, await browseBySaml(instance, "bruno", "/docs"));
-    expect(done.location).toBe("/docs");
-    expect(done.cookies.map(({ name }) => name)).toEqual(["__Host-session", "__Host-sso-saml"]);
-    expect(await whoIs(instance, done.cookies[0]!.value)).toMatchObject({ username: "bruno", role: "auditor" });
+  test("has a session with the name and role from the attributes", async () => {
+    await configure({ rolesClaim: ROLE_ATTRIBUTE, roleMapping: { "Lifecycle.Auditor": "auditor" } });
+    const completed = await complete(otherInstance, await browseBySaml(instance, "bruno", "/docs"));
+    expect(completed.location).toBe("/docs");
+    expect(completed.cookies.map(({ name }) => name)).toEqual(["__Host-session", "__Host-sso-saml"]);
+    expect(await authenticateSession(instance, completed.cookies[0]!.value)).toMatchObject({
+      username: "bruno",
+      role: "auditor",
+    });
     expect(await instance.sso.configuration()).toMatchObject({ totalSsoLogins: 1 });
   });
 
-  test("is the same user at the next sign-in, with a binding cookie that browsers send from another site", async () => {
+  test("is the same user at the next sign-in", async () => {
     await configure();
     const redirection = await instance.sso.begin("/", ORIGIN, ADMINISTRATOR);
+    // The cookie that binds the sign-in to the browser must be sent with a form from the provider's site: SameSite=None.
     expect(redirection.cookies).toEqual([
       expect.objectContaining({ name: "__Host-sso-saml", sameSite: "None", secure: true, httpOnly: true, path: "/" }),
     ]);
@@ -66,7 +74,7 @@ describe("a person who signs in with SAML", () => {
     const names = await Promise.all(
       [1, 2].map(async () => {
         const { cookies } = await complete(instance, await browseBySaml(instance, "uma"));
-        return (await whoIs(instance, cookies[0]!.value))?.username;
+        return (await authenticateSession(instance, cookies[0]!.value))?.username;
       }),
     );
     expect(new Set(names).size).toBe(1);
@@ -82,37 +90,37 @@ describe("a person who signs in with SAML", () => {
     ["foreignKey", "badResponse signature"],
     ["xsw4", "badResponse assertionCount"],
     ["failed", "providerRefused status"],
-  ])("is rejected with a clear error when the provider's response is wrong: %s", async (mode, reason) => {
+  ])("is rejected if the provider's response has the defect %s", async (mode, reason) => {
     await configure();
     deployments.cloud.control.setSamlMode(mode);
-    expect(await problemOf(browseBySaml(instance, "uma").then((back) => complete(instance, back)))).toBe(
+    expect(await problemOf(browseBySaml(instance, "uma").then((arrival) => complete(instance, arrival)))).toBe(
       "signInFailed",
     );
-    expect(deployment.refusals()).toEqual([reason]);
+    expect(deployment.rejectionReasons()).toEqual([reason]);
     expect(JSON.stringify(deployment.events)).not.toContain("elsewhere.example");
   });
 
-  test("is rejected when no person was chosen, or without a response", async () => {
+  test("is rejected if no person was chosen or the response is missing", async () => {
     await configure();
     expect(await problemOf(complete(instance, await browseBySaml(instance, "")))).toBe("signInFailed");
     const arrival = await browseBySaml(instance, "uma");
     expect(await problemOf(complete(instance, { ...arrival, parameters: new URLSearchParams() }))).toBe("signInFailed");
-    expect(deployment.refusals()).toEqual(["providerRefused status", "badResponse malformed"]);
+    expect(deployment.rejectionReasons()).toEqual(["providerRefused status", "badResponse malformed"]);
   });
 });
 
 describe("a response", () => {
-  test("from another browser, without the cookie, late or of another sign-in is rejected", async () => {
+  test("is rejected from another browser, for another sign-in, or after ten minutes", async () => {
     await configure();
-    const [one, another] = [await browseBySaml(instance, "uma"), await browseBySaml(instance, "ada")];
-    expect(await problemOf(complete(instance, { ...one, cookie: another.cookie }))).toBe("signInStale");
-    expect(await problemOf(complete(instance, { ...one, cookie: undefined }))).toBe("signInStale");
-    expect(await problemOf(complete(instance, { ...one, requestId: undefined }))).toBe("signInStale");
-    const swapped = { ...another, parameters: one.parameters };
+    const [firstArrival, secondArrival] = [await browseBySaml(instance, "uma"), await browseBySaml(instance, "ada")];
+    expect(await problemOf(complete(instance, { ...firstArrival, cookie: secondArrival.cookie }))).toBe("signInStale");
+    expect(await problemOf(complete(instance, { ...firstArrival, cookie: undefined }))).toBe("signInStale");
+    expect(await problemOf(complete(instance, { ...firstArrival, requestId: undefined }))).toBe("signInStale");
+    const swapped = { ...secondArrival, parameters: firstArrival.parameters };
     expect(await problemOf(complete(instance, swapped))).toBe("signInFailed");
     deployment.pass(10 * MINUTE_MS);
-    expect(await problemOf(complete(instance, one))).toBe("signInStale");
-    expect(deployment.refusals()).toEqual([
+    expect(await problemOf(complete(instance, firstArrival))).toBe("signInStale");
+    expect(deployment.rejectionReasons()).toEqual([
       "otherBrowser",
       "otherBrowser",
       "unknownRequest",
@@ -121,15 +129,15 @@ describe("a response", () => {
     ]);
   });
 
-  test("signs in once, also when it arrives at two instances at once", async () => {
+  test("signs in once if it arrives at two instances at once", async () => {
     await configure();
     const arrival = await browseBySaml(instance, "uma");
-    const outcomes = await Promise.all([instance, other].map((at) => problemOf(complete(at, arrival))));
+    const outcomes = await Promise.all([instance, otherInstance].map((each) => problemOf(complete(each, arrival))));
     expect(outcomes.sort()).toEqual(["none", "signInStale"]);
-    expect(await problemOf(complete(other, arrival))).toBe("signInStale");
+    expect(await problemOf(complete(otherInstance, arrival))).toBe("signInStale");
   });
 
-  test("has its assertion accepted once, even if a request could be answered twice", async () => {
+  test("is accepted once even if its request has not been marked as used", async () => {
     await configure();
     const config = {
       ...UNCONFIGURED,
@@ -141,87 +149,100 @@ describe("a response", () => {
       id: "relay",
       returnUrl: "/",
       generation: "none",
+      // In place of a hash of the cookie. The AuthnRequest's id contains the value, so it can't contain a space.
       derived: (purpose) => purpose.replace(" ", "-"),
     };
     const saml = ({ tables }: Instance) =>
       createSaml({ tables, secrets: { read: async () => undefined }, clock: deployment.clock });
     const url = await saml(instance).begin(config, request, ORIGIN);
     const parameters = new URLSearchParams({ ...(await chooseBySaml(url.href, "uma")).form });
-    const work = [instance, other].map((at) => saml(at).complete(config, request, { parameters }, ORIGIN));
+    const work = [instance, otherInstance].map((each) => saml(each).complete(config, request, { parameters }, ORIGIN));
     const outcomes = await Promise.allSettled(work);
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
     expect(outcomes.find(({ status }) => status === "rejected")).toMatchObject({ reason: { reason: "used" } });
 
-    const kept = async () => {
+    const storedAssertions = async () => {
       let rows = 0;
-      for await (const page of instance.tables.pages(ROWS, { partitionKey: "assertions" })) rows += page.length;
+      for await (const page of instance.tables.pages(ASSERTION_ROWS, { partitionKey: "assertions" }))
+        rows += page.length;
       return rows;
     };
-    expect(await kept()).toBe(1);
+    expect(await storedAssertions()).toBe(1);
     await instance.sso.cleanUp(ADMINISTRATOR);
-    expect(await kept()).toBe(1);
+    expect(await storedAssertions()).toBe(1);
+    // The assertion is valid for 5 minutes, and a minute more for clocks that differ.
     deployment.pass(6 * MINUTE_MS);
     await instance.sso.cleanUp(ADMINISTRATOR);
-    expect(await kept()).toBe(0);
+    expect(await storedAssertions()).toBe(0);
   });
 });
 
 describe("the provider's key", () => {
-  test("rolls over while both its certificates are configured", async () => {
+  test("can be replaced while the old and the new certificate are configured", async () => {
     await configure();
     deployments.cloud.control.rollSamlKeys();
-    expect(await problemOf(browseBySaml(instance, "uma").then((back) => complete(instance, back)))).toBe(
+    expect(await problemOf(browseBySaml(instance, "uma").then((arrival) => complete(instance, arrival)))).toBe(
       "signInFailed",
     );
-    expect(deployment.refusals()).toEqual(["badResponse signature"]);
-    const { samlIdpCertificates: known } = await put({ samlIdpCertificates: certificates() });
-    expect(known).toHaveLength(2);
-    expect(known.every(({ expiresOn }) => Date.parse(expiresOn) > Date.now() + 300 * DAY_MS)).toBe(true);
-    expect(await problemOf(browseBySaml(instance, "uma").then((back) => complete(instance, back)))).toBe("none");
+    expect(deployment.rejectionReasons()).toEqual(["badResponse signature"]);
+    const { samlIdpCertificates: configuredCertificates } = await changeConfiguration({
+      samlIdpCertificates: certificates(),
+    });
+    expect(configuredCertificates).toHaveLength(2);
+    expect(configuredCertificates.every(({ expiresOn }) => Date.parse(expiresOn) > Date.now() + 300 * DAY_MS)).toBe(
+      true,
+    );
+    expect(await problemOf(browseBySaml(instance, "uma").then((arrival) => complete(instance, arrival)))).toBe("none");
   });
 });
 
 describe("the service's own key", () => {
-  test("signs requests, decrypts assertions, and is stored only in the key vault", async () => {
+  test("signs requests and decrypts assertions", async () => {
     const { samlServiceCertificate } = await configure({ samlSignRequests: true });
     const certificate = samlServiceCertificate!.certificate;
     expect(Date.parse(samlServiceCertificate!.expiresOn)).toBeGreaterThan(
       deployment.clock.now().getTime() + 1000 * DAY_MS,
     );
-    const bare = certificate.replace(/-----[A-Z ]+-----|\n/g, "");
-    expect(await instance.sso.samlMetadata(ORIGIN)).toContain(bare);
+    const base64OfCertificate = certificate.replace(/-----[A-Z ]+-----|\n/g, "");
+    expect(await instance.sso.samlMetadata(ORIGIN)).toContain(base64OfCertificate);
 
-    const redirection = await other.sso.begin("/", ORIGIN, ADMINISTRATOR);
+    const redirection = await otherInstance.sso.begin("/", ORIGIN, ADMINISTRATOR);
     expect(new URL(redirection.location).searchParams.has("Signature")).toBe(true);
-    const arrival = await browseBySaml(other, "uma");
+    const arrival = await browseBySaml(otherInstance, "uma");
     const encrypted = await encryptedFor(certificate, arrival.parameters.get("SAMLResponse")!);
     expect(
       await problemOf(
         complete(
           instance,
-          withResponse(arrival, () => encrypted),
+          withChangedResponse(arrival, () => encrypted),
         ),
       ),
     ).toBe("none");
 
     const row = await instance.tables.get(Configuration, SSO, CONFIGURATION_KEY);
     expect(row?.samlServiceKey).toBeDefined();
-    const everything = JSON.stringify([row, deployment.events, deployment.logged, await instance.sso.configuration()]);
-    expect(everything).not.toMatch(/PRIVATE KEY/);
+    const rowEventsAndLogs = JSON.stringify([
+      row,
+      deployment.events,
+      deployment.logLines,
+      await instance.sso.configuration(),
+    ]);
+    expect(rowEventsAndLogs).not.toMatch(/PRIVATE KEY/);
 
-    await put({ samlSignRequests: false });
+    // Without signed requests the service has no key, so it can't decrypt an assertion, and the key is deleted a day later.
+    await changeConfiguration({ samlSignRequests: false });
     expect(await instance.sso.samlMetadata(ORIGIN)).not.toContain("X509Certificate");
-    const later = await browseBySaml(instance, "uma");
-    const late = await encryptedFor(certificate, later.parameters.get("SAMLResponse")!);
+    const arrivalWithoutKey = await browseBySaml(instance, "uma");
+    const encryptedWithoutKey = await encryptedFor(certificate, arrivalWithoutKey.parameters.get("SAMLResponse")!);
     expect(
       await problemOf(
         complete(
           instance,
-          withResponse(later, () => late),
+          withChangedResponse(arrivalWithoutKey, () => encryptedWithoutKey),
         ),
       ),
     ).toBe("signInFailed");
-    expect(deployment.refusals()).toEqual(["badResponse encrypted"]);
+    expect(deployment.rejectionReasons()).toEqual(["badResponse encrypted"]);
     deployment.pass(25 * HOUR_MS);
     await instance.sso.cleanUp(ADMINISTRATOR);
     expect(deployment.events.filter(({ type }) => type === "sso.secretRemoved")).not.toEqual([]);
@@ -229,33 +250,35 @@ describe("the service's own key", () => {
 });
 
 describe("certificates that expire", () => {
-  test("cause alerts while in use: the service's, and the last-expiring one of the provider", async () => {
-    const ending = async (days: number) => {
-      const found = [];
+  test("are listed: the service's, and the provider's certificate that expires last", async () => {
+    const expiringWithin = async (days: number) => {
+      const credentials = [];
       const by = new Date(deployment.clock.now().getTime() + days * DAY_MS);
-      for await (const one of instance.sso.expiring(by)) found.push(one);
-      return found;
+      for await (const credential of instance.sso.expiring(by)) credentials.push(credential);
+      return credentials;
     };
-    const plain = {
+    const provider = {
       samlEntryPoint: signInUrl(),
       samlIdpEntityId: entityId(),
       samlIdpCertificates: [certificateUntil(20)],
     };
-    await put({ providerType: "saml", isEnabled: true, ...plain });
-    expect(await ending(19)).toEqual([]);
-    expect(await ending(30)).toMatchObject([{ what: "SAML identity provider's certificate", name: entityId() }]);
-    await put({ samlIdpCertificates: [certificateUntil(20), certificateUntil(400)] });
-    expect(await ending(30)).toEqual([]);
-    await put({ samlSignRequests: true });
-    const all = await ending(1100);
-    expect(all.map(({ what }) => what)).toEqual([
+    await changeConfiguration({ providerType: "saml", isEnabled: true, ...provider });
+    expect(await expiringWithin(19)).toEqual([]);
+    expect(await expiringWithin(30)).toMatchObject([
+      { what: "SAML identity provider's certificate", name: entityId() },
+    ]);
+    await changeConfiguration({ samlIdpCertificates: [certificateUntil(20), certificateUntil(400)] });
+    expect(await expiringWithin(30)).toEqual([]);
+    await changeConfiguration({ samlSignRequests: true });
+    const credentials = await expiringWithin(1100);
+    expect(credentials.map(({ what }) => what)).toEqual([
       "SAML identity provider's certificate",
       "SAML service provider's certificate",
     ]);
     deployment.pass(401 * DAY_MS);
-    expect(await ending(1100)).toHaveLength(1);
-    await put({ isEnabled: false });
-    expect(await ending(1100)).toEqual([]);
+    expect(await expiringWithin(1100)).toHaveLength(1);
+    await changeConfiguration({ isEnabled: false });
+    expect(await expiringWithin(1100)).toEqual([]);
   });
 });
 
@@ -286,11 +309,14 @@ describe("the configuration", () => {
         samlIdpEntityId: "https://login.acme.example",
       },
     ],
-  ])("is rejected for its %s: %j", async (member, change) => {
-    await expect(put(change)).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: `body.${member}` }] });
+  ])("is rejected because of %s: %j", async (member, change) => {
+    await expect(changeConfiguration(change)).rejects.toMatchObject({
+      code: "invalidRequest",
+      errors: [{ path: `body.${member}` }],
+    });
   });
 
-  test("shows the metadata's content, and certificates by their fingerprints", async () => {
+  test("contains the metadata's content, and the audit log the fingerprints of the certificates", async () => {
     const view = await configure({ isEnabled: false });
     expect(view).toMatchObject({ samlIdpEntityId: entityId(), samlEntryPoint: signInUrl(), samlSignRequests: false });
     expect(view.samlIdpCertificates.map(({ certificate }) => certificate)).toEqual(certificates());
@@ -298,21 +324,21 @@ describe("the configuration", () => {
       ({ type, outcome }) => type === "sso.configured" && outcome === "success",
     )!;
     expect(after).toMatchObject({
-      samlIdpCertificates: certificates().map((one) => new X509Certificate(one).fingerprint256),
+      samlIdpCertificates: certificates().map((certificate) => new X509Certificate(certificate).fingerprint256),
     });
   });
 
-  test("is tested without saving it: missing members and expired certificates are reported", async () => {
-    const tried = async (given: SsoTest) => {
+  test("is tested without saving it", async () => {
+    const testResult = async (given: SsoTest) => {
       const { success, checks } = await instance.sso.test({ providerType: "saml", ...given }, ADMINISTRATOR, ORIGIN);
       return [success, ...checks.map(({ name, passed }) => `${name} ${passed}`)];
     };
-    expect(await tried({})).toEqual([false, "address false", "keys false"]);
+    expect(await testResult({})).toEqual([false, "address false", "keys false"]);
     const { samlIdpMetadataXml } = samlSettings(deployment);
-    expect(await tried({ samlIdpMetadataXml })).toEqual([true, "address true", "keys true"]);
+    expect(await testResult({ samlIdpMetadataXml })).toEqual([true, "address true", "keys true"]);
     await configure({ isEnabled: false });
-    expect(await tried({})).toEqual([true, "address true", "keys true"]);
-    expect(await tried({ samlIdpCertificates: [certificateUntil(-0.5)] })).toEqual([
+    expect(await testResult({})).toEqual([true, "address true", "keys true"]);
+    expect(await testResult({ samlIdpCertificates: [certificateUntil(-0.5)] })).toEqual([
       false,
       "address true",
       "keys false",
@@ -320,32 +346,32 @@ describe("the configuration", () => {
     const samlIdpCertificates = [certificateUntil(400), certificateUntil(20)];
     const { checks } = await instance.sso.test({ samlIdpCertificates }, ADMINISTRATOR, ORIGIN);
     const day = new X509Certificate(samlIdpCertificates[0]!).validToDate.toISOString().split("T")[0];
-    expect(checks[1]!.detail).toBe(`Certificates: 2; the last one ends on ${day}.`);
-    await expect(tried({ samlEntryPoint: "http://login.acme.example/" })).rejects.toMatchObject({
+    expect(checks[1]!.detail).toBe(`Certificates: 2; the last one expires on ${day}.`);
+    await expect(testResult({ samlEntryPoint: "http://login.acme.example/" })).rejects.toMatchObject({
       code: "invalidRequest",
     });
   });
 
-  test("that changes invalidates sign-ins in progress", async () => {
+  test("invalidates sign-ins in progress when it changes", async () => {
     await configure();
     const arrival = await browseBySaml(instance, "uma");
-    await put({ samlIdAttribute: "http://schemas.microsoft.com/identity/claims/objectidentifier" });
+    await changeConfiguration({ samlIdAttribute: "http://schemas.microsoft.com/identity/claims/objectidentifier" });
     expect(await problemOf(complete(instance, arrival))).toBe("signInStale");
   });
 });
 
-/** Rows of used assertions. */
-const ROWS = entity("Sso", z.object({ endsAt: z.string() }));
+/** Rows of accepted assertions, by which the service rejects their repetition. */
+const ASSERTION_ROWS = entity("Sso", z.object({ endsAt: z.string() }));
 
-const inMetadata = (pattern: RegExp) => pattern.exec(deployments.cloud.saml.metadata())![1]!;
-const entityId = () => inMetadata(/entityID="([^"]*)"/);
-const signInUrl = () => inMetadata(/Location="([^"]*)"/);
+const matchInMetadata = (pattern: RegExp) => pattern.exec(deployments.cloud.saml.metadata())![1]!;
+const entityId = () => matchInMetadata(/entityID="([^"]*)"/);
+const signInUrl = () => matchInMetadata(/Location="([^"]*)"/);
 const certificates = () =>
   (deployments.cloud.saml.metadata().match(/(?<=<ds:X509Certificate>)[^<]*/g) ?? []).map((base64) =>
     pem("CERTIFICATE", Buffer.from(base64, "base64")),
   );
 
-/** With a key of its own, valid from yesterday. */
+/** Returns a certificate with a new key, valid from yesterday and for so many more days. */
 function certificateUntil(days: number): string {
   const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const now = deployment.clock.now().getTime();
@@ -361,7 +387,9 @@ function ellipticCertificate(): string {
   return pem("CERTIFICATE", makeCertificate({ ...names, ...times, publicKey, signingKey: privateKey }));
 }
 
-/** A response whose assertion only the holder of the certificate's key can decrypt. */
+/**
+ * Encrypts the assertion in a response for the holder of a certificate's key. Takes the response in Base64 and returns XML.
+ */
 async function encryptedFor(certificate: string, response: string): Promise<string> {
   const xml = Buffer.from(response, "base64").toString();
   const assertion = /<saml:Assertion.*<\/saml:Assertion>/s.exec(xml)![0];

@@ -3,15 +3,18 @@ import { People } from "simulated-cloud/idp/people.ts";
 import { type SamlMode, type SamlRequest, samlResponse } from "simulated-cloud/idp/saml-response.ts";
 import type { SamlKey } from "simulated-cloud/idp/saml-signature.ts";
 import { makeCertificate, pem } from "simulated-cloud/x509.ts";
-import type { Expected, VerifiedAssertion } from "../../../shared/sso/saml/assertion.ts";
+import type { ExpectedValues, VerifiedAssertion } from "../../../shared/sso/saml/assertion.ts";
 import { verifyResponse } from "../../../shared/sso/saml/response.ts";
 import { type SamlReason, SamlRefused } from "../../../shared/sso/saml/saml-refused.ts";
 
+// An identity provider for tests of the verification of SAML responses: signs messages without a server.
+
+/** The person in the signed responses. */
 export const uma = new People().find("uma")!;
 
 export const base64 = (xml: string): string => Buffer.from(xml).toString("base64");
 
-/** An identity provider that signs any given message, with keys of this run. */
+/** Signs responses as an identity provider, with keys that each object generates. */
 export class Signer {
   readonly entityId = "http://127.0.0.1:7075/saml/metadata";
   readonly now = new Date("2026-03-01T12:00:00Z");
@@ -31,20 +34,21 @@ export class Signer {
     return pem("CERTIFICATE", Buffer.from(this.#foreignKey.certificate, "base64"));
   }
 
-  /** XML. */
+  /** Returns the XML of a response to `request`. @param mode - Defects of the response */
   async respond(mode: SamlMode = {}): Promise<string> {
     const key = mode.foreignKey ? this.#foreignKey : this.#key;
     const id = () => `_${randomBytes(16).toString("hex")}`;
     return await samlResponse(this.entityId, this.request, uma, key, { now: this.now, id, mode });
   }
 
-  /** Base64 of the signature of a text by RSA with SHA-256. */
+  /** Returns the signature of a text by RSA with SHA-256, in Base64. */
   sign(text: string): string {
     const key = createPrivateKey({ key: { ...this.#key.privateKey }, format: "jwk" });
     return sign("sha256", Buffer.from(text), key).toString("base64");
   }
 
-  expected(more: Partial<Expected> = {}): Expected {
+  /** Returns the values that a valid response of this provider must have, with changes by a test. */
+  expected(change: Partial<ExpectedValues> = {}): ExpectedValues {
     return {
       idpEntityId: this.entityId,
       certificates: [this.certificate],
@@ -52,7 +56,7 @@ export class Signer {
       spEntityId: this.request.issuer,
       requestId: this.request.id,
       now: this.now,
-      ...more,
+      ...change,
     };
   }
 }
@@ -66,7 +70,10 @@ function makeKey(): SamlKey {
 }
 
 /** Returns the person who signed in, or the reason of the rejection. Other errors are bugs of the service. */
-export async function outcome(xml: string, expected: Expected): Promise<VerifiedAssertion | SamlReason> {
+export async function verificationResult(
+  xml: string,
+  expected: ExpectedValues,
+): Promise<VerifiedAssertion | SamlReason> {
   try {
     return await verifyResponse(base64(xml), expected);
   } catch (error) {

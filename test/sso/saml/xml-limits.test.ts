@@ -10,71 +10,76 @@ import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
 import { SamlRefused } from "../../../shared/sso/saml/saml-refused.ts";
 import { checkXmlLimits, type XmlCounts } from "../../../shared/sso/saml/xml-limits.ts";
 import { HOSTILE_XML } from "./hostile-xml.ts";
-import { outcome, Signer } from "./signing.ts";
+import { Signer, verificationResult } from "./signing.ts";
+
+// Tests of the limits on XML documents (levels, elements, attributes, size), which are checked before a document is parsed.
 
 const idp = new Signer();
 afterEach(() => {
   vi.restoreAllMocks();
 });
 
-describe("A document that takes a parser too long", () => {
-  let parsed: MockInstance<DOMParser["parseFromString"]>;
+describe("A hostile document", () => {
+  let parseFromString: MockInstance<DOMParser["parseFromString"]>;
   beforeEach(() => {
-    parsed = vi.spyOn(DOMParser.prototype, "parseFromString");
+    parseFromString = vi.spyOn(DOMParser.prototype, "parseFromString");
   });
 
   it.each(Object.entries(HOSTILE_XML))("is rejected before it is parsed: %s", async (_name, { xml, reason }) => {
-    expect(await outcome(xml, idp.expected())).toBe(reason);
+    expect(await verificationResult(xml, idp.expected())).toBe(reason);
     expect(() => parseIdpMetadata(xml)).toThrow("body.samlIdpMetadataXml: must be");
-    expect(parsed).not.toHaveBeenCalled();
+    expect(parseFromString).not.toHaveBeenCalled();
   });
 
-  it("is rejected before it is parsed when it was encrypted for the service", async () => {
+  it("is rejected before it is parsed if it was encrypted for the service", async () => {
     const decryptionKey = readFileSync(path.join(import.meta.dirname, "../../fixtures/saml/service.key"), "utf8");
     const { xml } = HOSTILE_XML["another prefix on each of 4,900 levels"]!;
     const encrypted = `<saml:EncryptedAssertion>${await encryptedFor(decryptionKey, xml)}</saml:EncryptedAssertion>`;
     const response = (await idp.respond()).replace(/<saml:Assertion.*<\/saml:Assertion>/s, () => encrypted);
-    parsed.mockClear();
-    expect(await outcome(response, idp.expected({ decryptionKey }))).toBe("malformed");
-    expect(parsed).toHaveBeenCalled();
-    expect(parsed.mock.calls.filter(([text]) => text === xml)).toEqual([]);
+    parseFromString.mockClear();
+    expect(await verificationResult(response, idp.expected({ decryptionKey }))).toBe("malformed");
+    expect(parseFromString).toHaveBeenCalled();
+    expect(parseFromString.mock.calls.filter(([text]) => text === xml)).toEqual([]);
   });
 
   it("differs from an ordinary response, which is parsed", async () => {
-    expect(await outcome(await idp.respond(), idp.expected())).toBeTypeOf("object");
-    expect(parsed).toHaveBeenCalled();
+    expect(await verificationResult(await idp.respond(), idp.expected())).toBeTypeOf("object");
+    expect(parseFromString).toHaveBeenCalled();
   });
 });
 
-describe("A document at a limit is accepted, and one beyond it is rejected:", () => {
-  const each = (count: number, one: (at: number) => string) =>
-    Array.from({ length: count }, (_, at) => one(at)).join("");
-  it.each<[string, (more: number) => string]>([
-    ["50 levels", (more) => "<a>".repeat(50 + more) + "</a>".repeat(50 + more)],
-    ["5,000 elements and attributes", (more) => `<a>${'<b c=""/>'.repeat(2_499)}<b/>${"<b/>".repeat(more)}</a>`],
-    ["100 attributes of an element", (more) => `<a ${each(100 + more, (at) => ` a${at}=""`)}/>`],
+describe("A document at the limit is accepted, and beyond the limit rejected:", () => {
+  const repeat = (count: number, piece: (index: number) => string) =>
+    Array.from({ length: count }, (_, index) => piece(index)).join("");
+  // Each function returns a document that exceeds the limit by the given number, or is at the limit for 0.
+  it.each<[string, (excess: number) => string]>([
+    ["50 levels", (excess) => "<a>".repeat(50 + excess) + "</a>".repeat(50 + excess)],
+    ["5,000 elements and attributes", (excess) => `<a>${'<b c=""/>'.repeat(2_499)}<b/>${"<b/>".repeat(excess)}</a>`],
+    ["100 attributes of an element", (excess) => `<a ${repeat(100 + excess, (at) => ` a${at}=""`)}/>`],
     [
       "64 namespaces on the way to an element",
-      (more) => `<a ${each(60, (at) => ` xmlns:a${at}="u"`)}><b ${each(4 + more, (at) => ` xmlns:b${at}="u"`)}/></a>`,
+      (excess) =>
+        `<a ${repeat(60, (at) => ` xmlns:a${at}="u"`)}><b ${repeat(4 + excess, (at) => ` xmlns:b${at}="u"`)}/></a>`,
     ],
     [
       "100 comments and CDATA sections",
-      (more) => `<a>${"<!---->".repeat(99)}<![CDATA[]]></a>${"<!---->".repeat(more)}`,
+      (excess) => `<a>${"<!---->".repeat(99)}<![CDATA[]]></a>${"<!---->".repeat(excess)}`,
     ],
-    ["8 KiB of an attribute", (more) => `<a b="${"x".repeat(8 * 1024 + more)}"/>`],
-    ["256 KiB", (more) => `<a>${"é".repeat(128 * 1024 - 4)}x${"y".repeat(more)}</a>`],
-  ])("%s", (_what, document) => {
+    ["8 KiB of an attribute", (excess) => `<a b="${"x".repeat(8 * 1024 + excess)}"/>`],
+    ["256 KiB", (excess) => `<a>${"é".repeat(128 * 1024 - 4)}x${"y".repeat(excess)}</a>`],
+  ])("%s", (_limit, document) => {
     expect(checkXmlLimits(document(0)).elements).toBeGreaterThan(0);
     expect(() => checkXmlLimits(document(1))).toThrow(SamlRefused);
   });
 
-  it("namespaces of neighbors do not add up", () => {
+  it("namespaces are counted per path, not per document", () => {
     expect(checkXmlLimits(`<a>${'<b xmlns:x="u" xmlns:y="u"/>'.repeat(1_000)}</a>`)).toMatchObject({
       attributes: 2_000,
     });
   });
 });
 
+/** Returns content as the `EncryptedData` element for the holder of a key. */
 function encryptedFor(privateKey: string, content: string): Promise<string> {
   const options = {
     rsa_pub: createPublicKey(privateKey).export({ type: "spki", format: "pem" }).toString(),
@@ -87,31 +92,33 @@ function encryptedFor(privateKey: string, content: string): Promise<string> {
   });
 }
 
-/** Parses a document with xmldom. Undefined if xmldom does not accept it unchanged. */
-function parsedMeasure(xml: string): XmlCounts | undefined {
-  const refuse = () => {
-    throw new Error("refused");
+/** Counts the nodes of a document with the parser xmldom. Undefined if xmldom reports an error or a warning. */
+function countWithParser(xml: string): XmlCounts | undefined {
+  const throwError = () => {
+    throw new Error("rejected");
   };
   let document: Document;
   try {
-    const errorHandler = { warning: refuse, error: refuse, fatalError: refuse };
+    const errorHandler = { warning: throwError, error: throwError, fatalError: throwError };
     document = new DOMParser({ errorHandler }).parseFromString(xml, "text/xml");
   } catch {
     return undefined;
   }
-  const found: XmlCounts = { depth: 0, elements: 0, attributes: 0, others: 0 };
+  const counts: XmlCounts = { depth: 0, elements: 0, attributes: 0, others: 0 };
+  // Node types of the DOM: 1 is an element, 4 a CDATA section, 8 a comment.
   const count = (node: Node, depth: number): void => {
     if (node.nodeType === 1) {
-      found.elements += 1;
-      found.attributes += (node as Element).attributes.length;
-      found.depth = Math.max(found.depth, depth);
-    } else if (node.nodeType === 4 || node.nodeType === 8) found.others += 1;
+      counts.elements += 1;
+      counts.attributes += (node as Element).attributes.length;
+      counts.depth = Math.max(counts.depth, depth);
+    } else if (node.nodeType === 4 || node.nodeType === 8) counts.others += 1;
     for (let child = node.firstChild; child; child = child.nextSibling) count(child, depth + 1);
   };
   for (const node of Array.from(document.childNodes)) count(node, 1);
-  return found;
+  return counts;
 }
 
+// Generators of random documents (fast-check).
 const name = fc.constantFrom("a", "b", "Assertion", "é", "_1", "a-b.c", "n:a");
 const space = fc.constantFrom("", " ", "\n", "\t ", "\r\n");
 const text = fc
@@ -155,17 +162,19 @@ const { element } = fc.letrec<{ element: string; content: string }>((tie) => ({
     )
     .map(([tag, attributes, end, content, form]) => {
       const prefix = form === 0 ? "" : ' xmlns:n="urn:n"';
-      const start = `<${tag}${prefix}${attributes.map((one) => ` ${one.text}`).join("")}${end}`;
+      const start = `<${tag}${prefix}${attributes.map((each) => ` ${each.text}`).join("")}${end}`;
       return content === "" && form > 1 ? `${start}/>` : `${start}>${content}</${tag}${end}>`;
     }),
 }));
-const around = fc.array(fc.oneof(comment, fc.constantFrom(" ", "\n")), { maxLength: 2 }).map((parts) => parts.join(""));
+const outsideRoot = fc
+  .array(fc.oneof(comment, fc.constantFrom(" ", "\n")), { maxLength: 2 })
+  .map((parts) => parts.join(""));
 const document = fc
   .tuple(
     fc.constantFrom("", '<?xml version="1.0"?>', "<?xml version='1.0' encoding='UTF-8'?>\n"),
-    around,
+    outsideRoot,
     element,
-    around,
+    outsideRoot,
   )
   .map((parts) => parts.join(""));
 /** Removes a piece of a document, or inserts one. */
@@ -195,53 +204,55 @@ const edit = fc.record({
 });
 
 describe("For a random document", () => {
-  it("the counts equal the parser's, and nothing is accepted that the parser reads differently", () => {
-    const reached = { accepted: 0, refused: 0, refusedByParser: 0 };
+  it("the counts equal the parser's counts if the document is accepted", () => {
+    const documents = { accepted: 0, rejected: 0, rejectedByParser: 0 };
     fc.assert(
-      fc.property(document, fc.array(edit, { maxLength: 2 }), (whole, edits) => {
+      fc.property(document, fc.array(edit, { maxLength: 2 }), (validDocument, edits) => {
         const xml = edits.reduce((text, { at, removed, added }) => {
           const start = Math.floor(at * text.length);
           return text.slice(0, start) + added + text.slice(start + removed);
-        }, whole);
-        let measured: XmlCounts | undefined;
+        }, validDocument);
+        let counts: XmlCounts | undefined;
         try {
-          measured = checkXmlLimits(xml);
+          counts = checkXmlLimits(xml);
         } catch (error) {
           expect(error).toBeInstanceOf(SamlRefused);
         }
-        const parsed = parsedMeasure(xml);
-        if (measured === undefined) reached.refused += 1;
-        else if (parsed === undefined) reached.refusedByParser += 1;
+        const parserCounts = countWithParser(xml);
+        if (counts === undefined) documents.rejected += 1;
+        else if (parserCounts === undefined) documents.rejectedByParser += 1;
         else {
-          reached.accepted += 1;
-          expect(measured).toEqual(parsed);
+          documents.accepted += 1;
+          expect(counts).toEqual(parserCounts);
         }
-        // The scan accepts every unchanged document without a processing instruction that a parser accepts.
-        if (edits.length === 0 && parsed && !xml.includes("<?x?>")) expect(measured).toEqual(parsed);
+        // An unchanged document without a processing instruction must be accepted if the parser accepts it.
+        if (edits.length === 0 && parserCounts && !xml.includes("<?x?>")) expect(counts).toEqual(parserCounts);
       }),
       { numRuns: 2_000 },
     );
-    expect(reached.accepted).toBeGreaterThan(100);
-    expect(reached.refused).toBeGreaterThan(100);
+    expect(documents.accepted).toBeGreaterThan(100);
+    expect(documents.rejected).toBeGreaterThan(100);
   });
 });
 
 describe("A foreign signature", () => {
-  it("does not cause the document to be hashed, however many elements it has", async () => {
-    const checked = vi.spyOn(SignedXml.prototype, "checkSignature");
-    expect(await outcome(await idp.respond({ foreignKey: true }), idp.expected())).toBe("signature");
-    expect(checked).not.toHaveBeenCalled();
-    expect(await outcome(await idp.respond(), idp.expected())).toBeTypeOf("object");
-    expect(checked).toHaveBeenCalledOnce();
+  it("is rejected before the document is hashed", async () => {
+    const checkSignature = vi.spyOn(SignedXml.prototype, "checkSignature");
+    expect(await verificationResult(await idp.respond({ foreignKey: true }), idp.expected())).toBe("signature");
+    expect(checkSignature).not.toHaveBeenCalled();
+    expect(await verificationResult(await idp.respond(), idp.expected())).toBeTypeOf("object");
+    expect(checkSignature).toHaveBeenCalledOnce();
   });
 
-  it("is rejected when it has more elements or prefixes than signatures have", async () => {
-    const loaded = vi.spyOn(SignedXml.prototype, "loadSignature");
+  it("is rejected before it is loaded if it has too many elements or prefixes", async () => {
+    const loadSignature = vi.spyOn(SignedXml.prototype, "loadSignature");
     const xml = await idp.respond();
-    const inside = (piece: string) => xml.replace("</ds:SignedInfo>", `${piece}</ds:SignedInfo>`);
-    expect(await outcome(inside("<a/>".repeat(50)), idp.expected())).toBe("signature");
-    expect(await outcome(inside(`<a PrefixList="${"p ".repeat(64)}"/>`), idp.expected())).toBe("signature");
-    expect(await outcome(inside("<ds:SignedInfo/>"), idp.expected())).toBe("signature");
-    expect(loaded).not.toHaveBeenCalled();
+    const withPieceInSignature = (piece: string) => xml.replace("</ds:SignedInfo>", `${piece}</ds:SignedInfo>`);
+    expect(await verificationResult(withPieceInSignature("<a/>".repeat(50)), idp.expected())).toBe("signature");
+    expect(await verificationResult(withPieceInSignature(`<a PrefixList="${"p ".repeat(64)}"/>`), idp.expected())).toBe(
+      "signature",
+    );
+    expect(await verificationResult(withPieceInSignature("<ds:SignedInfo/>"), idp.expected())).toBe("signature");
+    expect(loadSignature).not.toHaveBeenCalled();
   });
 });

@@ -9,12 +9,13 @@ import { providerSuite } from "./suite.ts";
 
 const REGION = "eu-west-1";
 
+/** By service: member of the simulation, prefix of the operations in counts and faults, and prefix of unused names. */
 const SERVICES = {
   secretsmanager: { member: "secretsManager", wire: "secretsmanager", prefix: "app/copy" },
   parameterstore: { member: "parameterStore", wire: "ssm", prefix: "/app/copy" },
 } as const;
 
-// One for all tests here: the connections of SDKs trust the authorities of the process as they were at the first one.
+// All tests share one simulated cloud, because AWS SDKs read the trusted certificate authorities at their first connection.
 const started = providersCloud();
 afterAll(async () => (await started).cloud.stop());
 
@@ -25,7 +26,8 @@ for (const service of ["secretsmanager", "parameterstore"] as const) {
     const { key, secretsManager, parameterStore } = control.providers.aws;
     const { member, wire, prefix } = SERVICES[service];
     let names = 0;
-    let others = 0;
+    let versionsOfOthers = 0;
+    // The members are explained in suite.ts, which has the tests.
     return {
       provider: providerOf("aws")!,
       service,
@@ -34,8 +36,8 @@ for (const service of ["secretsmanager", "parameterstore"] as const) {
       secrets: { ...key },
       wrongSecrets: { ...key, secretAccessKey: "w".repeat(40) },
       deps,
-      freshName: () => `${prefix}-${names++}`,
-      badNames:
+      unusedName: () => `${prefix}-${names++}`,
+      invalidNames:
         service === "secretsmanager" ? ["", "a b", "db-abc123", "x".repeat(513)] : ["", "a/b", "/aws/x", "/a//b"],
       recovers: service === "secretsmanager",
       conditional: false,
@@ -44,11 +46,11 @@ for (const service of ["secretsmanager", "parameterstore"] as const) {
       writeByOthers(name, value) {
         const exists = control.providers.aws[member].history(REGION, name).length > 0;
         if (service === "parameterstore") {
-          const made = exists ? { Overwrite: true } : { Type: "SecureString" };
-          parameterStore.operation(REGION, "PutParameter", { Name: name, Value: value, ...made });
+          const mode = exists ? { Overwrite: true } : { Type: "SecureString" };
+          parameterStore.operation(REGION, "PutParameter", { Name: name, Value: value, ...mode });
           return;
         }
-        const body = { SecretString: value, ClientRequestToken: `by-others-${others++}`.padEnd(36, "x") };
+        const body = { SecretString: value, ClientRequestToken: `by-others-${versionsOfOthers++}`.padEnd(36, "x") };
         if (exists) secretsManager.operation(REGION, "PutSecretValue", { SecretId: name, ...body });
         else secretsManager.operation(REGION, "CreateSecret", { Name: name, ...body });
       },
@@ -56,12 +58,12 @@ for (const service of ["secretsmanager", "parameterstore"] as const) {
         if (service === "parameterstore") parameterStore.operation(REGION, "DeleteParameter", { Name: name });
         else secretsManager.operation(REGION, "DeleteSecret", { SecretId: name });
       },
-      trouble(kind, times) {
+      addTrouble(kind, times) {
         const name = service === "parameterstore" ? "put*" : "*";
         const operation = kind === "lostAfterWrite" ? `${wire}.${name}` : `${wire}.*`;
         control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
       },
-      heal: () => control.clearFaults(),
+      removeFaults: () => control.clearFaults(),
       counts() {
         const { "secretsmanager.getSecretValue": secrets = 0, "ssm.getParameter": parameters = 0 } = control.counts();
         return { writes: control.providers.aws[member].written(), valueReads: secrets + parameters };
@@ -74,18 +76,19 @@ for (const service of ["secretsmanager", "parameterstore"] as const) {
 let cloud: Cloud;
 let deps: TargetDependencies;
 let name = "";
-let made = 0;
+let names = 0;
 beforeAll(async () => {
   ({ cloud, deps } = await started);
 });
 beforeEach(() => {
-  name = `app/db-${++made}`;
+  name = `app/db-${++names}`;
   cloud.control.clearFaults();
   cloud.control.resetCounts();
 });
 
 const open = (service: string, change: { secretAccessKey?: string; accessKeyId?: string } = {}) =>
   aws.open({ service, region: undefined }, { region: REGION }, { ...cloud.control.providers.aws.key, ...change }, deps);
+/** Describes and writes the target, with the mark of the source version `v1` or of `as`. `somebody` is another record. */
 const put = async (target: SyncTarget, value: string, as = markOf("v1")) =>
   await target.put(name, value, as, await target.describe(name));
 
@@ -97,7 +100,7 @@ describe("aws secretsmanager", () => {
     target = open("secretsmanager");
   });
 
-  test.each(["loseAnswer", "failAfter"] as const)("is written once where the answer is lost (%s)", async (kind) => {
+  test.each(["loseAnswer", "failAfter"] as const)("is written once if the response is lost (%s)", async (kind) => {
     for (const operation of ["secretsmanager.createSecret", "secretsmanager.putSecretValue"]) {
       cloud.control.addFault({ match: { operation }, action: { kind, status: 503 } as never, times: 1 });
     }
@@ -107,7 +110,7 @@ describe("aws secretsmanager", () => {
     expect(current()).toBe("two");
   });
 
-  test("has its own version made current again without its value", async () => {
+  test("has its own version restored without the value", async () => {
     await put(target, "one");
     await put(target, "theirs", markOf("x", "somebody"));
     const expected = await target.describe(name);
@@ -117,7 +120,7 @@ describe("aws secretsmanager", () => {
     expect(await target.restoreVersion!(name, markOf("never written"), expected)).toBeUndefined();
   });
 
-  test("moves the label when a version is written that is there but not current", async () => {
+  test("is restored by moving the label if the version exists but is not current", async () => {
     await put(target, "one");
     await put(target, "theirs", markOf("x", "somebody"));
     await put(target, "one");
@@ -125,7 +128,7 @@ describe("aws secretsmanager", () => {
     expect(history()).toEqual(["one", "theirs"]);
   });
 
-  test("counts a move of the label whose answer was lost as done", async () => {
+  test("is restored also if the response to the move of the label is lost", async () => {
     await put(target, "one");
     await put(target, "theirs", markOf("x", "somebody"));
     const match = { operation: "secretsmanager.updateSecretVersionStage" };
@@ -142,7 +145,7 @@ describe("aws secretsmanager", () => {
     expect(history()).toEqual(["one"]);
   });
 
-  test("is never written over a version that appeared since", async () => {
+  test("is not written over a version that was added after the description", async () => {
     const expected = await target.describe(name);
     await put(target, "theirs", markOf("x", "somebody"));
     const failure = await failureOf(target.put(name, "one", markOf("v1"), expected));
@@ -150,7 +153,7 @@ describe("aws secretsmanager", () => {
     expect(current()).toBe("theirs");
   });
 
-  test("that AWS manages, or that is a replica from another region, is reported as refused", async () => {
+  test("that AWS manages or that is a replica is reported as not writable", async () => {
     await put(target, "one");
     const { secretsManager } = cloud.control.providers.aws;
     secretsManager.change(REGION, name, { primaryRegion: "us-east-1" });
@@ -165,11 +168,11 @@ describe("aws parameterstore", () => {
   let target: SyncTarget;
   const history = () => cloud.control.providers.aws.parameterStore.history(REGION, name);
   beforeEach(() => {
-    name = `/app/db-${made}`;
+    name = `/app/db-${names}`;
     target = open("parameterstore");
   });
 
-  test("is sent once, and known as written where the answer was lost", async () => {
+  test("is sent once and recognized as written if the response is lost", async () => {
     await put(target, "one");
     cloud.control.addFault({ match: { operation: "ssm.putParameter" }, action: { kind: "loseAnswer" }, times: 1 });
     expect(await failureOf(put(target, "two", markOf("v2")))).toMatchObject({ code: "unreachable" });
@@ -177,30 +180,30 @@ describe("aws parameterstore", () => {
     expect(history()).toEqual(["one", "two"]);
   });
 
-  test("is refused for what the service alone knows, with its code", async () => {
-    // It would stand for another parameter.
+  test("that AWS rejects fails with the code of AWS", async () => {
+    // This value would be a reference to another parameter.
     const failure = await failureOf(target.put(name, "{{ssm:/other}}", markOf("v1"), { exists: false }));
     expect(failure).toMatchObject({ code: "targetRefused", providerCode: "ValidationException" });
     const deep = await failureOf(target.put("/x".repeat(16), "one", markOf("v1"), { exists: false }));
     expect(deep).toMatchObject({ code: "targetRefused", providerCode: "HierarchyLevelLimitExceededException" });
   });
 
-  test("is found among all others of the region", async () => {
+  test("is found among many others of the region", async () => {
     const { parameterStore } = cloud.control.providers.aws;
     const plant = (Name: string) =>
       parameterStore.operation(REGION, "PutParameter", { Name, Value: "x", Type: "String" });
-    for (let other = 0; other < 60; other++) plant(`/a/other-${made}-${other}`);
+    for (let other = 0; other < 60; other++) plant(`/a/other-${names}-${other}`);
     await put(target, "one");
     expect(await target.describe(name)).toMatchObject({ exists: true, holds: markId(markOf("v1")) });
   });
 
-  test("in clear text is refused", async () => {
+  test("in clear text is not overwritten", async () => {
     const { parameterStore } = cloud.control.providers.aws;
     parameterStore.operation(REGION, "PutParameter", { Name: name, Value: "theirs", Type: "String" });
     expect(await target.describe(name)).toMatchObject({ ownedBy: null, refused: "it is not a SecureString" });
   });
 
-  test("that came to be there since is not written over", async () => {
+  test("that was created after the description is not overwritten", async () => {
     const expected = await target.describe(name);
     await put(target, "theirs", markOf("x", "somebody"));
     const failure = await failureOf(target.put(name, "one", markOf("v1"), expected));
@@ -219,7 +222,7 @@ describe.each(["secretsmanager", "parameterstore"])("aws %s", (service) => {
     expect(cloud.control.counts().total).toBe(1);
   });
 
-  test("of a region that is not enabled does not condemn the key", async () => {
+  test("reports wrong credentials only for the configured region, because another region may not be enabled", async () => {
     cloud.control.addFault({ match: { item: name }, action: { kind: "fail", status: 401 } });
     const settings = { region: "us-east-1" };
     const { key } = cloud.control.providers.aws;
@@ -236,7 +239,7 @@ test.each(["secretsmanager", "parameterstore"] as const)(
   async (service) => {
     const { cloud, deps } = await started;
     const now = Date.now.bind(Date);
-    // For the SDK alone: the stand-in lives in this process.
+    // Only for calls by the SDK, because the simulated cloud runs in this process too.
     const inSdk = () => /node_modules.@(aws-sdk|smithy)/.test(new Error().stack?.split("\n").slice(3, 5).join() ?? "");
     const clock = vi.spyOn(Date, "now").mockImplementation(() => now() + (inSdk() ? 10 * 60_000 : 0));
     try {
@@ -253,21 +256,21 @@ test.each(["secretsmanager", "parameterstore"] as const)(
 );
 
 describe("the configuration of aws", () => {
-  test("is good also where rights are for some names only", async () => {
+  test("is accepted if its permissions are limited to some names", async () => {
     cloud.control.addFault({ action: { kind: "deny" } });
     await aws.check({ region: REGION }, cloud.control.providers.aws.key, deps);
     expect(cloud.control.counts()).toEqual({ "secretsmanager.describeSecret": 1, total: 1 });
   });
 
   test.each(["eu-west-1.evil.example/", "EU-WEST-1", "eu", "eu-west-1#", "", "eu-west-1\n", "us-gov-west-1.x"])(
-    "refuses %j as a region",
+    "rejects the region %j",
     (region) => {
       expect(aws.regionProblem(region, {})).toBeDefined();
       expect(aws.configuration.safeParse({ ...cloud.control.providers.aws.key, region }).success).toBe(false);
     },
   );
 
-  test("takes regions of every partition", () => {
+  test("accepts regions of all partitions", () => {
     for (const region of ["eu-west-1", "us-gov-west-1", "cn-north-1", "ap-southeast-4", "us-iso-east-1"]) {
       expect(aws.regionProblem(region, {})).toBeUndefined();
     }

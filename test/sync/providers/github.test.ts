@@ -15,6 +15,7 @@ providerSuite("github actions", async () => {
   const { control } = cloud;
   const hub = control.providers.github;
   let names = 0;
+  // The members are explained in suite.ts, which has the tests.
   return {
     provider: providerOf("github")!,
     service: "actions",
@@ -23,34 +24,43 @@ providerSuite("github actions", async () => {
     secrets: { token: hub.credentials.token },
     wrongSecrets: { token: "github_pat_wrong" },
     deps,
-    freshName: () => `acme/shop/production/COPY_${names++}`,
-    badNames: ["", "DB", "acme/DB", "acme/shop/1DB", "acme/shop/GITHUB_DB", "acme/shop/A-B", "acme/../DB", "a/b/c/d/E"],
+    unusedName: () => `acme/shop/production/COPY_${names++}`,
+    invalidNames: [
+      "",
+      "DB",
+      "acme/DB",
+      "acme/shop/1DB",
+      "acme/shop/GITHUB_DB",
+      "acme/shop/A-B",
+      "acme/../DB",
+      "a/b/c/d/E",
+    ],
     recovers: false,
     conditional: false,
     guarded: true,
     value: (name) => hub.value(name),
     writeByOthers: (name, value) => hub.write(name, value),
     deleteByOthers: (name) => hub.remove(name),
-    trouble(kind, times) {
+    addTrouble(kind, times) {
       const operation = kind === "lostAfterWrite" ? "github.putSecret" : "github.*";
       control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
     },
-    heal: () => control.clearFaults(),
+    removeFaults: () => control.clearFaults(),
     counts: () => ({ writes: hub.written(), valueReads: 0 }),
     stop: async () => control.clearFaults(),
   };
 });
 
-describe("github actions", () => {
+describe("github actions secrets", () => {
   let cloud: Cloud;
   let deps: TargetDependencies;
-  let made = 0;
+  let names = 0;
   let name = "";
   beforeAll(async () => {
     ({ cloud, deps } = await started);
   });
   beforeEach(() => {
-    name = `acme/shop/DB_${++made}`;
+    name = `acme/shop/DB_${++names}`;
     hub().remaining = undefined;
     cloud.control.clearFaults();
     cloud.control.resetCounts();
@@ -65,14 +75,14 @@ describe("github actions", () => {
     return open({ privateKey }, { ...settings, ...change });
   };
 
-  test("of a repository and of its environment are two", async () => {
+  test("of a repository and of its environment are different targets", async () => {
     await byToken().put(name, "for all", markOf("v1"), { exists: false });
     await byToken().put(name.replace("shop/", "shop/production/"), "for one", markOf("v1"), { exists: false });
     expect(hub().value(name)).toBe("for all");
     expect(hub().value(name.replace("shop/", "shop/production/"))).toBe("for one");
   });
 
-  test("are written by an app with one token for many records, and another when that was revoked", async () => {
+  test("are written by an app with one token until the token is revoked", async () => {
     await byApp().put(name, "one", markOf("v1"), await byApp().describe(name));
     expect(hub().value(name)).toBe("one");
     expect(cloud.control.counts()).toMatchObject({ "github.installationToken": 1, "github.putSecret": 1 });
@@ -82,13 +92,13 @@ describe("github actions", () => {
   });
 
   test.each([
-    ["an app of another id", { appId: "1" }],
-    ["an installation that is not there", { installationId: "1" }],
+    ["an app with another id", { appId: "1" }],
+    ["an installation that does not exist", { installationId: "1" }],
   ])("are not written by %s", async (_, change) => {
     expect(await failureOf(byApp(change).describe(name))).toMatchObject({ code: "badCredentials" });
   });
 
-  test("wait for as long as the rate limit says", async () => {
+  test("are throttled until the rate limit resets", async () => {
     hub().remaining = 0;
     const failure = await failureOf(byToken().describe(name));
     expect(failure).toMatchObject({ code: "throttled" });
@@ -100,7 +110,7 @@ describe("github actions", () => {
     [{ "retry-after": "60" }, 60],
     [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1600000090" }, 90],
     [{ "x-ratelimit-remaining": "0" }, undefined],
-  ])("a rate limit of the headers %j lets wait %s seconds", (headers: Record<string, string>, seconds) => {
+  ])("are throttled with the headers %j for %s seconds", (headers: Record<string, string>, seconds) => {
     const answer = { status: 403, header: (name: string) => headers[name], json: {} } as never;
     const call = { operation: "write it", at: "GitHub", grant: "the permission" };
     expect(githubFailure(answer, call, { now: () => new Date(1_600_000_000_000) })).toMatchObject({
@@ -109,34 +119,34 @@ describe("github actions", () => {
     });
   });
 
-  test("of a repository that the credential does not see say what to check", async () => {
+  test("of a repository without permission fail with a remedy", async () => {
     const failure = await failureOf(byToken().put("acme/secret-shop/DB", "one", markOf("v1"), { exists: false }));
     expect(failure).toMatchObject({ code: "notFound", remedy: expect.stringContaining("read and write of Secrets") });
   });
 
-  test("of a renamed repository are not looked for elsewhere", async () => {
+  test("of a renamed repository are not written to the new repository", async () => {
     hub().rename("old-shop");
     const failure = await failureOf(byToken().describe("acme/old-shop/DB"));
     expect(failure).toMatchObject({ code: "notFound", message: expect.stringContaining("renamed") });
   });
 
-  test("have one name in every spelling", () => {
+  test("have the same name in upper and lower case", () => {
     const { sameName } = github.services.actions!;
     expect(sameName!("Acme/Shop/db")).toBe(sameName!("acme/shop/DB"));
   });
 
   test.each([
     ["no credential", {}],
-    ["a part of an app", { appId: "1", installationId: "2" }],
-    ["an app without its number", { appId: "one", installationId: "2", privateKey: "x" }],
-    ["a key that is none", { appId: "1", installationId: "2", privateKey: "-----BEGIN RSA PRIVATE KEY-----" }],
+    ["an app without its key", { appId: "1", installationId: "2" }],
+    ["an app id that is not a number", { appId: "one", installationId: "2", privateKey: "x" }],
+    ["an invalid key", { appId: "1", installationId: "2", privateKey: "-----BEGIN RSA PRIVATE KEY-----" }],
     ["two credentials", { token: "t", appId: "1" }],
     ["http", { token: "t", apiUrl: "http://github.example.com/api/v3" }],
   ])("can't be configured with %s", (_, configuration) => {
     expect(github.configuration.safeParse(configuration).success).toBe(false);
   });
 
-  test("can be configured with an app's key as GitHub hands it out", () => {
+  test("can be configured with an app's key in the format of GitHub", () => {
     expect(github.configuration.safeParse(cloud.control.providers.githubApp()).success).toBe(true);
   });
 });

@@ -18,6 +18,7 @@ providerSuite("google secretmanager", async () => {
   const { serviceAccountKey = "", projectId } = control.providers.configurations().google!;
   const otherAccount = serviceAccountKey.replace("sync@", "other@");
   let names = 0;
+  // The members are explained in suite.ts, which has the tests.
   return {
     provider: providerOf("google")!,
     service: "secretmanager",
@@ -26,19 +27,19 @@ providerSuite("google secretmanager", async () => {
     secrets: { serviceAccountKey },
     wrongSecrets: { serviceAccountKey: otherAccount },
     deps,
-    freshName: () => `copy-${names++}`,
-    badNames: ["", "a/b", "a.b", "ä", "x".repeat(256)],
+    unusedName: () => `copy-${names++}`,
+    invalidNames: ["", "a/b", "a.b", "ä", "x".repeat(256)],
     recovers: false,
     conditional: true,
     guarded: true,
     value: (name) => cloudOfGoogle.value(name),
     writeByOthers: (name, value) => cloudOfGoogle.write(name, value),
     deleteByOthers: (name) => cloudOfGoogle.remove(name),
-    trouble(kind, times) {
+    addTrouble(kind, times) {
       const operation = kind === "lostAfterWrite" ? "google.addVersion" : "google.*";
       control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
     },
-    heal: () => control.clearFaults(),
+    removeFaults: () => control.clearFaults(),
     counts: () => ({
       writes: cloudOfGoogle.written(),
       valueReads: control.counts()["google.accessVersion"] ?? 0,
@@ -50,18 +51,18 @@ providerSuite("google secretmanager", async () => {
 describe("google secretmanager", () => {
   let cloud: Cloud;
   let deps: TargetDependencies;
-  let made = 0;
+  let names = 0;
   let name = "";
   beforeAll(async () => {
     ({ cloud, deps } = await started);
   });
   beforeEach(() => {
-    name = `db-${++made}`;
+    name = `db-${++names}`;
     cloud.control.clearFaults();
     cloud.control.resetCounts();
   });
 
-  const ours = () => cloud.control.providers.google;
+  const secretManager = () => cloud.control.providers.google;
   const configuration = () =>
     cloud.control.providers.configurations().google as { projectId: string; serviceAccountKey: string };
   const open = (change: { projectId?: string } = {}) => {
@@ -70,20 +71,21 @@ describe("google secretmanager", () => {
   };
 
   test("signs in once for many records, and again when the token was revoked", async () => {
-    ours().revokeIssued();
+    secretManager().revokeIssued();
     await open().put(name, "one", markOf("v1"), await open().describe(name));
     expect(cloud.control.counts()["google.token"]).toBe(1);
-    ours().revokeIssued();
+    secretManager().revokeIssued();
     expect(await open().describe(name)).toMatchObject({ exists: true });
     expect(cloud.control.counts()["google.token"]).toBe(2);
   });
 
+  // The last member is the number of matching requests that succeed before the fault.
   test.each([
     ["before the value", "google.addVersion", { kind: "reset" }, 0],
     ["after the value", "google.addVersion", { kind: "loseAnswer" }, 0],
-    ["before the last note", "google.updateSecret", { kind: "reset" }, 0],
-    ["after the secret was made", "google.createSecret", { kind: "loseAnswer" }, 0],
-  ] as const)("that crashes %s has one version of it after the next run", async (_, operation, action, after) => {
+    ["before the last annotation", "google.updateSecret", { kind: "reset" }, 0],
+    ["after the secret was created", "google.createSecret", { kind: "loseAnswer" }, 0],
+  ] as const)("has one version if a write fails %s and is repeated", async (_, operation, action, after) => {
     const target = open();
     cloud.control.addFault({ match: { operation }, action, times: 1, after });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
@@ -91,33 +93,36 @@ describe("google secretmanager", () => {
     expect(await target.describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
   });
 
-  test("that was disabled holds nothing, and gets a new version", async () => {
+  test("with a disabled version gets a new version", async () => {
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
-    ours().disable(name);
+    secretManager().disable(name);
     expect((await target.describe(name)).holds).toBeUndefined();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
-    expect(ours().value(name)).toBe("one");
+    expect(secretManager().value(name)).toBe("one");
   });
 
-  test("keeps what others annotate in the very moment, and adds no second version for it", async () => {
+  test("keeps an annotation that another writer adds during the write", async () => {
     const outgoing = {
       send: async (address: string, request: Parameters<typeof deps.outgoing.send>[1]) => {
-        if (request.method === "PATCH") ours().annotate(name, { team: "payments" });
+        if (request.method === "PATCH") secretManager().annotate(name, { team: "payments" });
         return await deps.outgoing.send(address, request);
       },
     };
     const { projectId, serviceAccountKey } = configuration();
     const to = { service: "secretmanager", region: undefined };
-    const disturbed = google.open(to, { projectId }, { serviceAccountKey }, { ...deps, outgoing });
-    const failure = await failureOf(disturbed.put(name, "one", markOf("v1"), { exists: false }));
+    const target = google.open(to, { projectId }, { serviceAccountKey }, { ...deps, outgoing });
+    const failure = await failureOf(target.put(name, "one", markOf("v1"), { exists: false }));
     expect(failure).toMatchObject({ code: "changedMeanwhile", providerCode: "FAILED_PRECONDITION" });
     await open().put(name, "one", markOf("v1"), await open().describe(name));
-    expect(ours().annotations(name)).toMatchObject({ team: "payments", "sync-source": "kv-payments/db-password" });
+    expect(secretManager().annotations(name)).toMatchObject({
+      team: "payments",
+      "sync-source": "kv-payments/db-password",
+    });
     expect(await open().describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
   });
 
-  test("is written once more where the value may not be compared", async () => {
+  test("is written again after a lost response if the value can't be read for comparison", async () => {
     const target = open();
     const match = { operation: "google.addVersion" };
     cloud.control.addFault({ match, action: { kind: "loseAnswer" }, times: 1 });
@@ -126,12 +131,12 @@ describe("google secretmanager", () => {
     expect(await target.put(name, "one", markOf("v1"), await target.describe(name))).toMatchObject({ version: "2" });
   });
 
-  test("of another project is a missing right", async () => {
+  test("of another project fails with a missing permission", async () => {
     const failure = await failureOf(open({ projectId: "acme-other" }).describe(name));
     expect(failure).toMatchObject({ code: "accessDenied", providerCode: "PERMISSION_DENIED" });
   });
 
-  test("never sends the key to the address that its file names", async () => {
+  test("does not send the key to the token address in the key file", async () => {
     const file = JSON.parse(configuration().serviceAccountKey) as Record<string, string>;
     const serviceAccountKey = JSON.stringify({
       ...file,
@@ -149,13 +154,13 @@ describe("google secretmanager", () => {
   });
 
   test.each([
-    ["a key file that is none", { projectId: "acme-payments", serviceAccountKey: "{}" }],
+    ["an invalid key file", { projectId: "acme-payments", serviceAccountKey: "{}" }],
     [
       "a user's credentials",
       { projectId: "acme-payments", serviceAccountKey: JSON.stringify({ type: "authorized_user" }) },
     ],
-    ["a project that leads elsewhere", { projectId: "acme/../x" }],
-    ["a location that is none", { location: "europe-west1/x" }],
+    ["a project id with a path", { projectId: "acme/../x" }],
+    ["an invalid location", { location: "europe-west1/x" }],
   ])("can't be configured with %s", (_, change) => {
     expect(google.configuration.safeParse({ ...configuration(), ...change }).success).toBe(false);
     expect(google.configuration.safeParse(configuration()).success).toBe(true);
@@ -166,7 +171,7 @@ describe("google secretmanager", () => {
     ["00".repeat(32), 0x8a9136aa],
     ["ff".repeat(32), 0x62a8ab43],
     [Buffer.from("123456789").toString("hex"), 0xe3069283],
-  ])("checks %s with Castagnoli's sum", (hex, sum) => {
+  ])("sends checksums that are those of RFC 3720, here for the bytes %s", (hex, sum) => {
     expect(crc32c(Buffer.from(hex, "hex"))).toBe(sum);
   });
 });

@@ -17,6 +17,7 @@ providerSuite("hashicorp kv", async () => {
   const { control } = cloud;
   const vault = control.providers.hashicorp;
   let names = 0;
+  // The members are explained in suite.ts, which has the tests.
   return {
     provider: providerOf("hashicorp")!,
     service: "kv",
@@ -25,15 +26,15 @@ providerSuite("hashicorp kv", async () => {
     secrets: { token: vault.credentials.token },
     wrongSecrets: { token: "hvs.wrong" },
     deps,
-    freshName: () => `team/copy-${names++}`,
-    badNames: ["", "/a", "a/", "a//b", "a/../b", "a?b", "ä"],
+    unusedName: () => `team/copy-${names++}`,
+    invalidNames: ["", "/a", "a/", "a//b", "a/../b", "a?b", "ä"],
     recovers: true,
     conditional: true,
     guarded: true,
     value: (name) => vault.data(name)?.value as string | undefined,
     writeByOthers: (name, value) => vault.write(name, { value }),
     deleteByOthers: (name) => vault.remove(name),
-    trouble(kind, times) {
+    addTrouble(kind, times) {
       if (kind === "badCredentials") {
         control.addFault({ match: { operation: "hashicorp.*" }, action: { kind: "fail", status: 403 } });
       } else {
@@ -41,7 +42,7 @@ providerSuite("hashicorp kv", async () => {
         control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
       }
     },
-    heal: () => control.clearFaults(),
+    removeFaults: () => control.clearFaults(),
     counts: () => ({ writes: vault.written(), valueReads: control.counts()["hashicorp.kv.readData"] ?? 0 }),
     stop: () => cloud.stop(),
   };
@@ -50,13 +51,13 @@ providerSuite("hashicorp kv", async () => {
 describe("hashicorp kv", () => {
   let cloud: Cloud;
   let deps: TargetDependencies;
-  let made = 0;
+  let names = 0;
   let name = "";
   beforeAll(async () => {
     ({ cloud, deps } = await providersCloud());
   });
   beforeEach(() => {
-    name = `team/db-${++made}`;
+    name = `team/db-${++names}`;
     cloud.control.clearFaults();
     cloud.control.resetCounts();
   });
@@ -71,9 +72,10 @@ describe("hashicorp kv", () => {
   test.each([
     ["before the value", "hashicorp.kv.writeData", { kind: "reset" }],
     ["after the value", "hashicorp.kv.writeData", { kind: "loseAnswer" }],
-    ["before the last note", "hashicorp.kv.writeMetadata", { kind: "reset" }],
-  ] as const)("that crashes %s has one version of it after the next run", async (_, operation, action) => {
+    ["before the last metadata", "hashicorp.kv.writeMetadata", { kind: "reset" }],
+  ] as const)("has one version if a write fails %s and is repeated", async (_, operation, action) => {
     const target = open();
+    // The first write of the metadata announces the value. The second one confirms it.
     const after = operation.endsWith("Metadata") ? 1 : 0;
     cloud.control.addFault({ match: { operation }, action, times: 1, after });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
@@ -81,7 +83,7 @@ describe("hashicorp kv", () => {
     expect(await target.describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
   });
 
-  test("is not treated as its own if another writer wrote between the intention and the crash", async () => {
+  test("is not recognized as its own if another writer wrote after a failed write", async () => {
     const target = open();
     cloud.control.addFault({ match: { operation: "hashicorp.kv.writeData" }, action: { kind: "reset" }, times: 1 });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
@@ -108,15 +110,15 @@ describe("hashicorp kv", () => {
     expect((await open().describe(name)).holds).toBeUndefined();
   });
 
-  test("keeps what others noted in the metadata", async () => {
+  test("keeps the metadata of others", async () => {
     vault().write(name, { value: "theirs" });
-    vault().note(name, { team: "payments" });
+    vault().addMetadata(name, { team: "payments" });
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     expect(vault().metadata(name)).toMatchObject({ team: "payments", "sync-source": "kv-payments/db-password" });
   });
 
-  test("signs in with a role once for the targets of many records, and again when its token was revoked", async () => {
+  test("signs in with a role once until the token is revoked", async () => {
     await Promise.all([byRole().describe(name), byRole().describe(name)]);
     await byRole().put(name, "one", markOf("v1"), { exists: false });
     expect(cloud.control.counts()["hashicorp.auth.login"]).toBe(1);
@@ -125,17 +127,17 @@ describe("hashicorp kv", () => {
     expect(cloud.control.counts()["hashicorp.auth.login"]).toBe(2);
   });
 
-  test("names the ids of a role that are not accepted", async () => {
+  test("reports wrong credentials if a role is rejected", async () => {
     const target = open({ secretId: "wrong" }, { roleId: vault().credentials.roleId });
     expect(await failureOf(target.describe(name))).toMatchObject({ code: "badCredentials" });
   });
 
-  test("of a token that may not even look at itself is a missing right", async () => {
+  test("reports a missing permission if the token may not read its own properties", async () => {
     cloud.control.addFault({ match: { operation: "hashicorp.*" }, action: { kind: "deny" } });
     expect(await failureOf(open().describe(name))).toMatchObject({ code: "accessDenied" });
   });
 
-  test("that is sealed says so", async () => {
+  test("reports that the vault is sealed", async () => {
     vault().sealed = true;
     try {
       const failure = await failureOf(open().describe(name));
@@ -145,12 +147,13 @@ describe("hashicorp kv", () => {
     }
   });
 
+  // `old-kv` is a mount of version 1. `nothing` does not exist, which Vault answers like a missing permission.
   test.each(["old-kv", "nothing"])("is not configured with the mount %s", async (mount) => {
     const failure = await failureOf(hashicorp.check({ ...settingsIn(cloud), mount }, token(), deps));
     expect(failure).toMatchObject({ code: mount === "old-kv" ? "notFound" : "accessDenied" });
   });
 
-  test("never calls an address of its own network that the environment does not name", async () => {
+  test("does not call a private address that the environment does not allow", async () => {
     const target = open(token(), { address: cloud.environment.AZURE_AUTHORITY_HOST });
     const failure = await failureOf(target.describe(name));
     expect(failure).toMatchObject({ code: "unreachable", message: expect.stringContaining("refused") });
@@ -164,9 +167,9 @@ describe("hashicorp kv", () => {
     ["no credential", { address: "https://vault.example.com" }],
     ["two credentials", { address: "https://vault.example.com", token: "t", roleId: "r", secretId: "s" }],
     ["a role alone", { address: "https://vault.example.com", roleId: "r" }],
-    ["a mount that leads elsewhere", { address: "https://vault.example.com", token: "t", mount: "../sys" }],
+    ["a mount with a path to elsewhere", { address: "https://vault.example.com", token: "t", mount: "../sys" }],
     ["a line break in the token", { address: "https://vault.example.com", token: "t\nx-evil: 1" }],
-    ["no certificate", { address: "https://vault.example.com", token: "t", caCertificate: "x" }],
+    ["an invalid certificate", { address: "https://vault.example.com", token: "t", caCertificate: "x" }],
   ])("can't be configured with %s", (_, configuration) => {
     expect(hashicorp.configuration.safeParse(configuration).success).toBe(false);
   });

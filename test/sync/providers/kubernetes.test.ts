@@ -19,6 +19,7 @@ providerSuite("kubernetes secret", async () => {
   const cluster = control.providers.kubernetes;
   const partsOf = (name: string) => name.split("/") as [string, string];
   let names = 0;
+  // The members are explained in suite.ts, which has the tests.
   return {
     provider: providerOf("kubernetes")!,
     service: "secret",
@@ -27,22 +28,22 @@ providerSuite("kubernetes secret", async () => {
     secrets: { token: cluster.token },
     wrongSecrets: { token: "wrong" },
     deps,
-    freshName: () => `copy-${names++}/password`,
-    badNames: ["", "/value", "A", "a/b/c", "a/", "a/b c", "-a", "a..b", "x".repeat(254)],
+    unusedName: () => `copy-${names++}/password`,
+    invalidNames: ["", "/value", "A", "a/b/c", "a/", "a/b c", "-a", "a..b", "x".repeat(254)],
     recovers: false,
     conditional: true,
     guarded: true,
     value: (name) => cluster.value(...partsOf(name)),
     writeByOthers: (name, value) => cluster.write(partsOf(name)[0], value, partsOf(name)[1]),
     deleteByOthers: (name) => cluster.remove(partsOf(name)[0]),
-    trouble(kind, times) {
+    addTrouble(kind, times) {
       const operations = kind === "lostAfterWrite" ? ["createSecret", "applySecret"] : ["*"];
       for (const operation of operations) {
         const match = { operation: `kubernetes.${operation}` };
         control.addFault({ match, action: FAULTS[kind], ...(times && { times }) });
       }
     },
-    heal: () => control.clearFaults(),
+    removeFaults: () => control.clearFaults(),
     counts: () => ({ writes: cluster.written(), valueReads: control.counts()["kubernetes.getSecret"] ?? 0 }),
     stop: () => cloud.stop(),
   };
@@ -51,13 +52,13 @@ providerSuite("kubernetes secret", async () => {
 describe("kubernetes secret", () => {
   let cloud: Cloud;
   let deps: TargetDependencies;
-  let made = 0;
+  let names = 0;
   let name = "";
   beforeAll(async () => {
     ({ cloud, deps } = await providersCloud());
   });
   beforeEach(() => {
-    name = `db-${++made}`;
+    name = `db-${++names}`;
     cloud.control.clearFaults();
     cloud.control.resetCounts();
   });
@@ -69,7 +70,7 @@ describe("kubernetes secret", () => {
     return kubernetes.open({ service: "secret", region: undefined }, settings, { token: cluster().token }, deps);
   };
 
-  test("belongs to the record again even if another writer wrote the very value that comes next", async () => {
+  test("is recognized as the record's own if another writer wrote the next value before", async () => {
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     cluster().write(name, "two");
@@ -77,7 +78,7 @@ describe("kubernetes secret", () => {
     expect((await target.describe(name)).holds).toBe(markId(markOf("v2")));
   });
 
-  test("keeps the keys of others beside its own", async () => {
+  test("keeps the keys of other writers", async () => {
     cluster().write(name, "theirs", "user");
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
@@ -86,7 +87,7 @@ describe("kubernetes secret", () => {
     expect((await target.describe(name)).holds).toBe(markId(markOf("v1")));
   });
 
-  test("that can't be changed is refused", async () => {
+  test("that is immutable can't be written", async () => {
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     cluster().freeze(name);
@@ -94,7 +95,7 @@ describe("kubernetes secret", () => {
     expect(failure).toMatchObject({ code: "targetRefused", providerCode: "Invalid" });
   });
 
-  test("is not read from a server that the given authority does not vouch for", async () => {
+  test("is not read from a server with an untrusted certificate", async () => {
     const { caCertificate: _, ...settings } = settingsIn(cloud);
     const { token } = cluster();
     const target = kubernetes.open({ service: "secret", region: undefined }, settings, { token }, deps);
@@ -102,12 +103,12 @@ describe("kubernetes secret", () => {
     expect(cloud.control.counts()).toEqual({ total: 0 });
   });
 
-  test("of another namespace is a missing right, which names the verb", async () => {
+  test("of another namespace fails with a missing permission that names the verb", async () => {
     const failure = await failureOf(open({ namespace: "kube-system" }).describe(name));
     expect(failure).toMatchObject({ code: "accessDenied", remedy: expect.stringContaining("verb get") });
   });
 
-  test("is one target whatever the key, since a record owns the whole Secret", () => {
+  test("is the same target for every key, because a record owns the whole Secret", () => {
     const { sameName } = kubernetes.services.secret!;
     expect([sameName!("db/value"), sameName!("db/user")]).toEqual([sameName!("db"), sameName!("db")]);
     expect(sameName!("db")).not.toBe(sameName!("db-2"));

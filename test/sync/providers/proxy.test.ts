@@ -5,15 +5,18 @@ import { systemClock } from "../../../shared/platform/runtime.ts";
 import type { SyncTarget } from "../../../shared/sync/providers/provider.ts";
 import { providerDependencies } from "../../../shared/sync/providers/provider-dependencies.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
-import { type OddServer, startOddServer } from "../../azure/odd-server.ts";
+import { type FakeServer, startFakeServer } from "../../azure/odd-server.ts";
 import { failureOf, markOf } from "./simulated-provider.ts";
 
-/** A proxy or a sign-in page in front of a provider knows nothing of its credentials. */
+/**
+ * A proxy or a sign-in page between the service and a provider responds with HTML. Its status must not be taken for the provider's,
+ * for example 401 for wrong credentials.
+ */
 
-let server: OddServer;
+let server: FakeServer;
 let serviceAccountKey: string;
 beforeAll(async () => {
-  server = await startOddServer();
+  server = await startFakeServer();
   const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   serviceAccountKey = JSON.stringify({
     type: "service_account",
@@ -24,7 +27,8 @@ beforeAll(async () => {
 });
 afterAll(() => server?.stop());
 
-function open(id: string): [target: SyncTarget, name: string] {
+/** Opens a target of a provider at the fake server, and returns it with a valid name of a secret. */
+function openTarget(id: string): [target: SyncTarget, name: string] {
   const address = `https://localhost:${server.port}`;
   const config = {
     AWS_ENDPOINT_URL: address,
@@ -51,7 +55,8 @@ function open(id: string): [target: SyncTarget, name: string] {
   return [providerOf(id)!.open({ service, region: undefined }, { ...settings }, { ...secrets }, deps), name];
 }
 
-const page = (status: number, headers: Record<string, string> = {}) => {
+/** Returns a handler that responds with an HTML page. */
+const htmlPage = (status: number, headers: Record<string, string> = {}) => {
   return (_: unknown, response: ServerResponse) =>
     void response.writeHead(status, { "content-type": "text/html", ...headers }).end("<title>Sign in</title>");
 };
@@ -60,25 +65,22 @@ test.each(
   ["aws", "hashicorp", "google", "github", "kubernetes"].flatMap((id) =>
     [401, 403, 404, 407].map((status): [string, number] => [id, status]),
   ),
-)("%s: a page with the status %i is neither a wrong credential nor an answer", async (id, status) => {
-  server.answer(page(status));
-  const [target, name] = open(id);
+)("%s: an HTML page with the status %i is a bad response", async (id, status) => {
+  server.setResponse(htmlPage(status));
+  const [target, name] = openTarget(id);
   expect(await failureOf(target.describe(name))).toMatchObject({ code: "badResponse", unclear: true });
   expect(await failureOf(target.put(name, "one", markOf("v1"), { exists: false }))).toMatchObject({
     code: "badResponse",
   });
 });
 
-test.each(["aws", "hashicorp", "google", "github", "kubernetes"])(
-  "%s: nothing is sent to where a page leads",
-  async (id) => {
-    let elsewhere = 0;
-    server.answer((request, response) => {
-      if (request.url?.startsWith("/elsewhere")) elsewhere++;
-      page(302, { location: `https://localhost:${server.port}/elsewhere` })(request, response);
-    });
-    const [target, name] = open(id);
-    expect(await failureOf(target.describe(name))).toMatchObject({ code: "badResponse" });
-    expect([elsewhere, server.requests.length > 0]).toEqual([0, true]);
-  },
-);
+test.each(["aws", "hashicorp", "google", "github", "kubernetes"])("%s: a redirect is not followed", async (id) => {
+  let elsewhere = 0;
+  server.setResponse((request, response) => {
+    if (request.url?.startsWith("/elsewhere")) elsewhere++;
+    htmlPage(302, { location: `https://localhost:${server.port}/elsewhere` })(request, response);
+  });
+  const [target, name] = openTarget(id);
+  expect(await failureOf(target.describe(name))).toMatchObject({ code: "badResponse" });
+  expect([elsewhere, server.requests.length > 0]).toEqual([0, true]);
+});

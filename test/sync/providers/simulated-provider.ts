@@ -3,19 +3,19 @@ import type { FaultAction } from "simulated-cloud/faults.ts";
 import { systemClock } from "../../../shared/platform/runtime.ts";
 import type { Mark, TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerDependencies } from "../../../shared/sync/providers/provider-dependencies.ts";
-import { liveIn } from "../../azure/live-cloud.ts";
+import { startTestCloud } from "../../azure/live-cloud.ts";
 import type { Trouble } from "./suite.ts";
 
-/** A stand-in cloud for providers other than Azure, and what they are given in it. */
+/** Starts the simulated cloud for providers other than Azure. Returns the cloud and the dependencies of the providers' targets. */
 export async function providersCloud(): Promise<{ cloud: Cloud; deps: TargetDependencies }> {
-  const { cloud, config } = await liveIn({ company: { subscriptions: [] } });
+  const { cloud, config } = await startTestCloud({ company: { subscriptions: [] } });
   const noVaults = async () => {
     throw new Error("There are no vaults here.");
   };
   return { cloud, deps: { ...providerDependencies(config, systemClock), vaultSecrets: noVaults } };
 }
 
-/** How most troubles are made; what a provider says otherwise is its own. */
+/** The faults of the simulated cloud that cause each trouble with most providers. */
 export const FAULTS: Record<Trouble, FaultAction> = {
   throttled: { kind: "throttle", retryAfterSeconds: 120 },
   badCredentials: { kind: "fail", status: 401 },
@@ -26,13 +26,17 @@ export const FAULTS: Record<Trouble, FaultAction> = {
   lostAfterWrite: { kind: "loseAnswer" },
 };
 
+/**
+ * Returns the mark (record, source and version) that a target stores beside the value. `describe` then returns its `markId` as
+ * `holds`, until another writer changes the value.
+ */
 export const markOf = (sourceVersion: string, recordId = "01JD0000000000000000000001"): Mark => ({
   recordId,
   sourceVersion,
   source: "kv-payments/db-password",
 });
 
-/** The error that work must end in. */
+/** Returns the error of failing work. */
 export async function failureOf(work: Promise<unknown>): Promise<unknown> {
   return await work.then(
     () => new Error("It succeeded."),

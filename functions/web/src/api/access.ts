@@ -1,10 +1,14 @@
-/** Permissions of the signed-in user, from the declarations of the API. The API enforces them; the page only hides controls. */
+/**
+ * Permissions of the signed-in user. The build generates `OPERATIONS` from the declarations of the API. The API enforces the
+ * permissions, and the page only hides controls.
+ */
 import { createContext, useContext } from "react";
 import { OPERATIONS } from "./operations.ts";
 
 export type Operation = keyof typeof OPERATIONS;
 export type Role = (typeof OPERATIONS)[Operation]["roles"][number];
 
+/** The signed-in user. */
 export interface Person {
   username: string;
   role: Role;
@@ -12,8 +16,10 @@ export interface Person {
   tier: "core" | "pro";
 }
 
+/** Set by `SignedIn`, which wraps all views. */
 export const PersonContext = createContext<Person | undefined>(undefined);
 
+/** Returns the signed-in user. */
 export function useCurrentUser(): Person {
   const person = useContext(PersonContext);
   if (!person) throw new Error("useCurrentUser must be called below PersonContext.");

@@ -1,5 +1,6 @@
-/** The API client, typed by the OpenAPI document. The browser sends the session cookie, because the page and the API share
- * an origin.
+/**
+ * The API client, typed by the OpenAPI document. The browser sends the session cookie, because the page and the API share an
+ * origin.
  */
 import createFetchClient from "openapi-fetch";
 import createQueries from "openapi-react-query";
@@ -10,24 +11,30 @@ export type Schemas = components["schemas"];
 /** An error response of the API: a problem document. Its `detail` says how to fix the error. */
 export type Problem = Schemas["Problem"];
 
-/** A rate-limited change that would wait longer fails instead, so that it does not happen unexpectedly. Reads wait any time. */
+/**
+ * Maximum time that a rate-limited change waits to be sent again. A change that would wait longer fails, so that it does not
+ * happen when the user no longer expects it. Reads wait for any time.
+ */
 const MAX_CHANGE_WAIT_SECONDS = 120;
 
-/** Sends a request and retries it after a 429 response; the page shows the wait. Returns a problem document with the request id
- * for a lost connection, a truncated body, and a response that a proxy wrote.
+/**
+ * Sends a request, and sends it again after a 429 response, while the page shows the wait. Returns a problem document with the
+ * request id if the connection is lost, if the body is truncated, or if a proxy wrote the response.
  */
 async function fetchWithRetry(request: Request): Promise<Response> {
   // The page creates the id, so that a request without a response has one too.
   request.headers.set(REQUEST_ID, createRequestId());
   const dropped = new AbortController();
-  // Subscribed before the first attempt: a change whose form was closed is not retried.
-  const forget = onChangesDropped(() => request.method === "GET" || dropped.abort());
-  return await sendUntilAccepted(request, dropped.signal).finally(forget);
+  // Subscribed before the first attempt: a rate-limited change whose form was closed is not sent again. Reads are.
+  const unsubscribe = onChangesDropped(() => request.method === "GET" || dropped.abort());
+  return await sendUntilAccepted(request, dropped.signal).finally(unsubscribe);
 }
 
+/** Sends a request until the response is no 429, or until the request may not wait. `dropped` aborts a wait. */
 async function sendUntilAccepted(request: Request, dropped: AbortSignal): Promise<Response> {
   for (;;) {
     const response = await fetch(request.clone()).catch((error: unknown) => unreachable(error, request));
+    // 0 without the header. The response is then returned like any other error.
     const seconds = Number(response.headers.get("retry-after"));
     const mayWait = request.method === "GET" || seconds <= MAX_CHANGE_WAIT_SECONDS;
     if (response.status !== 429 || !(seconds > 0) || !mayWait || isSignIn(request) || dropped.aborted)
@@ -36,6 +43,7 @@ async function sendUntilAccepted(request: Request, dropped: AbortSignal): Promis
     await wait(seconds, AbortSignal.any([request.signal, dropped])).catch((reason: unknown) => {
       if (request.signal.aborted) throw reason;
     });
+    // The form was closed during the wait: its 429 response becomes the result.
     if (dropped.aborted) return normalize(response, request);
   }
 }
@@ -51,12 +59,15 @@ function wait(seconds: number, signal: AbortSignal): Promise<void> {
   });
 }
 
+/** Sign-ins are never sent again, and their 401 responses say that the password is wrong, not that the session ended. */
 const isSignIn = ({ url }: Request): boolean => new URL(url).pathname === "/auth/login";
 
+/** Header with the id of a request, which the service writes into its logs and problem documents. */
 const REQUEST_ID = "X-Request-Id";
 const createRequestId = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
+/** Returns the response if the service wrote it, otherwise a problem document. */
 async function normalize(response: Response, request: Request): Promise<Response> {
   if (response.status === 401 && !isSignIn(request)) sessionEnded();
   const type = response.headers.get("content-type") ?? "";
@@ -80,12 +91,14 @@ async function validateJson(response: Response, request: Request): Promise<Respo
   return unexpected(status, request);
 }
 
+/** Returns the problem for a response that the service did not write. */
 const unexpected = (status: number, request: Request): Response =>
   problemResponse(status, request, {
     title: "The service returned an unexpected response",
     detail: request.method === "GET" ? "Try again in a minute." : MAY_BE_DONE,
   });
 
+/** Returns the problem for a request without a response. @throws the error if the page itself aborted the request. */
 function unreachable(error: unknown, request: Request): Response {
   if (request.signal.aborted) throw error;
   return problemResponse(503, request, {
@@ -94,8 +107,10 @@ function unreachable(error: unknown, request: Request): Response {
   });
 }
 
+/** Detail of a failed change: without a response, it is unknown whether the service has saved the change. */
 const MAY_BE_DONE = "The change may have been saved. Check before you try again.";
 
+/** Returns a response like an error of the service. The id in `instance` lets support find the request. */
 function problemResponse(status: number, request: Request, text: { title: string; detail: string }): Response {
   const instance = request.headers.get(REQUEST_ID) ?? "";
   const problem = { type: "about:blank", ...text, status, instance, code: "unreachable" };

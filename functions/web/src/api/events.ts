@@ -1,9 +1,12 @@
-/** Events that an API call raises and the page as a whole handles. */
+/**
+ * Events between API calls, forms and the frame of the page. For each event, one function sends it and one subscribes to it.
+ */
 import type { ReactNode } from "react";
 import type { components } from "./schema.d.ts";
 
 type Listener<T> = (value: T) => void;
 
+/** Creates an event. `listen` returns a function that ends the subscription. */
 function channel<T>(): { send: Listener<T>; listen(listener: Listener<T>): () => void } {
   const listeners = new Set<Listener<T>>();
   return {
@@ -17,22 +20,22 @@ function channel<T>(): { send: Listener<T>; listen(listener: Listener<T>): () =>
   };
 }
 
-const ended = channel<void>();
-const waiting = channel<Date>();
-const dropped = channel<void>();
-const finished = channel<FinishedChange>();
+const sessionEnd = channel<void>();
+const rateLimitWait = channel<Date>();
+const droppedChanges = channel<void>();
+const finishedChanges = channel<FinishedChange>();
 
 /** The session expired. The page asks the user to sign in and keeps the current view. */
-export const sessionEnded = ended.send;
-export const onSessionEnded = ended.listen;
+export const sessionEnded = sessionEnd.send;
+export const onSessionEnded = sessionEnd.listen;
 
 /** A rate-limited call waits until the given time. */
-export const waitingUntil = waiting.send;
-export const onWaiting = waiting.listen;
+export const waitingUntil = rateLimitWait.send;
+export const onWaiting = rateLimitWait.listen;
 
-/** The form was closed: changes that wait to be sent are dropped. */
-export const dropChanges = dropped.send;
-export const onChangesDropped = dropped.listen;
+/** A form was closed. Changes that wait to be sent are dropped. */
+export const dropChanges = droppedChanges.send;
+export const onChangesDropped = droppedChanges.listen;
 
 /** The result of a change whose form was closed before the response arrived. */
 export interface FinishedChange {
@@ -42,5 +45,5 @@ export interface FinishedChange {
   /** Content that is shown only once, such as a new token. */
   outcome?: ReactNode;
 }
-export const changeFinished = finished.send;
-export const onChangeFinished = finished.listen;
+export const changeFinished = finishedChanges.send;
+export const onChangeFinished = finishedChanges.listen;

@@ -1,9 +1,12 @@
 import type { Schemas } from "../api/client.ts";
 import { isolated } from "./isolated.ts";
 
-/** Returns the display name of an asset. The name of an Entra credential consists of ids, so its application's name is used. */
+/**
+ * Returns the display name of an asset. The name of an Entra credential consists of ids, so its application's name and its
+ * display name are used instead.
+ */
 export const assetName = ({ name, credential }: Pick<Schemas["Asset"], "name" | "credential">): string =>
   [credential?.applicationName, credential?.displayName]
-    .flatMap((name) => name || [])
+    .flatMap((part) => part || [])
     .map(isolated)
     .join(": ") || name;

@@ -16,7 +16,7 @@ const useStyles = makeStyles({
   title: { margin: 0 },
 });
 
-/** A section of a view with a heading. */
+/** A section of a view: a box with a heading. */
 export function Card({ title, children }: { title: string; children: ReactNode }) {
   const styles = useStyles();
   const id = useId();

@@ -6,13 +6,18 @@ const load = () => import("./chart-kinds.ts");
 const LazyBars = lazy(async () => ({ default: (await load()).VerticalStackedBarChart }));
 const LazyLine = lazy(async () => ({ default: (await load()).LineChart }));
 
-/** @param props.height - Height in pixels, reserved until the chart is loaded. */
+/**
+ * A bar chart, on the Overview page.
+ *
+ * @param props.height - Height in pixels, reserved until the chart is loaded.
+ */
 export const Bars = (props: ComponentProps<typeof kinds.VerticalStackedBarChart> & { height: number }) => (
   <Suspense fallback={<div style={{ height: props.height }} />}>
     <LazyBars {...props} />
   </Suspense>
 );
 
+/** A line chart, on the Overview page. */
 export const Line = (props: ComponentProps<typeof kinds.LineChart> & { height: number }) => (
   <Suspense fallback={<div style={{ height: props.height }} />}>
     <LazyLine {...props} />

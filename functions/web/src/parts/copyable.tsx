@@ -13,7 +13,7 @@ const useStyles = makeStyles({
   },
 });
 
-/** Text to paste elsewhere, such as a command, with a "Copy" button. */
+/** Text to paste elsewhere, such as the command of a remediation or a new API token, with a "Copy" button. */
 export function Copyable({ label, text }: { label: string; text: string }) {
   const styles = useStyles();
   const [isCopied, setCopied] = useState(false);

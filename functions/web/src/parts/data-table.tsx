@@ -64,11 +64,12 @@ interface Props<T> {
   label: string;
 }
 
-/** A table. On a narrow screen, a list with the cells of a row below each other. */
+/** A table of items with columns, used in all views. On a narrow screen, a list with the cells of a row below each other. */
 export function DataTable<T>(props: Props<T>) {
   return useIsNarrow() ? <Stack {...props} /> : <WideTable {...props} />;
 }
 
+/** The list for narrow screens: a label and a value per column. Columns without a value are left out. */
 function Stack<T>({ items, columns, keyOf, label }: Props<T>) {
   const styles = useStyles();
   return (
@@ -93,6 +94,7 @@ function Stack<T>({ items, columns, keyOf, label }: Props<T>) {
   );
 }
 
+/** The table for all other screens. It scrolls sideways within its section if its columns don't fit. */
 function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
   const styles = useStyles();
   return (

@@ -4,18 +4,18 @@ import { isolated } from "./isolated.ts";
 
 type Dependency = Schemas["Dependency"];
 
-/** The kind of evidence that a resource uses an asset. */
+/** The kind of evidence that a resource uses an asset. Texts continue a sentence whose subject is the resource. */
 export const STRENGTHS = {
-  references: "configuration reference",
-  entitled: "has access",
-  observed: "read found in logs",
+  references: "its configuration references the asset",
+  entitled: "it has permission to read the asset",
+  observed: "a log shows that it read the asset",
 } as const satisfies Record<Dependency["strength"], string>;
 
 /** What happens to a consumer when the asset gets a new version. */
 export const REFRESHES = {
   automatic: "updates automatically",
   action: "needs an update or restart",
-  blind: "update can't be observed",
+  blind: "can't tell whether it uses the new value",
   willBreak: "keeps the old version and breaks",
 } as const satisfies Record<Dependency["refresh"]["how"], string>;
 
@@ -43,8 +43,42 @@ const KINDS = {
   devopsVariableGroup: "Azure DevOps variable group",
   devopsServiceConnection: "Azure DevOps service connection",
   syncRecord: "sync record",
-  principal: "principal",
+  principal: "user, group or application",
 } as const satisfies Record<Dependency["resource"]["kind"], string>;
+
+/** Directory types at the start of the name of a principal whose display name is unknown, such as "User <object ID>". */
+const PRINCIPAL_TYPES: Record<string, string> = {
+  ServicePrincipal: "service principal",
+  User: "user",
+  Group: "group",
+  ForeignGroup: "group of another tenant",
+  Device: "device",
+  Principal: "user, group or application",
+};
+
+/**
+ * Returns the name of a consumer with its kind and environment. A principal without a display name is shown by its object ID.
+ */
+export function consumerTitle(consumer: { name: string; kind: string; environment: string | null }): string {
+  // The name of a principal without a display name is its directory type and object ID.
+  const [, type = "", id] = /^(\w+) ([\da-f-]{36})$/i.exec(consumer.name) ?? [];
+  const typeText = PRINCIPAL_TYPES[type];
+  if (consumer.kind === "principal" && id !== undefined && typeText !== undefined)
+    return `${typeText.charAt(0).toUpperCase()}${typeText.slice(1)} ${id}`;
+  return `${isolated(consumer.name)} (${kindOf(consumer)})`;
+}
+
+/**
+ * Kinds of searches for consumers, by the API's source. If a whole search fails, the API reports its source in place of a
+ * resource, so these texts are also used for scopes.
+ */
+export const SOURCES: Record<string, string> = {
+  azure: "Azure",
+  devops: "Azure DevOps",
+  sync: "Sync",
+  logs: "Logs",
+  literals: "App settings with plaintext copies",
+};
 
 /** Returns the kind of a consumer, with its environment if known. For assets, which graphs contain too, returns their type. */
 export const kindOf = ({ kind, environment }: { kind: string; environment: string | null }): string => {

@@ -19,8 +19,8 @@ interface Props {
 export function FeatureGate({ operation, description, isQuiet = false, children }: Props) {
   const { role, tier } = useCurrentUser();
   const roleAllows = useRoleAllows();
-  const { roles, tier: needed } = requirementsOf(operation);
-  const isLicensed = needed === "core" || tier === "pro";
+  const { roles, tier: requiredTier } = requirementsOf(operation);
+  const isLicensed = requiredTier === "core" || tier === "pro";
   if (isLicensed && roleAllows(operation)) return children;
   if (isLicensed && isQuiet) return null;
   return (
@@ -30,7 +30,7 @@ export function FeatureGate({ operation, description, isQuiet = false, children 
         {description}{" "}
         {isLicensed
           ? `Your role is ${role}. Required: ${roles.join(" or ")}. Ask an administrator for access.`
-          : "This feature needs a PRO license. Set it in LICENSE_KEY."}
+          : "This feature needs a PRO license. The License page says how to install one."}
       </MessageBarBody>
     </MessageBar>
   );

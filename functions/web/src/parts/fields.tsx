@@ -37,21 +37,23 @@ export const isAbout = (member: string, { path }: { path: string }): boolean =>
 function useError(member: string): string {
   const { errors, register } = useContext(FormContext);
   useEffect(() => register(member), [register, member]);
-  const own = errors.filter((error) => isAbout(member, error));
-  return [...new Set(own.map(({ message }) => asSentence(message)))].join(" ");
+  const memberErrors = errors.filter((error) => isAbout(member, error));
+  return [...new Set(memberErrors.map(({ message }) => asSentence(message)))].join(" ");
 }
 
-/** The API's messages complete "<path>: must be …". */
+/** Returns a validation message as a sentence. The API's messages start in lower case, for example "must be at least 1". */
 const asSentence = (message: string): string =>
   `${message.charAt(0).toUpperCase()}${message.slice(1)}${/[.!?]$/.test(message) ? "" : "."}`;
 
-/** Returns the value of a field. An untouched field follows the server. An edited field keeps the edit, and `conflict` is the newer
- * server value.
+/**
+ * Returns the value of a field. A field without an edit follows the value on the server. An edited field keeps the edit, and
+ * `conflict` is the server's value if it changed since the edit.
  *
  * @param initial - The value before any edit.
  * @param saved - The server's value, if it differs from `initial`.
  */
 function useDraft<T>(initial: T, saved: T | undefined = initial) {
+  // `base` is the value on the server at the time of the first edit.
   const [draft, setDraft] = useState<{ value: T; base: T | undefined }>();
   const isConflict = draft !== undefined && draft.base !== saved && draft.value !== saved;
   return {
@@ -61,7 +63,7 @@ function useDraft<T>(initial: T, saved: T | undefined = initial) {
   };
 }
 
-/** The label, hint and validation message of a field. */
+/** The frame of each field below: its label, hint and validation message. The latter can be a conflict with another user. */
 function Frame({
   of: { name, label, hint, required = false, member = name },
   conflict,
@@ -88,7 +90,7 @@ function Frame({
   );
 }
 
-/** Returns the props of a text control. */
+/** Returns the props of a text control, and the conflict to show in its frame. */
 function useText(initial = "", onFilled?: InputProps["onFilled"]) {
   const { value, set, conflict } = useDraft(initial);
   const onChange = (_: unknown, data: { value: string }) => {
@@ -98,6 +100,7 @@ function useText(initial = "", onFilled?: InputProps["onFilled"]) {
   return { conflict, control: { value, onChange } };
 }
 
+/** A field with one line of text. `input` are props of the control, such as `type`. */
 export function TextField({ label, hint, required, member, defaultValue, onFilled, ...input }: Props & InputProps) {
   const { conflict, control } = useText(defaultValue, onFilled);
   return (
@@ -112,13 +115,16 @@ export const SecretField = (props: Props & Pick<InputProps, "onFilled">) => (
   <TextField {...props} type="password" autoComplete="new-password" />
 );
 
+/** A field for a number. The form data contains it as text. */
 export const NumberField = (props: Props & InputProps) => <TextField {...props} type="number" />;
 
-/** The expiry date of the form's secret, read by `expiryOf`. An untouched field is not part of the form data, because the saved
- * expiry can be at any time of day.
+/**
+ * The expiry date of the form's secret, which `expiryOf` reads. A field without an edit is not part of the form data: the saved
+ * expiry can be at any time of day, and saving the date alone would change it.
  *
- * @param props.end - Expiry of the current secret.
- * @param props.isAnother - Whether a new secret was entered, which has another expiry.
+ * @param props.end - Expiry of the current secret, ISO 8601. Null or undefined if unknown.
+ * @param props.isAnother - Whether a new secret was entered into the form. The field then starts empty, because the new secret
+ *   has another expiry.
  */
 export function ExpiryField({
   end,
@@ -131,6 +137,7 @@ export function ExpiryField({
   return (
     <Frame of={props} conflict={isAnother ? undefined : conflict}>
       <Input
+        // Without a name, the field is not part of the form data.
         {...(value !== initial && { name: props.name })}
         type="date"
         value={value}
@@ -140,6 +147,7 @@ export function ExpiryField({
   );
 }
 
+/** A field with several lines of text. */
 export function LongField({
   label,
   hint,
@@ -157,7 +165,12 @@ export function LongField({
   );
 }
 
-/** @param props.options - The values, or each value with its display text. */
+/**
+ * A selection of one of several values. With `value`, the parent keeps the selected value, otherwise the field does. `choose`
+ * is called with each selection.
+ *
+ * @param props.options - The values, or each value with its display text.
+ */
 export function ChoiceField<T extends string>({
   options,
   defaultValue,
@@ -171,10 +184,10 @@ export function ChoiceField<T extends string>({
   choose?(value: NoInfer<T>): void;
 }) {
   const pairs = Array.isArray(options)
-    ? options.map((one: T) => [one, one] as const)
+    ? options.map((option: T) => [option, option] as const)
     : Object.entries<string>(options as Record<T, string>);
   const { value: draft, set, conflict } = useDraft<string>(defaultValue ?? pairs[0]?.[0] ?? "", defaultValue ?? "");
-  const conflictText = pairs.find(([one]) => one === conflict)?.[1];
+  const conflictText = pairs.find(([option]) => option === conflict)?.[1];
   return (
     <Frame of={props} conflict={conflictText}>
       <Select
@@ -185,8 +198,8 @@ export function ChoiceField<T extends string>({
           choose?.(data.value as T);
         }}
       >
-        {pairs.map(([one, text]) => (
-          <option key={one} value={one}>
+        {pairs.map(([option, text]) => (
+          <option key={option} value={option}>
             {text}
           </option>
         ))}
@@ -195,6 +208,7 @@ export function ChoiceField<T extends string>({
   );
 }
 
+/** A switch that turns something on or off. The form data contains its name only while it is on. */
 export function SwitchField({
   label,
   hint,
@@ -213,7 +227,11 @@ export function SwitchField({
   );
 }
 
-/** @param props.value - The value in the form data if checked, for several checkboxes with one name. */
+/**
+ * A checkbox. The form data contains its name only while it is checked.
+ *
+ * @param props.value - The value in the form data if checked, for several checkboxes with one name.
+ */
 export function CheckField({
   label,
   hint,

@@ -15,6 +15,8 @@ export interface Filter {
   /** The values, or each value with its display text. Without values, the filter is a text or date field. */
   values?: readonly string[] | Readonly<Record<string, string>>;
   type?: "date";
+  /** Says in an empty text field what to enter, such as "Full vault name". */
+  placeholder?: string;
 }
 
 /** Returns the filters that the address sets. The API validates them. */
@@ -38,10 +40,12 @@ interface Props {
 export function Filters({ of, more = [], children }: Props) {
   const styles = useStyles();
   const [params, setParams] = useSearchParams();
+  /** Whether the address sets one of the filters behind "More filters". They can't be hidden then. */
   const isUsed = more.some(({ name }) => params.has(name));
   const [isExpanded, setExpanded] = useState(false);
-  const hasMore = isUsed || isExpanded;
+  const showsMore = isUsed || isExpanded;
   // Text by filter name that is not applied yet. It is discarded when the address changes by Back, Clear or a link.
+  // `at` identifies the address by its object, which is a new one after each change of the address.
   const [drafts, setDrafts] = useState<Drafts>({ at: params, texts: {} });
   const draft = drafts.at === params ? drafts.texts : {};
   const apply = (texts: Record<string, string>) =>
@@ -52,11 +56,13 @@ export function Filters({ of, more = [], children }: Props) {
       }
       return before;
     });
+  // Runs after each render, so each keystroke starts the pause again.
   useEffect(() => {
     if (Object.keys(draft).length === 0) return undefined;
     const timer = setTimeout(() => apply(draft), PAUSE_MS);
     return () => clearTimeout(timer);
   });
+  /** Keeps a text as a draft, or drops the draft if the text is what the address contains. */
   const edit = (name: string, text: string, shown: string) => {
     const { [name]: _, ...others } = draft;
     setDrafts({ at: params, texts: text === shown ? others : { ...others, [name]: text } });
@@ -70,7 +76,7 @@ export function Filters({ of, more = [], children }: Props) {
   };
   return (
     <search className={styles.filters}>
-      {[...of, ...(hasMore ? more : [])].map(({ name, label, values, type: kind }) => (
+      {[...of, ...(showsMore ? more : [])].map(({ name, label, values, type: inputType, placeholder }) => (
         <Field key={name} label={label} size="small" className={styles.field}>
           {values ? (
             <Select
@@ -89,7 +95,8 @@ export function Filters({ of, more = [], children }: Props) {
             </Select>
           ) : (
             <TypedFilter
-              type={kind ?? "text"}
+              type={inputType ?? "text"}
+              placeholder={placeholder}
               value={params.get(name) ?? ""}
               draft={draft[name]}
               change={(text, shown) => edit(name, text, shown)}
@@ -99,7 +106,7 @@ export function Filters({ of, more = [], children }: Props) {
         </Field>
       ))}
       {more.length > 0 && !isUsed && (
-        <Button size="small" aria-expanded={hasMore} onClick={() => setExpanded(!isExpanded)}>
+        <Button size="small" aria-expanded={showsMore} onClick={() => setExpanded(!isExpanded)}>
           {isExpanded ? "Fewer filters" : "More filters"}
         </Button>
       )}
@@ -123,19 +130,25 @@ interface Drafts {
 
 interface TypedProps {
   type: "text" | "date";
+  placeholder: string | undefined;
   /** The value in the address. */
   value: string;
+  /** Text that is not applied yet. Undefined without one. */
   draft: string | undefined;
+  /** Called on each edit with the new text and the text that the address contains. */
   change(text: string, shown: string): void;
   apply(): void;
 }
 
-function TypedFilter({ type, value, draft, change, apply }: TypedProps) {
+/** A text or date field. The address changes after a pause in typing, or at once on Enter. */
+function TypedFilter({ type, placeholder, value, draft, change, apply }: TypedProps) {
+  // The address can contain a date with a time, such as after a click on a chart. A date field shows only the date.
   const shown = type === "date" ? value.slice(0, 10) : value;
   return (
     <Input
       size="small"
       type={type}
+      placeholder={placeholder}
       value={draft ?? shown}
       autoComplete="off"
       onChange={(_, data) => change(data.value, shown)}

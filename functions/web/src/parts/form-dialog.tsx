@@ -39,17 +39,23 @@ export interface FormDialogProps {
   title: string;
   /** The object of the operation, such as a rule's name. Shown after the title. */
   about?: string;
+  /** The kind of the object, such as "rule". The dialog's title contains it; the button in the object's row does not. */
+  kind?: string;
   /** The label of the submit button. */
   action: string;
   appearance?: ButtonProps["appearance"];
   /** The operation that the form calls, as a data attribute for tests. */
   operation?: Operation;
-  /** A returned element or string is shown in the dialog. Otherwise the dialog closes.
+  /**
+   * Sends the change. A returned element or string is shown in the dialog. Otherwise, the dialog closes.
    *
    * @throws {Problem} The dialog shows the problem and keeps the input.
    */
   submit(form: FormData): Promise<unknown>;
-  /** Loads what would happen. Any later input hides the result. */
+  /**
+   * Loads a preview of the change, which is shown in the form. Any later input hides it. With `first`, the form can be
+   * submitted only while a preview is shown.
+   */
   preview?: { action: string; first?: boolean; load(form: FormData): Promise<ReactNode> };
   /** The fields, or a description of what happens. */
   children: ReactNode;
@@ -58,12 +64,12 @@ export interface FormDialogProps {
 /** A button that opens a form or confirmation in a dialog. After the change, all queries are refreshed. */
 export function FormDialog(props: FormDialogProps) {
   const { title, about, appearance = "secondary", operation } = props;
-  const [{ isOpen, times }, set] = useState({ isOpen: false, times: 0 });
-  // When a table becomes a list, its rows unmount and would take this dialog with them.
+  const [{ isOpen, openCount }, setState] = useState({ isOpen: false, openCount: 0 });
+  // When a table becomes a list, its rows unmount, and a dialog in a row would disappear.
   useFrozenWidth(isOpen);
-  const open = (isOpen: boolean) => set((before) => ({ isOpen, times: before.times + Number(isOpen) }));
+  const setOpen = (isOpen: boolean) => setState((before) => ({ isOpen, openCount: before.openCount + Number(isOpen) }));
   return (
-    <Dialog open={isOpen} onOpenChange={(_, data) => open(data.open)}>
+    <Dialog open={isOpen} onOpenChange={(_, data) => setOpen(data.open)}>
       <DialogTrigger disableButtonEnhancement>
         <Button
           size="small"
@@ -75,15 +81,18 @@ export function FormDialog(props: FormDialogProps) {
         </Button>
       </DialogTrigger>
       <DialogSurface>
-        <Form key={times} {...props} isOpen={isOpen} close={() => open(false)} />
+        {/* A new key discards the input and the result of the last time that the dialog was open. */}
+        <Form key={openCount} {...props} isOpen={isOpen} close={() => setOpen(false)} />
       </DialogSurface>
     </Dialog>
   );
 }
 
+/** The content of the dialog: the fields, the preview or the result, the problem of the last request, and the buttons. */
 function Form({
   title,
   about,
+  kind,
   action,
   submit,
   preview,
@@ -93,16 +102,23 @@ function Form({
 }: FormDialogProps & { isOpen: boolean; close(): void }) {
   const styles = useStyles();
   const queries = useQueryClient();
+  /** Whether a request is in progress, or the dialog is closing after a change. */
   const [isBusy, setBusy] = useState(false);
+  /** Whether the change was sent and succeeded, and the dialog is about to close. */
   const [isSaved, setSaved] = useState(false);
   const [problem, setProblem] = useState<Problem>();
-  const [shown, show] = useState<ReactNode>();
+  const [shownPreview, showPreview] = useState<ReactNode>();
+  /** What `submit` returned to be shown, in place of the fields. */
   const [outcome, setOutcome] = useState<ReactNode>();
-  const heading = about === undefined ? title : `${title}: ${about}`;
-  /** Counts edits: a preview that was loaded before the last edit is outdated. */
-  const changes = useRef(0);
+  const fullTitle = kind === undefined ? title : `${title} ${kind}`;
+  const heading = about === undefined ? fullTitle : `${fullTitle}: ${about}`;
+  /** Number of edits. A preview whose request precedes the last edit is outdated. */
+  const editCount = useRef(0);
+  /** Whether a request is being sent. A ref, because state would change only with the next render. */
   const isSending = useRef(false);
+  /** Whether the user closed the dialog, or the form was unmounted. */
   const isGone = useRef(false);
+  /** Body members whose validation errors a field shows. */
   const members = useRef(new Set<string>());
   const register = useCallback((member: string) => void members.current.add(member), []);
   useEffect(() => {
@@ -115,22 +131,24 @@ function Form({
     };
   }, [isOpen]);
 
+  /** Loads and shows the preview, unless the user has edited the form since the request. */
   async function loadPreview(form: FormData) {
-    const before = changes.current;
+    const countBefore = editCount.current;
     const result = await preview!.load(form);
-    if (changes.current === before) show(result);
+    if (editCount.current === countBefore) showPreview(result);
     setBusy(false);
   }
+  /** Sends the change, refreshes the page's data, and shows the result or closes the dialog. */
   async function send(form: FormData) {
-    const answer = await submit(form);
+    const result = await submit(form);
     const refreshed = queries.invalidateQueries({
       predicate: ({ queryKey: [, path] }) => !UNCHANGED_BY_FORMS.includes(String(path)),
     });
     // A result that is shown only once does not wait for the refresh of lists.
-    const isShown = isValidElement(answer) || typeof answer === "string";
-    if (isGone.current) changeFinished({ title: heading, ...(isShown && { outcome: answer }) });
+    const isShown = isValidElement(result) || typeof result === "string";
+    if (isGone.current) changeFinished({ title: heading, ...(isShown && { outcome: result }) });
     else if (isShown) {
-      setOutcome(answer);
+      setOutcome(result);
       setBusy(false);
     } else {
       setSaved(true);
@@ -143,10 +161,11 @@ function Form({
   /** Loads the server's current values. Untouched fields show them; the preview is outdated. */
   async function reload() {
     await queries.invalidateQueries();
-    changes.current++;
-    show(undefined);
+    editCount.current++;
+    showPreview(undefined);
     setProblem(undefined);
   }
+  /** Shows that `work` is in progress, and its problem if it fails. `isChange` is false for a preview. */
   async function run(work: Promise<void>, isChange: boolean) {
     setBusy(true);
     setProblem(undefined);
@@ -156,7 +175,7 @@ function Form({
       const failed = asProblem(thrown);
       setProblem(failed);
       setBusy(false);
-      // A rate-limited change of a closed form was not sent, as the user wanted.
+      // No result is reported for a rate-limited change of a closed form: it was not sent, because the user closed the form.
       if (isGone.current && isChange && failed.status !== 429) changeFinished({ title: heading, problem: failed });
     } finally {
       isSending.current = false;
@@ -169,18 +188,19 @@ function Form({
     isSending.current = true;
     const { submitter } = event.nativeEvent as SubmitEvent;
     const isPreview = submitter instanceof HTMLButtonElement && submitter.value === "preview";
-    const isChange = !isPreview && (!preview?.first || shown !== undefined);
+    // However the form was submitted, it sends no change before a required preview is shown.
+    const isChange = !isPreview && (!preview?.first || shownPreview !== undefined);
     const form = new FormData(event.currentTarget);
     void run(isChange ? send(form) : loadPreview(form), isChange);
   }
   const isOver = outcome !== undefined;
-  const needsPreview = preview?.first === true && shown === undefined;
+  const needsPreview = preview?.first === true && shownPreview === undefined;
   return (
     <form
       onSubmit={handleSubmit}
       onChange={() => {
-        changes.current++;
-        show(undefined);
+        editCount.current++;
+        showPreview(undefined);
       }}
     >
       <DialogBody>
@@ -189,9 +209,9 @@ function Form({
           <FormContext value={{ errors: problem?.errors ?? [], isSaved, register }}>
             {isOver ? <div role="status">{outcome}</div> : children}
           </FormContext>
-          {!isOver && shown !== undefined && (
+          {!isOver && shownPreview !== undefined && (
             <div role="status" ref={scrollIntoView}>
-              {shown}
+              {shownPreview}
             </div>
           )}
           {problem && (
@@ -201,7 +221,8 @@ function Form({
           )}
           {problem && CONFLICTS.includes(problem.code) && (
             <div>
-              <Button onClick={() => void reload()}>Reload</Button> Your input is kept.
+              <Button onClick={() => void reload()}>Reload</Button> Loads the changes of the other user. Your input is
+              kept.
             </div>
           )}
           {isBusy && (
@@ -241,17 +262,17 @@ function Form({
   );
 }
 
-/** Resolves when `work` is done or a call is rate-limited, whichever comes first. */
+/** Resolves when `work` has finished or a call waits for the rate limit, whichever comes first. */
 const untilDoneOrWaiting = (work: Promise<void>): Promise<void> =>
   new Promise((resolve) => {
-    const forget = onWaiting(() => resolve());
+    const unsubscribe = onWaiting(() => resolve());
     void work.finally(() => {
-      forget();
+      unsubscribe();
       resolve();
     });
   });
 
-/** Most responses arrive sooner, so no spinner flashes. */
+/** Delay of the spinner in milliseconds. Most responses arrive sooner, so that no spinner flashes. */
 const SPINNER_AFTER_MS = 500;
 
 /** Scrolls to content below a long form. If a field is invalid, focuses that field instead. */
@@ -271,10 +292,10 @@ function withoutFieldErrors(problem: Problem, members: ReadonlySet<string>): Pro
 
 /** Codes of problems that say another user changed the object first. */
 const CONFLICTS: Problem["code"][] = ["preconditionFailed", "conflict", "alreadyExists"];
-/** Queries that a form does not change. */
+/** Paths of queries whose data no form changes, so that they are not refreshed after a change. */
 const UNCHANGED_BY_FORMS = ["/auth/me", "/system/license/status", "/auth/sso/status"];
 
-/** Returns the text of a field, trimmed. */
+/** Returns the text of a field, trimmed. Empty if the form has no such field. */
 export const typed = (form: FormData, name: string): string => String(form.get(name) ?? "").trim();
 
 /** Returns the text of a field, trimmed, or null if it is empty. */
@@ -314,11 +335,11 @@ export function typedNumbers(form: FormData, name: string, unit: string): number
   throw problem;
 }
 
-/** Returns the selected option, or the first one if the form has none. */
+/** Returns the selected option of a field, or the first of the allowed options if the form has none. */
 export const chosen = <const T extends string>(form: FormData, name: string, among: readonly T[]): T =>
-  among.find((one) => one === form.get(name)) ?? among[0]!;
+  among.find((option) => option === form.get(name)) ?? among[0]!;
 
-/** Returns the members that are not null, undefined or an empty string. */
+/** Returns the members of a request body that are not null, undefined or an empty string, so that the API's defaults apply. */
 export const given = <T extends Record<string, unknown>>(members: T): Partial<{ [K in keyof T]: NonNullable<T[K]> }> =>
   Object.fromEntries(
     Object.entries(members).filter(([, value]) => value !== null && value !== undefined && value !== ""),

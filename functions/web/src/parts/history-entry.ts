@@ -1,18 +1,24 @@
-/** Stores values per entry of the browser history, so that Back restores the scroll position. The values are lost on reload.
+/**
+ * Stores values, such as a scroll position, for each entry of the browser history, so that Back restores them. The values are
+ * in memory and lost on reload.
  */
-const entries = new Map<string, Map<string, unknown>>();
+const valuesByEntry = new Map<string, Map<string, unknown>>();
 
+/** Returns the id that `storeInEntry` gave the current history entry. Undefined if it has none. */
 const idOfEntry = (): string | undefined => (history.state as { entry?: string } | null)?.entry;
 
-export const remembered = <T>(name: string): T | undefined =>
-  entries.get(idOfEntry() ?? "")?.get(name) as T | undefined;
+/** Returns a value that was stored for the current history entry. */
+export const readFromEntry = <T>(name: string): T | undefined =>
+  valuesByEntry.get(idOfEntry() ?? "")?.get(name) as T | undefined;
 
-export function remember(name: string, value: unknown): void {
+/** Stores a value for the current history entry. */
+export function storeInEntry(name: string, value: unknown): void {
   let id = idOfEntry();
   if (id === undefined) {
-    // The browser keeps the ids across a reload but the values are lost, so an id must differ after each load.
-    id = `${performance.timeOrigin} ${entries.size + 1}`;
+    // A reload keeps the id in the history entry, but not the values. The start time of the page makes ids differ after each
+    // load.
+    id = `${performance.timeOrigin} ${valuesByEntry.size + 1}`;
     history.replaceState({ entry: id }, "");
   }
-  entries.set(id, (entries.get(id) ?? new Map()).set(name, value));
+  valuesByEntry.set(id, (valuesByEntry.get(id) ?? new Map()).set(name, value));
 }

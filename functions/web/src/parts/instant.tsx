@@ -3,6 +3,7 @@ import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from "./time.ts";
 
 const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+/** Units of relative times. The first whose length is not longer than the difference is used, such as "in 3 days". */
 const UNITS = [
   ["year", 365 * DAY_MS],
   ["month", 30 * DAY_MS],
@@ -25,7 +26,7 @@ export function Instant({ at, relative = false }: { at: string | null; relative?
 }
 
 function relativeTo(date: Date): string {
-  const away = date.getTime() - Date.now();
-  const [unit, length] = UNITS.find(([, length]) => Math.abs(away) >= length) ?? ["second", SECOND_MS];
-  return RELATIVE.format(Math.round(away / length), unit);
+  const differenceMs = date.getTime() - Date.now();
+  const [unit, length] = UNITS.find(([, length]) => Math.abs(differenceMs) >= length) ?? ["second", SECOND_MS];
+  return RELATIVE.format(Math.round(differenceMs / length), unit);
 }

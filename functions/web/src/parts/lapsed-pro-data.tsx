@@ -2,8 +2,9 @@ import { Button } from "@fluentui/react-components";
 import { type ReactNode, useState } from "react";
 import { useCurrentUser } from "../api/access.ts";
 
-/** PRO data that remains readable after the license expired. Without a PRO license it is loaded only on demand, because most
- * installations have none and the API then denies the request.
+/**
+ * Renders PRO data, which remains readable after the license expired. Without a license, the data is loaded only after a click: most
+ * installations without a license have no such data, and the API rejects the request.
  */
 export function LapsedProData({ children }: { children: ReactNode }) {
   const { tier } = useCurrentUser();
@@ -12,7 +13,7 @@ export function LapsedProData({ children }: { children: ReactNode }) {
   return (
     <div>
       <Button size="small" onClick={() => setShown(true)}>
-        Show data from an expired license
+        Show data from the time of an earlier PRO license
       </Button>
     </div>
   );

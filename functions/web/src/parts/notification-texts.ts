@@ -1,4 +1,4 @@
-/** Display texts for the API's notification enums. */
+/** Display texts for the API's enums of alert deliveries. */
 import type { Schemas } from "../api/client.ts";
 
 export const METHODS = {

@@ -8,7 +8,7 @@ interface Props<O extends Operation, P extends Operation>
   operation: O;
   /** Calls the operation. A returned element or string is shown in the dialog, such as the result of a test. */
   submit(form: FormData, call: Call<O>): Promise<unknown>;
-  /** Loads what would happen, with the same operation unless `operation` names another. */
+  /** Loads a preview of the change, with the same operation unless `operation` names another. */
   preview?: {
     operation?: P;
     action: string;
@@ -18,7 +18,10 @@ interface Props<O extends Operation, P extends Operation>
   };
 }
 
-/** A button that opens the form of an API operation. Not rendered if the user can't call the operation. */
+/**
+ * A button that opens the form of an API operation, used in all views. Not rendered if the user's role or the license does not
+ * allow the operation.
+ */
 export function Operate<O extends Operation, P extends Operation = O>(props: Props<O, P>) {
   const { operation, submit, preview, ...dialog } = props;
   const may = useMay();
@@ -29,12 +32,13 @@ export function Operate<O extends Operation, P extends Operation = O>(props: Pro
   );
 }
 
+/** Returns the `preview` prop of the form. Without permission for the operation of the preview, the form has none. */
 function previewOf<O extends Operation, P extends Operation>(
   { operation, preview }: Props<O, P>,
   may: (operation: Operation) => boolean,
 ): Pick<FormDialogProps, "preview"> {
-  const named = (preview?.operation ?? operation) as P;
-  if (!preview || !may(named)) return {};
-  const call = callOf(named);
+  const previewOperation = (preview?.operation ?? operation) as P;
+  if (!preview || !may(previewOperation)) return {};
+  const call = callOf(previewOperation);
   return { preview: { ...preview, load: (form) => preview.load(form, call) } };
 }

@@ -28,7 +28,7 @@ interface Props<T> {
   empty: string;
 }
 
-/** A table of an API list. "Load more" adds the next page. */
+/** A table of an API list, used in most views. "Load more" adds the next page. A page can be empty although others follow. */
 export function PagedTable<T>({ of: query, columns, keyOf, label, empty }: Props<T>) {
   const styles = useStyles();
   if (!query.data) return query.error ? <QueryFailure of={query} /> : <Spinner size="small" label="Loading" />;

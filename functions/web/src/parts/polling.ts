@@ -1,5 +1,13 @@
-/** Returns query options that poll until the data is final. The interval grows from 2 seconds to a minute; a hidden page does not
- * poll.
+const FIRST_INTERVAL_MS = 2_000;
+const MAX_INTERVAL_MS = 60_000;
+/** Factor by which the interval grows with each response. */
+const GROWTH = 1.3;
+
+/**
+ * Returns query options that poll until the data is final. The interval grows from 2 seconds to a minute. A hidden page does
+ * not poll.
+ *
+ * The number of responses and errors so far gives the interval, so a failing request is retried less and less often, too.
  *
  * @param isOver - Returns whether the data can no longer change.
  */
@@ -12,5 +20,5 @@ export const pollUntil = <T>(isOver: (data: T) => boolean) => ({
   }) =>
     data !== undefined && isOver(data)
       ? (false as const)
-      : Math.min(60_000, 2_000 * 1.3 ** (dataUpdateCount + errorUpdateCount)),
+      : Math.min(MAX_INTERVAL_MS, FIRST_INTERVAL_MS * GROWTH ** (dataUpdateCount + errorUpdateCount)),
 });

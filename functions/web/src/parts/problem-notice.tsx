@@ -4,6 +4,7 @@ import { Instant } from "./instant.tsx";
 
 interface Props {
   problem: Problem;
+  /** Repeats the failed request. Without it, there is no "Try again" button. */
   retry?: () => void;
   /** Time of the response whose data is still shown below. */
   shownFrom?: Date;
@@ -12,7 +13,7 @@ interface Props {
 /** Shows a problem document: what went wrong, how to fix it, and the request id for support. */
 export function ProblemNotice({ problem, retry, shownFrom }: Props) {
   const { title, detail, errors = [], instance } = problem;
-  // The detail of a validation problem repeats its errors.
+  // The detail of a validation problem can contain all its errors. They are then shown only once, as the list.
   const isRepeated = errors.length > 0 && errors.every(({ message }) => detail.includes(message));
   return (
     <MessageBar intent="error" layout="multiline" role="alert">
@@ -30,7 +31,7 @@ export function ProblemNotice({ problem, retry, shownFrom }: Props) {
         )}
         {shownFrom && (
           <div>
-            The data below was loaded <Instant at={shownFrom.toISOString()} relative />.
+            The data below may be out of date. It was loaded <Instant at={shownFrom.toISOString()} relative />.
           </div>
         )}
         {instance !== "" && <div>Request ID: {instance}</div>}

@@ -4,7 +4,10 @@ import type { ReactNode } from "react";
 import type { Problem } from "../api/client.ts";
 import { ProblemNotice } from "./problem-notice.tsx";
 
-/** Renders the data of a query with `children`. Shows a spinner until the data is there, and the problem if the query failed. */
+/**
+ * Renders the data of a query with `children`, in most views. Shows a spinner until the data is there, and the problem if the
+ * query failed.
+ */
 export function QueryResult<T>({
   of: query,
   children,

@@ -3,7 +3,10 @@ import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { isolated } from "./isolated.ts";
 
-/** The result of a dry run: the steps of the rotation, the vault secrets it writes, and the effect on each consumer. */
+/**
+ * The result of a dry run, in the forms that start a rotation: the steps, the vault secrets that the rotation would write, and
+ * the effect on each consumer.
+ */
 export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
   const { plan: steps, targets, consumers, notes, coverage, reasons } = plan;
   const breaking = consumers.filter(({ how, included }) => included && how === "willBreak");
@@ -21,60 +24,66 @@ export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
         </Text>
       )}
       <Lines
-        title="Vault secrets to write"
-        none="The rotation writes no vault secret."
+        title="Key Vault secrets to update"
+        none="The rotation updates no key vault secret."
         lines={targets.map(targetText)}
       />
       <Lines title="Consumers" none="No consumers found." lines={consumers.map(consumerText)} />
       <NotWritten of={plan} />
-      <Lines title="Reasons why the old secret can't be removed" lines={reasons} />
-      <Lines title="Scopes that could not be read" lines={coverage} />
-      <Lines title="Differences from your request" lines={notes} />
+      <Lines title="The old secret can't be deleted yet, because" lines={reasons} />
+      <Lines title="Could not be searched for consumers" lines={coverage} />
+      <Lines title="Differences from your input" lines={notes} />
     </>
   );
 }
 
-/** Why a vault secret is not written, and what to do about it. */
+/** How sure it is that a key vault secret stores the application's secret. */
+const CONFIDENCE = { certain: "proven", likely: "likely", possible: "possible" } as const;
+
+/** Why a key vault secret is not updated, and what to do about it. */
 const LEFT_OUT = {
   newPlace:
-    "it holds the old secret, but nobody confirmed it and no rotation wrote it. Confirm the match if it belongs to the application",
-  uncertain: "it may hold the old secret. Verify or confirm the match",
-  notNamed: "the request or policy does not name it",
+    "stores the old secret, but no user confirmed it and no earlier rotation updated it. Confirm the match if it belongs to the application.",
+  uncertain: "may store the old secret. Test or confirm the match if it belongs to the application.",
+  notNamed: "is not in the list of secrets to update.",
   unreadable:
-    "the vault denies access. Grant the service Key Vault Secrets Officer on it, or open the vault's firewall",
+    "can't be read. Assign the role Key Vault Secrets Officer on the vault to the service's identity, or allow the service in the vault's firewall.",
 } as const satisfies Record<NonNullable<Schemas["Rotation"]["notUpdated"][number]["reason"]>, string>;
 
-/** The vault secrets that a rotation leaves out, with the way to confirm those that belong to the application. */
+/** The vault secrets that a rotation does not write, with a link to confirm those that belong to the application. */
 export function NotWritten({ of: { appId, notUpdated } }: { of: Schemas["Rotation"] }) {
   const canBeConfirmed = notUpdated.some(({ reason }) => reason === "newPlace" || reason === "uncertain");
   return (
     <>
       <Lines
-        title="Vault secrets that are not written (may hold the old secret)"
+        title="Not updated, but may store the old secret"
         lines={notUpdated.map(
           ({ vaultName, secretName, confidence, reason }) =>
-            `${vaultName}/${secretName} (${confidence})${reason === null ? "" : `: ${LEFT_OUT[reason]}`}`,
+            `${vaultName}/${secretName} (${CONFIDENCE[confidence]} match)${reason === null ? "" : `: ${LEFT_OUT[reason]}`}`,
         )}
       />
       {appId !== null && canBeConfirmed && (
-        <Link href={createHref(`/rotation/apps/${appId}`)}>Confirm matches of the application</Link>
+        <Link href={createHref(`/rotation/apps/${appId}`)}>Test or confirm the matches of the application</Link>
       )}
     </>
   );
 }
 
+/** Returns a written secret as text. `handover`: a secret in a separate vault from which the user collects the new value. */
 const targetText = ({ vaultName, secretName, kind }: Schemas["RotationTarget"]): string =>
   `${vaultName}/${secretName}${kind === "handover" ? " (collect the new value here)" : ""}`;
 
+/** How a consumer gets the new value. */
 const HOW = {
   automatic: "updates automatically",
-  action: "the rotation updates it",
-  blind: "update can't be observed",
+  action: "the rotation updates or restarts it",
+  blind: "can't tell whether it uses the new value",
   willBreak: "keeps the old value and breaks",
 } as const;
 
+/** Returns a consumer as text: name, kind, environment and the setting that references the secret, then the effect on it. */
 const consumerText = ({ name, kind, environment, evidence, how, included }: Schemas["RotationConsumer"]): string =>
-  `${isolated(name)} (${[kind, environment === null ? "" : isolated(environment), isolated(evidence)].filter(Boolean).join(", ")}): ${included ? HOW[how] : "excluded"}`;
+  `${isolated(name)} (${[kind, environment === null ? "" : isolated(environment), isolated(evidence)].filter(Boolean).join(", ")}): ${included ? HOW[how] : "excluded, not updated"}`;
 
 /** A list with a title. Renders nothing if the list is empty and `none` is not given. */
 export function Lines({ title, lines, none }: { title: string; lines: string[]; none?: string }) {

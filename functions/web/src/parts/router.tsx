@@ -1,5 +1,6 @@
-/** A router for the URL fragment, such as `#/inventory?type=key`: the path selects the view, the query holds its filters. Links are
- * plain `href` attributes from `createHref`.
+/**
+ * A router for the URL fragment, such as `#/inventory?type=key`. The path selects the view, and the query contains its filters.
+ * Links are plain `href` attributes from `createHref`.
  */
 import { createContext, type ReactNode, useContext, useMemo, useSyncExternalStore } from "react";
 
@@ -10,23 +11,30 @@ interface Route {
 }
 
 const ParamsContext = createContext<Partial<Record<string, string>>>({});
+/** The browser sends this event when the fragment changes. `navigate` sends it too, after it replaced the address. */
 const CHANGED = "hashchange";
 
 const listen = (listener: () => void): (() => void) => {
   addEventListener(CHANGED, listener);
   return () => removeEventListener(CHANGED, listener);
 };
-const current = (): string => location.hash.slice(1) || "/";
+/** Returns the path and query in the fragment. */
+const currentAddress = (): string => location.hash.slice(1) || "/";
 
+/** Returns the path and the query of the current address. The component renders again when the address changes. */
 export function useLocation(): { pathname: string; search: string } {
-  const address = useSyncExternalStore(listen, current);
+  const address = useSyncExternalStore(listen, currentAddress);
   return useMemo(() => {
     const [pathname = "/", ...search] = address.split("?");
     return { pathname, search: search.join("?") };
   }, [address]);
 }
 
-/** @param options.replace - Whether to replace the current history entry. */
+/**
+ * Opens an address, such as `/inventory?type=key`.
+ *
+ * @param options.replace - Whether to replace the current history entry.
+ */
 export function navigate(address: string, { replace = false } = {}): void {
   if (!replace) location.hash = address;
   else {
@@ -44,11 +52,11 @@ export function useSearchParams(): [URLSearchParams, (next: Search | ((before: U
 }
 
 function setSearch(next: Search | ((before: URLSearchParams) => Search)): void {
-  const [pathname = "/", ...search] = current().split("?");
-  const after = new URLSearchParams(
+  const [pathname = "/", ...search] = currentAddress().split("?");
+  const nextQuery = new URLSearchParams(
     typeof next === "function" ? next(new URLSearchParams(search.join("?"))) : next,
   ).toString();
-  navigate(after === "" ? pathname : `${pathname}?${after}`);
+  navigate(nextQuery === "" ? pathname : `${pathname}?${nextQuery}`);
 }
 
 /** Returns the values of the path's named segments. */
@@ -64,18 +72,20 @@ export function Routes({ routes, otherwise }: { routes: readonly Route[]; otherw
   return otherwise;
 }
 
+/** Returns the values of the named segments if the path matches, otherwise undefined. */
 function matchPath(path: string, pathname: string): Record<string, string> | undefined {
-  const [wanted, given] = [path.split("/"), pathname.split("/")];
-  if (wanted.length !== given.length) return undefined;
+  const [pattern, segments] = [path.split("/"), pathname.split("/")];
+  if (pattern.length !== segments.length) return undefined;
   const params: Record<string, string> = {};
-  for (const [at, part] of wanted.entries()) {
-    if (part.startsWith(":")) params[part.slice(1)] = decoded(given[at]!);
-    else if (part !== given[at]) return undefined;
+  for (const [index, part] of pattern.entries()) {
+    if (part.startsWith(":")) params[part.slice(1)] = decodeSegment(segments[index]!);
+    else if (part !== segments[index]) return undefined;
   }
   return params;
 }
 
-function decoded(text: string): string {
+/** Returns the decoded text, or the text itself if it is not validly encoded. */
+function decodeSegment(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {

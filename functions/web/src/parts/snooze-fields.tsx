@@ -1,12 +1,19 @@
 import { TextField } from "./fields.tsx";
 import { typed } from "./form-dialog.tsx";
 
-/** The reason and end date of a snooze. */
+/** The form fields of a snooze, which pauses alerts until a date. */
 export const SnoozeFields = () => (
   <>
-    <TextField name="reason" label="Reason" required />
-    <TextField name="until" label="Until (end of day)" type="date" required />
+    <TextField name="reason" label="Reason" hint="Example: Vault under maintenance" required />
+    <TextField
+      name="until"
+      label="Until (end of day)"
+      hint="Notifications start again after this day (UTC)."
+      type="date"
+      required
+    />
   </>
 );
 
+/** Returns the body members that the fields contain. */
 export const snoozeOf = (form: FormData) => ({ reason: typed(form, "reason"), until: typed(form, "until") });

@@ -14,6 +14,7 @@ type Status = Schemas["Asset"]["status"];
 /** Asset statuses from worst to best. */
 export const STATUSES = ["expired", "critical", "warning", "healthy"] as const satisfies Status[];
 
+/** Color and icon of each status. */
 const LOOKS = {
   expired: { color: "danger", icon: <DismissCircleRegular /> },
   critical: { color: "severe", icon: <ErrorCircleRegular /> },
@@ -22,9 +23,11 @@ const LOOKS = {
 } as const;
 
 type Severity = Schemas["Violation"]["severity"];
+/** Severities of violations from worst to best. */
 export const SEVERITIES = ["critical", "high", "medium", "low"] as const satisfies Severity[];
 const SEVERITY_COLORS = { critical: "danger", high: "severe", medium: "warning", low: "informative" } as const;
 
+/** The severity of a violation as text and color. */
 export function SeverityBadge({ severity }: { severity: Severity }) {
   return (
     <Badge appearance="tint" className={useStyles().badge} color={SEVERITY_COLORS[severity]}>

@@ -7,7 +7,8 @@ const useStyles = makeStyles({
   title: { margin: 0, overflowWrap: "anywhere", unicodeBidi: "isolate" },
 });
 
-/** A view with its page heading.
+/**
+ * The frame of each view: its heading and its cards below each other.
  *
  * @param props.fills - Whether the view is at least as high as the screen.
  */

@@ -1,16 +1,18 @@
 import { useEffect, useSyncExternalStore } from "react";
 
-const narrow = matchMedia("(max-width: 767px)");
+const narrowScreen = matchMedia("(max-width: 767px)");
 const listeners = new Set<() => void>();
-let isNarrow = narrow.matches;
-let holders = 0;
+/** The result of `useIsNarrow`. While frozen, it can differ from the screen. */
+let isNarrow = narrowScreen.matches;
+/** Number of open dialogs, each of which freezes the width. */
+let freezes = 0;
 
-function follow(): void {
-  if (holders > 0) return;
-  isNarrow = narrow.matches;
+function updateWidth(): void {
+  if (freezes > 0) return;
+  isNarrow = narrowScreen.matches;
   for (const listener of listeners) listener();
 }
-narrow.addEventListener("change", follow);
+narrowScreen.addEventListener("change", updateWidth);
 
 function listen(listener: () => void): () => void {
   listeners.add(listener);
@@ -20,14 +22,17 @@ function listen(listener: () => void): () => void {
 /** Returns whether the screen is narrower than 768 pixels. */
 export const useIsNarrow = (): boolean => useSyncExternalStore(listen, () => isNarrow);
 
-/** Freezes the result of `useIsNarrow` while `isHeld` is true, so that an open dialog keeps the layout it belongs to. */
-export function useFrozenWidth(isHeld: boolean): void {
+/**
+ * Freezes the result of `useIsNarrow` while `isFrozen` is true, so that the view behind an open dialog keeps its layout. A
+ * changed layout would remove the dialog.
+ */
+export function useFrozenWidth(isFrozen: boolean): void {
   useEffect(() => {
-    if (!isHeld) return undefined;
-    holders++;
+    if (!isFrozen) return undefined;
+    freezes++;
     return () => {
-      holders--;
-      follow();
+      freezes--;
+      updateWidth();
     };
-  }, [isHeld]);
+  }, [isFrozen]);
 }

@@ -5,8 +5,8 @@ import { ProblemNotice } from "../parts/problem-notice.tsx";
 import { useStyles } from "./styles.ts";
 
 /**
- * The form after an administrator reset the password: no other view is available. The change ends the session, so the user signs
- * in with the new password.
+ * The form for a user whose password an administrator has set, in place of all views. The change ends the session, so the user
+ * signs in with the new password.
  */
 export function ChangePassword() {
   const styles = useStyles();

@@ -12,11 +12,12 @@ import { useEffect, useState } from "react";
 import { type FinishedChange, onChangeFinished } from "../api/events.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
 
-/** Shows the results of changes whose form was closed before the response arrived. */
+/** Dialogs, over any view, with the results of changes whose form was closed before the response arrived. */
 export function FinishedChanges() {
-  const [all, set] = useState<FinishedChange[]>([]);
-  useEffect(() => onChangeFinished((one) => set((before) => [...before, one])), []);
-  const [first, ...others] = all;
+  const [changes, setChanges] = useState<FinishedChange[]>([]);
+  useEffect(() => onChangeFinished((change) => setChanges((before) => [...before, change])), []);
+  // One dialog at a time. Closing it shows the next result.
+  const [first, ...others] = changes;
   return (
     <Dialog modalType="alert" open={first !== undefined}>
       <DialogSurface>
@@ -32,7 +33,7 @@ export function FinishedChanges() {
               {first.outcome}
             </DialogContent>
             <DialogActions>
-              <Button appearance="primary" onClick={() => set(others)}>
+              <Button appearance="primary" onClick={() => setChanges(others)}>
                 Close
               </Button>
             </DialogActions>

@@ -5,11 +5,14 @@ import { useLocation } from "../parts/router.tsx";
 import { VIEWS, viewOf } from "../views/views.ts";
 import { useStyles } from "./styles.ts";
 
-/** Links to the views that the user's role can open. A view that needs a license says so when opened. */
+/**
+ * The navigation of the page: links to the views that the user's role can open. A view that needs a license says so when it is
+ * opened. On a narrow screen, the navigation covers the view until `close` is called.
+ */
 export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isOpen: boolean; close(): void }) {
   const may = useRoleAllows();
   const { pathname } = useLocation();
-  const offered = VIEWS.filter(({ title, needs }) => title !== undefined && may(needs));
+  const allowedViews = VIEWS.filter(({ title, needs }) => title !== undefined && may(needs));
   return (
     <NavDrawer
       className={useStyles().navigation}
@@ -20,7 +23,7 @@ export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isO
       aria-label="Views"
     >
       <NavDrawerBody>
-        {offered.map(({ path, title }) => (
+        {allowedViews.map(({ path, title }) => (
           <NavItem key={path} value={title!} as="a" href={createHref(path)} onClick={close}>
             {title}
           </NavItem>

@@ -3,14 +3,15 @@ import { useEffect, useState } from "react";
 import { onWaiting } from "../api/events.ts";
 import { useStyles } from "./styles.ts";
 
-/** Says that the rate limit was reached, and when the page continues. */
+/** A notice that the rate limit was reached, with the time at which the page continues. */
 export function RateLimitNotice() {
   const styles = useStyles();
-  const [until, waitUntil] = useState<Date>();
-  useEffect(() => onWaiting(waitUntil), []);
+  const [until, setUntil] = useState<Date>();
+  useEffect(() => onWaiting(setUntil), []);
   useEffect(() => {
     if (!until) return undefined;
-    const timer = setTimeout(() => waitUntil(undefined), Math.max(0, until.getTime() - Date.now()) + 1_000);
+    // The notice stays one second longer than the wait.
+    const timer = setTimeout(() => setUntil(undefined), Math.max(0, until.getTime() - Date.now()) + 1_000);
     return () => clearTimeout(timer);
   }, [until]);
   // The live region must exist before its content for a screen reader to announce it.
@@ -19,8 +20,8 @@ export function RateLimitNotice() {
       {until && (
         <MessageBar intent="info" layout="multiline">
           <MessageBarBody>
-            Rate limit reached. The page continues automatically at {until.toLocaleTimeString()}. Until then, it shows
-            data that is already loaded.
+            Too many requests to this service. The page continues automatically at {until.toLocaleTimeString()}. Until
+            then, some data might be missing or out of date.
           </MessageBarBody>
         </MessageBar>
       )}

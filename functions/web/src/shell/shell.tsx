@@ -1,4 +1,4 @@
-/** The frame of every view: header, navigation, and notices about calls. */
+/** The frame around every view: header, navigation, and notices about API calls. */
 import {
   Button,
   Menu,
@@ -16,7 +16,7 @@ import { DarkThemeRegular, NavigationRegular, PersonRegular } from "@fluentui/re
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { useCurrentUser } from "../api/access.ts";
 import { api } from "../api/client.ts";
-import { remember, remembered } from "../parts/history-entry.ts";
+import { readFromEntry, storeInEntry } from "../parts/history-entry.ts";
 import { Routes, useLocation } from "../parts/router.tsx";
 import { useIsNarrow } from "../parts/width.ts";
 import { titleOf, VIEWS } from "../views/views.ts";
@@ -27,6 +27,7 @@ import { useStyles } from "./styles.ts";
 import { chooseTheme, useIsDark } from "./theme.ts";
 import { ForRoles, NoSuchView, ViewBoundary } from "./view-failed.tsx";
 
+/** The views with their permission check. Their code is loaded when they are first shown. */
 const ROUTES = VIEWS.map(({ path, needs, load }) => {
   const View = lazy(load);
   return {
@@ -39,23 +40,25 @@ const ROUTES = VIEWS.map(({ path, needs, load }) => {
   };
 });
 
+/** The page of a signed-in user: header, navigation and the view of the current address. */
 export function Shell() {
   const styles = useStyles();
   const isNarrow = useIsNarrow();
-  const [isOpen, open] = useState(false);
+  const [isOpen, setOpen] = useState(false);
   const main = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
   const title = titleOf(pathname);
 
-  // Move the focus to the new view, for screen readers and keyboard users.
-  const shown = useRef(pathname);
+  // Moves the focus to the new view, for screen readers and keyboard users, and restores the scroll position after Back. Not
+  // after the first rendering, and not after a change of filters, which leaves the path.
+  const shownPathname = useRef(pathname);
   useEffect(() => {
     document.title = title === undefined ? PRODUCT : `${title} - ${PRODUCT}`;
-    if (shown.current !== pathname) {
+    if (shownPathname.current !== pathname) {
       main.current?.focus();
-      main.current?.scrollTo({ top: remembered<number>(SCROLLED) ?? 0 });
+      main.current?.scrollTo({ top: readFromEntry<number>(SCROLL_TOP) ?? 0 });
     }
-    shown.current = pathname;
+    shownPathname.current = pathname;
   }, [pathname, title]);
 
   return (
@@ -65,7 +68,7 @@ export function Shell() {
       </Button>
       <header className={styles.header}>
         {isNarrow && (
-          <Button appearance="subtle" icon={<NavigationRegular />} aria-label="Views" onClick={() => open(true)} />
+          <Button appearance="subtle" icon={<NavigationRegular />} aria-label="Views" onClick={() => setOpen(true)} />
         )}
         <span className={styles.product}>{PRODUCT}</span>
         <ThemeButton />
@@ -74,16 +77,18 @@ export function Shell() {
       <RateLimitNotice />
       <FinishedChanges />
       <div className={styles.body}>
-        <Navigation isNarrow={isNarrow} isOpen={isOpen || !isNarrow} close={() => open(false)} />
+        <Navigation isNarrow={isNarrow} isOpen={isOpen || !isNarrow} close={() => setOpen(false)} />
         <main
           className={styles.main}
           ref={main}
           tabIndex={-1}
           id="main"
+          // Scrolling within the view, such as in a table, is ignored.
           onScroll={({ currentTarget, target }) =>
-            target === currentTarget && remember(SCROLLED, currentTarget.scrollTop)
+            target === currentTarget && storeInEntry(SCROLL_TOP, currentTarget.scrollTop)
           }
         >
+          {/* The key removes a failed view when the user opens another one. */}
           <ViewBoundary key={pathname}>
             <Suspense fallback={<Spinner label="Loading" />}>
               <Routes routes={ROUTES} otherwise={<NoSuchView />} />
@@ -96,20 +101,22 @@ export function Shell() {
 }
 
 const PRODUCT = "Credentials and secrets";
-const SCROLLED = "scrolled";
+/** Name of the stored scroll position. */
+const SCROLL_TOP = "scrollTop";
 
 function ThemeButton() {
-  const other = useIsDark() ? "light" : "dark";
+  const otherTheme = useIsDark() ? "light" : "dark";
   return (
     <Button
       appearance="subtle"
       icon={<DarkThemeRegular />}
-      aria-label={`Switch to ${other} theme`}
-      onClick={() => chooseTheme(other)}
+      aria-label={`Switch to ${otherTheme} theme`}
+      onClick={() => chooseTheme(otherTheme)}
     />
   );
 }
 
+/** The menu with the signed-in user, a link to the API documentation, and sign-out. */
 function PersonMenu() {
   const { username, role, tier } = useCurrentUser();
   // A reload clears everything that was read or entered from memory.

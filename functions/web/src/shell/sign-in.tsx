@@ -2,19 +2,21 @@ import { Button, Divider, Field, Input, mergeClasses, Text, Title3 } from "@flue
 import { type FormEvent, useId } from "react";
 import { api } from "../api/client.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
-import { rememberPlace } from "./restored-view.ts";
+import { storeView } from "./restored-view.ts";
 import { useStyles } from "./styles.ts";
 
-/** The sign-in form: username and password, and single sign-on if it is configured.
+/**
+ * The sign-in form: username and password, and single sign-on if it is configured.
  *
  * @param props.hasEnded - Whether a session expired. The form then appears over the current view, which keeps its input.
+ * @param props.signedIn - Called after a sign-in with a password. Single sign-on leaves the page instead.
  */
 export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; signedIn(username: string): void }) {
   const styles = useStyles();
   const title = useId();
   const sso = api.useQuery("get", "/auth/sso/status");
   const signIn = api.useMutation("post", "/auth/login", {
-    onSuccess: (answer) => signedIn("user" in answer ? answer.user.username : ""),
+    onSuccess: (body) => signedIn("user" in body ? body.user.username : ""),
   });
 
   function submit(event: FormEvent<HTMLFormElement>) {
@@ -35,7 +37,7 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
             as="a"
             appearance="primary"
             href={`/auth/sso/login?returnUrl=${encodeURIComponent("/")}`}
-            onClick={rememberPlace}
+            onClick={storeView}
           >
             {sso.data.loginButtonText}
           </Button>
@@ -60,4 +62,5 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
   );
 }
 
+/** Returns the text of a field. */
 const text = (form: FormData, name: string): string => String(form.get(name) ?? "");

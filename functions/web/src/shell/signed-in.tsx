@@ -11,6 +11,7 @@ import { RateLimitNotice } from "./rate-limit-notice.tsx";
 import { SignIn } from "./sign-in.tsx";
 import { useStyles } from "./styles.ts";
 
+/** Wraps the whole page. Its children keep their state when the session ends and the same user signs in again. */
 export function SignedIn({ children }: { children: ReactNode }) {
   const styles = useStyles();
   const queries = useQueryClient();
@@ -20,14 +21,16 @@ export function SignedIn({ children }: { children: ReactNode }) {
     {},
     {
       staleTime: Number.POSITIVE_INFINITY,
-      // During a deployment, a host of the previous version may respond, without a tier. Poll until a response has one.
-      refetchInterval: ({ state: { data } }) => data !== undefined && data.tier === undefined && TIER_UNKNOWN_MS,
+      // During a deployment, a host of the previous version may respond, without a tier (license). Polls until a response has
+      // one.
+      refetchInterval: ({ state: { data } }) => data !== undefined && data.tier === undefined && TIER_POLL_MS,
     },
   );
+  /** The last known user. Kept when the session ends, so that the page stays below the sign-in form. */
   const [person, setPerson] = useState<Person>();
   const [hasEnded, setEnded] = useState(false);
   useEffect(() => onSessionEnded(() => setEnded(true)), []);
-  // Return the focus from the sign-in form to the open dialog.
+  // After the user has signed in again, moves the focus back to the dialog that was open.
   const wasEnded = useRef(false);
   useEffect(() => {
     if (wasEnded.current && !hasEnded)
@@ -35,11 +38,13 @@ export function SignedIn({ children }: { children: ReactNode }) {
     wasEnded.current = hasEnded;
   }, [hasEnded]);
 
+  // A user whose password an administrator has set can do nothing but change it.
   const mustChange = me.data && "mustChangePassword" in me.data && me.data.mustChangePassword;
   if (me.isSuccess && !mustChange && !isSame(me.data, person)) {
     const { username, role, tier } = me.data;
     setPerson({ username, role, tier });
   }
+  /** Loads everything again after the first sign-in, when nothing was shown yet. */
   function startSession(): Promise<void> {
     setEnded(false);
     return queries.resetQueries();
@@ -89,7 +94,9 @@ export function SignedIn({ children }: { children: ReactNode }) {
   );
 }
 
-const TIER_UNKNOWN_MS = 15_000;
+/** Interval at which the tier is read again while it is unknown. */
+const TIER_POLL_MS = 15_000;
 
-const isSame = (one: Person, other: Person | undefined): boolean =>
-  one.username === other?.username && one.role === other.role && one.tier === other.tier;
+/** Returns whether nothing about the user has changed that the page shows or checks. */
+const isSame = (first: Person, second: Person | undefined): boolean =>
+  first.username === second?.username && first.role === second.role && first.tier === second.tier;

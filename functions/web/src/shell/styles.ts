@@ -1,5 +1,6 @@
 import { makeStyles, tokens } from "@fluentui/react-components";
 
+/** Styles of the page's frame, the sign-in form and notices in place of a view. */
 export const useStyles = makeStyles({
   page: { display: "flex", flexDirection: "column", height: "100dvh", overflow: "hidden" },
   header: {
@@ -31,13 +32,16 @@ export const useStyles = makeStyles({
     outlineStyle: "none",
     "@media (max-width: 767px)": { padding: tokens.spacingHorizontalM },
   },
+  /** The sign-in form over the current view. `within`: the card in it. */
   again: { width: "fit-content", padding: 0 },
   within: { boxShadow: "none", width: "min(360px, calc(100vw - 48px))" },
+  /** The button "Skip to content", which is visible only while it has the focus. */
   skip: {
     position: "absolute",
     left: "-9999px",
     ":focus": { left: tokens.spacingHorizontalM, top: tokens.spacingVerticalM, zIndex: 1 },
   },
+  /** A text in place of a view. */
   notice: {
     display: "flex",
     flexDirection: "column",
@@ -46,6 +50,7 @@ export const useStyles = makeStyles({
     padding: tokens.spacingHorizontalXXL,
     overflowWrap: "anywhere",
   },
+  /** The notice about the rate limit. */
   waiting: { flexShrink: 0 },
   signIn: {
     display: "grid",

@@ -1,13 +1,14 @@
-/** The theme, light or dark: the system's, until the user chooses one. */
+/** The theme, light or dark. It is the operating system's until the user selects one, which is stored in local storage. */
 import { useSyncExternalStore } from "react";
 
-const KEY = "theme";
+const STORAGE_KEY = "theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
+/** Components that render again after `chooseTheme`, which sends no event in its own tab. */
 const listeners = new Set<() => void>();
 
 const isDark = (): boolean => {
-  const chosen = localStorage.getItem(KEY);
-  return chosen === null ? system.matches : chosen === "dark";
+  const selected = localStorage.getItem(STORAGE_KEY);
+  return selected === null ? system.matches : selected === "dark";
 };
 
 function listen(listener: () => void): () => void {
@@ -19,9 +20,11 @@ function listen(listener: () => void): () => void {
   };
 }
 
+/** Returns whether the theme is dark. The component renders again when the theme changes. */
 export const useIsDark = (): boolean => useSyncExternalStore(listen, isDark);
 
+/** Stores the theme that the user selected, and applies it. */
 export function chooseTheme(theme: "light" | "dark"): void {
-  localStorage.setItem(KEY, theme);
+  localStorage.setItem(STORAGE_KEY, theme);
   for (const listener of listeners) listener();
 }

@@ -15,6 +15,7 @@ export class ViewBoundary extends Component<{ children: ReactNode }, { error?: u
   }
 }
 
+/** The view in place of one that threw an error while it rendered. */
 function ViewFailed({ error }: { error: unknown }) {
   const styles = useStyles();
   return (
@@ -28,6 +29,7 @@ function ViewFailed({ error }: { error: unknown }) {
   );
 }
 
+/** The view of an address that no route matches. */
 export function NoSuchView() {
   const styles = useStyles();
   return (

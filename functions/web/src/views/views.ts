@@ -48,10 +48,11 @@ export const VIEWS: View[] = [
   { path: "/inventory/:assetId", needs: "getAsset", load: () => import("./asset/asset.tsx") },
 ];
 
-/** Returns the navigation entry of an address: its own view, or the view it is below. */
+/** Returns the navigation entry of an address: its own view, or the view it is below, such as Alerts for `/alerts/rules/1`. */
 export const viewOf = (pathname: string): View | undefined =>
   VIEWS.filter(({ path, title }) => title !== undefined && (pathname === path || pathname.startsWith(`${path}/`))).at(
     -1,
   );
 
+/** Returns the title of that entry. Undefined for an unknown address. */
 export const titleOf = (pathname: string): string | undefined => viewOf(pathname)?.title;

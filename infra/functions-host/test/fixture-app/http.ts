@@ -2,7 +2,8 @@ import { existsSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { app, type HttpHandler, type HttpRequest } from "@azure/functions";
 
-// HTTP functions that return their input, or responses that the platform treats specially.
+// HTTP functions of the app that the tests of the Functions host run. Some return their request as JSON, others return a
+// response that the platform treats specially.
 
 const echo: HttpHandler = async (request) => ({
   jsonBody: {
@@ -29,7 +30,8 @@ app.http("readJson", {
   handler: async (request: HttpRequest) => ({ jsonBody: await request.json() }),
 });
 
-const answers: Record<string, HttpHandler> = {
+/** Handlers by function name. Each function has one response, for GET. */
+const fixedResponses: Record<string, HttpHandler> = {
   throws: () => {
     throw new Error("thrown on purpose");
   },
@@ -55,23 +57,24 @@ const answers: Record<string, HttpHandler> = {
   stream: () => ({ body: streamOf("first ", "second") as never }),
   brokenStream: () => ({ body: streamOf("first ", new Error("broken on purpose")) as never }),
 };
-for (const [name, handler] of Object.entries(answers)) {
+for (const [name, handler] of Object.entries(fixedResponses)) {
   app.http(name, { methods: ["GET"], authLevel: "anonymous", handler });
 }
 
+/** Responds after `ms` milliseconds, or when the file `until` exists. Both are query parameters. */
 app.http("slow", {
   methods: ["GET"],
   authLevel: "anonymous",
   handler: async (request) => {
     await delay(Number(request.query.get("ms")));
-    const gate = request.query.get("until");
-    while (gate !== null && !existsSync(gate)) await delay(10);
+    const gateFile = request.query.get("until");
+    while (gateFile !== null && !existsSync(gateFile)) await delay(10);
     return { body: "slow" };
   },
 });
 app.http("guarded", { methods: ["GET"], authLevel: "function", handler: echo });
 app.http("switchedOff", { methods: ["GET"], authLevel: "anonymous", handler: echo });
-app.http("adminTaken", { route: "admin/mine", methods: ["GET"], authLevel: "anonymous", handler: echo });
+app.http("reservedRoute", { route: "admin/mine", methods: ["GET"], authLevel: "anonymous", handler: echo });
 app.http("lazy", {
   methods: ["GET"],
   authLevel: "anonymous",

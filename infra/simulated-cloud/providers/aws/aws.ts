@@ -1,5 +1,5 @@
-import { type Answer, type Incoming, jsonObject, type Operation } from "../../http.ts";
-import { AwsError, awsAnswer, awsFailure, awsRefusals } from "./errors.ts";
+import { type IncomingRequest, jsonObject, type Operation, type ServiceResponse } from "../../http.ts";
+import { AwsError, awsAnswer, awsErrorResponses, awsFailure } from "./errors.ts";
 import { ParameterStore } from "./parameter-store.ts";
 import { SecretsManager } from "./secrets-manager.ts";
 import { type AccessKey, verifySignature } from "./signature.ts";
@@ -14,18 +14,19 @@ export class Aws {
     this.key = key;
   }
 
-  readonly service = (request: Incoming): Operation | undefined => {
+  readonly service = (request: IncomingRequest): Operation | undefined => {
     const target = /^(secretsmanager|AmazonSSM)\.(\w+)$/.exec(String(request.headers["x-amz-target"] ?? ""));
     if (request.method !== "POST" || request.path !== "/" || !target) return undefined;
     const [service, name] = [target[1] === "AmazonSSM" ? "ssm" : "secretsmanager", target[2]!];
     const signature = verifySignature(request, this.key, service);
     const body = jsonObject(request) ?? {};
+    // Parameter Store tags a parameter by its `ResourceId`, which is the name.
     const item = body.SecretId ?? body.Name ?? body.ResourceId;
-    const answer = (): Answer => {
+    const answer = (): ServiceResponse => {
       if ("code" in signature) return awsFailure(signature);
       try {
-        const served = service === "ssm" ? this.parameterStore : this.secretsManager;
-        return awsAnswer(served.operation(signature.region, name, body));
+        const simulatedService = service === "ssm" ? this.parameterStore : this.secretsManager;
+        return awsAnswer(simulatedService.operation(signature.region, name, body));
       } catch (error) {
         if (error instanceof AwsError) return awsFailure(error);
         throw error;
@@ -34,7 +35,7 @@ export class Aws {
     return {
       name: `${service}.${name.charAt(0).toLowerCase()}${name.slice(1)}`,
       ...(typeof item === "string" && { item }),
-      refusals: awsRefusals(`${service}:${name}`),
+      errorResponses: awsErrorResponses(`${service}:${name}`),
       anonymous: "code" in signature,
       answer,
     };

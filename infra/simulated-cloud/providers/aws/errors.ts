@@ -1,9 +1,9 @@
 // Responses and errors of AWS.
 
 import { randomUUID } from "node:crypto";
-import type { Answer, Refusals } from "../../http.ts";
+import type { ErrorResponses, ServiceResponse } from "../../http.ts";
 
-/** An error of AWS. The services throw it, and the server returns it with status 400 in their JSON protocols. */
+/** An error of AWS. The simulated services throw it, and the response reports it. */
 export class AwsError extends Error {
   readonly code: string;
   readonly status: number;
@@ -14,23 +14,32 @@ export class AwsError extends Error {
   }
 }
 
-export const awsAnswer = (body: object): Answer => ({ status: 200, headers: HEADERS(), body });
+export const awsAnswer = (body: object): ServiceResponse => ({ status: 200, headers: responseHeaders(), body });
 
-export const awsFailure = ({ code, message, status }: { code: string; message: string; status?: number }): Answer => ({
+export const awsFailure = ({
+  code,
+  message,
+  status,
+}: {
+  code: string;
+  message: string;
+  status?: number;
+}): ServiceResponse => ({
   status: status ?? 400,
-  headers: HEADERS(),
+  headers: responseHeaders(),
   body: { __type: code, Message: message },
 });
 
-const HEADERS = () => ({ "content-type": "application/x-amz-json-1.1", "x-amzn-requestid": randomUUID() });
+const responseHeaders = () => ({ "content-type": "application/x-amz-json-1.1", "x-amzn-requestid": randomUUID() });
 
-export const awsRefusals = (right: string): Refusals => ({
+/** Error responses that a fault can cause. `permission` is the permission that the operation needs. */
+export const awsErrorResponses = (permission: string): ErrorResponses => ({
   // AWS sends no Retry-After. Clients choose the delay.
   throttled: () => awsFailure({ code: "ThrottlingException", message: "Rate exceeded" }),
   denied: () =>
     awsFailure({
       code: "AccessDeniedException",
-      message: `User: arn:aws:iam::123456789012:user/sync is not authorized to perform: ${right} because no identity-based policy allows it`,
+      message: `User: arn:aws:iam::123456789012:user/sync is not authorized to perform: ${permission} because no identity-based policy allows it`,
     }),
   firewalled: () => awsFailure({ code: "AccessDeniedException", message: "An explicit deny of a network policy." }),
   // A load balancer in front of the services returns an HTML page.

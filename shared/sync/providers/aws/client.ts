@@ -6,6 +6,7 @@ import type { Mark } from "../provider.ts";
 import type { AwsSecrets } from "./configuration.ts";
 import { awsFailure } from "./failures.ts";
 
+/** Where requests to AWS are sent. */
 export interface AwsAddress {
   region: string;
   /** Whether the access key was tested in this region. */
@@ -35,7 +36,7 @@ export const clientOptions = ({ region, endpoint }: AwsAddress, credentials: Aws
   },
 });
 
-/** @throws {SyncFailure} for all errors of the SDK. */
+/** Sends a call and converts errors of the SDK. @throws {SyncFailure} for all errors. */
 export async function awsCall<T>(to: AwsAddress, call: ProviderCall, send: () => Promise<T>): Promise<T> {
   try {
     return await send();
@@ -44,12 +45,13 @@ export async function awsCall<T>(to: AwsAddress, call: ProviderCall, send: () =>
   }
 }
 
-/**
- * Shortens tags to the limits of AWS: keys to 128 characters, values to 256.
- * https://docs.aws.amazon.com/general/latest/gr/aws_tagging.html
- */
+/** Key of the tag with the ID of the record that owns the target. */
 export const RECORD_TAG = "sync-record";
 
+/**
+ * Returns a mark as tags. They are within the limits of AWS: keys of 128 characters, values of 256.
+ * https://docs.aws.amazon.com/general/latest/gr/aws_tagging.html
+ */
 export const tagsOf = ({ recordId, source }: Mark) => [
   { Key: "managed-by", Value: MANAGED_BY },
   { Key: RECORD_TAG, Value: recordId },

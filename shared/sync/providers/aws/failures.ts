@@ -6,7 +6,7 @@ import { SyncFailure } from "../provider.ts";
  * page of Systems Manager, and the errors of each operation.
  */
 const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: string]>> = {
-  ...all(
+  ...forAll(
     [
       "UnrecognizedClientException",
       "InvalidClientTokenId",
@@ -21,34 +21,34 @@ const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: stri
     ],
     ["badCredentials", "the access key was not accepted"],
   ),
-  ...all(["AccessDeniedException", "AccessDenied"], ["accessDenied", "the access key may not do that"]),
-  ...all(
+  ...forAll(["AccessDeniedException", "AccessDenied"], ["accessDenied", "the access key lacks the permission"]),
+  ...forAll(
     ["ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded", "TooManyUpdates"],
     ["throttled", "there were too many requests"],
   ),
-  ...all(["ResourceNotFoundException", "ParameterNotFound", "InvalidResourceId"], ["notFound", "it is not there"]),
-  ...all(
+  ...forAll(["ResourceNotFoundException", "ParameterNotFound", "InvalidResourceId"], ["notFound", "it does not exist"]),
+  ...forAll(
     ["ResourceExistsException", "ParameterAlreadyExists"],
-    ["changedMeanwhile", "another one came to be there in between"],
+    ["changedMeanwhile", "another writer created it in the meantime"],
   ),
-  ...all(
+  ...forAll(
     ["EncryptionFailure", "DecryptionFailure", "InvalidKeyId"],
     ["encryption", "its encryption key was not usable"],
   ),
-  ...all(
+  ...forAll(
     ["LimitExceededException", "ParameterLimitExceeded", "ParameterMaxVersionLimitExceeded"],
     ["limitReached", "a quota is used up"],
   ),
-  ...all(
+  ...forAll(
     [
       "InvalidParameterException",
       "ValidationException",
       "PreconditionNotMetException",
       "ParameterPatternMismatchException",
     ],
-    ["targetRefused", "the request was refused"],
+    ["targetRefused", "the request was rejected"],
   ),
-  ...all(["InternalServiceError", "InternalServerError"], ["unreachable", "the service has a fault"]),
+  ...forAll(["InternalServiceError", "InternalServerError"], ["unreachable", "the service has a fault"]),
 };
 
 /** A region that is not enabled in the account rejects valid keys with these errors. */
@@ -69,8 +69,8 @@ export function awsFailure(error: unknown, call: ProviderCall, proven: boolean):
   }
   // An answer that is not from the service, such as a proxy's page, can't be parsed. The error then has no status of its own.
   const status = $metadata?.httpStatusCode ?? $response?.statusCode;
-  const known = name === undefined ? undefined : CODES[name];
-  if (known) return syncFailure(known[0], call, known[1], { providerCode: name });
+  const failureOfCode = name === undefined ? undefined : CODES[name];
+  if (failureOfCode) return syncFailure(failureOfCode[0], call, failureOfCode[1], { providerCode: name });
   if (name === "InvalidRequestException") {
     // The error name alone does not distinguish these cases.
     const deleted = /scheduled for deletion|marked for deletion/.test(message ?? "");
@@ -82,11 +82,12 @@ export function awsFailure(error: unknown, call: ProviderCall, proven: boolean):
   if (status === 429) return syncFailure("throttled", call, "there were too many requests");
   // Only answers of the service itself have a fault.
   if ($fault !== undefined && status >= 400) {
-    return syncFailure("targetRefused", call, "the request was refused", { providerCode: name });
+    return syncFailure("targetRefused", call, "the request was rejected", { providerCode: name });
   }
   return syncFailure("badResponse", call, `the answer (${status}) is not the service's`);
 }
 
+/** Members of the SDK's errors that are used here. */
 interface SdkError {
   name: string;
   message: string;
@@ -100,6 +101,6 @@ function networkCode(error: unknown): string {
   return [code, name].find((one) => typeof one === "string" && /^[A-Za-z_]{1,40}$/.test(one))?.toString() ?? "no code";
 }
 
-function all<T>(codes: readonly string[], meaning: T): Record<string, T> {
+function forAll<T>(codes: readonly string[], meaning: T): Record<string, T> {
   return Object.fromEntries(codes.map((code) => [code, meaning]));
 }

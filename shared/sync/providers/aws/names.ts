@@ -1,5 +1,5 @@
 /**
- * Checks a name. Returns the problem, or undefined.
+ * Checks the name of a secret in Secrets Manager. Returns the problem, or undefined.
  * https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html
  */
 export function secretNameProblem(name: string): string | undefined {
@@ -10,7 +10,8 @@ export function secretNameProblem(name: string): string | undefined {
 }
 
 /**
- * Checks a name: at most 1,011 characters including its ARN, and 15 levels.
+ * Checks the name of a parameter in Parameter Store: at most 900 characters and 15 levels. AWS allows 1,011 characters
+ * including the ARN that it puts before the name, so 900 leaves room for any ARN.
  * https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html
  */
 export function parameterNameProblem(name: string): string | undefined {

@@ -28,12 +28,12 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     name: string,
     send: (sdk: Sdk, client: SSMClient) => Promise<T>,
   ): Promise<T> => {
-    // A retry after a lost answer would create a second version.
-    const once = operation === "write";
+    // A retry after a lost response would create a second version.
+    const isWrite = operation === "write";
     opened ??= open();
-    const both = await opened;
-    const [sdk] = both;
-    const client = once ? withoutRetries(both) : both[1];
+    const sdkAndClient = await opened;
+    const [sdk] = sdkAndClient;
+    const client = isWrite ? withoutRetries(sdkAndClient) : sdkAndClient[1];
     const failing: ProviderCall = {
       operation: `${operation} the parameter ${name}`,
       at: `AWS Parameter Store in ${to.region}`,
@@ -60,6 +60,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
         ),
       );
       const version = String(parameter.Version ?? "");
+      // If another writer has added a version, the note still names the older one.
       const note = NOTE.exec(parameter.Description ?? "");
       return {
         exists: true,
@@ -110,8 +111,9 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
   };
 }
 
+/** Finds the mark (group 1) and the version (group 2) in a description that `noteOf` has written. */
 const NOTE = /\bmark ([0-9a-f-]{36}), version (\d+)\b/;
 
-/** Returns a description of at most 1,024 characters. */
+/** Returns the description of a parameter. AWS allows 1,024 characters. */
 const noteOf = (mark: Mark, version: number): string =>
   `Kept in sync with ${mark.source} by ${MANAGED_BY}: mark ${markId(mark)}, version ${version}`;

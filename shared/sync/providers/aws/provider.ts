@@ -5,6 +5,11 @@ import { parameterNameProblem, secretNameProblem } from "./names.ts";
 import { parameterStore } from "./parameter-store.ts";
 import { secretsManager } from "./secrets-manager.ts";
 
+/**
+ * Amazon Web Services as a provider of sync targets: Secrets Manager and Parameter Store. `addressMembers` decide where the
+ * credentials are sent, and `placeMembers` which target a name refers to. Its targets store a mark, which shows which version
+ * they hold.
+ */
 export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   id: "aws",
   title: "Amazon Web Services",
@@ -35,8 +40,8 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   },
 
   open({ service, region }, settings, secrets, { endpoints }) {
-    const own = region === undefined || region === settings.region;
-    const to = { region: region ?? settings.region, proven: own, endpoint: endpoints.aws };
+    const isConfiguredRegion = region === undefined || region === settings.region;
+    const to = { region: region ?? settings.region, proven: isConfiguredRegion, endpoint: endpoints.aws };
     return service === "parameterstore" ? parameterStore(to, secrets) : secretsManager(to, secrets);
   },
 };

@@ -11,13 +11,15 @@ import type { AwsSecrets } from "./configuration.ts";
  */
 const RECOVERY_DAYS = 30;
 
+/** Label of the current version of a secret. */
 const CURRENT = "AWSCURRENT";
 
 type Sdk = typeof import("@aws-sdk/client-secrets-manager");
 
 /**
- * Target in AWS Secrets Manager. The ID of a version is the mark's ID: the client request token, which makes a write
- * idempotent, becomes the `VersionId`. So a list of versions shows which one is current without reading a value.
+ * Target in AWS Secrets Manager. A mark identifies the sync record and the source version of a write. The ID of a version is
+ * the mark's ID: the client request token, which makes a write idempotent, becomes the `VersionId`. So a list of versions shows
+ * which one is current without reading a value.
  */
 export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SecretsManagerClient]> | undefined;
@@ -42,7 +44,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
   const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
   /** Returns undefined if the secret does not exist. */
-  async function readRow(name: string, signal?: AbortSignal) {
+  async function describeSecret(name: string, signal?: AbortSignal) {
     try {
       return await call(["inspect", "DescribeSecret"], name, (sdk, client) =>
         client.send(new sdk.DescribeSecretCommand({ SecretId: name }), optional(signal)),
@@ -55,7 +57,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
 
   /** Moves the label of the current version to the version with this ID. Returns false if that version no longer exists. */
   async function makeCurrent(name: string, id: string, signal?: AbortSignal): Promise<boolean> {
-    const current = currentVersion((await readRow(name, signal))?.VersionIdsToStages);
+    const current = currentVersion((await describeSecret(name, signal))?.VersionIdsToStages);
     if (current === id) return true;
     const move = {
       SecretId: name,
@@ -73,14 +75,14 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
       if (error.code === "notFound") return false;
       // This error also occurs if the answer of a first request was lost: the label has already been moved.
       if (error.code !== "targetRefused") throw error;
-      if (currentVersion((await readRow(name, signal))?.VersionIdsToStages) === id) return true;
+      if (currentVersion((await describeSecret(name, signal))?.VersionIdsToStages) === id) return true;
       throw error;
     }
   }
 
   return {
     async describe(name, signal) {
-      const found = await readRow(name, signal);
+      const found = await describeSecret(name, signal);
       if (!found) return { exists: false };
       const version = currentVersion(found.VersionIdsToStages);
       const ownedBy = ownerIn(found.Tags ?? []);
@@ -90,7 +92,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
         holds: ownedBy === null ? undefined : version,
         version,
         deletedUntil: found.DeletedDate?.toISOString(),
-        refused: refusal(found, to.region),
+        refused: reasonNotWritable(found, to.region),
       };
     },
 
@@ -158,7 +160,8 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
 const currentVersion = (stages: Record<string, string[]> | undefined): string | undefined =>
   Object.entries(stages ?? {}).find(([, labels]) => labels.includes(CURRENT))?.[0];
 
-function refusal(
+/** Returns why a secret can't be written; undefined if it can. */
+function reasonNotWritable(
   { OwningService, PrimaryRegion }: { OwningService?: string | undefined; PrimaryRegion?: string | undefined },
   region: string,
 ): string | undefined {

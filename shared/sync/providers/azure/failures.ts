@@ -1,7 +1,7 @@
 import { CloudFailure, type FailureCode } from "../../../platform/azure/failure.ts";
 import { SyncFailure, type SyncFailureCode } from "../provider.ts";
 
-/** Failure codes of Key Vault. The other codes are those of Microsoft Graph. */
+/** Codes of sync failures by the codes of Azure failures. Codes that Key Vault does not cause are missing. */
 const CODES: Partial<Record<FailureCode, SyncFailureCode>> = {
   accessDenied: "accessDenied",
   firewall: "accessDenied",

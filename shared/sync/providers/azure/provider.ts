@@ -3,6 +3,10 @@ import { AzureConfiguration } from "./configuration.ts";
 import { maxBytes, nameProblem, regionProblem, sameName } from "./names.ts";
 import { azureTarget } from "./target.ts";
 
+/**
+ * Azure as a provider of sync targets: secrets of other key vaults. `addressMembers` decide where the credentials are sent, and
+ * `placeMembers` which target a name refers to. Its targets store a mark, which shows which version they hold.
+ */
 export const azure: ProviderDefinition = {
   id: "azure",
   title: "Azure Key Vault",

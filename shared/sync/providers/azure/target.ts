@@ -5,7 +5,7 @@ import { SyncFailure } from "../provider.ts";
 import { asSyncFailure } from "./failures.ts";
 
 /** Key Vault does not report until when a deleted secret can be recovered. */
-const UNTIL_UNKNOWN = "unknown";
+const UNKNOWN_TIME = "unknown";
 
 /**
  * Target in another key vault. The mark is in the tags of the version. Key Vault has no conditional write: a version that
@@ -13,7 +13,7 @@ const UNTIL_UNKNOWN = "unknown";
  */
 export function azureTarget(open: (readsValue: boolean) => Promise<VaultSecrets>): SyncTarget {
   /** Converts all errors into failures of the target. */
-  async function use<T>(readsValue: boolean, work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
+  async function withVault<T>(readsValue: boolean, work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
     try {
       return await work(await open(readsValue));
     } catch (error) {
@@ -25,35 +25,38 @@ export function azureTarget(open: (readsValue: boolean) => Promise<VaultSecrets>
     if (versions.length > 0) return stateOf(versions);
     const deleted = await vault.deleted(name);
     if (!deleted) return { exists: false };
-    return { exists: false, deletedUntil: UNTIL_UNKNOWN, ownedBy: ownerOf(deleted.tags) };
+    return { exists: false, deletedUntil: UNKNOWN_TIME, ownedBy: ownerOf(deleted.tags) };
   }
 
   return {
-    describe: (name, signal) => use(false, async (vault) => describe(vault, name, await vault.versions(name, signal))),
+    describe: (name, signal) =>
+      withVault(false, async (vault) => describe(vault, name, await vault.versions(name, signal))),
 
     put: (name, value, mark, expected, signal) =>
-      use(true, async (vault) => {
+      withVault(true, async (vault) => {
         const versions = await vault.versions(name, signal);
         const now = await describe(vault, name, versions);
         if (now.holds === markId(mark)) return { version: now.version, created: false };
         if (now.exists !== expected.exists || now.version !== expected.version) throw changed(name);
-        const { version } = await vault.write(name, { value, tags: { ...tagsOf(mark), ...above(versions) } });
+        const { version } = await vault.write(name, { value, tags: { ...tagsOf(mark), ...supersedesTag(versions) } });
         return { version, created: !now.exists };
       }),
 
-    undelete: (name) => use(true, (vault) => vault.recover(name)),
-    remove: (name) => use(true, (vault) => vault.remove(name)),
+    undelete: (name) => withVault(true, (vault) => vault.recover(name)),
+    remove: (name) => withVault(true, (vault) => vault.remove(name)),
   };
 }
 
 function stateOf(versions: readonly SecretVersion[]): TargetState {
   const newest = newestOf(versions);
+  // Of several versions of the same second, the current one is known only if its tag names all the others.
   const current = newest.length === 1 ? newest[0] : newest.find((one) => isNewer(one, newest));
   return {
     exists: true,
     ownedBy: ownerIn(versions),
     // It is unknown which of several versions is current, so the target is not known to hold the written value.
     holds: current && ownerOf(current.tags) !== null ? current.tags[MARK_TAGS.mark] : undefined,
+    // The IDs of all newest versions, so that a further version of the same second counts as a change.
     version: newest
       .map(({ version }) => version)
       .sort()
@@ -68,18 +71,22 @@ function stateOf(versions: readonly SecretVersion[]): TargetState {
 const newestOf = (versions: readonly SecretVersion[]): SecretVersion[] =>
   versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);
 
-/** Lists the versions that a write superseded, as a tag: the start of each ID, as many as fit. */
-const ABOVE = "sync-above";
-const MAX_ABOVE = 28;
+/**
+ * Tag with the versions that a write superseded: the first eight characters of each ID, up to 28 of them, because a tag has at
+ * most 256 characters.
+ */
+const SUPERSEDES_TAG = "sync-above";
+const MAX_SUPERSEDED = 28;
 const shortId = ({ version }: SecretVersion): string => version.slice(0, 8);
 
-const above = (versions: readonly SecretVersion[]): Record<string, string> => ({
-  [ABOVE]: newestOf(versions).slice(0, MAX_ABOVE).map(shortId).join(" "),
+const supersedesTag = (versions: readonly SecretVersion[]): Record<string, string> => ({
+  [SUPERSEDES_TAG]: newestOf(versions).slice(0, MAX_SUPERSEDED).map(shortId).join(" "),
 });
 
+/** Returns whether a version's tag names all other versions, so it was written after them. */
 function isNewer(one: SecretVersion, others: readonly SecretVersion[]): boolean {
-  const below = new Set((one.tags[ABOVE] ?? "").split(" "));
-  return ownerOf(one.tags) !== null && others.every((other) => other === one || below.has(shortId(other)));
+  const superseded = new Set((one.tags[SUPERSEDES_TAG] ?? "").split(" "));
+  return ownerOf(one.tags) !== null && others.every((other) => other === one || superseded.has(shortId(other)));
 }
 
 /**

@@ -14,8 +14,10 @@ const PUBLIC_API = "https://api.github.com";
  */
 const INSTALLATION_TOKEN_SECONDS = 3600;
 
+/** Permission that the remedy of a failure names. */
 const GRANT = "read and write of Secrets (of Environments too, for an environment's) in the repository";
 
+/** Calls the API of GitHub with one credential: a token, or a GitHub App, which exchanges a signed assertion for a token. */
 export interface GithubClient {
   /**
    * Sends a request with the credential. Returns answers with a status in `expected`. @throws {SyncFailure} for other answers
@@ -60,7 +62,7 @@ export function githubClient(
     );
   };
 
-  const installation = async () => {
+  const requestInstallationToken = async () => {
     const call = { operation: "sign in as the app", at, grant: GRANT };
     const assertion = await signedAssertion({ iss: settings.appId! }, secrets.privateKey!, clock);
     const path = `/app/installations/${settings.installationId}/access_tokens`;
@@ -70,10 +72,10 @@ export function githubClient(
     }
     if (answer.status !== 201) throw githubFailure(answer, call, clock);
     const { token } = (answer.json ?? {}) as { token?: unknown };
-    if (!isToken(token)) throw syncFailure("badResponse", call, "the answer has no token");
+    if (!isToken(token)) throw syncFailure("badResponse", call, "the response has no token");
     return { token, seconds: INSTALLATION_TOKEN_SECONDS };
   };
-  const app = { tokens, key: ["github", api, settings, secrets], ask: installation };
+  const app = { tokens, key: ["github", api, settings, secrets], requestToken: requestInstallationToken };
 
   return {
     async call(method, path, operation, expected, body, signal) {

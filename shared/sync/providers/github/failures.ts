@@ -12,20 +12,20 @@ export function githubFailure(answer: ProviderAnswer, call: ProviderCall, clock:
   const { status, header, json } = answer;
   const limited = header("retry-after") !== undefined || header("x-ratelimit-remaining") === "0";
   if ((status === 403 || status === 429) && json !== undefined && limited) {
-    const after = Number(header("retry-after") ?? Number.NaN);
+    const retryAfter = Number(header("retry-after") ?? Number.NaN);
     const reset = Number(header("x-ratelimit-reset") ?? Number.NaN) - clock.now().getTime() / SECOND_MS;
-    const seconds = [after, reset].find((one) => Number.isFinite(one) && one >= 0);
+    const seconds = [retryAfter, reset].find((one) => Number.isFinite(one) && one >= 0);
     return syncFailure("throttled", call, "its rate limit is used up", {
       retryAfterSeconds: seconds === undefined ? undefined : Math.ceil(seconds),
     });
   }
   if (status === 301 || status === 307 || status === 308) {
     return syncFailure("notFound", call, "the repository was renamed or moved", {
-      remedy: "Make a record with the repository's new name.",
+      remedy: "Create a record with the repository's new name.",
     });
   }
   if (status === 404 && json !== undefined) {
-    return syncFailure("notFound", call, "there is none, or the credential does not see it", {
+    return syncFailure("notFound", call, "it does not exist, or the credential has no access to it", {
       remedy: `Check the names of owner, repository and environment, and give the configured credential ${call.grant}.`,
     });
   }

@@ -4,7 +4,7 @@ const OWNER = /^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$/;
 const REPOSITORY = /^(?!\.{1,2}$)[\w.-]{1,100}$/;
 const ENVIRONMENT = /^(?!\.{1,2}$)[\w .-]{1,255}$/;
 
-/** Target names: `owner/repository/NAME`, or `owner/repository/environment/NAME`. */
+/** Checks a target name: `owner/repository/NAME`, or `owner/repository/environment/NAME`. Returns the problem, or undefined. */
 export function nameProblem(name: string): string | undefined {
   const parts = name.split("/");
   const [owner = "", repository = ""] = parts;
@@ -23,7 +23,7 @@ export function nameProblem(name: string): string | undefined {
 /** GitHub ignores case in all of its names. */
 export const sameName = (name: string): string => name.toUpperCase();
 
-/** Returns the API path of the secrets and the name of the secret. */
+/** Returns the API path of the repository's or environment's secrets, and the name of the secret. */
 export function pathAndName(name: string): { path: string; secret: string } {
   const parts = name.split("/");
   const secret = parts.at(-1)!.toUpperCase();

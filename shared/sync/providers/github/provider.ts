@@ -4,6 +4,11 @@ import { GithubConfiguration, type GithubSecrets, type GithubSettings } from "./
 import { nameProblem, sameName } from "./names.ts";
 import { githubTarget } from "./target.ts";
 
+/**
+ * GitHub as a provider of sync targets: Actions secrets of repositories and environments. `addressMembers` decide where the
+ * credentials are sent, and `placeMembers` which target a name refers to. Its secrets can't store marks (`marks: false`), so
+ * the service can't read which version a target holds.
+ */
 export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
   id: "github",
   title: "GitHub",

@@ -5,7 +5,7 @@ import { githubClient } from "./client.ts";
 import type { GithubSecrets, GithubSettings } from "./configuration.ts";
 import { pathAndName } from "./names.ts";
 
-const Found = z.object({ name: z.string(), updated_at: z.string() });
+const StoredSecret = z.object({ name: z.string(), updated_at: z.string() });
 const PublicKey = z.object({ key_id: z.string(), key: z.base64() });
 
 /**
@@ -23,7 +23,7 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
       const operation = `inspect the secret ${name}`;
       const answer = await client.call("GET", `${path}/${secret}`, operation, [200, 404], undefined, signal);
       if (answer.status === 404) return { exists: false };
-      const { data, success } = Found.safeParse(answer.json);
+      const { data, success } = StoredSecret.safeParse(answer.json);
       if (!success) throw syncFailure("badResponse", { operation, at, grant: "" }, "the answer is not as documented");
       return { exists: true, version: data.updated_at };
     },
@@ -34,7 +34,7 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
       const answer = await client.call("GET", `${path}/public-key`, operation, [200], undefined, signal);
       const { data: key, success } = PublicKey.safeParse(answer.json);
       if (!success) throw syncFailure("badResponse", { operation, at, grant: "" }, "the answer has no public key");
-      const body = { encrypted_value: await sealed(value, key.key), key_id: key.key_id };
+      const body = { encrypted_value: await encrypt(value, key.key), key_id: key.key_id };
       const written = await client.call("PUT", `${path}/${secret}`, operation, [201, 204], body, signal);
       return { created: written.status === 201 };
     },
@@ -46,8 +46,11 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
   };
 }
 
-/** Returns a sealed box in base64. https://docs.github.com/rest/guides/encrypting-secrets-for-the-rest-api */
-async function sealed(value: string, publicKey: string): Promise<string> {
+/**
+ * Encrypts a value with the repository's public key (a sealed box) and returns it in base64.
+ * https://docs.github.com/rest/guides/encrypting-secrets-for-the-rest-api
+ */
+async function encrypt(value: string, publicKey: string): Promise<string> {
   const { default: sodium } = await import("libsodium-wrappers");
   await sodium.ready;
   return Buffer.from(sodium.crypto_box_seal(value, Buffer.from(publicKey, "base64"))).toString("base64");

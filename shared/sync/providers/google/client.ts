@@ -6,9 +6,10 @@ import { signedAssertion, withToken } from "../tokens.ts";
 import { type GoogleSecrets, type GoogleSettings, keyFileIn } from "./configuration.ts";
 import { googleFailure, tokenFailure } from "./failures.ts";
 
-const PUBLIC = { api: "https://secretmanager.googleapis.com", token: "https://oauth2.googleapis.com/token" };
+const PUBLIC_ADDRESSES = { api: "https://secretmanager.googleapis.com", token: "https://oauth2.googleapis.com/token" };
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 
+/** Calls Secret Manager as one service account, which exchanges a signed assertion for a token. */
 export interface GoogleClient {
   /** Sends a request. @param path below `/v1/projects/{project}/`. Returns undefined for 404. @throws {SyncFailure} */
   call(
@@ -26,11 +27,11 @@ export function googleClient(
   { outgoing, clock, tokens, endpoints }: ProviderDependencies,
 ): GoogleClient {
   const addresses =
-    endpoints.google === undefined ? PUBLIC : { api: endpoints.google, token: `${endpoints.google}/token` };
+    endpoints.google === undefined ? PUBLIC_ADDRESSES : { api: endpoints.google, token: `${endpoints.google}/token` };
   const at = `Google Secret Manager in ${projectId}`;
 
   // https://developers.google.com/identity/protocols/oauth2/service-account#httprest
-  const ask = async () => {
+  const requestToken = async () => {
     const call = { operation: "sign in as the service account", at, grant: "a key" };
     const key = keyFileIn(serviceAccountKey);
     if (!key) throw syncFailure("badCredentials", call, "the service account's key is not readable");
@@ -41,10 +42,10 @@ export function googleClient(
     const answer = await exchange(outgoing, addresses.token, request, call);
     if (answer.status !== 200) throw tokenFailure(answer, call, clock);
     const { access_token: token, expires_in: seconds } = (answer.json ?? {}) as Record<string, unknown>;
-    if (!isToken(token)) throw syncFailure("badResponse", call, "the answer has no token");
+    if (!isToken(token)) throw syncFailure("badResponse", call, "the response has no token");
     return { token, seconds: typeof seconds === "number" ? seconds : 0 };
   };
-  const account = { tokens, key: ["google", addresses.token, serviceAccountKey], ask };
+  const account = { tokens, key: ["google", addresses.token, serviceAccountKey], requestToken };
 
   return {
     async call(method, path, what, body, signal) {

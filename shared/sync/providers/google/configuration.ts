@@ -10,7 +10,7 @@ const KeyFile = z.object({
 });
 export type ServiceAccountKey = z.infer<typeof KeyFile>;
 
-/** Returns undefined if the text is no key file. */
+/** Parses the key file of a service account. Returns undefined for other texts. */
 export function keyFileIn(text: string): ServiceAccountKey | undefined {
   try {
     return KeyFile.safeParse(JSON.parse(text)).data;

@@ -19,7 +19,7 @@ export function googleFailure(answer: ProviderAnswer, call: ProviderCall, clock:
   }
   // The etag did not match: https://cloud.google.com/secret-manager/docs/etags
   if (code === "FAILED_PRECONDITION" || code === "ABORTED") {
-    return syncFailure("changedMeanwhile", call, "it was changed in between", { providerCode: code });
+    return syncFailure("changedMeanwhile", call, "another writer changed it in the meantime", { providerCode: code });
   }
   return statusFailure(answer, call, clock, code);
 }

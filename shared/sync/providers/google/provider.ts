@@ -4,6 +4,10 @@ import { GoogleConfiguration, type GoogleSecrets, type GoogleSettings } from "./
 import { nameProblem } from "./names.ts";
 import { googleTarget } from "./target.ts";
 
+/**
+ * Google Cloud as a provider of sync targets: Secret Manager. `addressMembers` decide where the credentials are sent, and
+ * `placeMembers` which target a name refers to. Its targets store a mark, which shows which version they hold.
+ */
 export const google: ProviderDefinition<GoogleSettings, GoogleSecrets> = {
   id: "google",
   title: "Google Cloud",

@@ -7,7 +7,10 @@ import { googleClient } from "./client.ts";
 import type { GoogleSecrets, GoogleSettings } from "./configuration.ts";
 import { crc32c } from "./crc32c.ts";
 
-/** Names of annotations. Labels allow only lower-case letters and no slash. */
+/**
+ * Names of annotations: the record that owns the secret, and a note which version has which mark. Annotations are used because
+ * labels allow only lower-case letters and no slash.
+ */
 const RECORD = "sync-record";
 const NOTE = "sync-mark";
 
@@ -17,7 +20,7 @@ const Secret = z.object({
   annotations: z.record(z.string(), z.string()).default({}),
 });
 const Version = z.object({ name: z.string().regex(/\/versions\/\d+$/), state: z.string() });
-const Accessed = z.object({ payload: z.object({ data: z.string() }) });
+const VersionWithValue = z.object({ payload: z.object({ data: z.string() }) });
 
 const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/") + 1));
 
@@ -29,6 +32,7 @@ const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/
 export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, deps: ProviderDependencies): SyncTarget {
   const client = googleClient(settings, secrets, deps);
   const at = `Google Secret Manager in ${settings.projectId}`;
+  /** Describes a call for failures: what could not be done, and the permission that it needs. */
   const what = (operation: string, permission: string) => ({
     operation,
     grant: `secretmanager.${permission} on this secret`,
@@ -41,7 +45,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
   }
 
   /** Returns the secret and its latest version, without a value; undefined if the secret does not exist. */
-  async function readRow(name: string, signal: AbortSignal | undefined) {
+  async function readSecret(name: string, signal: AbortSignal | undefined) {
     const operation = `inspect the secret ${name}`;
     const found = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
     if (found === undefined) return undefined;
@@ -55,7 +59,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
 
   return {
     async describe(name, signal) {
-      const found = await readRow(name, signal);
+      const found = await readSecret(name, signal);
       if (!found) return { exists: false };
       const { annotations } = found.secret;
       const current = found.latest === undefined ? 0 : numberOf(found.latest.name);
@@ -69,20 +73,20 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
 
     async put(name, value, mark, expected, signal) {
       const operation = `write the secret ${name}`;
-      const whose = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
-      let found: Awaited<ReturnType<typeof readRow>>;
+      const ownerAnnotations = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
+      let found: Awaited<ReturnType<typeof readSecret>>;
       const bytes = Buffer.from(value);
       return await writeNumbered(
         {
           async readCurrent() {
-            found = await readRow(name, signal);
+            found = await readSecret(name, signal);
             const enabled = found?.latest?.state === "ENABLED";
             // A disabled version can't be read, whatever the annotation says.
             const note = enabled ? found?.secret.annotations[NOTE] : undefined;
             return { current: found?.latest === undefined ? 0 : numberOf(found.latest.name), note };
           },
           async note(text) {
-            const annotations = { ...found?.secret.annotations, ...whose, [NOTE]: text };
+            const annotations = { ...found?.secret.annotations, ...ownerAnnotations, [NOTE]: text };
             const answer = found
               ? await client.call(
                   "PATCH",
@@ -117,7 +121,8 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
                 signal,
               );
               return (
-                answer !== undefined && read(Accessed, answer, operation).payload.data === bytes.toString("base64")
+                answer !== undefined &&
+                read(VersionWithValue, answer, operation).payload.data === bytes.toString("base64")
               );
             } catch (error) {
               if (error instanceof SyncFailure && error.code === "accessDenied") return false;

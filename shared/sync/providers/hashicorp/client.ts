@@ -56,39 +56,47 @@ export function hashicorpClient(
   const role = {
     tokens,
     key: ["hashicorp", settings, secrets],
-    async ask() {
+    async requestToken() {
       const signIn = { operation: "sign in", at, grant: "a role of its own" };
       const body = { role_id: settings.roleId, secret_id: secrets.secretId };
       const answer = await send("POST", `auth/${authMountOf(settings)}/login`, signIn, { body });
       const { auth } = (answer.json ?? {}) as { auth?: { client_token?: unknown; lease_duration?: unknown } };
       if (answer.status !== 200) throw hashicorpFailure(answer, signIn, clock);
-      if (!isToken(auth?.client_token)) throw syncFailure("badResponse", signIn, "the answer has no token");
+      if (!isToken(auth?.client_token)) throw syncFailure("badResponse", signIn, "the response has no token");
       return { token: auth.client_token, seconds: typeof auth.lease_duration === "number" ? auth.lease_duration : 0 };
     },
   };
 
-  /** Returns whether the server rejects the token itself. It answers a missing permission in the same way. */
-  async function isUnknown(answer: ProviderAnswer, token: string, signal: AbortSignal | undefined): Promise<boolean> {
+  /**
+   * Returns whether the server rejects the token itself. A missing permission also has the status 403, so the token's own
+   * properties are requested to distinguish both.
+   */
+  async function isTokenRejected(
+    answer: ProviderAnswer,
+    token: string,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
     if (answer.status !== 403 || answer.json === undefined) return false;
     const call = { operation: "inspect the configured token", at, grant: "the default policy" };
-    const own = await send("GET", "auth/token/lookup-self", call, { token, signal });
-    if (own.status === 200 && own.json !== undefined) return false;
-    // A token without permission to look itself up is valid: the error then has only one reason.
-    if (own.status === 403 && own.json !== undefined) return !errorTexts(own).startsWith("1 error occurred");
-    throw hashicorpFailure(own, call, clock);
+    const lookup = await send("GET", "auth/token/lookup-self", call, { token, signal });
+    if (lookup.status === 200 && lookup.json !== undefined) return false;
+    // A valid token may lack the permission to look itself up. Vault's text then starts with `1 error occurred`. The text for
+    // an invalid token does not.
+    if (lookup.status === 403 && lookup.json !== undefined) return !errorTexts(lookup).startsWith("1 error occurred");
+    throw hashicorpFailure(lookup, call, clock);
   }
 
   return {
     async call(method, path, what, body, signal) {
       const call = { ...what, at };
       const sendWith = (token: string) => send(method, path, call, { token, body, signal });
-      const fixed = secrets.token;
-      const answer = await (fixed === undefined
-        ? withToken(role, sendWith, (refused, token) => isUnknown(refused, token, signal))
-        : sendWith(fixed));
+      const configuredToken = secrets.token;
+      const answer = await (configuredToken === undefined
+        ? withToken(role, sendWith, (refused, token) => isTokenRejected(refused, token, signal))
+        : sendWith(configuredToken));
       const { status, json, hasBody } = answer;
       if (status === 404 && json !== undefined) return undefined;
-      if (fixed !== undefined && (await isUnknown(answer, fixed, signal))) {
+      if (configuredToken !== undefined && (await isTokenRejected(answer, configuredToken, signal))) {
         throw syncFailure("badCredentials", call, "the token was not accepted: it is wrong, expired or revoked");
       }
       if (status !== 200 && status !== 204) throw hashicorpFailure(answer, call, clock);

@@ -8,7 +8,7 @@ const path = z
 
 export const HashicorpConfiguration = z
   .strictObject({
-    address: serverAddress.describe("Such as `https://vault.example.com:8200`."),
+    address: serverAddress.describe("Address of the server, for example `https://vault.example.com:8200`."),
     namespace: path.optional().describe("Namespace of Vault Enterprise or HCP."),
     mount: path.optional().describe("Mount path of the KV version 2 engine. Default: `secret`."),
     caCertificate: certificates.optional().describe("CA certificate of the server, in PEM."),

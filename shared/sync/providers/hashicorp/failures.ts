@@ -10,14 +10,14 @@ import type { SyncFailure } from "../provider.ts";
 export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
   const texts = errorTexts(answer);
   if (answer.status === 400 && texts.includes("check-and-set parameter")) {
-    return syncFailure("changedMeanwhile", call, "someone else wrote a version in between");
+    return syncFailure("changedMeanwhile", call, "another writer wrote a version in the meantime");
   }
   if (answer.status === 400 && /invalid (role|secret)[ _]id/i.test(texts)) {
     return syncFailure("badCredentials", call, "the role id or secret id was not accepted");
   }
   if (answer.status === 503 && texts.includes("sealed")) {
     return syncFailure("unreachable", call, "it is sealed", {
-      remedy: "Have it unsealed; it is tried again later.",
+      remedy: "Have it unsealed. The service retries later.",
     });
   }
   return statusFailure(answer, call, clock);

@@ -5,6 +5,10 @@ import { HashicorpConfiguration, type HashicorpSecrets, type HashicorpSettings, 
 import { pathProblem } from "./names.ts";
 import { hashicorpTarget } from "./target.ts";
 
+/**
+ * HashiCorp Vault as a provider of sync targets: the KV version 2 secrets engine. `addressMembers` decide where the credentials
+ * are sent, and `placeMembers` which target a name refers to. Its targets store a mark, which shows which version they hold.
+ */
 export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> = {
   id: "hashicorp",
   title: "HashiCorp Vault",
@@ -13,7 +17,7 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
   secretMembers: ["token", "secretId"],
   // Where requests go. A change requires the secrets again, so that they can't be sent to another server unnoticed.
   addressMembers: ["address", "namespace", "caCertificate", "authMount"],
-  // What identifies a target, together with the record. A change means another target.
+  // Members that identify a target, together with the fields of the record. A change of one of them means another target.
   placeMembers: ["address", "namespace", "mount"],
   services: {
     // Entries of the smallest storage backend have at most 512 KiB. This limit leaves space for metadata.

@@ -9,7 +9,10 @@ import { type HashicorpSecrets, type HashicorpSettings, mountOf } from "./config
 /** Member of the data that contains the value. */
 const VALUE = "value";
 
-/** Keys of `custom_metadata`, whose values have at most 512 characters. */
+/**
+ * Keys of `custom_metadata`: the record that owns the secret, and a note which version has which mark. Values have at most 512
+ * characters.
+ */
 const RECORD = "sync-record";
 const NOTE = "sync-mark";
 
@@ -49,7 +52,7 @@ export function hashicorpTarget(
     return data;
   }
 
-  async function metadata(name: string, signal: AbortSignal | undefined) {
+  async function readMetadata(name: string, signal: AbortSignal | undefined) {
     const operation = `inspect the secret ${name}`;
     const call = { operation, grant: grant("metadata", "read") };
     const answer = await client.call("GET", path("metadata", name), call, undefined, signal);
@@ -58,36 +61,36 @@ export function hashicorpTarget(
 
   return {
     async describe(name, signal) {
-      const found = await metadata(name, signal);
+      const found = await readMetadata(name, signal);
       if (!found || found.current_version === 0) return { exists: false };
       const current = found.versions[String(found.current_version)];
-      const gone = isDeleted(found);
+      const isGone = isDeleted(found);
       return {
-        exists: !gone,
+        exists: !isGone,
         ownedBy: ownerNamed(found.custom_metadata?.[RECORD]),
         holds: current?.destroyed ? undefined : notedMark(found.custom_metadata?.[NOTE], found.current_version),
         version: String(found.current_version),
         // The engine reports no date: a deleted version stays until enough newer ones are written.
-        deletedUntil: gone ? "unknown" : undefined,
+        deletedUntil: isGone ? "unknown" : undefined,
       };
     },
 
     async put(name, value, mark: Mark, expected, signal) {
       const operation = `write the secret ${name}`;
       const failing = { operation, at, grant: grant("data", "create and update") };
-      let custom: Record<string, string> = {};
+      let customMetadata: Record<string, string> = {};
       return await writeNumbered(
         {
           async readCurrent() {
-            const found = await metadata(name, signal);
-            custom = found?.custom_metadata ?? {};
+            const found = await readMetadata(name, signal);
+            customMetadata = found?.custom_metadata ?? {};
             if (found && isDeleted(found))
               throw syncFailure("targetDeleted", failing, "its current version is deleted");
-            return { current: found?.current_version ?? 0, note: custom[NOTE] };
+            return { current: found?.current_version ?? 0, note: customMetadata[NOTE] };
           },
           async note(text) {
-            const whose = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
-            const body = { custom_metadata: { ...custom, ...whose, [NOTE]: text } };
+            const ownerMetadata = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
+            const body = { custom_metadata: { ...customMetadata, ...ownerMetadata, [NOTE]: text } };
             const call = { operation, grant: grant("metadata", "create and update") };
             await client.call("POST", path("metadata", name), call, body, signal);
           },
@@ -115,7 +118,7 @@ export function hashicorpTarget(
     },
 
     async undelete(name, signal) {
-      const version = (await metadata(name, signal))?.current_version ?? 0;
+      const version = (await readMetadata(name, signal))?.current_version ?? 0;
       const call = { operation: `undelete the secret ${name}`, grant: grant("undelete", "update") };
       await client.call("POST", path("undelete", name), call, { versions: [version] }, signal);
     },

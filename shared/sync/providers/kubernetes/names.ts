@@ -13,11 +13,12 @@ export function secretAndKey(name: string): { secret: string; key: string } {
   return { secret, key };
 }
 
+/** Checks a target name. Returns the problem, or undefined. */
 export function nameProblem(name: string): string | undefined {
   const [secret = "", key, ...more] = name.split("/");
   if (more.length > 0) return "must be the name of a Secret, or name/key";
   if (secret.length > 253 || !SUBDOMAIN.test(secret) || secret.includes("..")) {
-    return "must name a Secret with 1 to 253 small letters, digits, - and .";
+    return "must name a Secret with 1 to 253 lower-case letters, digits, - and .";
   }
   if (key !== undefined && (!KEY.test(key) || key.startsWith(".."))) {
     return "must have a key of 1 to 253 letters, digits and any of -._";

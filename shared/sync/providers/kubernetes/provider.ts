@@ -7,6 +7,10 @@ import { kubernetesTarget } from "./target.ts";
 
 const Account = z.object({ kind: z.literal("SelfSubjectAccessReview") });
 
+/**
+ * Kubernetes as a provider of sync targets: Secrets of one namespace. `addressMembers` decide where the credentials are sent,
+ * and `placeMembers` which target a name refers to. Its targets store a mark, which shows which version they hold.
+ */
 export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecrets> = {
   id: "kubernetes",
   title: "Kubernetes",

@@ -14,7 +14,7 @@ const METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 /** JSON is valid YAML. https://kubernetes.io/docs/reference/using-api/server-side-apply */
 const APPLY = "application/apply-patch+yaml";
 
-/** Resource versions are stored in the history, so only numbers are accepted, the form that servers use. */
+/** Resource versions are stored in the history, so their length is limited. */
 const resourceVersion = z.string().max(128);
 const Metadata = z.object({
   kind: z.literal("PartialObjectMetadata"),
@@ -43,6 +43,7 @@ export function kubernetesTarget(
   const path = (secret: string) => `${client.secrets}/${secret}`;
   const manager = `fieldManager=${MANAGED_BY}`;
 
+  /** Returns the Secret to send. With a resource version, the server rejects it if the Secret has another one now. */
   const objectWith = (name: string, value: string, mark: Mark, resourceVersion?: string) => {
     const { secret, key } = secretAndKey(name);
     return {
@@ -69,14 +70,15 @@ export function kubernetesTarget(
       });
       if (!found) return { exists: false };
       const { annotations, managedFields, resourceVersion } = found.metadata;
-      const ours = (managedFields ?? []).some(({ manager: who, fieldsV1 }) => {
+      // `f:data` and `f:<key>` are Kubernetes' names of the fields `data` and `<key>` in `fieldsV1`.
+      const isOwnValue = (managedFields ?? []).some(({ manager: who, fieldsV1 }) => {
         const data = fieldsV1?.["f:data"] as Record<string, unknown> | undefined;
         return who === MANAGED_BY && data?.[`f:${key}`] !== undefined;
       });
       return {
         exists: true,
         ownedBy: ownerNamed(annotations?.[RECORD]),
-        holds: ours ? annotations?.[MARK] : undefined,
+        holds: isOwnValue ? annotations?.[MARK] : undefined,
         version: resourceVersion,
       };
     },
@@ -88,8 +90,8 @@ export function kubernetesTarget(
       if (!expected.exists) {
         const what = { operation, grant: client.grant("create") };
         const body = objectWith(name, value, mark);
-        const made = await client.call("POST", `${client.secrets}?${manager}`, what, Stored, { body, signal });
-        return { version: made?.metadata.resourceVersion, created: true };
+        const created = await client.call("POST", `${client.secrets}?${manager}`, what, Stored, { body, signal });
+        return { version: created?.metadata.resourceVersion, created: true };
       }
       const what = { operation, grant: client.grant("patch") };
       // The resource version makes the write fail if another writer changed the Secret since. Without it, apply would overwrite

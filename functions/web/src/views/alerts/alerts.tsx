@@ -5,20 +5,20 @@ import { Owners } from "./owners.tsx";
 import { Rules } from "./rules.tsx";
 import { Snoozes } from "./snoozes.tsx";
 
-/** Alert rules, sent notifications, snoozes, and the address table of owners. */
+/** The Alerts page: alert rules, sent notifications, snoozes, and the address table of owners. */
 export default function Alerts() {
   return (
     <View title="Alerts">
-      <Card title="Rules">
+      <Card title="Alert rules">
         <Rules />
       </Card>
-      <Card title="History">
+      <Card title="Sent notifications">
         <History />
       </Card>
       <Card title="Snoozes">
         <Snoozes />
       </Card>
-      <Card title="Owners">
+      <Card title="Owners and their email addresses">
         <Owners />
       </Card>
     </View>

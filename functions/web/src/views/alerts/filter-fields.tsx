@@ -5,6 +5,7 @@ import { chosen, given, typed } from "../../parts/form-dialog.tsx";
 
 type Filters = Schemas["AlertRuleFilters"];
 
+/** Options of the fields. The empty key stands for no filter. */
 const TYPES = { "": "Any", secret: "Secrets", key: "Keys", certificate: "Certificates" } as const;
 const SOURCES = { "": "Any", keyVault: "Key vaults", entra: "Entra applications", b2c: "B2C tenants" } as const;
 const SEVERITIES = {
@@ -15,26 +16,54 @@ const SEVERITIES = {
   critical: "Critical",
 } as const;
 
-/** The filter fields of a rule or snooze, those that `of` names. An empty filter matches everything. */
+/**
+ * The filter fields in the forms of rules and snoozes. An empty filter matches everything.
+ *
+ * @param props.of - Names of the fields to show. They depend on the event of the rule.
+ */
 export function FilterFields({ filters = {}, of }: { filters?: Filters; of: readonly (keyof Filters)[] }) {
   const { vault = "", type = "", subscription = "", source = "", tag = "", owner = "", severity = "" } = filters;
   const fields: Record<keyof Filters, ReactNode> = {
-    vault: <TextField name="vault" member="filters.vault" label="Vault" defaultValue={vault} />,
+    vault: (
+      <TextField
+        name="vault"
+        member="filters.vault"
+        label="Vault"
+        hint="Full vault name. Example: kv-billing-prod"
+        defaultValue={vault}
+      />
+    ),
     type: <ChoiceField name="type" member="filters.type" label="Asset type" options={TYPES} defaultValue={type} />,
     subscription: (
       <TextField
         name="subscription"
         member="filters.subscription"
         label="Subscription ID"
-        hint="A GUID"
+        hint="Example: 8eab9bca-7137-4f76-a31c-dcc4acd2ff43"
         defaultValue={subscription}
       />
     ),
     source: (
       <ChoiceField name="source" member="filters.source" label="Source" options={SOURCES} defaultValue={source} />
     ),
-    tag: <TextField name="tag" member="filters.tag" label="Tag" hint="A tag name, or name=value" defaultValue={tag} />,
-    owner: <TextField name="owner" member="filters.owner" label="Owner" defaultValue={owner} />,
+    tag: (
+      <TextField
+        name="tag"
+        member="filters.tag"
+        label="Tag"
+        hint="A tag name, or a name and a value. Examples: environment, environment=prod"
+        defaultValue={tag}
+      />
+    ),
+    owner: (
+      <TextField
+        name="owner"
+        member="filters.owner"
+        label="Owner"
+        hint="Value of the asset's owner tag. Example: payments"
+        defaultValue={owner}
+      />
+    ),
     severity: (
       <ChoiceField
         name="severity"
@@ -48,6 +77,7 @@ export function FilterFields({ filters = {}, of }: { filters?: Filters; of: read
   return of.map((name) => <Fragment key={name}>{fields[name]}</Fragment>);
 }
 
+/** Returns the filters from the form data, without empty ones. */
 export function filtersOf(form: FormData): Filters {
   return given({
     vault: typed(form, "vault"),

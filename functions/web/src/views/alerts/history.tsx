@@ -19,7 +19,7 @@ const COLUMNS: Column<Entry>[] = [
     ),
   },
   { title: "Rule", cell: ({ ruleName, test }) => `${ruleName}${test ? " (test)" : ""}` },
-  { title: "Items", cell: ({ itemsTotal }) => itemsTotal.toLocaleString() },
+  { title: "Alerts", cell: ({ itemsTotal }) => itemsTotal.toLocaleString() },
   {
     title: "Recipients",
     cell: ({ deliveryMethod, recipients }) =>
@@ -35,6 +35,7 @@ const COLUMNS: Column<Entry>[] = [
             . Next attempt <Instant at={nextAttemptAt} relative />
           </>
         )}
+        {/* Why mails wait: a rate limit. Several recipients can have the same reason. */}
         {[...new Set(recipients.map(({ waitsFor }) => waitsFor))].map((reason) => reason && ` ${reason}`)}
       </>
     ),
@@ -43,7 +44,7 @@ const COLUMNS: Column<Entry>[] = [
 
 const FILTERS = [{ name: "status", label: "Status", values: DELIVERY_STATUSES }];
 
-/** Sent and pending notifications, newest first. */
+/** The table of sent and pending notifications on the Alerts page, newest first. */
 export function History() {
   const [params] = useSearchParams();
   const query = { limit: 50, ...givenFilters(params, FILTERS) };
@@ -55,8 +56,8 @@ export function History() {
         of={list}
         columns={COLUMNS}
         keyOf={({ id }) => id}
-        label="History"
-        empty="No notifications yet. They appear here once a rule finds something."
+        label="Sent notifications"
+        empty="No notifications match the filter. They appear here when an alert rule sends one."
       />
     </>
   );

@@ -6,22 +6,26 @@ import { isolated } from "../../parts/isolated.ts";
 
 type AlertItem = Schemas["AlertItem"];
 
+/** Start of the text of an item. Kinds without one, such as assets, begin with the name of the item. */
 const KINDS: Partial<Record<AlertItem["kind"], string>> = {
   violation: "Violation",
   scan: "Scan",
-  scanFailure: "Can't be read:",
+  scanFailure: "Could not be read:",
   breakGlass: "Sign-in:",
   renewed: "Renewed:",
-  recovered: "Recovered:",
+  recovered: "Resolved:",
   stillFailing: "Still failing:",
   escalated: "Not acknowledged:",
 };
 
-/** An item of a notification. An asset links to its page, a violation to all violations of its check. */
+/**
+ * An item of a notification (the page calls it an alert), in lists of notifications and open alerts. An asset links to its
+ * page, a violation to all violations of its check.
+ */
 export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: { item: AlertItem }) {
   return (
     <>
-      {KINDS[kind]} <What kind={kind} id={id} name={credentialTitle === null ? id : isolated(credentialTitle)} />
+      {KINDS[kind]} <ItemName kind={kind} id={id} name={credentialTitle === null ? id : isolated(credentialTitle)} />
       {expiresOn && (
         <>
           , expires <Instant at={expiresOn} />
@@ -36,7 +40,8 @@ export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: 
   );
 }
 
-function What({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: string }) {
+/** The name of an item, as a link if the item has a page. */
+function ItemName({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: string }) {
   if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{name}</Link>;
   if (kind !== "violation") return name;
   // A violation's id is the check's id and the resource's id.

@@ -5,8 +5,10 @@ import { Card } from "../../parts/card.tsx";
 import { TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { DELIVERY_STATUSES, RECIPIENT_STATUSES } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
@@ -14,40 +16,44 @@ import { Item } from "./item.tsx";
 
 type Recipient = Schemas["AlertRecipient"];
 
-/** One notification with its recipients and items. Links in mails and chat messages open this view. */
+/** The page of one notification with its recipients and items. Links in mails and chat messages open this page. */
 export default function OneEntry() {
   const { entryId = "" } = useParams();
   const entry = api.useQuery("get", "/alerts/history/{entry_id}", { params: { path: { entry_id: entryId } } });
   return (
     <QueryResult of={entry}>
       {({ ruleId, ruleName, test, status, createdAt, recipients, items }) => (
-        <View title={ruleName}>
+        <View title={`Notification of rule ${isolated(ruleName)}`}>
           <Text>
             {DELIVERY_STATUSES[status]}, created <Instant at={createdAt} relative />.{" "}
             <Link href={createHref("/alerts", {})}>All alerts</Link>
           </Text>
           <Card title="Recipients">
             <ul>
-              {recipients.map((one) => (
-                <li key={`${one.recipient} ${one.owner} ${one.reason}`}>
-                  <Outcome {...one} />
+              {recipients.map((recipient) => (
+                <li key={`${recipient.recipient} ${recipient.owner} ${recipient.reason}`}>
+                  <Outcome {...recipient} />
                 </li>
               ))}
             </ul>
           </Card>
-          <Card title="Items">
+          <Card title="Alerts">
+            {/* A test notification contains example alerts, which can't be acknowledged. */}
             {!test && (
               <div>
                 <Operate
                   operation="acknowledgeAlerts"
                   title="Acknowledge all"
-                  action="Acknowledge"
+                  action="Acknowledge all"
                   submit={async (form, acknowledge) => {
                     const body = { ruleId, historyId: entryId, ...given({ note: typed(form, "note") }) };
                     const { acknowledged } = await acknowledge({ body });
-                    return `${acknowledged.toLocaleString()} acknowledged. Items that are already resolved are not counted.`;
+                    return `${acknowledged.toLocaleString()} acknowledged. Alerts that are already resolved are not counted.`;
                   }}
                 >
+                  <Text>
+                    The alerts of this notification are not escalated. Other users see that you take care of them.
+                  </Text>
                   <TextField name="note" label="Note" hint="Example: Anna is working on it" />
                 </Operate>
               </div>
@@ -66,11 +72,13 @@ export default function OneEntry() {
   );
 }
 
+/** What became of the notification to one recipient. `waitsFor`: why a mail rate limit delays it. */
 function Outcome({ recipient, status, owner, reason, error, itemsTotal, notBefore, waitsFor }: Recipient) {
   return (
     <>
-      {recipient}: {RECIPIENT_STATUSES[status]}, {itemsTotal.toLocaleString()} items.{" "}
-      {owner && `Owner in the tags: ${owner}.`} {reason && `Not sent to an owner: ${reason}.`} {error} {waitsFor}{" "}
+      {recipient}: {RECIPIENT_STATUSES[status]}, {counted(itemsTotal, "alert")}.{" "}
+      {owner && `Owner according to the owner tag: ${owner}.`} {reason && `Not sent to an owner: ${reason}.`} {error}{" "}
+      {waitsFor}{" "}
       {notBefore && (
         <>
           Delayed until <Instant at={notBefore} />.

@@ -8,6 +8,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { METHODS } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
@@ -15,7 +16,7 @@ import { Item } from "./item.tsx";
 import { Preview } from "./preview.tsx";
 import { filtersText, frequencyOf, hasThresholds, TYPES } from "./rule-texts.ts";
 
-/** One alert rule: a preview of its next notification, and its open alerts. */
+/** The page of one alert rule: its settings as text, a preview of its next notification, and its open alerts. */
 export default function OneRule() {
   const { ruleId = "" } = useParams();
   const params = { path: { rule_id: ruleId } };
@@ -32,7 +33,7 @@ export default function OneRule() {
             {frequencyOf(data)}. {escalationOf(data)} {data.enabled ? "" : "This rule is disabled. "}
             <Link href={createHref("/alerts", {})}>All alerts</Link>
           </Text>
-          <Card title="Preview">
+          <Card title="Preview of the next notification">
             <QueryResult of={preview}>{(found) => <Preview of={found} />}</QueryResult>
           </Card>
           <Card title="Open alerts">
@@ -44,22 +45,25 @@ export default function OneRule() {
   );
 }
 
+/** Returns the filters of a rule as a sentence. Empty without filters. */
 const filterOf = ({ filters }: Schemas["AlertRule"]): string => {
   const text = filtersText(filters);
   return text === "" ? "" : `Only for ${text}. `;
 };
 
+/** Returns the escalation of a rule as a sentence: to the recipients of another rule (`ruleId`) or to addresses. */
 function escalationOf({ escalation }: Schemas["AlertRule"]): string {
   if (escalation === null) return "";
   const to = escalation.ruleId === null ? escalation.recipients.join(", ") : "the recipients of another rule";
-  return `Alerts without acknowledgment are escalated after ${escalation.afterDays} days to ${to}.`;
+  return `Alerts without acknowledgment are escalated after ${counted(escalation.afterDays, "day")} to ${to}.`;
 }
 
+/** The table of open alerts: items that the rule notified about, and whose problem is not resolved. */
 function Open({ ruleId }: { ruleId: string }) {
   const params = { path: { rule_id: ruleId }, query: { limit: 100 } };
   const list = api.useInfiniteQuery("get", "/alerts/rules/{rule_id}/open", { params }, BY_CURSOR);
   const columns: Column<Schemas["OpenAlert"]>[] = [
-    { title: "Item", cell: ({ item }) => <Item item={item} /> },
+    { title: "Alert", cell: ({ item }) => <Item item={item} /> },
     { title: "First notified", cell: ({ since }) => <Instant at={since} relative /> },
     { title: "Last notified", cell: ({ toldAt }) => <Instant at={toldAt} relative /> },
     {
@@ -80,11 +84,12 @@ function Open({ ruleId }: { ruleId: string }) {
       columns={columns}
       keyOf={({ item: { kind, id } }) => `${kind} ${id}`}
       label="Open alerts"
-      empty="No open alerts. Everything this rule sent is resolved."
+      empty="No open alerts. All problems that this rule notified about are resolved."
     />
   );
 }
 
+/** The button that acknowledges an open alert, or removes the acknowledgment. */
 function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: string; alert: Schemas["OpenAlert"] }) {
   if (acknowledgement)
     return (
@@ -96,7 +101,9 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
         appearance="transparent"
         submit={(_, remove) => remove({ params: { path: { acknowledgement_id: acknowledgement.id } } })}
       >
-        <Text>If the rule has an escalation, this alert is escalated again.</Text>
+        <Text>
+          The alert counts as not acknowledged again. If the rule has an escalation, the alert can be escalated.
+        </Text>
       </Operate>
     );
   return (
@@ -110,6 +117,7 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
         acknowledge({ body: { ruleId, itemId: item.id, ...given({ note: typed(form, "note") }) } })
       }
     >
+      <Text>The alert is not escalated. Other users see that you take care of the alert.</Text>
       <TextField name="note" label="Note" hint="Example: Anna is working on it" />
     </Operate>
   );

@@ -9,17 +9,17 @@ import { QueryResult } from "../../parts/query-result.tsx";
 type Owner = Schemas["AlertOwner"];
 
 /** Maximum page size of the API. */
-const PAGE = 1_000;
+const MAX_PAGE_SIZE = 1_000;
 
-/** The table of owners and their mail addresses. */
+/** The card of the Alerts page with the owners and their mail addresses, and the form that replaces the list. */
 export function Owners() {
   // The API replaces the whole table, so the form loads all entries: at most two pages.
-  const owners = api.useQuery("get", "/alerts/owners", { params: { query: { limit: PAGE } } });
-  const isLong = (owners.data?.total ?? 0) > PAGE;
+  const owners = api.useQuery("get", "/alerts/owners", { params: { query: { limit: MAX_PAGE_SIZE } } });
+  const isLong = (owners.data?.total ?? 0) > MAX_PAGE_SIZE;
   const others = api.useQuery(
     "get",
     "/alerts/owners",
-    { params: { query: { limit: PAGE, offset: PAGE } } },
+    { params: { query: { limit: MAX_PAGE_SIZE, offset: MAX_PAGE_SIZE } } },
     { enabled: isLong },
   );
   const rest = others.data?.items ?? [];
@@ -28,7 +28,8 @@ export function Owners() {
       {({ items, updatedAt, updatedBy, etag }) => (
         <>
           <Text>
-            If an asset's owner tag is listed here, the owner gets the mail. The rule's recipients get everything else.
+            Alerts by email about an asset go to its owner, if the value of the asset's owner tag is listed here. All
+            other alerts go to the recipients of the rule.
             {updatedAt && (
               <>
                 {" "}
@@ -37,11 +38,12 @@ export function Owners() {
             )}
           </Text>
           <div>
+            {/* A form with only the first page would delete the other owners. */}
             {(!isLong || others.isSuccess) && (
               <Operate
                 operation="replaceAlertOwners"
                 title="Edit owners"
-                action="Save"
+                action="Save owners"
                 submit={(form, replace) =>
                   replace({
                     params: { header: { "If-Match": etag } },
@@ -52,7 +54,7 @@ export function Owners() {
                 <LongField
                   name="owners"
                   label="Owners"
-                  hint="One per line, as owner: address. Example: payments: payments@example.com"
+                  hint="One per line: the value of the owner tag, a colon, and the email address. Example: payments: payments@contoso.com. Owners that you remove here get no more alerts."
                   rows={10}
                   defaultValue={[...items, ...rest].map(({ owner, address }) => `${owner}: ${address}`).join("\n")}
                 />
@@ -60,7 +62,7 @@ export function Owners() {
             )}
           </div>
           {items.length === 0 ? (
-            <Text>No owners yet. Add owners to send them the alerts for their assets.</Text>
+            <Text>No owners yet, so the recipients of the rules get all alerts. Select Edit owners to add owners.</Text>
           ) : (
             <ul>
               {[...items, ...rest].map(({ owner, address }) => (
@@ -76,12 +78,14 @@ export function Owners() {
   );
 }
 
-/** The last colon separates the address, because an owner's name can contain colons. */
+/**
+ * Returns the owners in the text. The last colon of a line separates the address, because an owner's name can contain colons.
+ */
 const ownersOf = (text: string): Owner[] =>
   text
     .split("\n")
     .filter((line) => line.trim() !== "")
     .map((line) => {
-      const at = line.lastIndexOf(":");
-      return { owner: line.slice(0, Math.max(0, at)).trim(), address: line.slice(at + 1).trim() };
+      const colon = line.lastIndexOf(":");
+      return { owner: line.slice(0, Math.max(0, colon)).trim(), address: line.slice(colon + 1).trim() };
     });

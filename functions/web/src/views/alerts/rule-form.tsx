@@ -11,23 +11,38 @@ type Rule = Schemas["AlertRule"];
 type NewRule = Schemas["NewAlertRule"];
 type Method = Rule["deliveryMethod"];
 
-const WHEN = { immediate: "Immediately", daily: "Daily digest", weekly: "Weekly digest" } as const;
+/** Frequencies of notifications. The API has a mode (immediate or digest) and the frequency of digests. */
+const FREQUENCIES = { immediate: "Immediately", daily: "Daily digest", weekly: "Weekly digest" } as const;
+/** Targets of an escalation, which sends alerts again if nobody acknowledges them in time. */
 const ESCALATIONS = { none: "None", recipients: "Email addresses", rule: "Recipients of another rule" } as const;
-type EscalatesTo = keyof typeof ESCALATIONS;
+type EscalationTarget = keyof typeof ESCALATIONS;
 
-/** @param props.rule - The rule to edit. Undefined for a new rule. */
+/**
+ * The fields of a rule, in the forms that create and edit one. The event decides which filters are shown and whether there are
+ * thresholds and an escalation.
+ *
+ * @param props.rule - The rule to edit. Undefined for a new rule.
+ * @param props.others - The other rules, to whose recipients alerts can be escalated.
+ */
 export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
-  // Untouched selections follow the server.
-  const [chosenType, setType] = useState<Rule["alertType"]>();
-  const [chosenMethod, setMethod] = useState<Method>();
-  const type = chosenType ?? rule?.alertType ?? "expiration";
-  const method = chosenMethod ?? rule?.deliveryMethod ?? "email";
+  // Undefined until the user selects something. Until then, the selection follows the saved rule.
+  const [selectedType, setType] = useState<Rule["alertType"]>();
+  const [selectedMethod, setMethod] = useState<Method>();
+  const type = selectedType ?? rule?.alertType ?? "expiration";
+  const method = selectedMethod ?? rule?.deliveryMethod ?? "email";
   return (
     <>
-      <TextField name="name" label="Name" required defaultValue={rule?.name ?? ""} />
+      <TextField
+        name="name"
+        label="Name"
+        hint="Example: Production secrets expire soon"
+        required
+        defaultValue={rule?.name ?? ""}
+      />
       <ChoiceField
         name="alertType"
-        label="Trigger"
+        label="Event"
+        hint="The event that the rule notifies about."
         options={TYPES}
         defaultValue={rule?.alertType ?? "expiration"}
         choose={setType}
@@ -36,11 +51,12 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
         <TextField
           name="thresholds"
           label="Days before expiry"
-          hint="Example: 30, 7, 1. Each asset causes one notification per threshold."
+          hint="Example: 30, 7, 1. The rule then notifies three times about each asset: 30 days, 7 days and 1 day before it expires."
           required
           defaultValue={rule && rule.thresholds.length > 0 ? rule.thresholds.join(", ") : "30, 7, 1"}
         />
       )}
+      {filtersFor(type).length > 0 && <Divider>Notify only about these (empty fields match everything)</Divider>}
       <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
       <Divider>Notification</Divider>
       <ChoiceField
@@ -51,53 +67,61 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
         choose={setMethod}
       />
       <Address method={method} {...(rule && { rule })} />
-      <ChoiceField name="mode" label="Frequency" options={WHEN} defaultValue={modeOf(rule)} />
-      <CheckField name="tellRecovery" label="Also notify when resolved" defaultChecked={rule?.tellRecovery ?? true} />
+      <ChoiceField name="mode" label="Frequency" options={FREQUENCIES} defaultValue={modeOf(rule)} />
+      <CheckField
+        name="tellRecovery"
+        label="Also notify when the problem is resolved"
+        defaultChecked={rule?.tellRecovery ?? true}
+      />
       {canEscalate(type) && <Escalation others={others} {...(rule && { rule })} />}
     </>
   );
 }
 
+/** The fields of the escalation. Which of them are shown depends on the selected target. */
 function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
   const escalation = rule?.escalation ?? null;
-  const [chosenStep, escalateTo] = useState<EscalatesTo>();
-  const saved = escalation === null ? "none" : escalation.ruleId === null ? "recipients" : "rule";
-  const escalates = chosenStep ?? saved;
+  const [selectedTarget, setTarget] = useState<EscalationTarget>();
+  const savedTarget = escalation === null ? "none" : escalation.ruleId === null ? "recipients" : "rule";
+  const target = selectedTarget ?? savedTarget;
   return (
     <>
-      <Divider>Escalation of alerts without acknowledgment</Divider>
+      <Divider>Escalation</Divider>
       <ChoiceField
         name="escalates"
         label="Escalate to"
+        hint="Recipients of alerts that are not acknowledged in time."
         options={ESCALATIONS}
-        defaultValue={saved}
-        choose={escalateTo}
+        defaultValue={savedTarget}
+        choose={setTarget}
       />
-      {escalates !== "none" && (
+      {target !== "none" && (
         <NumberField
           name="afterDays"
           member="escalation.afterDays"
-          label="After (days)"
+          label="Escalate after (days)"
+          hint="Days without acknowledgment. Example: 3"
           required
           min={1}
           max={90}
           defaultValue={String(escalation?.afterDays ?? 3)}
         />
       )}
-      {escalates === "recipients" && (
+      {target === "recipients" && (
         <LongField
           name="escalationRecipients"
           member="escalation.recipients"
-          label="Email addresses"
+          label="Escalation email addresses"
+          hint="One per line. Example: on-call@contoso.com"
           required
           defaultValue={escalation?.recipients.join("\n") ?? ""}
         />
       )}
-      {escalates === "rule" && (
+      {target === "rule" && (
         <ChoiceField
           name="escalationRule"
           member="escalation.ruleId"
-          label="Rule"
+          label="Rule whose recipients are notified"
           options={Object.fromEntries(others.map(({ id, name }) => [id, name]))}
           defaultValue={escalation?.ruleId ?? ""}
         />
@@ -106,12 +130,16 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
   );
 }
 
-const modeOf = (rule?: Rule): keyof typeof WHEN =>
+/** Returns the frequency of a rule, for its field. */
+const modeOf = (rule?: Rule): keyof typeof FREQUENCIES =>
   rule?.deliveryMode === "digest" ? rule.digestFrequency : "immediate";
 
-const STORED_HINT = "Stored in the service's own key vault. Never shown again.";
+const STORED_HINT = "Stored in the service's own key vault and never shown again.";
 
-/** The recipient fields of a channel. An empty secret field keeps the stored value. */
+/**
+ * The recipient fields of a channel. An empty secret field keeps the stored value. `isSet`: the saved rule has the same channel
+ * and an address, so a value is stored.
+ */
 function Address({ method, rule }: { method: Method; rule?: Rule }) {
   const isSet = rule !== undefined && rule.deliveryMethod === method && rule.webhookHost !== null;
   const unchanged = isSet ? ` Leave empty to keep the current value (${rule.webhookHost}).` : "";
@@ -120,7 +148,7 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
       <LongField
         name="recipients"
         label="Email addresses"
-        hint="One per line. Listed owners get the alerts for their assets; these recipients get the rest."
+        hint="One per line. Example: on-call@contoso.com. If the owner of an asset is listed under Owners, the owner gets the alert instead."
         required
         defaultValue={rule?.recipients.join("\n") ?? ""}
       />
@@ -133,7 +161,7 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
         type="url"
         hint={
           method === "pagerDuty"
-            ? "Only needed outside the US region, such as https://events.eu.pagerduty.com"
+            ? "Leave empty for the US region. Example for the EU region: https://events.eu.pagerduty.com"
             : STORED_HINT + unchanged
         }
         required={method !== "pagerDuty" && !isSet}
@@ -153,7 +181,7 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
             name="username"
             member="credentials.username"
             label="Username"
-            hint="Enter username and password, or OAuth client ID and secret. Leave all empty to keep the stored credentials. Enter them again if you change the URL."
+            hint="Enter a username and password, or an OAuth client ID and client secret. Leave all four fields empty to keep the stored credentials. If you change the URL, enter them again."
           />
           <SecretField name="password" member="credentials.password" label="Password" hint={STORED_HINT} />
           <TextField name="clientId" member="credentials.clientId" label="OAuth client ID" />
@@ -173,7 +201,9 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
 export function ruleOf(form: FormData): NewRule & { deliveryMethod: Method } {
   const alertType = chosen(form, "alertType", Object.keys(TYPES) as Rule["alertType"][]);
   const deliveryMethod = chosen(form, "deliveryMethod", Object.keys(METHODS) as Method[]);
+  // The field combines two members of the API: the mode, and the frequency of digests.
   const mode = chosen(form, "mode", ["immediate", "daily", "weekly"]);
+  // Fields of other channels are not in the form, so their texts are empty and left out.
   const credentials = given(
     Object.fromEntries(
       ["routingKey", "username", "password", "clientId", "clientSecret"].map((name) => [name, typed(form, name)]),
@@ -195,6 +225,7 @@ export function ruleOf(form: FormData): NewRule & { deliveryMethod: Method } {
   };
 }
 
+/** Returns the escalation from the form data. Null if the user selected none, or if the event has no such field. */
 function escalationOf(form: FormData): Schemas["NewAlertEscalation"] | null {
   const to = chosen(form, "escalates", ["none", "recipients", "rule"]);
   if (to === "none") return null;

@@ -3,20 +3,21 @@ import type { Schemas } from "../../api/client.ts";
 
 type Rule = Schemas["AlertRule"];
 
+/** Events that a rule can notify about. */
 export const TYPES: Record<Rule["alertType"], string> = {
   expiration: "Asset expires soon",
   expired: "Asset expired",
   credentialExpiry: "Application credential expires soon",
   complianceViolation: "Compliance violation",
-  scanFailure: "Scan failure",
+  scanFailure: "Scan failed or could not read everything",
   serviceCredentialExpiry: "Credential of this service expires soon",
   breakGlass: "Break-glass administrator signed in",
-  rotationDue: "Rotation due",
+  rotationDue: "Secret is due for rotation",
   rotationDone: "Rotation completed",
-  rotationFailed: "Rotation failed",
-  syncFailed: "Sync failed",
+  rotationFailed: "Rotation failed or needs attention",
+  syncFailed: "Sync failed or target was changed",
   referenceUnresolved: "Key Vault reference not resolved",
-  unexpectedReader: "Unexpected reader of an asset",
+  unexpectedReader: "Asset was read by an unexpected identity",
 };
 
 /** Returns whether rules of this type have thresholds in days before expiry. */
@@ -27,15 +28,16 @@ export const canEscalate = (type: Rule["alertType"]): boolean =>
   hasThresholds(type) || ["expired", "complianceViolation", "scanFailure"].includes(type);
 
 type Filter = keyof Schemas["AlertRuleFilters"];
-const OF_ASSETS = ["vault", "type", "subscription", "tag", "owner"] as const satisfies Filter[];
+/** Filters of rules about assets. */
+const ASSET_FILTERS = ["vault", "type", "subscription", "tag", "owner"] as const satisfies Filter[];
 
-/** The filters of a snooze. */
-export const SNOOZE_FILTERS: readonly Filter[] = [...OF_ASSETS, "source"];
+/** The filters of a snooze, which also apply to rules about the expiry of assets. */
+export const SNOOZE_FILTERS: readonly Filter[] = [...ASSET_FILTERS, "source"];
 
 /** Returns the filters of a rule type. The API rejects others. */
 export function filtersFor(type: Rule["alertType"]): readonly Filter[] {
   if (type === "expiration" || type === "expired") return SNOOZE_FILTERS;
-  if (type === "complianceViolation") return [...OF_ASSETS, "severity"];
+  if (type === "complianceViolation") return [...ASSET_FILTERS, "severity"];
   if (type === "credentialExpiry") return ["type", "owner"];
   return type === "scanFailure" ? ["subscription"] : [];
 }

@@ -12,7 +12,7 @@ import { frequencyOf, hasThresholds, TYPES } from "./rule-texts.ts";
 
 type Rule = Schemas["AlertRule"];
 
-/** The alert rules. */
+/** The card of the Alerts page with the table of rules, their actions, and the form of a new rule. */
 export function Rules() {
   const list = api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, BY_CURSOR);
   const all = list.data?.pages.flatMap(({ items }) => items) ?? [];
@@ -26,7 +26,7 @@ export function Rules() {
         </>
       ),
     },
-    { title: "Trigger", cell: ({ alertType }) => TYPES[alertType] ?? alertType },
+    { title: "Event", cell: ({ alertType }) => TYPES[alertType] ?? alertType },
     {
       title: "Days before expiry",
       cell: ({ alertType, thresholds }) => hasThresholds(alertType) && thresholds.join(", "),
@@ -47,12 +47,13 @@ export function Rules() {
         columns={columns}
         keyOf={({ id }) => id}
         label="Rules"
-        empty="No alert rules yet, so nobody is notified. Create a rule to get notified before credentials expire."
+        empty="No alert rules yet, so no notifications are sent. Create a rule to be notified before secrets, keys and certificates expire."
       />
     </>
   );
 }
 
+/** The button that creates a rule. */
 function NewRule({ others }: { others: Rule[] }) {
   return (
     <div>
@@ -69,7 +70,7 @@ function NewRule({ others }: { others: Rule[] }) {
   );
 }
 
-/** The actions on a rule that the user is allowed to take. */
+/** The buttons of a rule. Each is shown only if the user can call its operation. */
 export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
   const { id, name, enabled, etag } = rule;
   const params = { path: { rule_id: id } };
@@ -79,8 +80,9 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
       <Operate
         operation="testAlertRule"
         title="Send test"
+        kind="notification"
         about={name}
-        action="Send test"
+        action="Send test notification"
         appearance="transparent"
         submit={async (_, test) => <TestOutcome of={await test({ params })} />}
       >
@@ -89,8 +91,9 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
       <Operate
         operation="updateAlertRule"
         title="Edit"
+        kind="rule"
         about={name}
-        action="Save"
+        action="Save rule"
         appearance="transparent"
         preview={{
           operation: "previewAlertRuleChange",
@@ -104,30 +107,35 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
       <Operate
         operation="updateAlertRule"
         title={enabled ? "Disable" : "Enable"}
+        kind="rule"
         about={name}
-        action={enabled ? "Disable" : "Enable"}
+        action={enabled ? "Disable rule" : "Enable rule"}
         appearance="transparent"
         submit={(_, change) => change({ params: conditionalParams, body: { enabled: !enabled } })}
       >
-        <Text>{enabled ? "The rule sends no alerts until you enable it again." : "The rule sends alerts again."}</Text>
+        <Text>
+          {enabled ? "The rule sends no alerts until you enable it again." : "The rule sends alerts again from now on."}
+        </Text>
       </Operate>
       {rule.deliveryMethod === "webhook" && (
         <Operate
           operation="rotateAlertRuleSecret"
           title="Rotate signing key"
           about={name}
-          action="Rotate key"
+          action="Rotate signing key"
           appearance="transparent"
           submit={async (_, renew) => webhookSecret(await renew({ params: conditionalParams }))}
         >
           <Text>
-            Webhooks are signed with a new key immediately. Update the receiver: the old key can't be restored.
+            The service signs webhooks with a new key immediately. Then enter the new key at the receiver, because the
+            old key stops working. You can't undo this.
           </Text>
         </Operate>
       )}
       <Operate
         operation="deleteAlertRule"
         title="Delete"
+        kind="rule"
         about={name}
         action="Delete rule"
         appearance="transparent"
@@ -145,6 +153,7 @@ function withoutDelivery(form: FormData) {
   return rule;
 }
 
+/** The preview of a new rule. It is optional, unlike that of a rotation. */
 const PREVIEW = {
   operation: "previewNewAlertRule",
   action: "Preview alerts",
@@ -153,6 +162,7 @@ const PREVIEW = {
   ),
 } as const;
 
+/** Returns the signing key of a rule's webhooks, if the response contains a new one. The API returns a key only once. */
 const webhookSecret = ({ webhookSecret }: Schemas["AlertRuleWithSecret"]) =>
   webhookSecret === undefined ? null : (
     <Copyable
@@ -161,6 +171,7 @@ const webhookSecret = ({ webhookSecret }: Schemas["AlertRuleWithSecret"]) =>
     />
   );
 
+/** The result of a test notification. A webhook also has the response of its receiver. */
 const TestOutcome = ({ of: { message, receiver } }: { of: Schemas["AlertTestResult"] }) => (
   <>
     <Text block>{message}</Text>

@@ -9,7 +9,7 @@ import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 import { FilterFields, filtersOf } from "./filter-fields.tsx";
 import { filtersText, SNOOZE_FILTERS } from "./rule-texts.ts";
 
-/** Active snoozes. */
+/** The card of the Alerts page with the active snoozes, and the forms that create one. */
 export function Snoozes() {
   const list = api.useInfiniteQuery("get", "/alerts/snoozes", { params: { query: { limit: 100 } } }, BY_CURSOR);
   const rules = api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, BY_CURSOR);
@@ -33,7 +33,7 @@ export function Snoozes() {
           appearance="transparent"
           submit={(_, end) => end({ params: { path: { snooze_id: id } } })}
         >
-          <Text>Rules notify about it again.</Text>
+          <Text>Alert rules notify about {subjectOf(assetId, filters)} again from now on.</Text>
         </Operate>
       ),
     },
@@ -41,55 +41,69 @@ export function Snoozes() {
   return (
     <>
       <div>
-        <NewSnooze names={names} /> <SnoozeAll names={names} />
+        <NewSnooze names={names} /> <SnoozeByFilter names={names} />
       </div>
       <PagedTable
         of={list}
         columns={columns}
         keyOf={({ id }) => id}
         label="Snoozes"
-        empty="No snoozes. Snooze an asset to stop its notifications for a while."
+        empty="No active snoozes. Snooze an asset to pause its notifications until a date, for example during maintenance."
       />
     </>
   );
 }
 
+/** Returns what is snoozed: one asset, or everything that matches the filters. */
 const subjectOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filters"]): string =>
   assetId ?? (filtersText(filters) || "Everything");
 
+/** Names of the alert rules by ID. */
 type Names = Record<string, string>;
 
+/** The button that snoozes one asset for one rule. */
 function NewSnooze({ names }: { names: Names }) {
   return (
     <Operate
       operation="createAlertSnooze"
       title="Snooze an asset"
-      action="Snooze"
+      action="Snooze asset"
       submit={(form, create) =>
         create({ body: { ...snoozeOf(form), ruleId: typed(form, "ruleId"), assetId: typed(form, "assetId") } })
       }
     >
-      <TextField name="assetId" label="Asset" hint="Asset ID, such as kv-shop.secret.smtp" required />
-      <ChoiceField name="ruleId" label="Rule" options={names} />
+      <Text>Until the date, the rule sends no notifications about this asset.</Text>
+      <TextField
+        name="assetId"
+        label="Asset ID"
+        hint="Vault, type and name. Example: kv-billing-prod.secret.sql-password"
+        required
+      />
+      <ChoiceField name="ruleId" label="Alert rule" options={names} />
       <SnoozeFields />
     </Operate>
   );
 }
 
-function SnoozeAll({ names }: { names: Names }) {
+/** The button that snoozes all assets that match filters, for one rule or for all rules. */
+function SnoozeByFilter({ names }: { names: Names }) {
   return (
     <Operate
       operation="createAlertSnooze"
       title="Snooze by filter"
-      action="Snooze"
+      action="Snooze matching assets"
       submit={(form, create) =>
         create({
           body: { ...snoozeOf(form), filters: filtersOf(form), ...given({ ruleId: typed(form, "ruleId") }) },
         })
       }
     >
+      <Text>
+        Until the date, no notifications are sent about assets that match all fields. Empty fields match everything. If
+        all fields are empty, all notifications of the selected rules are paused.
+      </Text>
       <FilterFields of={SNOOZE_FILTERS} />
-      <ChoiceField name="ruleId" label="Rule" options={{ "": "All rules", ...names }} />
+      <ChoiceField name="ruleId" label="Alert rule" options={{ "": "All rules", ...names }} />
       <SnoozeFields />
     </Operate>
   );

@@ -3,6 +3,7 @@ import { Fragment, type ReactNode } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { assetName } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -28,7 +29,7 @@ const useStyles = makeStyles({
   value: { margin: 0, overflowWrap: "anywhere", unicodeBidi: "isolate" },
 });
 
-/** One asset: properties, violations, consumers, versions and notifications. */
+/** The page of one asset: properties, violations, consumers, versions and notifications. */
 export default function AssetDetails() {
   const styles = useStyles();
   const may = useMay();
@@ -39,7 +40,7 @@ export default function AssetDetails() {
   return (
     <QueryResult of={asset}>
       {(data) => (
-        <View title={data.credential?.displayName ?? data.name}>
+        <View title={assetName(data)}>
           <div className={styles.head}>
             <StatusBadge status={data.status} />
             <Link href={data.portalUrl} target="_blank" rel="noreferrer">
@@ -64,14 +65,19 @@ export default function AssetDetails() {
             <Violations asset={data} />
           </Card>
           <Card title="Used by">
+            {/* Every role may list dependencies, so only the license can be missing. */}
             {may("listDependencies") ? (
               <Dependencies asset={data} />
             ) : (
-              "Shows the resources that use this asset and how a new version affects each of them. This feature needs a PRO license."
+              "Shows the resources that use this asset and the effect of a new version on each of them. This feature needs a PRO license."
             )}
           </Card>
           <Card title="Versions">
-            {data.source === "keyVault" ? <Versions asset={data} /> : "Application credentials have no versions."}
+            {data.source === "keyVault" ? (
+              <Versions asset={data} />
+            ) : (
+              "Credentials of applications and B2C tenants have no versions."
+            )}
           </Card>
           <Card title="Notifications">
             <Notifications asset={data} />
@@ -82,29 +88,41 @@ export default function AssetDetails() {
   );
 }
 
+/** Why totals and the score leave an asset out. `notSeen` and `noLicense` apply only to credentials outside key vaults. */
 const NOT_COUNTED: Record<NonNullable<Asset["notCounted"]>, string> = {
-  outOfScope: "Its subscription is no longer monitored",
+  outOfScope: "The subscription is no longer monitored",
   notSeen: "Not seen for 7 days",
   noLicense: "Needs a PRO license",
 };
 
+/**
+ * Returns the kind of object that a credential outside key vaults belongs to, as the label of that object's name. The ID of a
+ * B2C credential is `b2c.<tenant>.<kind>.<name>`, that of an Entra credential `entra.<tenant>.<application>.<key>`.
+ */
+function ownerLabel({ id }: Asset): string {
+  const [source, , kind] = id.split(".");
+  if (source !== "b2c" || kind === "application") return "Application";
+  return kind === "policykey" ? "Policy key" : "Identity provider";
+}
+
 // biome-ignore-start lint/correctness/useJsxKeyInIterable: each fact has its name as the key.
+/** Returns the properties of an asset as pairs of label and value. Properties without a value are left out. */
 function factsOf(asset: Asset): [string, ReactNode][] {
   const facts: [string, ReactNode][] = [
     ["Type", asset.type],
     ["Vault", asset.vaultName],
     ["Subscription", [asset.subscriptionName, asset.subscriptionId].filter(Boolean).join(", ")],
-    ["Application", asset.credential?.applicationName],
-    ["Excluded from totals", asset.notCounted && NOT_COUNTED[asset.notCounted]],
+    [ownerLabel(asset), asset.credential?.applicationName],
+    ["Not included in totals and score", asset.notCounted && NOT_COUNTED[asset.notCounted]],
     ["Expires", asset.expiresOn === null ? "Never" : <Instant at={asset.expiresOn} />],
     ["Valid from", asset.notBefore && <Instant at={asset.notBefore} />],
     ["Enabled", asset.enabled ? "Yes" : "No"],
     ["Owner", asset.owner],
-    ["Version", asset.version],
+    ["Current version", asset.version],
     ["Created", asset.createdOn && <Instant at={asset.createdOn} />],
     ["Last modified", asset.updatedOn && <Instant at={asset.updatedOn} />],
     ["Content type", asset.contentType],
-    ["Key", [asset.keyType, asset.keySize, asset.keyCurve].filter(Boolean).join(" ")],
+    ["Key type and size", [asset.keyType, asset.keySize, asset.keyCurve].filter(Boolean).join(" ")],
     ["Subject", asset.subject],
     ["Issuer", asset.issuer],
     ["Subject alternative names", asset.subjectAlternativeNames?.join(", ")],
@@ -116,8 +134,8 @@ function factsOf(asset: Asset): [string, ReactNode][] {
         .map(([name, value]) => `${name}=${value}`)
         .join(", "),
     ],
-    ["First seen", <Instant at={asset.firstSeenAt} />],
-    ["Last seen", <Instant at={asset.lastSeenAt} />],
+    ["First found by a scan", <Instant at={asset.firstSeenAt} />],
+    ["Last found by a scan", <Instant at={asset.lastSeenAt} />],
   ];
   return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
 }

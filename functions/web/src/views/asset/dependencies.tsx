@@ -2,19 +2,20 @@ import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
-import { kindOf, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
+import { consumerTitle, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
 import { isolated } from "../../parts/isolated.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
 const COLUMNS: Column<Schemas["Dependency"]>[] = [
-  { title: "Used by", cell: ({ resource }) => `${isolated(resource.name)} (${kindOf(resource)})` },
+  { title: "Used by", cell: ({ resource }) => consumerTitle(resource) },
   { title: "Evidence", cell: ({ strength, evidence }) => `${STRENGTHS[strength]}: ${isolated(evidence)}` },
   {
-    title: "After a new version",
-    cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : ", pinned to a version"}`,
+    title: "Effect of a new version",
+    cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : ", references a fixed version"}`,
   },
 ];
 
+/** The card of an asset's page with its first 50 consumers, and a link to its blast radius with all of them. */
 export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {
   const uses = api.useQuery("get", "/api/assets/dependencies", { params: { query: { assetId: id, limit: 50 } } });
   return (
@@ -22,7 +23,10 @@ export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"]
       {({ items, nextCursor }) => (
         <>
           {items.length === 0 ? (
-            <Text>No consumers found.</Text>
+            <Text>
+              No consumers found by the last dependency discovery. Consumers outside the monitored resources aren't
+              detected.
+            </Text>
           ) : (
             <DataTable
               items={items}
@@ -32,7 +36,7 @@ export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"]
             />
           )}
           <Link href={createHref(`/dependencies/${encodeURIComponent(id)}`)}>
-            {nextCursor === null ? "Blast radius of a rotation" : "All consumers and the blast radius of a rotation"}
+            {nextCursor === null ? "Show the effect of a rotation" : "Show all consumers and the effect of a rotation"}
           </Link>
         </>
       )}

@@ -9,7 +9,7 @@ import { QueryResult } from "../../parts/query-result.tsx";
 import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 
 /** Number of recent notifications that are searched for the asset. */
-const SEARCHED = 200;
+const SEARCHED_NOTIFICATIONS = 200;
 
 const columnsOf = (assetId: string): Column<Schemas["AlertHistoryEntry"]>[] => [
   { title: "Sent", cell: ({ createdAt }) => <Instant at={createdAt} /> },
@@ -23,12 +23,13 @@ const columnsOf = (assetId: string): Column<Schemas["AlertHistoryEntry"]>[] => [
         operation="createAlertSnooze"
         title="Snooze"
         about={ruleName}
-        action="Snooze"
+        action="Snooze asset"
         appearance="transparent"
         submit={(form, create) => create({ body: { ...snoozeOf(form), ruleId, assetId } })}
       >
         <Text>
-          Until then, the rule sends no notifications about this asset, except that the asset was renewed or deleted.
+          Until the date, this alert rule sends no notifications about this asset, except that the asset was renewed or
+          deleted.
         </Text>
         <SnoozeFields />
       </Operate>
@@ -36,24 +37,28 @@ const columnsOf = (assetId: string): Column<Schemas["AlertHistoryEntry"]>[] => [
   },
 ];
 
-/** Recent notifications with this asset among their first items. The list of notifications contains only those items. */
+/**
+ * The card of an asset's page with the recent notifications about it. The API has no filter for assets, and its list contains
+ * only the first items of each notification. A notification that names the asset later is therefore missing here.
+ */
 export function Notifications({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {
-  const history = api.useQuery("get", "/alerts/history", { params: { query: { limit: SEARCHED } } });
+  const history = api.useQuery("get", "/alerts/history", { params: { query: { limit: SEARCHED_NOTIFICATIONS } } });
   return (
     <QueryResult of={history}>
       {({ items, nextCursor }) => {
-        const own = items.filter((entry) => entry.items.some((item) => item.id === id));
-        const shortened = items.some((entry) => entry.itemsTotal > entry.items.length);
+        const aboutAsset = items.filter((entry) => entry.items.some((item) => item.id === id));
+        /** Whether a notification has more items than the list contains. */
+        const isShortened = items.some((entry) => entry.itemsTotal > entry.items.length);
         return (
           <>
-            {own.length === 0 ? (
-              <Text>No recent notifications about this asset.</Text>
+            {aboutAsset.length === 0 ? (
+              <Text>No notifications about this asset among the most recent ones.</Text>
             ) : (
-              <DataTable items={own} columns={columnsOf(id)} keyOf={(one) => one.id} label="Notifications" />
+              <DataTable items={aboutAsset} columns={columnsOf(id)} keyOf={(entry) => entry.id} label="Notifications" />
             )}
-            {(nextCursor !== null || shortened) && (
+            {(nextCursor !== null || isShortened) && (
               <Text>
-                Shows matches in the first items of the last {items.length} notifications.{" "}
+                Only the first alerts of the last {items.length} notifications were searched for this asset.{" "}
                 <Link href={createHref("/alerts")}>All notifications</Link>
               </Text>
             )}

@@ -6,7 +6,7 @@ import { QueryResult } from "../../parts/query-result.tsx";
 
 type Version = Schemas["AssetVersion"];
 
-/** The versions of an asset, newest first, read from the vault on demand. */
+/** The card of an asset's page with its versions, newest first. The service reads them from the vault for this request. */
 export function Versions({ asset: { id, version: current } }: { asset: Schemas["AssetDetails"] }) {
   const versions = api.useQuery("get", "/api/assets/discovery/assets/{asset_id}/versions", {
     params: { path: { asset_id: id } },

@@ -16,13 +16,14 @@ const COLUMNS: Column<Schemas["Violation"]>[] = [
         <strong>{title}</strong>
         {exempted && " (exempt)"}
         <Text block>{evidence}</Text>
-        <Copyable label="Remediation" text={remediation.cli} />
+        <Copyable label="Fix with Azure CLI" text={remediation.cli} />
       </>
     ),
   },
   { title: "Since", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
 ];
 
+/** The card of an asset's page with the checks that it fails. */
 export function Violations({ asset: { id, vaultName } }: { asset: Schemas["AssetDetails"] }) {
   const query = { resource: id, limit: 100 };
   const list = api.useInfiniteQuery("get", "/compliance/violations", { params: { query } }, BY_CURSOR);
@@ -31,7 +32,7 @@ export function Violations({ asset: { id, vaultName } }: { asset: Schemas["Asset
       <PagedTable
         of={list}
         columns={COLUMNS}
-        keyOf={(one) => one.id}
+        keyOf={(violation) => violation.id}
         label="Violations of this asset"
         empty="No violations. All checks of this asset pass."
       />

@@ -7,6 +7,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
+import { detailLines, eventText, OUTCOMES, targetText } from "./entry-texts.ts";
 import { Verification } from "./verification.tsx";
 
 type Entry = Schemas["AuditEntry"];
@@ -16,19 +17,20 @@ const useStyles = makeStyles({
 });
 
 const FILTERS = [
-  { name: "event_type", label: "Event" },
-  { name: "actor", label: "Actor" },
+  { name: "event_type", label: "Event", placeholder: "Exact, such as user.signedIn" },
+  { name: "actor", label: "Actor", placeholder: "Exact username" },
   { name: "start_date", label: "From", type: "date" },
   { name: "end_date", label: "To", type: "date" },
 ] as const;
 
-/** The audit log and its verification. */
+/** The Audit log page: the verification of the log, and its entries. */
 export default function Audit() {
   const may = useMay();
   return (
     <View title="Audit log">
       {may("verifyAudit") && (
         <Card title="Verification">
+          <Text>Checks that no signed entry of the audit log was changed, deleted or inserted. Changes nothing.</Text>
           <Verification />
         </Card>
       )}
@@ -41,13 +43,24 @@ export default function Audit() {
 
 const COLUMNS: Column<Entry>[] = [
   { title: "Time", cell: ({ occurredAt }) => <Instant at={occurredAt} /> },
-  { title: "Event", cell: ({ eventType }) => eventType },
-  { title: "Outcome", cell: ({ outcome }) => outcome },
+  {
+    title: "Event",
+    cell: ({ eventType }) => (
+      <>
+        {eventText(eventType)}
+        <Text block size={200}>
+          {eventType}
+        </Text>
+      </>
+    ),
+  },
+  { title: "Outcome", cell: ({ outcome }) => OUTCOMES[outcome] },
   { title: "Actor", cell: ({ actor, address }) => `${actor} ${address ?? ""}` },
-  { title: "Target", cell: ({ target }) => target && `${target.type} ${target.id}` },
+  { title: "Target", cell: ({ target }) => target && targetText(target) },
   { title: "Details", wide: true, cell: detailsOf },
 ];
 
+/** The entries that match the filters in the address, and links that download all of them. */
 function Entries() {
   const styles = useStyles();
   const may = useMay();
@@ -67,11 +80,11 @@ function Entries() {
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Entries"
-        empty="No entries match the filters."
+        empty="No entries match the filters. Events and actors must match exactly. Clear the filters to see all entries."
       />
       {may("exportAudit") && (
         <Text>
-          Download these entries as{" "}
+          Download all entries that match the filters:{" "}
           {(["json", "csv", "pdf"] as const).map((format) => (
             <Link
               key={format}
@@ -87,18 +100,8 @@ function Entries() {
   );
 }
 
-function detailsOf({ details, before, after, count }: Entry) {
-  const lines = [
-    ...(count > 1 ? [`repeated ${count} times`] : []),
-    ...linesOf("", details),
-    ...linesOf("before: ", before),
-    ...linesOf("after: ", after),
-  ];
+/** Returns the details of an entry and its values before and after the change, one per line. */
+function detailsOf(entry: Entry) {
+  const lines = detailLines(entry);
   return lines.length > 0 && lines.map((line) => <div key={line}>{line}</div>);
 }
-
-/** Returns a line per member of a details object. */
-const linesOf = (prefix: string, members: Entry["details"]): string[] =>
-  Object.entries(members ?? {}).map(
-    ([name, value]) => `${prefix}${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
-  );

@@ -4,9 +4,11 @@ import { api, type Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
 import { FINDINGS } from "./finding-texts.ts";
 
+/** Result of one request. A long log is verified in several requests. */
 type Part = Schemas["AuditVerification"];
 
 const useStyles = makeStyles({
@@ -40,7 +42,10 @@ const useStyles = makeStyles({
   open: { ":before": { backgroundColor: tokens.colorNeutralStroke1 } },
 });
 
-/** Verifies the chain of signed digests on demand, because a verification reads the whole log. */
+/**
+ * Verifies the audit log after a click, because a verification reads the whole log. Every ten minutes, the service signs a
+ * digest of the new entries. Each digest contains the previous one, so they form a chain.
+ */
 export function Verification() {
   const [isStarted, setStarted] = useState(false);
   if (isStarted) return <Result />;
@@ -51,7 +56,7 @@ export function Verification() {
   );
 }
 
-/** Verifies a long log in several requests, one per part. */
+/** The result of a verification. A long log is verified in several requests, one for each part. */
 function Result() {
   const parts = api.useInfiniteQuery("get", "/audit/verify", { params: { query: {} } }, BY_CURSOR);
   const { data, hasNextPage, isFetching, error, fetchNextPage } = parts;
@@ -67,7 +72,7 @@ function Result() {
       <div role="status">
         {!isOver && !error && (
           <>
-            <Text>{entries.toLocaleString()} entries verified</Text>
+            <Text>Verification in progress: {counted(entries, "entry", "entries")} verified</Text>
             <ProgressBar />
           </>
         )}
@@ -80,6 +85,7 @@ function Result() {
 
 const sum = (parts: Part[], of: (part: Part) => number): number => parts.reduce((total, part) => total + of(part), 0);
 
+/** The verdict after the last part: not signed, intact, or failed with a number of problems. */
 function Verdict({ parts }: { parts: Part[] }) {
   const findings = sum(parts, (part) => part.findingsTotal);
   const [intent, text] = parts.some(({ sealing }) => sealing === "notConfigured")
@@ -89,7 +95,10 @@ function Verdict({ parts }: { parts: Part[] }) {
       ] as const)
     : parts.every(({ intact }) => intact)
       ? (["success", "The audit log is intact: no signed entry was changed, removed or inserted."] as const)
-      : (["error", `Verification failed: ${findings.toLocaleString()} findings. See the list below.`] as const);
+      : ([
+          "error",
+          `Verification failed: ${counted(findings, "problem")} found. Entries may have been changed. See the list below.`,
+        ] as const);
   return (
     <MessageBar intent={intent} layout="multiline">
       <MessageBarBody>{text}</MessageBarBody>
@@ -100,6 +109,9 @@ function Verdict({ parts }: { parts: Part[] }) {
 /** The verified chain, from the start of the log to the first unsigned entry. */
 function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
   const styles = useStyles();
+  /**
+   * Returns one element of the chain. `open`: a period without a digest, because entries were deleted or are not signed yet.
+   */
   const link = (key: string, kind: "intact" | "broken" | "open", children: ReactNode) => (
     <li key={key} className={`${styles.link} ${kind === "intact" ? "" : styles[kind]}`}>
       {children}
@@ -108,6 +120,7 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
   const [first, last] = [parts[0]!, parts.at(-1)!];
   return (
     <ol className={styles.chain} aria-label="Digest chain">
+      {/* The start is null if nothing is signed. */}
       {first.beginning &&
         link(
           "beginning",
@@ -123,20 +136,21 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
             `purge ${from}`,
             "open",
             <>
-              {actor} purged {entries.toLocaleString()} entries from <Instant at={from} /> to <Instant at={to} /> by
-              retention on <Instant at={purgedAt} />.
+              On <Instant at={purgedAt} />, {actor} deleted {counted(entries, "old entry", "old entries")} from{" "}
+              <Instant at={from} /> to <Instant at={to} />.
             </>,
           ),
         )}
       {parts.map(({ checkedFrom, checkedTo, digests, entries, intact, findings }) =>
+        // A part without a verified interval adds nothing to the chain.
         checkedFrom === null || checkedTo === null
           ? null
           : link(
               checkedFrom,
               intact ? "intact" : "broken",
               <>
-                <Instant at={checkedFrom} /> to <Instant at={checkedTo} />: {digests.toLocaleString()} digests of{" "}
-                {entries.toLocaleString()} entries {intact ? "verified" : "failed verification"}.
+                <Instant at={checkedFrom} /> to <Instant at={checkedTo} />: {counted(entries, "entry", "entries")} with{" "}
+                {counted(digests, "signed digest")} {intact ? "verified" : "failed verification"}.
                 {findings.length > 0 && (
                   <ul>
                     {findings.map(({ kind, entryId, interval, detail }) => (
@@ -162,8 +176,8 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
           "last",
           "intact",
           <>
-            Last digest: number {last.lastDigest.number}, interval <Instant at={last.lastDigest.interval} />, signed
-            with key {last.lastDigest.kid}.
+            Newest signed digest: number {last.lastDigest.number}, for the 10 minutes from{" "}
+            <Instant at={last.lastDigest.interval} />, signed with key {last.lastDigest.kid}.
           </>,
         )}
       {isOver &&
@@ -172,7 +186,7 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
           "unsealed",
           "open",
           <>
-            Entries after <Instant at={last.unsealedFrom} /> are not signed yet.
+            Entries after <Instant at={last.unsealedFrom} /> are not signed yet, so they can't be verified now.
           </>,
         )}
     </ol>

@@ -8,7 +8,7 @@ import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { View } from "../../parts/view.tsx";
 import { NewTenantFields, newTenantOf } from "./tenant-form.tsx";
-import { STATE_COLORS, STATES } from "./tenant-states.ts";
+import { STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
 
 const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   {
@@ -16,7 +16,7 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
     cell: ({ tenantId, displayName }) => <Link href={createHref(`/b2c/${tenantId}`, {})}>{displayName}</Link>,
   },
   { title: "Domain", cell: ({ tenantDomain }) => tenantDomain },
-  { title: "Type", cell: ({ tenantType }) => tenantType ?? "Unknown" },
+  { title: "Type", cell: ({ tenantType }) => (tenantType === null ? "Unknown" : TENANT_TYPES[tenantType]) },
   {
     title: "Status",
     cell: ({ state }) => (
@@ -25,12 +25,12 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
       </Badge>
     ),
   },
-  { title: "Expiring soon", cell: ({ counts }) => counts?.expiring.toLocaleString() },
+  { title: "Credentials that expire soon", cell: ({ counts }) => counts?.expiring.toLocaleString() },
   { title: "Last refreshed", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
-/** Tenants for customers and partners whose credentials the service monitors. */
+/** The B2C tenants page: tenants for customers and partners whose credentials the service monitors. */
 export default function B2c() {
   return (
     <View title="B2C tenants">
@@ -65,7 +65,7 @@ function Tenants() {
       columns={COLUMNS}
       keyOf={({ tenantId }) => tenantId}
       label="B2C tenants"
-      empty="No tenants yet. Add a tenant to monitor its credentials."
+      empty="No tenants yet. Add a B2C or External ID tenant to monitor the expiry dates of its credentials."
     />
   );
 }

@@ -13,7 +13,7 @@ import { STATES } from "./tenant-states.ts";
 
 type Tenant = Schemas["B2cTenant"];
 
-/** One tenant: its status, errors and credential counts. */
+/** The page of one tenant: its status, errors, credential counts and actions. */
 export default function OneTenant() {
   const { tenantId = "" } = useParams();
   const tenant = api.useQuery(
@@ -27,7 +27,8 @@ export default function OneTenant() {
       {(data) => (
         <View title={data.displayName}>
           <Text>
-            {data.tenantId}, {data.tenantDomain}. <Link href={createHref("/b2c", {})}>All tenants</Link>
+            Tenant ID: {data.tenantId}. Domain: {data.tenantDomain}.{" "}
+            <Link href={createHref("/b2c", {})}>All tenants</Link>
           </Text>
           <Actions tenant={data} />
           <Card title="Status">
@@ -42,6 +43,7 @@ export default function OneTenant() {
   );
 }
 
+/** The status. Each failure names the list of credentials that the last refresh could not read. */
 function State({
   tenant: { state, lastDiscoveredAt, nextDiscoveryAt, clientId, clientSecretExpiresOn, failures },
 }: {
@@ -59,7 +61,7 @@ function State({
         . The service signs in with client ID {clientId}
         {clientSecretExpiresOn && (
           <>
-            , whose secret expires <Instant at={clientSecretExpiresOn} relative />
+            . Its client secret expires <Instant at={clientSecretExpiresOn} relative />
           </>
         )}
         .
@@ -77,21 +79,26 @@ function State({
   );
 }
 
+/** The numbers of credentials. Null before the first refresh. */
 function Counts({ tenant: { counts } }: { tenant: Tenant }) {
-  if (counts === null) return <Text>This tenant was not read yet. Select Refresh to read it now.</Text>;
+  if (counts === null)
+    return <Text>The credentials of this tenant were not read yet. Select Refresh credentials to read them now.</Text>;
   return (
     <>
       <ul>
-        <li>{counts.applications.toLocaleString()} application secrets and certificates</li>
-        <li>{counts.policyKeys.toLocaleString()} policy keys</li>
-        <li>{counts.identityProviders.toLocaleString()} identity providers</li>
-        <li>{counts.expiring.toLocaleString()} expire soon</li>
+        <li>Secrets and certificates of applications: {counts.applications.toLocaleString()}</li>
+        <li>Policy keys: {counts.policyKeys.toLocaleString()}</li>
+        <li>Identity providers: {counts.identityProviders.toLocaleString()}</li>
+        <li>Credentials that expire soon: {counts.expiring.toLocaleString()}</li>
       </ul>
-      <Link href={createHref("/inventory", { source: "b2c" })}>Show in the inventory</Link>
+      <Link href={createHref("/inventory", { source: "b2c" })}>
+        Show credentials of all B2C tenants in the inventory
+      </Link>
     </>
   );
 }
 
+/** The buttons of a tenant: test the connection, refresh now, edit and remove. */
 function Actions({ tenant }: { tenant: Tenant }) {
   const { tenantId, displayName, etag } = tenant;
   const params = { path: { tenant_id: tenantId } };
@@ -104,20 +111,23 @@ function Actions({ tenant }: { tenant: Tenant }) {
         action="Test connection"
         submit={async (_, test) => <Outcome of={await test({ params })} />}
       >
-        <Text>Signs in to the tenant and checks what the service can read. This makes no changes.</Text>
+        <Text>Signs in to the tenant and checks which credentials the service can read. This makes no changes.</Text>
       </Operate>{" "}
       <Operate
         operation="discoverB2cTenant"
-        title="Refresh"
-        action="Refresh"
+        title="Refresh credentials"
+        action="Refresh credentials"
         submit={(_, discover) => discover({ params })}
       >
-        <Text>Reads the tenant's credentials into the inventory now. This makes no changes in the tenant.</Text>
+        <Text>
+          Reads the names and expiry dates of the tenant's credentials into the inventory now. The tenant is not
+          changed.
+        </Text>
       </Operate>{" "}
       <Operate
         operation="changeB2cTenant"
-        title="Edit"
-        action="Save"
+        title="Edit tenant"
+        action="Save tenant"
         submit={(form, change) => change({ params: conditionalParams, body: tenantOf(form) })}
       >
         <TenantFields tenant={tenant} />
@@ -132,8 +142,8 @@ function Actions({ tenant }: { tenant: Tenant }) {
         }}
       >
         <Text>
-          The service stops reading {displayName} and deletes its credentials from the inventory. Nothing in the tenant
-          is changed.
+          The service stops monitoring {displayName}, and deletes the tenant's credentials from the inventory and the
+          stored client secret. You can't undo this, but you can add the tenant again. The tenant is not changed.
         </Text>
       </Operate>
     </div>
@@ -156,6 +166,7 @@ const OUTCOMES = {
   notTried: "not tested",
 } as const;
 
+/** The result of a connection test. Some checks do not apply to every type of tenant. */
 const Outcome = ({ of: { ok, checks } }: { of: Schemas["B2cTenantTest"] }) => (
   <>
     <Text block weight="semibold">

@@ -8,28 +8,34 @@ type Tenant = Schemas["B2cTenant"];
 /** The fields of a new tenant. */
 export const NewTenantFields = () => (
   <>
-    <TextField name="tenantId" label="Tenant ID" hint="A GUID" required />
+    <TextField name="tenantId" label="Tenant ID" hint="Example: a9086e3c-0b4a-428e-a3e8-def4ffe2d46b" required />
     <TenantFields />
   </>
 );
 
 /** The fields of a tenant that can be edited. The API never returns the client secret. */
 export function TenantFields({ tenant }: { tenant?: Tenant }) {
-  const [isAnother, setAnother] = useState(false);
+  const [hasNewSecret, setHasNewSecret] = useState(false);
   return (
     <>
-      <TextField name="displayName" label="Name" required defaultValue={tenant?.displayName ?? ""} />
+      <TextField
+        name="displayName"
+        label="Name"
+        hint="Name to show on this page. Example: Contoso Shop"
+        required
+        defaultValue={tenant?.displayName ?? ""}
+      />
       <TextField
         name="tenantDomain"
         label="Domain"
-        hint="A verified domain of the tenant, such as contoso.onmicrosoft.com"
+        hint="A verified domain of the tenant. Example: contoso.onmicrosoft.com"
         required
         defaultValue={tenant?.tenantDomain ?? ""}
       />
       <TextField
         name="clientId"
         label="Client ID"
-        hint="Application in that tenant. docs/b2c.md lists the permissions it needs."
+        hint="Client ID of the application in that tenant with which the service signs in. docs/b2c.md lists the permissions that the application needs."
         required
         defaultValue={tenant?.clientId ?? ""}
       />
@@ -39,22 +45,27 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
         hint={
           tenant
             ? "Leave empty to keep the current secret. Required for another client ID."
-            : "The secret's value, not its ID"
+            : "Value of the client secret, not its ID."
         }
         required={!tenant}
-        onFilled={setAnother}
+        onFilled={setHasNewSecret}
       />
       <ExpiryField
         name="clientSecretExpiresOn"
         label="Client secret expires"
-        hint="Leave empty to read the expiry date from the tenant"
+        hint="Leave empty to read the expiry date from the tenant."
         end={tenant?.clientSecretExpiresOn}
-        isAnother={isAnother}
+        isAnother={hasNewSecret}
       />
-      <CheckField name="autoDiscover" label="Refresh automatically" defaultChecked={tenant?.autoDiscover ?? true} />
+      <CheckField
+        name="autoDiscover"
+        label="Refresh credentials automatically"
+        defaultChecked={tenant?.autoDiscover ?? true}
+      />
       <NumberField
         name="discoveryIntervalHours"
         label="Refresh interval (hours)"
+        hint="Hours between two automatic refreshes. Example: 24"
         required
         min={1}
         max={720}
@@ -77,6 +88,7 @@ export function tenantOf(form: FormData) {
   };
 }
 
+/** Returns the new tenant from the form data. */
 export const newTenantOf = (form: FormData): Schemas["NewB2cTenant"] => ({
   ...tenantOf(form),
   tenantId: typed(form, "tenantId"),

@@ -2,12 +2,20 @@ import type { Schemas } from "../../api/client.ts";
 
 type State = Schemas["B2cTenant"]["state"];
 
+type TenantType = NonNullable<Schemas["B2cTenant"]["tenantType"]>;
+
+export const TENANT_TYPES = {
+  b2c: "Azure AD B2C",
+  external: "External ID",
+  workforce: "Workforce",
+} as const satisfies Record<TenantType, string>;
+
 export const STATES = {
-  new: "New",
-  discovering: "Refreshing",
+  new: "Not read yet",
+  discovering: "Refresh in progress",
   discovered: "Up to date",
   partial: "Partially read",
-  failing: "Failing",
+  failing: "Can't be read",
 } as const satisfies Record<State, string>;
 
 export const STATE_COLORS = {

@@ -1,14 +1,18 @@
+import { Text } from "@fluentui/react-components";
 import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
 import { Exemptions } from "./exemptions.tsx";
 import { Frameworks } from "./frameworks.tsx";
 import { Violations } from "./violations.tsx";
 
-/** Framework scores, violations with their remediation, and exemptions. */
+/** The Compliance page: framework scores, violations with their remediation, and exemptions. */
 export default function Compliance() {
   return (
     <View title="Compliance">
       <Card title="Frameworks">
+        <Text>
+          A framework is a published standard with controls. Expand a framework to see the result of each control.
+        </Text>
         <Frameworks />
       </Card>
       <Card title="Violations">

@@ -1,3 +1,4 @@
+import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { ChoiceField, LongField, TextField } from "../../parts/fields.tsx";
 import { chosen, typed } from "../../parts/form-dialog.tsx";
@@ -9,22 +10,24 @@ const SCOPE_TEXTS = {
   asset: "This asset",
   vault: "This vault",
   subscription: "This subscription",
-  all: "All resources",
+  all: "All assets and vaults",
 };
 
-/** Exempts a violation from the score until a date. */
+/** The button of a violation that exempts its check, in a selected scope, from the score until a date. */
 export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
   if (violation.exempted) return null;
   const { checkId, resourceType, resourceId, vaultName, subscriptionId } = violation;
+  // Credentials outside key vaults have neither a vault nor a subscription.
   const ids = { asset: resourceId, vault: vaultName, subscription: subscriptionId, all: null };
+  // For a violation of a vault itself, the scopes "asset" and "vault" would be the same.
   const scopes = SCOPES.filter(
     (scope) => scope === "all" || (ids[scope] && !(scope === "asset" && resourceType === "vault")),
   );
   return (
     <Operate
       operation="createExemption"
-      title="Exempt"
-      action="Exempt"
+      title="Exempt violation"
+      action="Create exemption"
       submit={(form, create) => {
         const type = chosen(form, "scope", SCOPES);
         return create({
@@ -38,6 +41,10 @@ export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
         });
       }}
     >
+      <Text>
+        Violations of this check in the scope no longer lower the compliance score until the exemption expires. You can
+        remove the exemption earlier.
+      </Text>
       <ChoiceField
         name="scope"
         member="scope.id"
@@ -45,8 +52,8 @@ export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
         options={Object.fromEntries(scopes.map((scope) => [scope, SCOPE_TEXTS[scope]]))}
       />
       <ChoiceField name="category" label="Category" options={CATEGORIES} />
-      <LongField name="reason" label="Reason" required />
-      <TextField name="until" label="Expires" type="date" required />
+      <LongField name="reason" label="Reason" hint="Example: The system is shut down next month" required />
+      <TextField name="until" label="Expires" hint="Last day of the exemption (UTC)" type="date" required />
     </Operate>
   );
 }

@@ -8,13 +8,17 @@ type Exemption = Schemas["Exemption"];
 
 const COLUMNS: Column<Exemption>[] = [
   { title: "Check", cell: ({ checkId }) => checkId },
-  { title: "Scope", cell: ({ scope }) => `${scope.type} ${scope.id ?? ""}` },
+  {
+    title: "Scope",
+    cell: ({ scope }) => (scope.type === "all" ? "All assets and vaults" : `${scope.type} ${scope.id ?? ""}`),
+  },
   { title: "Reason", cell: ({ reason, ticket }) => `${reason} ${ticket ?? ""}` },
   { title: "Expires", cell: ({ until, active }) => (active ? <Instant at={until} /> : "Expired") },
   { title: "Created by", cell: ({ createdBy }) => createdBy },
   { title: "", cell: (exemption) => <Remove exemption={exemption} /> },
 ];
 
+/** The table of exemptions on the Compliance page, including expired ones. */
 export function Exemptions() {
   const list = api.useInfiniteQuery("get", "/compliance/exemptions", { params: { query: { limit: 100 } } }, BY_CURSOR);
   return (
@@ -23,11 +27,12 @@ export function Exemptions() {
       columns={COLUMNS}
       keyOf={({ id }) => id}
       label="Exemptions"
-      empty="No exemptions. To exempt a violation, open it in the list above."
+      empty="No exemptions. To exempt a violation from the score, open the violation in the list above and select Exempt violation."
     />
   );
 }
 
+/** The button that removes an exemption. */
 function Remove({ exemption: { id, checkId } }: { exemption: Exemption }) {
   return (
     <Operate
@@ -38,7 +43,7 @@ function Remove({ exemption: { id, checkId } }: { exemption: Exemption }) {
       appearance="transparent"
       submit={(_, remove) => remove({ params: { path: { exemption_id: id } } })}
     >
-      <Text>Violations of {checkId} count toward the score again.</Text>
+      <Text>Violations of the check {checkId} lower the compliance score again from now on.</Text>
     </Operate>
   );
 }

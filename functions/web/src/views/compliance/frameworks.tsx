@@ -12,6 +12,7 @@ import {
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
 type FrameworkId = Schemas["Framework"]["id"];
@@ -20,7 +21,7 @@ const CONTROL_STATUSES = {
   pass: "Passed",
   fail: "Failed",
   notApplicable: "Not applicable",
-  manual: "Manual review",
+  manual: "Must be reviewed manually",
 } as const satisfies Record<Schemas["FrameworkDetails"]["controls"][number]["status"], string>;
 
 const useStyles = makeStyles({
@@ -28,7 +29,7 @@ const useStyles = makeStyles({
   header: { "& button": { paddingBlock: tokens.spacingVerticalXS } },
 });
 
-/** The frameworks with their scores. An expanded framework shows its controls. */
+/** The frameworks on the Compliance page with their scores. An expanded framework loads and shows its controls. */
 export function Frameworks() {
   const frameworks = api.useQuery("get", "/compliance/frameworks");
   const styles = useStyles();
@@ -45,7 +46,8 @@ export function Frameworks() {
           {items.map(({ id, name, version, score, failed, controlsByStatus }) => (
             <AccordionItem key={id} value={id}>
               <AccordionHeader className={styles.header}>
-                {name} {version}: score {score} of 100, {controlsByStatus.fail} failed controls, {failed} violations
+                {name} {version}: score {score} of 100, {counted(controlsByStatus.fail, "failed control")},{" "}
+                {counted(failed, "violation")}
               </AccordionHeader>
               <AccordionPanel>
                 <ProgressBar value={score / 100} aria-label={`Score of ${name}`} />
@@ -59,6 +61,7 @@ export function Frameworks() {
   );
 }
 
+/** The controls of a framework. A check result is one check of one asset or vault; an exempt result is not a failed one. */
 function Controls({ framework }: { framework: FrameworkId }) {
   const details = api.useQuery("get", "/compliance/frameworks/{framework_id}", {
     params: { path: { framework_id: framework } },
@@ -68,13 +71,14 @@ function Controls({ framework }: { framework: FrameworkId }) {
       {({ source, controls }) => (
         <>
           <Text block>{source}</Text>
-          <Link href={createHref("/compliance", { framework })}>Show violations</Link>
+          <Link href={createHref("/compliance", { framework })}>Show violations of this framework below</Link>
           <ul>
             {controls.map(({ id, title, status, passed, failed, exempted }) => (
               <li key={id}>
                 <strong>{id}</strong> {title}: {CONTROL_STATUSES[status]}
-                {passed + failed > 0 && `, ${passed} passed and ${failed} failed results`}
-                {exempted > 0 && `, ${exempted} exempt`}
+                {passed + failed > 0 &&
+                  `, ${counted(passed, "check result")} passed, ${failed.toLocaleString()} failed`}
+                {exempted > 0 && `, ${exempted.toLocaleString()} exempt`}
               </li>
             ))}
           </ul>

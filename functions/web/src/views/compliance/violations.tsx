@@ -17,9 +17,9 @@ type Query = NonNullable<paths["/compliance/violations"]["get"]["parameters"]["q
 const FILTERS = [
   { name: "severity", label: "Severity", values: SEVERITIES },
   { name: "exempted", label: "Exempt", values: { true: "Yes", false: "No" } },
-  { name: "vault", label: "Vault" },
-  { name: "owner", label: "Owner" },
-  { name: "check", label: "Check ID" },
+  { name: "vault", label: "Vault", placeholder: "Full vault name" },
+  { name: "owner", label: "Owner", placeholder: "Full owner tag" },
+  { name: "check", label: "Check ID", placeholder: "Such as secret-expired" },
 ] as const satisfies Filter[];
 
 const COLUMNS: Column<Violation>[] = [
@@ -30,6 +30,7 @@ const COLUMNS: Column<Violation>[] = [
   { title: "Failed check", wide: true, cell: (violation) => <Details violation={violation} /> },
   {
     title: "Resource",
+    // A vault has no page of its own. A credential outside key vaults has a title, because its name consists of IDs.
     cell: ({ resourceType, resourceId, resourceName, credentialTitle, vaultName }) =>
       resourceType === "vault" ? (
         resourceName
@@ -43,12 +44,12 @@ const COLUMNS: Column<Violation>[] = [
   { title: "Since", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
 ];
 
-/** Violations, most severe first. The filters are in the address. */
+/** The table of violations on the Compliance page, most severe first. The filters are in the address. */
 export function Violations() {
   const [params] = useSearchParams();
   const frameworks = api.useQuery("get", "/compliance/frameworks");
-  const names = frameworks.data?.items.map(({ id, name, version }) => [id, `${name} ${version}`] as const) ?? [];
-  const filters = [...FILTERS, { name: "framework", label: "Framework", values: Object.fromEntries(names) }];
+  const options = frameworks.data?.items.map(({ id, name, version }) => [id, `${name} ${version}`] as const) ?? [];
+  const filters = [...FILTERS, { name: "framework", label: "Framework", values: Object.fromEntries(options) }];
   const query: Query = { limit: 100, ...givenFilters(params, filters) };
   const list = api.useInfiniteQuery("get", "/compliance/violations", { params: { query } }, BY_CURSOR);
   return (
@@ -59,12 +60,13 @@ export function Violations() {
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Violations"
-        empty="No violations match the filters."
+        empty="No violations match the filters. Clear the filters to see all violations."
       />
     </>
   );
 }
 
+/** The failed check. Expanded, the evidence, the remediation, the affected controls and the exemption button. */
 function Details({ violation }: { violation: Violation }) {
   const { title, evidence, rationale, remediation, controls, exempted } = violation;
   return (
@@ -81,7 +83,10 @@ function Details({ violation }: { violation: Violation }) {
           <Copyable label="Azure CLI" text={remediation.cli} />
           {remediation.bicep !== null && <Copyable label="Bicep" text={remediation.bicep} />}
           {controls.length > 0 && (
-            <Text block>{controls.map(({ framework, control }) => `${framework} ${control}`).join(", ")}</Text>
+            <Text block>
+              Controls that require this check:{" "}
+              {controls.map(({ framework, control }) => `${framework} ${control}`).join(", ")}
+            </Text>
           )}
           <Exempt violation={violation} />
         </AccordionPanel>

@@ -2,9 +2,11 @@ import { Badge, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
-import { kindOf, REFRESHES } from "../../parts/dependency-texts.ts";
+import { consumerTitle, SOURCES } from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
+import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
@@ -14,7 +16,7 @@ import { Usage } from "./usage.tsx";
 
 type Radius = Schemas["BlastRadius"];
 
-/** The consumers of one asset and the effect of a rotation on each, as a graph and as a list. */
+/** The page of one asset's blast radius: its consumers and the effect of a rotation on each, as a graph and as a list. */
 export default function BlastRadius() {
   const { assetId = "" } = useParams();
   return (
@@ -22,49 +24,51 @@ export default function BlastRadius() {
       operation="getBlastRadius"
       description="Shows the consumers of this asset and the effect of a rotation on each of them."
     >
-      <Loaded assetId={assetId} />
+      <LicensedBlastRadius assetId={assetId} />
     </FeatureGate>
   );
 }
 
-function Loaded({ assetId }: { assetId: string }) {
+/** The content of the page. Rendered, and its data loaded, only if the role and the license allow it. */
+function LicensedBlastRadius({ assetId }: { assetId: string }) {
   const radius = api.useQuery("get", "/api/assets/dependencies/blast-radius/{secret_id}", {
     params: { path: { secret_id: assetId } },
   });
   return (
     <QueryResult of={radius}>
       {(data) => (
-        <View title={`Blast radius of ${data.secret}`}>
+        <View title={`Blast radius of ${assetTitle(data)}`}>
           <Text>
-            Score: <strong>{data.score}</strong> of 100, {data.more && "at least "}
-            {data.total.toLocaleString()} consumers.{" "}
+            Impact score of a rotation: <strong>{data.score}</strong> of 100 (higher means more impact).{" "}
+            {/* More consumers exist than the service counts. */}
+            {data.more && "At least "}
+            {consumerCounts(data)}.{" "}
             <Link href={createHref(`/inventory/${encodeURIComponent(data.secret)}`, {})}>Asset details</Link>
           </Text>
           <Rotate radius={data} />
-          <Card title="Graph">
-            <Graph nodes={data.nodes} edges={data.edges} />
-            {data.leftOut > 0 && <Text>{data.leftOut.toLocaleString()} more consumers are not drawn.</Text>}
-          </Card>
+          {data.edges.length > 0 && (
+            <Card title="Graph">
+              <Graph nodes={data.nodes} edges={data.edges} />
+              {/* The graph contains only the 100 consumers with the highest weight. */}
+              {data.leftOut > 0 && (
+                <Text>
+                  {data.leftOut === 1
+                    ? "1 more consumer is not drawn."
+                    : `${data.leftOut.toLocaleString()} more consumers are not drawn.`}
+                </Text>
+              )}
+            </Card>
+          )}
           <Card title="Score factors">
-            {data.drivers.length === 0 ? (
-              <Text>No consumers found.</Text>
-            ) : (
-              <ul>
-                {data.drivers.map(({ driver, message, points }) => (
-                  <li key={driver}>
-                    {message} ({points} points)
-                  </li>
-                ))}
-              </ul>
-            )}
+            <Factors radius={data} />
           </Card>
           <Card title="Consumers">
-            <Consumers consumers={data.consumers} />
+            <Consumers radius={data} />
           </Card>
           <Card title="Reads in logs">
             <Usage assetId={data.secret} />
           </Card>
-          <Card title="Not read">
+          <Card title="Could not be searched for consumers">
             <Gaps coverage={data.coverage} />
           </Card>
         </View>
@@ -73,34 +77,109 @@ function Loaded({ assetId }: { assetId: string }) {
   );
 }
 
-function Consumers({ consumers }: Pick<Radius, "consumers">) {
-  if (consumers.length === 0) return <Text>No consumers found.</Text>;
-  return (
-    <ul>
-      {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
-        <li key={`${resource.id} ${strength}`}>
-          <strong>{isolated(resource.name)}</strong> ({kindOf(resource)}){" "}
-          <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} {evidence.map(isolated).join(", ")}
-          {resolved === false && " Its Key Vault reference is not resolved."}
-        </li>
-      ))}
-    </ul>
-  );
+/** Returns the type and name of the asset, with the vault's name or the application's name. */
+function assetTitle({ secret, nodes }: Radius): string {
+  const asset = nodes.find(({ id }) => id === secret);
+  if (asset === undefined) return secret;
+  // The ID of an asset in a vault is `<vault>.<type>.<name>`. Other credentials have `entra` or `b2c` in the vault's place.
+  const [vaultName = ""] = secret.split(".");
+  const isInVault = vaultName !== "entra" && vaultName !== "b2c";
+  return `${asset.kind} ${isInVault ? `${vaultName}/` : ""}${isolated(asset.name)}`;
 }
 
-function Gaps({ coverage: { total, items } }: Pick<Radius, "coverage">) {
-  if (total === 0) return <Text>Dependency discovery read everything.</Text>;
+/**
+ * Returns the numbers of consumers with a known use of the asset (confirmed) and with mere access to it (possible). The list of
+ * consumers can be shorter than these numbers, because the API limits it.
+ */
+function consumerCounts({ drivers }: Radius): string {
+  const countOf = (name: "consumers" | "entitled") => drivers.find(({ driver }) => driver === name)?.count ?? 0;
+  return `${counted(countOf("consumers"), "confirmed consumer")}, ${counted(countOf("entitled"), "possible consumer")}`;
+}
+
+/** The drivers of the score, largest first. `points`: how much lower the score would be without the driver. */
+function Factors({ radius: { drivers } }: { radius: Radius }) {
+  if (drivers.length === 0) return <Text>The score is 0, because no consumers were found.</Text>;
   return (
     <>
-      <Text>Dependency discovery could not read {total.toLocaleString()} scopes, so there may be more consumers.</Text>
       <ul>
-        {items.map(({ scope, source, code, message, remedy }) => (
-          <li key={`${scope} ${source} ${code}`}>
-            {scope}: {message} {remedy}
+        {drivers.map(({ driver, message, points }) => (
+          <li key={driver}>
+            {message} ({counted(points, "point")})
           </li>
         ))}
       </ul>
-      <Link href={createHref("/dependencies", {})}>Show all</Link>
+      <Text size={200}>
+        The points say how much lower the score would be without the factor. The factors overlap, so their points don't
+        add up to the score. For the score, each consumer gets a weight, which is higher in production and if the
+        consumer needs an update. The sum of the weights is converted to a value from 0 to 100.
+      </Text>
+    </>
+  );
+}
+
+/** The list of consumers. Without consumers, says which discovery found none. `lastFullAt` is null before a complete one. */
+function Consumers({ radius: { consumers, coverage } }: { radius: Radius }) {
+  if (consumers.length === 0)
+    return (
+      <Text>
+        {coverage.lastFullAt === null ? (
+          "No consumers found. No discovery of dependencies has read all resources yet."
+        ) : (
+          <>
+            No consumers found in the last complete discovery (<Instant at={coverage.lastFullAt} relative />
+            ).
+          </>
+        )}{" "}
+        Consumers outside the monitored resources aren't detected.
+      </Text>
+    );
+  return (
+    <>
+      <Text size={200}>
+        Confirmed consumer: its configuration references the asset, or a log shows that it read the asset. Possible
+        consumer: it has permission to read the asset, but no use was found.
+      </Text>
+      <ul>
+        {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
+          <li key={`${resource.id} ${strength}`}>
+            <strong>{consumerTitle(resource)}</strong> <Badge appearance="tint">{BADGES[strength]}</Badge>{" "}
+            <Badge appearance="tint">{EFFECTS[refresh]}</Badge> {effect} Evidence: {evidence.map(isolated).join(", ")}.
+            {resolved === false && " Its Key Vault reference is not resolved."}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+/** Short texts for the effect of a new version, because a badge doesn't wrap. The effect sentence beside it says more. */
+const EFFECTS = {
+  automatic: "updates automatically",
+  action: "needs an update",
+  blind: "effect unknown",
+  willBreak: "breaks",
+} as const satisfies Record<Radius["consumers"][number]["refresh"], string>;
+
+/** Badge of a consumer by the kind of evidence. `entitled` is mere access. */
+const BADGES = { references: "confirmed", observed: "confirmed", entitled: "possible" } as const;
+
+/** The resources that discovery could not read, up to 20, because they may contain more consumers. */
+function Gaps({ coverage: { total, items } }: Pick<Radius, "coverage">) {
+  if (total === 0) return <Text>The last discovery could read all monitored resources.</Text>;
+  return (
+    <>
+      <Text>
+        {total === 1 ? "1 resource or scope" : `${total.toLocaleString()} resources or scopes`} could not be read, so
+        there may be more consumers.
+      </Text>
+      <ul>
+        {items.map(({ scope, source, code, message, remedy }) => (
+          <li key={`${scope} ${source} ${code}`}>
+            {SOURCES[scope] ?? scope}: {message} {remedy}
+          </li>
+        ))}
+      </ul>
+      <Link href={createHref("/dependencies", {})}>Show all on the Dependencies page</Link>
     </>
   );
 }

@@ -1,24 +1,21 @@
 import { api, type Schemas } from "../../api/client.ts";
+import { SOURCES } from "../../parts/dependency-texts.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 
-const SOURCES: Record<string, string> = {
-  azure: "Azure",
-  devops: "Azure DevOps",
-  sync: "Sync",
-  logs: "Logs",
-  literals: "Plaintext copies in settings",
-};
-
 const COLUMNS: Column<Schemas["NotLookedInto"]>[] = [
-  { title: "Scope", cell: ({ scope }) => scope },
-  { title: "Source", cell: ({ source }) => (source === null ? "" : (SOURCES[source] ?? source)) },
+  { title: "Resource or scope", cell: ({ scope }) => SOURCES[scope] ?? scope },
+  // Null only before the first discovery. The table then has one row, which says that nothing was searched yet.
+  { title: "Searched for", cell: ({ source }) => (source === null ? "" : (SOURCES[source] ?? source)) },
   { title: "Reason", cell: ({ message }) => message },
-  { title: "Remediation", cell: ({ remedy }) => remedy },
+  { title: "How to fix", cell: ({ remedy }) => remedy },
   { title: "Since", cell: ({ since }) => since && <Instant at={since} relative /> },
 ];
 
-/** Scopes that dependency discovery could not read, with the role that is missing. */
+/**
+ * The table of resources and scopes that dependency discovery could not read, with the reason and the fix, on the Dependencies
+ * page.
+ */
 export function Coverage() {
   const list = api.useInfiniteQuery(
     "get",
@@ -31,8 +28,8 @@ export function Coverage() {
       of={list}
       columns={COLUMNS}
       keyOf={({ scope, source, code }) => [scope, source, code].join(" ")}
-      label="Not read"
-      empty="Dependency discovery read everything."
+      label="Could not be searched"
+      empty="The last discovery could read all monitored resources."
     />
   );
 }

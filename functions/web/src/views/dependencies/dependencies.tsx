@@ -5,7 +5,7 @@ import { Coverage } from "./coverage.tsx";
 import { DependencyTable } from "./dependency-table.tsx";
 import { Discover } from "./discover.tsx";
 
-/** The consumers of each asset, and the scopes that discovery could not read. */
+/** The Dependencies page: the consumers of each asset, and the scopes that discovery could not read. */
 export default function Dependencies() {
   return (
     <View title="Dependencies">
@@ -17,7 +17,7 @@ export default function Dependencies() {
           <Discover />
           <DependencyTable />
         </Card>
-        <Card title="Not read">
+        <Card title="Could not be searched for consumers">
           <Coverage />
         </Card>
       </FeatureGate>

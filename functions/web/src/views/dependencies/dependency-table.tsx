@@ -1,7 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { kindOf, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
+import { consumerTitle, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -11,16 +11,21 @@ import { useSearchParams } from "../../parts/router.tsx";
 type Dependency = Schemas["Dependency"];
 
 const FILTERS = [
-  { name: "vault", label: "Vault" },
+  { name: "vault", label: "Vault", placeholder: "Full vault name" },
   { name: "strength", label: "Evidence", values: STRENGTHS },
-  { name: "refresh", label: "After a new version", values: REFRESHES },
-  { name: "resolved", label: "Reference status", values: { true: "Resolved", false: "Not resolved" } },
-  { name: "pinned", label: "Version", values: { true: "Pinned", false: "Latest" } },
+  { name: "refresh", label: "Effect of a new version", values: REFRESHES },
+  {
+    name: "resolved",
+    label: "Key Vault reference",
+    values: { true: "Resolved by Azure", false: "Not resolved (error)" },
+  },
+  { name: "pinned", label: "Version reference", values: { true: "Fixed version", false: "Latest version" } },
 ];
 
 const COLUMNS: Column<Dependency>[] = [
   {
     title: "Asset",
+    // Without an asset ID, the consumer uses a whole vault or any secret of an Entra application. Type null means all types.
     cell: ({ secret, type, vaultName, name }) =>
       secret === null ? (
         `${type === null ? "all assets" : `all ${type}s`} in ${vaultName}`
@@ -33,7 +38,7 @@ const COLUMNS: Column<Dependency>[] = [
   {
     title: "Used by",
     cell: ({ resource }) =>
-      `${isolated(resource.name)} (${kindOf(resource)})${resource.managedBy === null ? "" : `, managed by ${isolated(resource.managedBy)}`}`,
+      `${consumerTitle(resource)}${resource.managedBy === null ? "" : `, managed by ${isolated(resource.managedBy)}`}`,
   },
   {
     title: "Evidence",
@@ -41,14 +46,18 @@ const COLUMNS: Column<Dependency>[] = [
       `${STRENGTHS[strength]}: ${isolated(evidence)}${copy ? " (plaintext copy of the value)" : ""}`,
   },
   {
-    title: "After a new version",
-    cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : `, pinned to version ${pinned}`}`,
+    title: "Effect of a new version",
+    cell: ({ refresh, pinned }) =>
+      `${REFRESHES[refresh.how]}${pinned === null ? "" : `, references the fixed version ${pinned}`}`,
   },
-  { title: "Reference status", cell: ({ state }) => state && (state.resolved ? "Resolved" : state.status) },
+  {
+    title: "Key Vault reference",
+    cell: ({ state }) => state && (state.resolved ? "Resolved" : `Not resolved: ${state.status}`),
+  },
   { title: "Last seen", cell: ({ seenAt }) => <Instant at={seenAt} relative /> },
 ];
 
-/** Dependencies that match the filters in the address. */
+/** The table of dependencies on the Dependencies page: one row per consumer and asset. The filters are in the address. */
 export function DependencyTable() {
   const [params] = useSearchParams();
   const query = { limit: 100, ...givenFilters(params, FILTERS) };
@@ -63,7 +72,7 @@ export function DependencyTable() {
           [secret, type, vaultName, resource.id, evidence].join(" ")
         }
         label="Dependencies"
-        empty="No dependencies match the filters. Select Discover dependencies to search for consumers."
+        empty="No consumers match the filters. Clear the filters, or select Discover dependencies to search again."
       />
     </>
   );

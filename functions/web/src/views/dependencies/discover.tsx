@@ -2,12 +2,13 @@ import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
 type Run = Schemas["DependencyRun"];
 
-/** Starts dependency discovery and shows its progress. */
+/** The button on the Dependencies page that starts dependency discovery. Below it appears the progress of the started run. */
 export function Discover() {
   const [runId, setRunId] = useState<string>();
   return (
@@ -15,10 +16,13 @@ export function Discover() {
       <Operate
         operation="discoverDependencies"
         title="Discover dependencies"
-        action="Discover"
+        action="Discover dependencies"
         submit={async (_, discover) => setRunId((await discover({})).runId)}
       >
-        <Text>Reads the configuration of all resources, pipelines and logs. This makes no changes.</Text>
+        <Text>
+          Finds what uses your secrets, keys and certificates. Reads resource configurations in all monitored
+          subscriptions, the connected Azure DevOps projects, and the configured logs. This makes no changes.
+        </Text>
       </Operate>
       {runId !== undefined && <Progress runId={runId} />}
     </div>
@@ -33,6 +37,7 @@ const STATUSES = {
   failed: "Failed",
 } as const satisfies Record<Run["status"], string>;
 
+/** The progress or result of one run. Polls until the run has ended. `resources` is null until then. */
 function Progress({ runId }: { runId: string }) {
   const run = api.useQuery(
     "get",
@@ -47,7 +52,8 @@ function Progress({ runId }: { runId: string }) {
           <>
             {resources === null
               ? STATUSES[status]
-              : `${STATUSES[status]}: ${resources} consumers, ${edges ?? 0} dependencies.`}
+              : `${STATUSES[status]}: ${counted(resources, "consumer")} found, ${counted(edges ?? 0, "use")} of secrets, keys and certificates.`}
+            {/* The unit is the part that failed, such as a subscription. Null if the whole source failed. */}
             {failures.map(({ source, unit, message, remedy }) => (
               <Text key={`${source} ${unit}`} block>
                 {unit ?? source}: {message} {remedy}

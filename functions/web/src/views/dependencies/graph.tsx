@@ -3,13 +3,13 @@ import { makeStyles, Text, tokens } from "@fluentui/react-components";
 import { type Edge, type Node, Position, ReactFlow, useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useMemo } from "react";
 import type { Schemas } from "../../api/client.ts";
-import { kindOf, REFRESHES } from "../../parts/dependency-texts.ts";
-import { isolated } from "../../parts/isolated.ts";
+import { consumerTitle, REFRESHES } from "../../parts/dependency-texts.ts";
 import { useIsDark } from "../../shell/theme.ts";
 import "@xyflow/react/dist/style.css";
 
 type Radius = Schemas["BlastRadius"];
 
+/** Size of a node, which the layout must know before the nodes are rendered. */
 const WIDTH_PX = 240;
 const HEIGHT_PX = 72;
 /** Color and dash pattern of a line, by the effect of a new version on the consumer. */
@@ -19,7 +19,8 @@ const LINES = {
   blind: { color: tokens.colorNeutralForeground3, dashes: "4 4" },
   willBreak: { color: tokens.colorStatusDangerForeground1, dashes: "2 6" },
 } as const;
-const REFRESHED = Object.keys(LINES) as (keyof typeof LINES)[];
+/** The effects of a new version, in the order of the legend. */
+const EFFECTS = Object.keys(LINES) as (keyof typeof LINES)[];
 
 const useStyles = makeStyles({
   picture: { height: "420px", width: "100%" },
@@ -35,7 +36,7 @@ const useStyles = makeStyles({
   line: { verticalAlign: "middle", marginRight: tokens.spacingHorizontalXS },
 });
 
-/** The dependency graph: consumers on the left, the asset on the right. */
+/** The graph of a blast radius: consumers on the left, the asset on the right, and a line from each consumer to the asset. */
 export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
   const styles = useStyles();
   const isDark = useIsDark();
@@ -66,10 +67,10 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
       </div>
       <div className={styles.legend}>
         <Text size={200}>
-          Thick line: the consumer's configuration references the asset. Thin line: the consumer has access, or a log
-          contains a read.
+          Thick line: the consumer's configuration references the asset. Thin line: the consumer has permission to read
+          the asset, or a log shows that it read the asset. The colors show the effect of a new version.
         </Text>
-        {REFRESHED.filter((refresh) => edges.some((edge) => edge.refresh === refresh)).map((refresh) => (
+        {EFFECTS.filter((refresh) => edges.some((edge) => edge.refresh === refresh)).map((refresh) => (
           <Text key={refresh} size={200}>
             <svg className={styles.line} width="36" height="6" aria-hidden="true">
               <line
@@ -100,23 +101,25 @@ function FitToWidth() {
   return null;
 }
 
+/** Returns the nodes with positions and the edges, as React Flow expects them. */
 function layOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: string): { nodes: Node[]; edges: Edge[] } {
   const graph = new dagre.graphlib.Graph().setDefaultEdgeLabel(() => ({}));
   graph.setGraph({ rankdir: "LR", nodesep: 12, ranksep: 120 });
   for (const { id } of nodes) graph.setNode(id, { width: WIDTH_PX, height: HEIGHT_PX });
   for (const { from, to } of edges) graph.setEdge(from, to);
   dagre.layout(graph);
-  const users = new Set(edges.map(({ from }) => from));
+  const consumerIds = new Set(edges.map(({ from }) => from));
   return {
     nodes: nodes.map((node) => {
-      const { id, name } = node;
+      const { id } = node;
+      // dagre returns the center of a node, React Flow expects its upper left corner.
       const { x, y } = graph.node(id);
-      const text = `${isolated(name)} (${kindOf(node)})`;
+      const text = consumerTitle(node);
       return {
         id,
         position: { x: x - WIDTH_PX / 2, y: y - HEIGHT_PX / 2 },
-        // A consumer has no line to its left, and the asset none to its right.
-        type: users.has(id) ? "input" : "output",
+        // React Flow calls a node that only has outgoing lines an input, such as a consumer. The asset only has incoming ones.
+        type: consumerIds.has(id) ? "input" : "output",
         data: { label: <span className={labelClass}>{text}</span> },
         sourcePosition: Position.Right,
         targetPosition: Position.Left,

@@ -1,28 +1,34 @@
-import { Link } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { kindOf } from "../../parts/dependency-texts.ts";
+import { consumerTitle } from "../../parts/dependency-texts.ts";
 import { CheckField, ChoiceField, NumberField, SecretField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { RotationPlan } from "../../parts/rotation-plan.tsx";
+import { ValidityField } from "../../parts/validity-field.tsx";
 
 type Radius = Schemas["BlastRadius"];
 
-const VALUES = {
-  application: "New client secret of the application in Entra",
+/** Sources of the new value. `application`: the default of the API, for which the request contains no value. */
+const VALUE_SOURCES = {
+  application: "Create a client secret in Entra (if the secret belongs to an application)",
   given: "Enter a value",
   made: "Generate a random value",
 } as const;
 const ALPHABETS = ["alphanumeric", "hex", "base64url", "symbols"] as const;
 
-/** Rotates the asset and updates its consumers. The plan must be shown first. */
-export function Rotate({ radius: { secret, consumers: all } }: { radius: Radius }) {
+/**
+ * The button on the blast radius page that rotates the asset and updates its consumers. The form can be submitted only after it
+ * has shown the plan. Renders nothing for an asset that can't be rotated.
+ */
+export function Rotate({ radius: { secret, nodes, consumers: allConsumers } }: { radius: Radius }) {
   // A rotation updates only consumers that reference the asset, not those that merely have access.
-  const consumers = all.filter(({ strength }) => strength === "references");
-  if (!isRotatable(secret)) return null;
+  const consumers = allConsumers.filter(({ strength }) => strength === "references");
+  const asset = nodes.find(({ id }) => id === secret);
+  if (asset === undefined || !isRotatable(asset)) return null;
   const bodyOf = (form: FormData, dryRun: boolean) => {
     const included = form.getAll("consumer").map(String);
     const updatable = new Set(consumers.map(({ resource }) => resource.id));
@@ -30,7 +36,9 @@ export function Rotate({ radius: { secret, consumers: all } }: { radius: Radius 
       params: { path: { secret_id: secret } },
       body: {
         ...newValueOf(form),
+        // An empty field is 0 as a number. It is omitted, so that the default of the settings applies.
         ...given({ expiryDays: Number(typed(form, "expiryDays")) || null }),
+        // Without the member, the rotation updates all consumers.
         ...(included.length < updatable.size && { includeResources: included }),
         restartApps: form.has("restartApps"),
         skipVerification: form.has("skipVerification"),
@@ -43,10 +51,10 @@ export function Rotate({ radius: { secret, consumers: all } }: { radius: Radius 
       <Operate
         operation="rotateAsset"
         title="Rotate secret"
-        about={secret}
+        about={isolated(asset.name)}
         action="Rotate secret"
         preview={{
-          action: "Show plan",
+          action: "Preview rotation",
           first: true,
           load: async (form, rotate) => <RotationPlan of={await rotate(bodyOf(form, true))} />,
         }}
@@ -55,46 +63,70 @@ export function Rotate({ radius: { secret, consumers: all } }: { radius: Radius 
           return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
         }}
       >
-        <Value />
-        <NumberField
-          name="expiryDays"
-          label="Validity (days)"
-          hint="Leave empty to use the default in Settings"
-          min={1}
-          max={730}
-        />
+        <Text>The preview lists all steps. The rotation starts only when you select Rotate secret.</Text>
+        {secret.startsWith("entra.") ? (
+          <Text>
+            Creates a client secret in Entra for {isolated(asset.name)} and saves it to the matching key vault secrets.{" "}
+            {CLIENT_SECRET_OVERLAP}
+          </Text>
+        ) : (
+          <Value />
+        )}
+        <ValidityField />
         <Consumers consumers={consumers} />
-        <CheckField name="restartApps" label="Restart apps that read the secret only at startup" defaultChecked />
-        <CheckField name="skipVerification" label="Skip verification that consumers use the new value" />
+        <ConsumerOptions apps={consumers.map(({ resource }) => resource).filter(isAppServiceApp)} />
       </Operate>
     </div>
   );
 }
 
-/** Only secrets have a value to replace. Ids are `<vault>.<type>.<name>` and `entra.<tenant>.<app>.<key>`. */
-const isRotatable = (id: string): boolean => id.startsWith("entra.") || id.split(".")[1] === "secret";
+/** Only secrets have a value to replace. The service can't create secrets in B2C tenants. */
+const isRotatable = ({ id, kind }: Radius["nodes"][number]): boolean => kind === "secret" && !id.startsWith("b2c.");
 
+const isAppServiceApp = ({ kind }: { kind: string }): boolean => kind === "webApp" || kind === "functionApp";
+
+/** What happens to the old secret, with the API's default overlap period. */
+const CLIENT_SECRET_OVERLAP =
+  "The old client secret stays valid for 7 days. It is then deleted if all known consumers use the new one.";
+
+/** The fields for the new value of a vault secret. Which of them are shown depends on the selected source. */
 function Value() {
-  const [how, setHow] = useState<keyof typeof VALUES>("application");
+  const [source, setSource] = useState<keyof typeof VALUE_SOURCES>("application");
   return (
     <>
-      <ChoiceField name="value" label="New value" options={VALUES} value={how} choose={setHow} />
-      {how === "given" && <SecretField name="newValue" label="Value" hint="Never shown or logged" required />}
-      {how === "made" && (
+      <ChoiceField
+        name="value"
+        label="Source of the new value"
+        hint={
+          source === "application" ? CLIENT_SECRET_OVERLAP : "The old value stays in the vault as an earlier version."
+        }
+        options={VALUE_SOURCES}
+        value={source}
+        choose={setSource}
+      />
+      {source === "given" && (
+        <SecretField name="newValue" label="New value" hint="The service never shows or logs the value." required />
+      )}
+      {source === "made" && (
         <>
           <NumberField name="length" label="Length (characters)" required min={8} max={4096} defaultValue="32" />
-          <ChoiceField name="alphabet" label="Alphabet" options={ALPHABETS} />
-          <CheckField name="issuerAccepts" label="No other system needs to know the value in advance" required />
+          <ChoiceField name="alphabet" label="Characters" options={ALPHABETS} />
+          <CheckField
+            name="issuerAccepts"
+            label="I confirm that any value works, because no other system must know the value first"
+            required
+          />
         </>
       )}
     </>
   );
 }
 
+/** Returns the body members of the selected source. A given value is not trimmed, because spaces can be part of it. */
 function newValueOf(form: FormData) {
-  const how = typed(form, "value");
-  if (how === "given") return { newValue: String(form.get("newValue")) };
-  if (how !== "made") return {};
+  const source = typed(form, "value");
+  if (source === "given") return { newValue: String(form.get("newValue")) };
+  if (source !== "made") return {};
   return {
     generate: { length: Number(typed(form, "length")), alphabet: typed(form, "alphabet") },
     issuerAccepts: form.has("issuerAccepts"),
@@ -103,14 +135,55 @@ function newValueOf(form: FormData) {
 
 /** The consumers to update. The service still checks excluded consumers before it removes the old value. */
 function Consumers({ consumers }: Pick<Radius, "consumers">) {
+  // A resource is several consumers if it uses the asset in several ways. The form lists it once.
   const resources = new Map(consumers.map(({ resource }) => [resource.id, resource]));
-  return [...resources.values()].map((one) => (
-    <CheckField
-      key={one.id}
-      name="consumer"
-      value={one.id}
-      label={`Update ${isolated(one.name)} (${kindOf(one)})`}
-      defaultChecked
-    />
-  ));
+  if (resources.size === 0) return <Text>No consumers to update were found.</Text>;
+  return (
+    <>
+      <Text>Consumers to update with the new value. An excluded consumer may keep using the old value.</Text>
+      {[...resources.values()].map((resource) => (
+        <CheckField
+          key={resource.id}
+          name="consumer"
+          value={resource.id}
+          label={`${UPDATES[resource.kind] ?? "Update"} ${consumerTitle(resource)}`}
+          defaultChecked
+        />
+      ))}
+    </>
+  );
+}
+
+/** How a rotation updates a consumer, by the kind of resource. */
+const UPDATES: Partial<Record<string, string>> = {
+  webApp: "Refresh the Key Vault references of",
+  functionApp: "Refresh the Key Vault references of",
+  apiManagement: "Refresh the named values of",
+  devopsVariableGroup: "Update the variables of",
+  devopsServiceConnection: "Update the secret of",
+  syncRecord: "Run the sync",
+};
+
+/**
+ * The options that apply to all consumers.
+ *
+ * @param props.apps - The web and function apps among the consumers, which the rotation can restart.
+ */
+function ConsumerOptions({ apps }: { apps: { name: string }[] }) {
+  const names = [...new Set(apps.map(({ name }) => isolated(name)))].join(", ");
+  return (
+    <>
+      <CheckField
+        name="restartApps"
+        label={`Restart ${names === "" ? "web apps and function apps" : names} after the refresh`}
+        hint="Most apps read their settings only at startup."
+        defaultChecked
+      />
+      <CheckField
+        name="skipVerification"
+        label="Don't check whether consumers use the new value"
+        hint="The rotation then continues even if a consumer still uses the old value."
+      />
+    </>
+  );
 }

@@ -1,9 +1,10 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
-/** Reads of the asset that were found in the vaults' logs. */
+/** The card of the blast radius page with the reads of the asset that the configured Log Analytics workspaces contain. */
 export function Usage({ assetId }: { assetId: string }) {
   const usage = api.useQuery("get", "/api/assets/dependencies/usage/{secret_id}", {
     params: { path: { secret_id: assetId } },
@@ -13,13 +14,16 @@ export function Usage({ assetId }: { assetId: string }) {
       {({ readers, more, lastSignInAt, logs }) => (
         <>
           {logs.length === 0 && (
-            <Text>No logs to search. Configure a Log Analytics workspace that collects the vaults' audit logs.</Text>
+            <Text>
+              No logs are configured, so reads are unknown. Send the audit logs of the key vaults to a Log Analytics
+              workspace, and enter its ID in LOG_ANALYTICS_WORKSPACE_IDS.
+            </Text>
           )}
           {logs.map((log) => (
             <Log key={log.workspaceId} log={log} />
           ))}
           {logs.length > 0 && readers.length === 0 && (
-            <Text>No reads found. Logs can lag, so this does not prove that the secret is unused.</Text>
+            <Text>No reads found. Logs can arrive late, so this does not prove that the asset is unused.</Text>
           )}
           {readers.length > 0 && (
             <ul>
@@ -28,7 +32,7 @@ export function Usage({ assetId }: { assetId: string }) {
               ))}
             </ul>
           )}
-          {more && <Text>Older readers are not shown.</Text>}
+          {more && <Text>Only the most recent readers are shown.</Text>}
           {lastSignInAt && (
             <Text>
               Last sign-in with this credential: <Instant at={lastSignInAt} relative />.
@@ -40,34 +44,36 @@ export function Usage({ assetId }: { assetId: string }) {
   );
 }
 
+/** A user or application that read the asset. `expected` is null until access data is available, so only false is a finding. */
 const Reader = ({
   reader: { name, kind, operations, reads, lastReadAt, expected },
 }: {
   reader: Schemas["AssetReader"];
 }) => (
   <li>
-    {name} ({kind}): {reads.toLocaleString()} reads in 30 days ({operations.join(", ")}), last read{" "}
+    {name} ({kind}): {counted(reads, "read")} in the last 30 days ({operations.join(", ")}), last read{" "}
     <Instant at={lastReadAt} relative />
-    {expected === false && ". Unexpected: this identity is not a known consumer."}
+    {expected === false && ". Unexpected: no known permission or reference allows this identity to read the asset."}
   </li>
 );
 
+/** A workspace. `readFrom` is null before its first search, and `vaultSince` is null if it has no entries of this vault. */
 const Log = ({
   log: { workspaceId, readFrom, vaultSince, failure },
 }: {
   log: Schemas["AssetUsage"]["logs"][number];
 }) => (
   <Text block>
-    {workspaceId}:{" "}
+    Log Analytics workspace {workspaceId}:{" "}
     {failure ? (
       `${failure.message} ${failure.remedy}`
     ) : readFrom === null ? (
-      "Not read yet."
+      "not searched yet."
     ) : (
       <>
-        Read since <Instant at={readFrom} />.
+        searched for reads since <Instant at={readFrom} />.
       </>
     )}
-    {!failure && vaultSince === null && " This workspace contains no events of the vault."}
+    {!failure && vaultSince === null && " The workspace contains no entries of this vault."}
   </Text>
 );

@@ -18,10 +18,10 @@ const COLUMNS: Column<Dependency>[] = [
       ),
   },
   { title: "Evidence", cell: ({ evidence }) => evidence },
-  { title: "After a new version", cell: ({ refresh }) => REFRESHES[refresh.how] },
+  { title: "Effect of a new version", cell: ({ refresh }) => REFRESHES[refresh.how] },
 ];
 
-/** Variable groups and service connections that use a secret. */
+/** The card of the Azure DevOps page with the variable groups and service connections that use a secret. */
 export const Consumers = () => (
   <>
     <ConsumerTable kind="devopsVariableGroup" label="Variable groups" />
@@ -29,6 +29,7 @@ export const Consumers = () => (
   </>
 );
 
+/** The consumers of one kind. */
 function ConsumerTable({ kind, label }: { kind: "devopsVariableGroup" | "devopsServiceConnection"; label: string }) {
   const query = { limit: 50, kind };
   const list = api.useInfiniteQuery("get", "/api/assets/dependencies", { params: { query } }, BY_CURSOR);
@@ -38,7 +39,7 @@ function ConsumerTable({ kind, label }: { kind: "devopsVariableGroup" | "devopsS
       columns={COLUMNS}
       keyOf={({ secret, vaultName, resource, evidence }) => [secret, vaultName, resource.id, evidence].join(" ")}
       label={label}
-      empty={`No ${label.toLowerCase()} that use a secret were found.`}
+      empty={`The last dependency discovery found no ${label.toLowerCase()} that use a secret. Connect the organization, then select Discover dependencies on the Dependencies page.`}
     />
   );
 }

@@ -6,6 +6,7 @@ import { LongField, TextField } from "../../parts/fields.tsx";
 import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { View } from "../../parts/view.tsx";
 import { Consumers } from "./consumers.tsx";
@@ -13,7 +14,7 @@ import { Projects } from "./projects.tsx";
 
 type Settings = Schemas["DevopsSettings"];
 
-/** The Azure DevOps organization that dependency discovery reads, and the consumers it found. */
+/** The Azure DevOps page: the organization that dependency discovery reads, and the consumers that it found there. */
 export default function Devops() {
   return (
     <View title="Azure DevOps">
@@ -37,18 +38,21 @@ export default function Devops() {
   );
 }
 
+/** The connected organization, if any, with its projects and the copies of secrets in it. */
 function Organization() {
-  const settings = api.useQuery("get", "/api/settings/integrations/devops");
+  const query = api.useQuery("get", "/api/settings/integrations/devops");
   return (
-    <QueryResult of={settings}>
-      {(now) => (
+    <QueryResult of={query}>
+      {(settings) => (
         <>
           <Text>
-            {now.orgUrl === null ? "No organization is connected." : `${now.orgUrl}.`}
-            {now.updatedAt && (
+            {settings.orgUrl === null
+              ? "No organization is connected, so consumers in Azure DevOps are not found. Select Edit organization to connect one."
+              : `Connected organization: ${settings.orgUrl}.`}
+            {settings.updatedAt && (
               <>
                 {" "}
-                Last modified by {now.updatedBy} <Instant at={now.updatedAt} relative />.
+                Last modified by {settings.updatedBy} <Instant at={settings.updatedAt} relative />.
               </>
             )}
           </Text>
@@ -56,20 +60,23 @@ function Organization() {
             <Operate
               operation="putDevopsSettings"
               title="Edit organization"
-              action="Save"
+              action="Save organization"
               submit={(form, put) =>
-                put({ params: { header: { "If-Match": now.etag } }, body: { orgUrl: typedOrNull(form, "orgUrl") } })
+                put({
+                  params: { header: { "If-Match": settings.etag } },
+                  body: { orgUrl: typedOrNull(form, "orgUrl") },
+                })
               }
             >
               <TextField
                 name="orgUrl"
                 label="Organization URL"
-                hint="https://dev.azure.com/{organization}. Leave empty to disconnect."
+                hint="Example: https://dev.azure.com/contoso. Leave empty to disconnect the organization."
                 type="url"
-                defaultValue={now.orgUrl ?? ""}
+                defaultValue={settings.orgUrl ?? ""}
               />
             </Operate>{" "}
-            {now.orgUrl !== null && (
+            {settings.orgUrl !== null && (
               <Operate
                 operation="testDevops"
                 title="Test connection"
@@ -77,19 +84,21 @@ function Organization() {
                 submit={async (_, test) => <Outcome of={await test({})} />}
               >
                 <Text>
-                  Checks what the service's identity can read and edit in the organization. This makes no changes.
+                  Signs in to the organization and checks which projects, variable groups and service connections the
+                  service's identity can read and edit. This makes no changes.
                 </Text>
               </Operate>
             )}
           </div>
-          {now.orgUrl !== null && <Projects now={now} />}
-          <Copies now={now} />
+          {settings.orgUrl !== null && <Projects settings={settings} />}
+          <Copies settings={settings} />
         </>
       )}
     </QueryResult>
   );
 }
 
+/** Steps of the connection test. `project`: access to one of the selected projects. */
 const STEPS: Record<Schemas["DevopsTest"]["steps"][number]["step"], string> = {
   signIn: "Sign-in",
   projects: "Projects",
@@ -98,6 +107,7 @@ const STEPS: Record<Schemas["DevopsTest"]["steps"][number]["step"], string> = {
   serviceConnections: "Service connections",
 };
 
+/** The result of a connection test. `changeable`: how many of the found items a rotation could update. */
 const Outcome = ({ of: { ok, identity, steps, projectsNotTested } }: { of: Schemas["DevopsTest"] }) => (
   <>
     <Text block weight="semibold">
@@ -114,22 +124,25 @@ const Outcome = ({ of: { ok, identity, steps, projectsNotTested } }: { of: Schem
         </li>
       ))}
     </ul>
-    {projectsNotTested > 0 && <Text block>{projectsNotTested} more projects were not tested.</Text>}
+    {projectsNotTested > 0 && <Text block>Not tested: {counted(projectsNotTested, "more project")}.</Text>}
   </>
 );
 
 /** Secret variables with a copy of a vault secret. Azure DevOps never returns secret values, so users list the copies here. */
-function Copies({ now: { copies, etag } }: { now: Settings }) {
+function Copies({ settings: { copies, etag } }: { settings: Settings }) {
   return (
     <>
-      <Text weight="semibold">Variables with a copy of a vault secret</Text>
+      <Text weight="semibold">Pipeline variables that contain a copy of a key vault secret</Text>
       {copies.length === 0 ? (
-        <Text>No copies listed. List copies so that a rotation can update them.</Text>
+        <Text>
+          No copies listed. Azure DevOps doesn't return the values of secret variables. If a variable contains a copy of
+          a key vault secret, list it here, so that a rotation updates it.
+        </Text>
       ) : (
         <ul>
           {copies.map(({ projectId, groupId, variable, vaultName, secretName }) => (
             <li key={`${projectId} ${groupId} ${variable}`}>
-              {variable} of group {groupId} in {projectId}: {vaultName}/{secretName}
+              Variable {variable} of variable group {groupId} in project {projectId}: copy of {vaultName}/{secretName}
             </li>
           ))}
         </ul>
@@ -138,7 +151,7 @@ function Copies({ now: { copies, etag } }: { now: Settings }) {
         <Operate
           operation="putDevopsCopies"
           title="Edit copies"
-          action="Save"
+          action="Save copies"
           submit={(form, put) =>
             put({ params: { header: { "If-Match": etag } }, body: { copies: copiesOf(typed(form, "copies")) } })
           }
@@ -146,7 +159,7 @@ function Copies({ now: { copies, etag } }: { now: Settings }) {
           <LongField
             name="copies"
             label="Copies"
-            hint="One per line: project ID, variable group ID, variable, vault/secret"
+            hint="One per line: project ID, variable group ID, variable name, vault/secret. Example: 8eab9bca-7137-4f76-a31c-dcc4acd2ff43, 12, DB_PASSWORD, kv-billing-prod/sql-password"
             rows={6}
             defaultValue={copies
               .map((one) => `${one.projectId}, ${one.groupId}, ${one.variable}, ${one.vaultName}/${one.secretName}`)
@@ -158,6 +171,7 @@ function Copies({ now: { copies, etag } }: { now: Settings }) {
   );
 }
 
+/** Returns the copies in the text, whose lines have the form `project ID, variable group ID, variable, vault/secret`. */
 const copiesOf = (text: string): Settings["copies"] =>
   text
     .split("\n")

@@ -4,8 +4,11 @@ import { CheckField } from "../../parts/fields.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, PagedTable } from "../../parts/paged-table.tsx";
 
-/** The projects that the service's identity can read, and the selection of projects to scan. */
-export function Projects({ now: { projectIds, etag } }: { now: Schemas["DevopsSettings"] }) {
+/**
+ * The projects that the service's identity can read, and the selection of those to search for consumers. No selected project
+ * means all projects.
+ */
+export function Projects({ settings: { projectIds, etag } }: { settings: Schemas["DevopsSettings"] }) {
   const query = { limit: 100 };
   const list = api.useInfiniteQuery(
     "get",
@@ -17,23 +20,25 @@ export function Projects({ now: { projectIds, etag } }: { now: Schemas["DevopsSe
   return (
     <>
       <Text weight="semibold">
-        {projectIds.length === 0 ? "All projects are scanned" : "Selected projects are scanned"}
+        {projectIds.length === 0
+          ? "Consumers are searched in all projects"
+          : "Consumers are searched in the selected projects"}
       </Text>
       <PagedTable
         of={list}
         columns={[
           { title: "Project", cell: ({ name }) => name },
-          { title: "Scanned", cell: ({ selected }) => (selected ? "Yes" : "No") },
+          { title: "Searched for consumers", cell: ({ selected }) => (selected ? "Yes" : "No") },
         ]}
         keyOf={({ id }) => id}
         label="Projects"
-        empty="No projects. Add the service's identity to a project in Azure DevOps."
+        empty="The service's identity can read no project. Add the identity to a project in Azure DevOps."
       />
       <div>
         <Operate
           operation="putDevopsProjects"
           title="Select projects"
-          action="Save"
+          action="Save projects"
           submit={(form, put) =>
             put({
               params: { header: { "If-Match": etag } },

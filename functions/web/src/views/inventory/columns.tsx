@@ -11,7 +11,7 @@ import type { Asset } from "./query.ts";
 export interface Column {
   id: string;
   title: string;
-  /** CSS grid track. */
+  /** The width as a CSS grid track, such as `100px` or `minmax(64px, 3fr)`. */
   width: string;
   cell(asset: Asset): ReactNode;
 }
@@ -52,14 +52,15 @@ export const COLUMNS: Column[] = [
 ];
 
 /** Default columns on a wide and on a narrow screen. */
-const WIDE = ["name", "status", "expires", "type", "vault", "owner"];
-const NARROW = ["name", "status", "expires"];
+const WIDE_COLUMNS = ["name", "status", "expires", "type", "vault", "owner"];
+const NARROW_COLUMNS = ["name", "status", "expires"];
 
 /** Returns the columns in the address, or the default columns. */
 export function useColumns(): Column[] {
   const [params] = useSearchParams();
   const isNarrow = useIsNarrow();
-  const chosen = params.get("columns")?.split(",") ?? (isNarrow ? NARROW : WIDE);
-  const columns = COLUMNS.filter(({ id }) => chosen.includes(id));
-  return columns.length > 0 ? columns : COLUMNS.filter(({ id }) => WIDE.includes(id));
+  const selectedIds = params.get("columns")?.split(",") ?? (isNarrow ? NARROW_COLUMNS : WIDE_COLUMNS);
+  const columns = COLUMNS.filter(({ id }) => selectedIds.includes(id));
+  // An address with unknown column IDs only shows the default columns.
+  return columns.length > 0 ? columns : COLUMNS.filter(({ id }) => WIDE_COLUMNS.includes(id));
 }

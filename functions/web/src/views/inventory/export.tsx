@@ -4,8 +4,12 @@ import { client, type Problem } from "../../api/client.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
 import type { Filters } from "./query.ts";
 
-/** Downloads all assets that match the filters as one CSV file. The API returns the file in parts, by cursor. */
+/**
+ * The button of the Inventory page that downloads all assets that match the filters as one CSV file. The API returns the file
+ * in parts, by cursor. Leaving the page cancels the download.
+ */
 export function CsvExport({ filters }: { filters: Filters }) {
+  /** Progress of the download, and undefined before a click and after a failure. */
   const [state, setState] = useState<{ bytes: number; isOver: boolean }>();
   const [problem, setProblem] = useState<Problem>();
   const running = useRef<AbortController>(undefined);
@@ -18,7 +22,7 @@ export function CsvExport({ filters }: { filters: Filters }) {
     setProblem(undefined);
     setState({ bytes: 0, isOver: false });
     try {
-      const file = await readAll(filters, signal, (bytes) => setState({ bytes, isOver: false }));
+      const file = await readAllParts(filters, signal, (bytes) => setState({ bytes, isOver: false }));
       save(file);
       setState({ bytes: file.size, isOver: true });
     } catch (error) {
@@ -39,14 +43,15 @@ export function CsvExport({ filters }: { filters: Filters }) {
   );
 }
 
+/** Returns a size as text, such as "1.5 MB". */
 const megabytes = (bytes: number): string =>
   `${(bytes / 1e6).toLocaleString(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })} MB`;
 
 /** Excel needs the byte order mark to detect UTF-8. Reading a response as text removes it. */
 const BYTE_ORDER_MARK = "\uFEFF";
 
-/** @throws {Problem} */
-async function readAll(filters: Filters, signal: AbortSignal, read: (bytes: number) => void): Promise<Blob> {
+/** Returns the whole file. @throws {Problem} If a part can't be read. */
+async function readAllParts(filters: Filters, signal: AbortSignal, onProgress: (bytes: number) => void): Promise<Blob> {
   // Browsers can store blobs outside the page's memory.
   let file = new Blob([BYTE_ORDER_MARK]);
   let cursor: string | undefined;
@@ -59,7 +64,7 @@ async function readAll(filters: Filters, signal: AbortSignal, read: (bytes: numb
     if (error) throw error;
     // Each part starts with a header line.
     file = new Blob([file, cursor === undefined ? data : data.slice(data.indexOf("\n") + 1)], { type: "text/csv" });
-    read(file.size);
+    onProgress(file.size);
     cursor = nextCursor(response);
   } while (cursor !== undefined);
   return file;
@@ -73,6 +78,7 @@ function nextCursor({ headers }: Response): string | undefined {
     : (new URL(address, location.origin).searchParams.get("cursor") ?? undefined);
 }
 
+/** Offers the file as a download. */
 function save(file: Blob): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);

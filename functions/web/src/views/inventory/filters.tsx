@@ -6,18 +6,19 @@ import { FILTERS, MORE_FILTERS } from "./query.ts";
 
 const useStyles = makeStyles({ columns: { display: "flex", flexDirection: "column" } });
 
+/** The filters of the Inventory page, with the column picker. */
 export const AssetFilters = () => (
   <Filters of={FILTERS} more={MORE_FILTERS}>
-    <ColumnChoice />
+    <ColumnPicker />
   </Filters>
 );
 
-/** The column picker. The selected columns are in the address, like the filters. */
-function ColumnChoice() {
+/** The menu that selects the columns of the table. The selected columns are in the address, like the filters. */
+function ColumnPicker() {
   const styles = useStyles();
   const [, setParams] = useSearchParams();
-  const chosen = useColumns().map(({ id }) => id);
-  const choose = (ids: string[]) =>
+  const selectedIds = useColumns().map(({ id }) => id);
+  const selectColumns = (ids: string[]) =>
     setParams((before) => {
       before.set("columns", ids.join(","));
       return before;
@@ -33,8 +34,10 @@ function ColumnChoice() {
             <Checkbox
               key={id}
               label={title}
-              checked={chosen.includes(id)}
-              onChange={(_, { checked }) => choose(checked ? [...chosen, id] : chosen.filter((one) => one !== id))}
+              checked={selectedIds.includes(id)}
+              onChange={(_, { checked }) =>
+                selectColumns(checked ? [...selectedIds, id] : selectedIds.filter((selectedId) => selectedId !== id))
+              }
             />
           ))}
         </div>

@@ -10,11 +10,12 @@ const useStyles = makeStyles({
   whole: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalM, flex: "1 0 480px", minHeight: 0 },
 });
 
-/** All assets. Filters and columns are in the address, so that the view can be shared as a link. */
+/** The Inventory page: all assets. Filters and columns are in the address, so that the view can be shared as a link. */
 export default function Inventory() {
   const styles = useStyles();
   const [params] = useSearchParams();
   const filters = filtersOf(params);
+  // Other filters make a new table and cancel an export.
   const key = JSON.stringify(filters);
   return (
     <View title="Inventory" fills>

@@ -3,11 +3,13 @@ import { api, type Schemas } from "../../api/client.ts";
 import { Card } from "../../parts/card.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { View } from "../../parts/view.tsx";
 
 type License = Schemas["LicenseStatus"];
 
+/** What is wrong with the license, such as that there is none. */
 const REASONS: Record<NonNullable<License["reason"]>, string> = {
   missing: "No license is installed.",
   malformed: "LICENSE_KEY does not contain a license. Copy the complete license text again.",
@@ -17,6 +19,7 @@ const REASONS: Record<NonNullable<License["reason"]>, string> = {
   expired: "The license has expired.",
 };
 
+/** Features with their descriptions. `pro`: whether the feature needs a license. */
 const FEATURES: Record<License["features"][number], { pro: boolean; description: string }> = {
   discovery: {
     pro: false,
@@ -27,18 +30,21 @@ const FEATURES: Record<License["features"][number], { pro: boolean; description:
   subscriptions: { pro: false, description: "Subscriptions: selection of the monitored subscriptions" },
   audit: { pro: false, description: "Audit log: tamper-evident record of all actions" },
   settings: { pro: false, description: "Settings: runtime configuration" },
-  rotation: { pro: true, description: "Rotation: replacement of secrets, with verification and rollback" },
+  rotation: {
+    pro: true,
+    description: "Rotation: replaces secrets, checks that consumers use the new value, and can roll back",
+  },
   sync: { pro: true, description: "Sync: copies of vault secrets in other secret stores" },
   dependencies: {
     pro: true,
     description: "Dependencies: consumers of each secret, and the effect of a rotation on them",
   },
   sso: { pro: true, description: "Single sign-on: OpenID Connect and SAML" },
-  users: { pro: true, description: "Users: more accounts than the first administrator, with roles" },
+  users: { pro: true, description: "Users: accounts with roles, in addition to the first administrator" },
   b2c: { pro: true, description: "B2C tenants: credentials of B2C and External ID tenants" },
 };
 
-/** The license: tier, expiry date and features. */
+/** The License page: tier, expiry date and features, and how to install a license. */
 export default function LicenseView() {
   const license = api.useQuery("get", "/system/license/status");
   return (
@@ -46,10 +52,10 @@ export default function LicenseView() {
       <QueryResult of={license}>
         {(status) => (
           <>
-            <Card title={status.tier === "pro" ? "PRO" : "Core"}>
+            <Card title={status.tier === "pro" ? "PRO license" : "Core edition, without a PRO license"}>
               <Status of={status} />
             </Card>
-            <Card title={status.tier === "pro" ? "Included features" : "PRO features"}>
+            <Card title={status.tier === "pro" ? "Included features" : "Features that need a PRO license"}>
               <ul>
                 {Object.entries(FEATURES)
                   .filter(([name, { pro }]) =>
@@ -60,11 +66,11 @@ export default function LicenseView() {
                   ))}
               </ul>
             </Card>
-            <Card title="Installation">
-              <Copyable label="App setting of the function app" text="LICENSE_KEY" />
+            <Card title="Install or replace the license">
+              <Copyable label="Name of the app setting" text="LICENSE_KEY" />
               <Text>
-                Set this app setting to the license text, preferably as a Key Vault reference. The app restarts after
-                the change. The license is verified offline.
+                In the Azure portal, set this app setting of the function app to the license text, preferably as a Key
+                Vault reference. The function app restarts after the change. The license is verified offline.
               </Text>
             </Card>
           </>
@@ -74,6 +80,7 @@ export default function LicenseView() {
   );
 }
 
+/** The state of the license. An expired license stays valid for a grace period (`inGrace`). */
 function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt } }: { of: License }) {
   return (
     <>
@@ -81,7 +88,7 @@ function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt
       {expiresAt !== null && (
         <Text>
           {valid && !inGrace ? "Expires" : "Expired"} <Instant at={expiresAt} />
-          {daysLeft !== null && daysLeft >= 0 && `, in ${daysLeft.toLocaleString()} days`}.
+          {daysLeft !== null && daysLeft >= 0 && `, in ${counted(daysLeft, "day")}`}.
         </Text>
       )}
       {inGrace && graceEndsAt !== null && (

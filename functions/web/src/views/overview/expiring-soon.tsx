@@ -15,6 +15,7 @@ import { useSummary } from "./summary.ts";
 const PAST_DAYS = 28;
 const NEXT_DAYS = 90;
 
+/** The types of assets, stacked in each bar from the first to the last. */
 const TYPES = [
   { type: "secret", legend: "Secrets", color: tokens.colorPaletteBlueBorderActive },
   { type: "key", legend: "Keys", color: tokens.colorPaletteMarigoldBorderActive },
@@ -22,7 +23,12 @@ const TYPES = [
 ] as const;
 
 /** Text that is truncated to the available width. */
-const CUT = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap", unicodeBidi: "isolate" } as const;
+const TRUNCATED = {
+  overflow: "hidden",
+  textOverflow: "ellipsis",
+  whiteSpace: "nowrap",
+  unicodeBidi: "isolate",
+} as const;
 
 const useStyles = makeStyles({
   list: {
@@ -35,10 +41,10 @@ const useStyles = makeStyles({
     listStyleType: "none",
   },
   item: { display: "flex", gap: tokens.spacingHorizontalS, alignItems: "center", minWidth: 0 },
-  name: { ...CUT, flexShrink: 1, minWidth: "96px" },
+  name: { ...TRUNCATED, flexShrink: 1, minWidth: "96px" },
   // A phone has no room for the vault's name, so it is visually hidden and available to screen readers only.
   vault: {
-    ...CUT,
+    ...TRUNCATED,
     flex: "1 3 0",
     minWidth: 0,
     "@media (max-width: 479px)": { position: "absolute", width: "1px", height: "1px", clipPath: "inset(50%)" },
@@ -46,7 +52,7 @@ const useStyles = makeStyles({
   when: { flexShrink: 0, marginLeft: "auto" },
 });
 
-/** A chart of assets that expired recently or expire soon, and a list of the first ones to expire. */
+/** The first card of the Overview page: a chart of assets by expiry date, and a list of the first ones to expire. */
 export function ExpiringSoon() {
   const styles = useStyles();
   return (
@@ -78,22 +84,30 @@ export function ExpiringSoon() {
   );
 }
 
-/** @param today - Start of the current UTC day, in milliseconds. */
+/**
+ * The bar chart of the card, and the totals of both halves of its period.
+ *
+ * @param today - Start of the current UTC day, Unix milliseconds.
+ */
 function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"]; today: number }) {
   const first = today - PAST_DAYS * DAY_MS;
   // One bar per week, or per four weeks on a narrow screen.
-  const [length, period] = useIsNarrow() ? [28, "four weeks"] : [7, "week"];
-  const spans = Array.from({ length: Math.ceil((PAST_DAYS + NEXT_DAYS + 1) / length) }, (_, span) => {
-    const start = first + span * length * DAY_MS;
-    const end = Math.min(start + length * DAY_MS, today + (NEXT_DAYS + 1) * DAY_MS);
+  const [daysPerBar, period] = useIsNarrow() ? [28, "four weeks"] : [7, "week"];
+  // The period includes today. The last bar can be shorter than the others.
+  const spans = Array.from({ length: Math.ceil((PAST_DAYS + NEXT_DAYS + 1) / daysPerBar) }, (_, span) => {
+    const start = first + span * daysPerBar * DAY_MS;
+    const end = Math.min(start + daysPerBar * DAY_MS, today + (NEXT_DAYS + 1) * DAY_MS);
     return { start, end, within: days.filter(({ date }) => Date.parse(date) >= start && Date.parse(date) < end) };
   });
+  /** Returns the number of assets that expire on the given days. */
   const count = (of: typeof days) => of.reduce((sum, one) => sum + one.secret + one.key + one.certificate, 0);
   const past = count(days.filter(({ date }) => Date.parse(date) < today));
+  /** Today counts as a future day. */
   const next = count(days) - past;
-  const list = (from: number, until: number) => ({
+  /** The filters of the inventory for assets that expire in a period. */
+  const inventoryFilters = (from: number, until: number) => ({
     sort: "expiresOn",
-    // Like the summary.
+    // The summary, too, contains only counted assets.
     counted: "true",
     // The filter excludes the boundary itself.
     expiresAfter: new Date(from - 1).toISOString(),
@@ -101,7 +115,9 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
   });
   return (
     <>
-      <Text size={200}>Assets by expiry date, per {period} (UTC)</Text>
+      <Text size={200}>
+        Number of secrets, keys and certificates by expiry date, per {period} (UTC). Select a bar to list them.
+      </Text>
       <Bars
         data={spans.map(({ start, end, within }) => ({
           xAxisPoint: rangeText(start, end),
@@ -111,7 +127,7 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
             color,
             data: within.reduce((sum, one) => sum + one[type], 0),
           })),
-          onClick: () => navigate(createHref("/inventory", list(start, end)).slice(1)),
+          onClick: () => navigate(createHref("/inventory", inventoryFilters(start, end)).slice(1)),
         }))}
         chartTitle={`Assets by expiry date and type, per ${period}: ${past} expired in the last ${PAST_DAYS} days, ${next} expire in the next ${NEXT_DAYS} days`}
         height={220}
@@ -120,9 +136,9 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
         roundCorners
       />
       <Text>
-        <Link href={createHref("/inventory", list(first, today))}>{past.toLocaleString()} expired</Link> in the last{" "}
-        {PAST_DAYS} days,{" "}
-        <Link href={createHref("/inventory", list(today, today + (NEXT_DAYS + 1) * DAY_MS))}>
+        <Link href={createHref("/inventory", inventoryFilters(first, today))}>{past.toLocaleString()} expired</Link> in
+        the last {PAST_DAYS} days,{" "}
+        <Link href={createHref("/inventory", inventoryFilters(today, today + (NEXT_DAYS + 1) * DAY_MS))}>
           {next.toLocaleString()} expire
         </Link>{" "}
         in the next {NEXT_DAYS} days.

@@ -5,7 +5,8 @@ import { Instant } from "../../parts/instant.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { DAY_MS } from "../../parts/time.ts";
 
-const SHOWN = 5;
+const MAX_SHOWN_FAILURES = 5;
+/** Only failures of this many last days are shown. */
 const DAYS = 7;
 
 const useStyles = makeStyles({
@@ -19,19 +20,19 @@ const useStyles = makeStyles({
   },
 });
 
-/** Lists the alerts that could not be delivered in the last days, with the reason. */
+/** The card of the Overview page with the alerts of the last seven days that could not be delivered, and the reasons. */
 export function AlertFailures() {
   const styles = useStyles();
   // Rounded to the day, so that the query key stays the same.
   const since = new Date(Date.now() - DAYS * DAY_MS).toISOString().slice(0, 10);
   const failed = api.useQuery("get", "/alerts/history", {
-    params: { query: { status: "failed", start_date: since, limit: SHOWN } },
+    params: { query: { status: "failed", start_date: since, limit: MAX_SHOWN_FAILURES } },
   });
   return (
     <QueryResult of={failed}>
       {({ items, nextCursor }) =>
         items.length === 0 ? (
-          <Text>None failed in the last {DAYS} days.</Text>
+          <Text>All notifications of the last {DAYS} days were delivered, or there were none.</Text>
         ) : (
           <>
             <ul className={styles.list}>
@@ -44,7 +45,7 @@ export function AlertFailures() {
                 </li>
               ))}
             </ul>
-            {nextCursor !== null && <Link href={createHref("/alerts")}>View alert history</Link>}
+            {nextCursor !== null && <Link href={createHref("/alerts")}>Show all sent notifications</Link>}
           </>
         )
       }

@@ -1,9 +1,11 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { createHref } from "../../parts/address.ts";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { STATUSES } from "../../parts/status.tsx";
 import { useSummary } from "./summary.ts";
 
+/** Color of each status in the bars and in the legend. */
 const COLORS = {
   expired: tokens.colorPaletteRedBackground3,
   critical: tokens.colorPaletteDarkOrangeBorderActive,
@@ -31,7 +33,7 @@ const useStyles = makeStyles({
   },
 });
 
-/** Counts of assets by type and status, and recent changes. */
+/** The card of the Overview page with the numbers of assets by type and status, and the numbers of recent changes. */
 export function Health() {
   const styles = useStyles();
   return (
@@ -42,7 +44,8 @@ export function Health() {
             {assets.toLocaleString()}
           </Text>
           <Text>
-            assets in {vaults.total.toLocaleString()} vaults, {owners.none.toLocaleString()} without an owner
+            secrets, keys and certificates (assets), {owners.none.toLocaleString()} of them without an owner.{" "}
+            {counted(vaults.total, "key vault")}.
           </Text>
           {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
             <div key={type}>
@@ -75,8 +78,12 @@ export function Health() {
               </span>
             ))}
           </div>
+          <Text size={200}>
+            Critical and warning: expires within the days that are set under Compliance in Settings. Healthy: expires
+            later or never.
+          </Text>
           <Text>
-            Last 7 days: {changes.complete ? "" : "at least "}
+            Changes in the last 7 days: {changes.complete ? "" : "at least "}
             {changes.added.toLocaleString()} added, {changes.updated.toLocaleString()} modified,{" "}
             {changes.removed.toLocaleString()} deleted.
           </Text>

@@ -5,9 +5,11 @@ import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
+import { counted } from "../../parts/plural.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 
+/** Returns whether a scan has ended. */
 const isOver = ({ status }: Schemas["Scan"]): boolean => status !== "queued" && status !== "running";
 
 const STATUSES: Record<Schemas["Scan"]["status"], string> = {
@@ -21,11 +23,11 @@ const STATUSES: Record<Schemas["Scan"]["status"], string> = {
 };
 const MODES: Record<Schemas["Scan"]["mode"], string> = {
   full: "full scan",
-  delta: "delta scan",
+  delta: "scan of changed vaults only",
   force: "full scan, including vaults that failed recently",
 };
 
-/** The most recent scan with its progress, and a button that starts a new one. */
+/** The card of the Overview page with the most recent scan, its progress, and a button that starts a new scan. */
 export function LastScan() {
   const may = useMay();
   const queries = useQueryClient();
@@ -41,14 +43,14 @@ export function LastScan() {
               <Text>
                 {STATUSES[scan.status]} Started by {scan.requestedBy} <Instant at={scan.createdAt} relative /> (
                 {MODES[scan.mode]}
-                {scan.subscriptions && `, ${scan.subscriptions.length.toLocaleString()} selected subscriptions`}).
+                {scan.subscriptions && `, ${counted(scan.subscriptions.length, "selected subscription")}`}).
               </Text>
               {scan.failure && (
                 <Text>
                   {scan.failure.message} {scan.failure.remedy}
                 </Text>
               )}
-              {!isOver(scan) && <Progress scanId={scan.scanId} ended={() => void queries.invalidateQueries()} />}
+              {!isOver(scan) && <Progress scanId={scan.scanId} onEnd={() => void queries.invalidateQueries()} />}
             </>
           ) : (
             <Text>No scan yet. Start a scan to build the inventory.</Text>
@@ -70,8 +72,8 @@ export function LastScan() {
   );
 }
 
-/** Subscriptions that the card names; the scan's status names all. */
-const NAMED = 20;
+/** Maximum number of subscriptions that the card names. */
+const MAX_NAMED_SUBSCRIPTIONS = 20;
 
 /** Names the subscriptions that a scan could not read, if there are any: the scan has no data about their vaults. */
 function UnreadSubscriptions({ scanId }: { scanId: string }) {
@@ -83,8 +85,11 @@ function UnreadSubscriptions({ scanId }: { scanId: string }) {
       {({ subscriptionOutcomes }) => {
         const unread = subscriptionOutcomes.filter(({ failure }) => failure !== null);
         if (unread.length === 0) return null;
-        const names = unread.slice(0, NAMED).map(({ name, subscriptionId }) => isolated(name ?? subscriptionId));
-        const more = unread.length > NAMED ? ` and ${unread.length - NAMED} more` : "";
+        const names = unread
+          .slice(0, MAX_NAMED_SUBSCRIPTIONS)
+          .map(({ name, subscriptionId }) => isolated(name ?? subscriptionId));
+        const more =
+          unread.length > MAX_NAMED_SUBSCRIPTIONS ? ` and ${unread.length - MAX_NAMED_SUBSCRIPTIONS} more` : "";
         return (
           <Text>
             Could not read {unread.length.toLocaleString()} of {subscriptionOutcomes.length.toLocaleString()}{" "}
@@ -97,8 +102,11 @@ function UnreadSubscriptions({ scanId }: { scanId: string }) {
   );
 }
 
-/** Polls with a growing interval, and not while the page is hidden. */
-function Progress({ scanId, ended }: { scanId: string; ended(): void }) {
+/**
+ * The progress of a scan. Polls with an interval that grows from 1.5 to 15 seconds, and not while the page is hidden. `onEnd`
+ * is called when the scan has ended, and refreshes the whole page. `vaultsTotal` is 0 until the scan is planned.
+ */
+function Progress({ scanId, onEnd }: { scanId: string; onEnd(): void }) {
   const status = api.useQuery(
     "get",
     "/api/assets/discovery/scan/{scan_id}/status",
@@ -109,17 +117,19 @@ function Progress({ scanId, ended }: { scanId: string; ended(): void }) {
       staleTime: 0,
     },
   );
-  const over = status.data !== undefined && isOver(status.data);
+  const hasEnded = status.data !== undefined && isOver(status.data);
   useEffect(() => {
-    if (over) ended();
-  }, [over, ended]);
+    if (hasEnded) onEnd();
+  }, [hasEnded, onEnd]);
   if (!status.data) return <ProgressBar aria-label="Scan in progress" />;
   const { vaultsDone, vaultsTotal } = status.data.progress;
   return (
     <>
       <ProgressBar aria-label="Vaults scanned" value={vaultsTotal ? vaultsDone / vaultsTotal : undefined} />
       <Text role="status">
-        {vaultsTotal === null ? `${vaultsDone} vaults scanned` : `${vaultsDone} of ${vaultsTotal} vaults scanned`}
+        {vaultsTotal
+          ? `${vaultsDone.toLocaleString()} of ${counted(vaultsTotal, "vault")} scanned`
+          : `${counted(vaultsDone, "vault")} scanned`}
       </Text>
     </>
   );

@@ -16,7 +16,7 @@ const useStyles = makeStyles({
   },
 });
 
-/** Assets that expire soon, health, compliance score, last scan, and failures. */
+/** The Overview page, the first that opens: assets that expire soon, status, compliance score, last scan, and failures. */
 export default function Overview() {
   const styles = useStyles();
   return (
@@ -25,7 +25,7 @@ export default function Overview() {
         <ExpiringSoon />
       </Card>
       <div className={styles.cards}>
-        <Card title="Health">
+        <Card title="Status of all assets">
           <Health />
         </Card>
         <Card title="Compliance">

@@ -23,8 +23,9 @@ const useStyles = makeStyles({
 });
 
 /**
- * Lists what recent scans could not read, with the reason and the fix. Subscriptions come first, because nothing is known about the
- * vaults of an unread one. Reports that everything was read only if both lists are empty and a scan of all subscriptions completed.
+ * Lists the subscriptions and vaults that recent scans could not read, with the reason and the fix. Subscriptions come first,
+ * because the vaults of an unread subscription are unknown. The card reports that everything was read only if both lists are
+ * empty and the last scan of all subscriptions completed.
  */
 export function ReadFailures() {
   const subscriptions = api.useQuery("get", "/subscriptions", {
@@ -39,11 +40,12 @@ export function ReadFailures() {
       <QueryResult of={vaults}>{(failing) => <FailingVaults of={failing} />}</QueryResult>
       {subscriptions.data?.items.length === 0 &&
         subscriptions.data.lastFailure === null &&
-        vaults.data?.items.length === 0 && <NothingListed lastScan={subscriptions.data.lastScan} />}
+        vaults.data?.items.length === 0 && <NoFailures lastScan={subscriptions.data.lastScan} />}
     </>
   );
 }
 
+/** The unread subscriptions. `lastFailure`: why the list of subscriptions itself could not be read. */
 function UnreadSubscriptions({ of: { items, total, lastFailure } }: { of: SubscriptionList }) {
   const styles = useStyles();
   const href = createHref("/vaults", { unread: "true" });
@@ -73,9 +75,10 @@ function UnreadSubscriptions({ of: { items, total, lastFailure } }: { of: Subscr
   );
 }
 
+/** Why a subscription is unread. Without a failure, no scan has read it yet, or its last scan was stopped early. */
 function WhyUnread({ of: { lastFailure, lastScan } }: { of: SubscriptionList["items"][number] }) {
   if (lastFailure) return <Failure of={lastFailure} />;
-  if (!lastScan) return "No scan has read it yet.";
+  if (!lastScan) return "No scan has read this subscription yet.";
   return (
     <>
       Its last scan {lastScan.status === "timedOut" ? "timed out" : "was canceled"} before it read every vault (
@@ -85,6 +88,7 @@ function WhyUnread({ of: { lastFailure, lastScan } }: { of: SubscriptionList["it
   );
 }
 
+/** The vaults that could not be read, each with its first failure only. */
 function FailingVaults({ of: { items, total } }: { of: Schemas["VaultList"] }) {
   const styles = useStyles();
   if (items.length === 0) return null;
@@ -110,6 +114,7 @@ const Failure = ({ of: { message, remedy, at } }: { of: { message: string; remed
   </>
 );
 
+/** A link to the whole list on the Vaults page, if this card shows only its start. */
 function More(props: { shown: number; total: number | null; href: string; children: ReactNode }) {
   const { shown, total, href, children } = props;
   if (total === null || total <= shown) return null;
@@ -120,14 +125,22 @@ function More(props: { shown: number; total: number | null; href: string; childr
   );
 }
 
+/** How a scan ended, as the end of a sentence. */
+const RESULTS: Partial<Record<NonNullable<SubscriptionList["lastScan"]>["status"], string>> = {
+  partial: "was only partially completed",
+  failed: "failed",
+  timedOut: "timed out",
+  cancelled: "was canceled",
+};
+
 /** Shown when no failure is known. The meaning depends on the last scan of all subscriptions. */
-function NothingListed({ lastScan }: Pick<SubscriptionList, "lastScan">) {
+function NoFailures({ lastScan }: Pick<SubscriptionList, "lastScan">) {
   if (!lastScan) return <Text>Unknown: no scan of all subscriptions has finished yet.</Text>;
   if (lastScan.status !== "completed") {
     return (
       <Text>
-        The last scan of all subscriptions ended as {lastScan.status}, so it did not read everything. Open the scan's
-        results to see what is missing.
+        The last scan of all subscriptions {RESULTS[lastScan.status]}, so it did not read everything. The card Last scan
+        and the Vaults page show what is missing.
       </Text>
     );
   }

@@ -4,20 +4,22 @@ import { Line } from "../../parts/charts.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 
-/** The compliance score and its history over 90 days. */
+/** The card of the Overview page with the compliance score and its history over 90 days. */
 export function Score() {
-  const score = api.useQuery("get", "/compliance/score", { params: { query: { history: "90" } } });
+  const query = api.useQuery("get", "/compliance/score", { params: { query: { history: "90" } } });
   return (
-    <QueryResult of={score}>
+    <QueryResult of={query}>
       {({ score, bySeverity, evaluatedAt, history = [] }) => (
         <>
           <Text size={800} weight="semibold">
             {score} of 100
           </Text>
+          <Text>Compliance score. 100 means that no check fails.</Text>
           <Text>
             {bySeverity.critical} critical, {bySeverity.high} high, {bySeverity.medium} medium and {bySeverity.low} low
             violations. Evaluated <Instant at={evaluatedAt} relative />.
           </Text>
+          {/* One day alone makes no line. */}
           {history.length > 1 && (
             <Line
               height={160}

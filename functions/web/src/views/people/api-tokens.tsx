@@ -21,23 +21,28 @@ const COLUMNS: Column<Schemas["ApiToken"]>[] = [
       <Operate
         operation="endToken"
         title="Revoke"
+        kind="token"
         about={name}
         action="Revoke token"
         appearance="transparent"
         submit={(_, end) => end({ params: { path: { token_id: id } } })}
       >
-        <Text>Requests with this token fail immediately. You can't undo this.</Text>
+        <Text>Requests with this token are denied immediately. You can't undo this.</Text>
       </Operate>
     ),
   },
 ];
 
-/** API tokens for programs. A token is shown once, when it is created. */
+/** The card of the Access page with API tokens for programs. A token is shown once, when it is created. */
 export function ApiTokens() {
   const { role } = useCurrentUser();
   const list = api.useInfiniteQuery("get", "/auth/tokens", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  // A token has at most the permissions of its creator. Administrators can select every role.
   const options = Object.fromEntries(
-    ROLES.filter((one) => one === "user" || one === role || role === "admin").map((one) => [one, ROLE_TEXTS[one]]),
+    ROLES.filter((option) => option === "user" || option === role || role === "admin").map((option) => [
+      option,
+      ROLE_TEXTS[option],
+    ]),
   );
   return (
     <>
@@ -57,9 +62,18 @@ export function ApiTokens() {
             return <Copyable label="Copy the token now: it is shown only once." text={token} />;
           }}
         >
+          <Text>Programs use the token to call the API of this service with your account and the selected role.</Text>
           <TextField name="name" label="Name" hint="Example: Nightly export" required />
           <ChoiceField name="role" label="Role" options={options} />
-          <NumberField name="expiresInDays" label="Validity (days)" required min={1} max={365} defaultValue="90" />
+          <NumberField
+            name="expiresInDays"
+            label="Validity (days)"
+            hint="The token stops working after this time. 1 to 365 days."
+            required
+            min={1}
+            max={365}
+            defaultValue="90"
+          />
         </Operate>
       </div>
       <PagedTable

@@ -7,10 +7,10 @@ import { ApiTokens } from "./api-tokens.tsx";
 import { Sessions } from "./sessions.tsx";
 import { Users } from "./users.tsx";
 
-/** API tokens, sessions and users. */
+/** The Access page: API tokens, sessions and users. With a user in the address, it also shows the sessions of that user. */
 export default function People() {
   const [params] = useSearchParams();
-  const mayOthers = useMay()("listUsers");
+  const mayReadUsers = useMay()("listUsers");
   const user = params.get("user");
   return (
     <View title="Access">
@@ -28,7 +28,7 @@ export default function People() {
           <Users />
         </FeatureGate>
       </Card>
-      {mayOthers && user !== null && (
+      {mayReadUsers && user !== null && (
         <div key={user} ref={scrollIntoView}>
           <Card title={`Sessions of ${user}`}>
             <Sessions user={user} />

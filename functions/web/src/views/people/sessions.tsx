@@ -22,7 +22,7 @@ const COLUMNS: Column<Schemas["Session"]>[] = [
     ),
   },
   { title: "Sign-in method", cell: ({ by }) => METHODS[by] },
-  { title: "Client", cell: ({ address, userAgent }) => `${address ?? ""} ${userAgent ?? ""}` },
+  { title: "Address and browser", cell: ({ address, userAgent }) => `${address ?? ""} ${userAgent ?? ""}` },
   { title: "Expires", cell: ({ endsAt }) => <Instant at={endsAt} relative /> },
   {
     title: "",
@@ -36,13 +36,13 @@ const COLUMNS: Column<Schemas["Session"]>[] = [
           appearance="transparent"
           submit={(_, end) => end({ params: { path: { session_id: id } } })}
         >
-          <Text>The user must sign in again in that browser.</Text>
+          <Text>Signs the user out in that browser immediately. The user can sign in again.</Text>
         </Operate>
       ),
   },
 ];
 
-/** The sessions of the signed-in user, or of another user for an administrator. */
+/** The table of the signed-in user's sessions on the Access page, or of another user's sessions, for an administrator. */
 export function Sessions({ user }: { user?: string }) {
   const query = { limit: 100, ...(user !== undefined && { user }) };
   const list = api.useInfiniteQuery("get", "/auth/sessions", { params: { query } }, BY_CURSOR);
@@ -55,6 +55,7 @@ export function Sessions({ user }: { user?: string }) {
   );
 }
 
+/** The button that ends all sessions of the user. The page then asks for a sign-in, because its own session ended too. */
 const SignOutEverywhere = () => (
   <div>
     <Operate
@@ -66,8 +67,8 @@ const SignOutEverywhere = () => (
         sessionEnded();
       }}
     >
-      <Text>Ends all your sessions, including this one. Sign-ins in progress are canceled.</Text>
-      <CheckField name="apiTokens" label="Also revoke my API tokens" />
+      <Text>Ends all your sessions in all browsers, including this one. You can sign in again.</Text>
+      <CheckField name="apiTokens" label="Also revoke my API tokens" hint="Revoked tokens can't be restored." />
     </Operate>
   </div>
 );

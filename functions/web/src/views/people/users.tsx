@@ -11,14 +11,14 @@ import { ROLE_TEXTS, ROLES } from "./roles.ts";
 type UserAccount = Schemas["UserAccount"];
 
 const STATES = { active: "Active", disabled: "Disabled" } as const satisfies Record<UserAccount["state"], string>;
-const SOURCES = { local: "Local", sso: "Single sign-on" } as const satisfies Record<UserAccount["source"], string>;
+const SOURCES = { local: "Password", sso: "Single sign-on" } as const satisfies Record<UserAccount["source"], string>;
 
 const COLUMNS: Column<UserAccount>[] = [
   { title: "User", cell: ({ username, email }) => `${username} ${email ?? ""}` },
   { title: "Role", cell: ({ role }) => role },
   {
-    title: "Source",
-    cell: ({ source, sso }) => (sso && source === "local" ? "Local, linked to single sign-on" : SOURCES[source]),
+    title: "Sign-in",
+    cell: ({ source, sso }) => (sso && source === "local" ? "Password and single sign-on" : SOURCES[source]),
   },
   {
     title: "Status",
@@ -29,7 +29,7 @@ const COLUMNS: Column<UserAccount>[] = [
   { title: "", cell: (user) => <Actions user={user} /> },
 ];
 
-/** The user accounts. */
+/** The card of the Access page with the user accounts, their actions, and the form of a new user. */
 export function Users() {
   const list = api.useInfiniteQuery("get", "/auth/users", { params: { query: { limit: 100 } } }, BY_CURSOR);
   return (
@@ -50,8 +50,8 @@ export function Users() {
             })
           }
         >
-          <TextField name="username" label="Username" required />
-          <TextField name="email" label="Email address" type="email" />
+          <TextField name="username" label="Username" hint="Example: maria.lopez" required />
+          <TextField name="email" label="Email address" hint="Example: maria.lopez@contoso.com" type="email" />
           <SecretField
             name="password"
             label="Password"
@@ -66,10 +66,11 @@ export function Users() {
   );
 }
 
+/** The buttons of a user. Only users with a password (`local`) can get a new one. */
 function Actions({ user }: { user: UserAccount }) {
   const { id, username, lockedUntil, source, etag } = user;
   const params = { path: { user_id: id } };
-  const held = { ...params, header: { "If-Match": etag } };
+  const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
     <>
       <Link href={createHref("/access", { user: username })}>Sessions</Link>
@@ -81,9 +82,14 @@ function Actions({ user }: { user: UserAccount }) {
           about={username}
           action="Reset password"
           appearance="transparent"
-          submit={(form, change) => change({ params: held, body: { password: String(form.get("password")) } })}
+          submit={(form, change) =>
+            change({ params: conditionalParams, body: { password: String(form.get("password")) } })
+          }
         >
-          <Text>Ends all sessions of the user and revokes their API tokens.</Text>
+          <Text>
+            Sets a new password, ends all sessions of the user and revokes the user's API tokens. Tell the user the new
+            password.
+          </Text>
           <SecretField
             name="password"
             label="New password"
@@ -96,21 +102,23 @@ function Actions({ user }: { user: UserAccount }) {
         <Operate
           operation="unlockUser"
           title="Unlock"
+          kind="user"
           about={username}
-          action="Unlock"
+          action="Unlock user"
           appearance="transparent"
           submit={(_, unlock) => unlock({ params })}
         >
-          <Text>The user can sign in again immediately.</Text>
+          <Text>The account is locked after too many failed sign-ins. The user can sign in again immediately.</Text>
         </Operate>
       )}
       <Operate
         operation="deleteUser"
         title="Delete"
+        kind="user"
         about={username}
         action="Delete user"
         appearance="transparent"
-        submit={(_, remove) => remove({ params: held })}
+        submit={(_, remove) => remove({ params: conditionalParams })}
       >
         <Text>
           Deletes the user with all sessions and API tokens. You can't undo this.
@@ -121,31 +129,35 @@ function Actions({ user }: { user: UserAccount }) {
   );
 }
 
-/** Sends only edited fields: the API rejects, for example, a role that single sign-on manages. */
+/**
+ * The form of a user. It sends only edited fields: the API rejects, for example, a role that single sign-on manages. A user
+ * with a password can be linked to an identity of single sign-on.
+ */
 function EditUser({ user: { id, username, email, role, state, sso, source, etag } }: { user: UserAccount }) {
   return (
     <Operate
       operation="changeUser"
       title="Edit"
+      kind="user"
       about={username}
-      action="Save"
+      action="Save user"
       appearance="transparent"
       submit={(form, change) => {
         const issuer = typed(form, "issuer");
-        const next = {
+        const edited = {
           email: typedOrNull(form, "email"),
           role: chosen(form, "role", ROLES),
           state: chosen(form, "state", ["active", "disabled"]),
           sso: issuer === "" ? null : { issuer, subject: typed(form, "subject") },
         };
-        const isLinked = next.sso?.issuer !== sso?.issuer || next.sso?.subject !== sso?.subject;
+        const hasNewLink = edited.sso?.issuer !== sso?.issuer || edited.sso?.subject !== sso?.subject;
         return change({
           params: { path: { user_id: id }, header: { "If-Match": etag } },
           body: {
-            ...(next.email !== email && { email: next.email }),
-            ...(next.role !== role && { role: next.role }),
-            ...(next.state !== state && { state: next.state }),
-            ...(source === "local" && isLinked && { sso: next.sso }),
+            ...(edited.email !== email && { email: edited.email }),
+            ...(edited.role !== role && { role: edited.role }),
+            ...(edited.state !== state && { state: edited.state }),
+            ...(source === "local" && hasNewLink && { sso: edited.sso }),
           },
         });
       }}
@@ -159,13 +171,14 @@ function EditUser({ user: { id, username, email, role, state, sso, source, etag 
             name="issuer"
             member="sso.issuer"
             label="Single sign-on: issuer"
-            hint="Links an identity to this user. The audit log shows issuer and subject of denied sign-ins. Leave empty to unlink."
+            hint="Issuer of the identity that signs in as this user. The audit log shows the issuer and subject of denied sign-ins. Leave both fields empty to remove the link."
             defaultValue={sso?.issuer ?? ""}
           />
           <TextField
             name="subject"
             member="sso.subject"
             label="Single sign-on: subject"
+            hint="ID of the user at the issuer."
             defaultValue={sso?.subject ?? ""}
           />
         </>

@@ -14,12 +14,13 @@ type Application = Schemas["Application"];
 
 const FILTERS = [
   { name: "search", label: "Name contains" },
-  { name: "rotatable", label: "Rotation", values: { true: "Available", false: "Not available" } },
+  { name: "rotatable", label: "Can be rotated", values: { true: "Yes", false: "No" } },
 ];
 
 const COLUMNS: Column<Application>[] = [
   {
     title: "Application",
+    // A service principal, whose application another tenant registered, has no view of its own: it can't be rotated here.
     cell: ({ appId, kind, displayName }) =>
       kind === "application" ? (
         <Link href={createHref(`/rotation/apps/${appId}`, {})}>{displayName}</Link>
@@ -29,16 +30,16 @@ const COLUMNS: Column<Application>[] = [
   },
   {
     title: "Owners",
-    cell: ({ owners }) => owners?.map((one) => one.displayName ?? one.userPrincipalName ?? one.id).join(", "),
+    cell: ({ owners }) => owners?.map((owner) => owner.displayName ?? owner.userPrincipalName ?? owner.id).join(", "),
   },
   { title: "Credentials", cell: (application) => <Credentials application={application} /> },
   {
-    title: "Rotation",
-    cell: ({ rotatable, reasons }) => (rotatable ? "Available" : reasons.map(({ message }) => message).join(" ")),
+    title: "Can be rotated",
+    cell: ({ rotatable, reasons }) => (rotatable ? "Yes" : `No. ${reasons.map(({ message }) => message).join(" ")}`),
   },
 ];
 
-/** The Entra applications with their credentials. */
+/** The table of Entra applications with their credentials, on the Rotation page. The filters are in the address. */
 export function Applications() {
   const [params] = useSearchParams();
   const query = { limit: 50, ...givenFilters(params, FILTERS) };
@@ -52,18 +53,23 @@ export function Applications() {
         columns={COLUMNS}
         keyOf={({ objectId }) => objectId}
         label="Applications"
-        empty="No applications match the filters. Select Refresh applications to read them from Entra."
+        empty="No applications match the filters. Clear the filters, or select Refresh applications to read them from Entra."
       />
     </>
   );
 }
 
-/** The credentials of an application, each with its status, expiry date and rotation button. */
+/**
+ * The credentials of an application, each with its status and expiry date: a cell of the table above, and a card of the
+ * application's own page. Only client secrets have a rotation button, because the service can't rotate certificates.
+ */
 export function Credentials({ application }: { application: Application }) {
   return application.credentials.map((credential) => (
     <div key={credential.keyId}>
-      <StatusBadge status={credential.status} /> {credential.kind}{" "}
-      {isolated(credential.displayName ?? credential.keyId)}, expires <Instant at={credential.expiresOn} relative />
+      <StatusBadge status={credential.status} /> {credential.kind} "
+      {isolated(credential.displayName ?? credential.keyId)}"
+      {credential.status === "expired" ? ", expired " : ", expires "}
+      <Instant at={credential.expiresOn} relative />
       {application.rotatable && credential.kind === "secret" && (
         <Rotate application={application} credential={credential} />
       )}

@@ -2,10 +2,14 @@ import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
-/** Refreshes the applications from Entra and shows the progress. */
+/**
+ * The button that reads the applications from Entra again, above the table of applications. After a click, the progress of the
+ * refresh appears below the button.
+ */
 export function Discover() {
   const [runId, setRunId] = useState<string>();
   return (
@@ -13,16 +17,20 @@ export function Discover() {
       <Operate
         operation="discoverApplications"
         title="Refresh applications"
-        action="Refresh"
+        action="Refresh applications"
         submit={async (_, discover) => setRunId((await discover({})).runId)}
       >
-        <Text>Reads all applications of the tenant and their credentials from Entra. This makes no changes.</Text>
+        <Text>
+          Reads all applications of the tenant from Entra, with the names and expiry dates of their credentials. This
+          makes no changes.
+        </Text>
       </Operate>
       {runId !== undefined && <Run runId={runId} />}
     </div>
   );
 }
 
+/** Statuses of a refresh, which the API calls discovery. `partial`: one of the lists in Entra could not be read. */
 const STATUSES = {
   running: "In progress",
   completed: "Completed",
@@ -30,6 +38,7 @@ const STATUSES = {
   failed: "Failed",
 } as const satisfies Record<Schemas["ApplicationDiscovery"]["status"], string>;
 
+/** The progress or result of one refresh. Polls until the refresh has ended. */
 function Run({ runId }: { runId: string }) {
   const run = api.useQuery(
     "get",
@@ -44,7 +53,7 @@ function Run({ runId }: { runId: string }) {
           <>
             {status === "running"
               ? "Refresh in progress"
-              : `${STATUSES[status]}: ${apps ?? 0} applications, ${credentials ?? 0} credentials.`}
+              : `${STATUSES[status]}: ${counted(apps ?? 0, "application")}, ${counted(credentials ?? 0, "credential")}.`}
             {failures.map(({ list, message, remedy }) => (
               <Text key={list} block>
                 {list}: {message} {remedy}

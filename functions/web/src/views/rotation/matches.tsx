@@ -9,28 +9,33 @@ type Match = Schemas["RotationMatch"];
 
 /** Evidence that a vault secret stores the application's secret, from strong to weak. */
 const EVIDENCE = {
-  tag: "credential ID in a tag",
-  contentType: "credential ID in the content type",
+  tag: "a tag contains the credential's ID",
+  contentType: "its content type contains the credential's ID",
   confirmed: "confirmed by a user",
   signIn: "sign-in with its value succeeded",
-  hint: "its value starts with the credential's hint",
-  appIdTag: "application ID in a tag",
-  companion: "related secret with the application ID",
-  expiry: "same expiry date, no other candidate",
-  expirySameDay: "same expiry date, several candidates",
-  createdTogether: "same creation date",
-  name: "similar name",
-  conflict: "tag and content type name different credentials",
+  hint: "its value starts with the credential's first characters",
+  appIdTag: "a tag contains the application's ID",
+  companion: "a secret with a similar name contains the application's ID",
+  expiry: "expires at the same time as the credential, no other candidate",
+  expirySameDay: "expires on the same day as the credential, several candidates",
+  createdTogether: "created at the same time as the credential",
+  name: "name similar to the application's",
+  conflict: "its tag and content type name different credentials",
 } as const satisfies Record<Match["evidence"][number], string>;
 
-const VERIFIED = { none: "Not verified", hint: "Hint matches", signIn: "Sign-in succeeded" } as const;
+/** Proof by the value of the vault secret, which "Test match" reads. */
+const VERIFIED = { none: "Not tested", hint: "First characters match", signIn: "Sign-in succeeded" } as const;
+/** How sure the service is that the vault secret stores the application's secret. Only `certain` ones are written. */
 const CONFIDENCE = {
-  certain: "Certain",
+  certain: "Proven",
   likely: "Likely",
   possible: "Possible",
 } as const satisfies Record<Match["confidence"], string>;
 
-/** Vault secrets that may store the application's secret. A rotation writes only certain matches. */
+/**
+ * The table of vault secrets that may store the application's secret, on the application's page. Each row is a match: a vault
+ * secret with the evidence for it.
+ */
 export function Matches({ application }: { application: Schemas["Application"] }) {
   const { appId } = application;
   const params = { path: { app_id: appId }, query: { limit: 100 } };
@@ -48,9 +53,9 @@ export function Matches({ application }: { application: Schemas["Application"] }
     {
       title: "Match",
       cell: ({ confidence, evidence }) =>
-        `${CONFIDENCE[confidence]}: ${evidence.map((one) => EVIDENCE[one]).join(", ")}`,
+        `${CONFIDENCE[confidence]}: ${evidence.map((reason) => EVIDENCE[reason]).join(", ")}`,
     },
-    { title: "Verification", cell: ({ verified }) => VERIFIED[verified] },
+    { title: "Test", cell: ({ verified }) => VERIFIED[verified] },
     { title: "", cell: (match) => <Actions application={application} match={match} /> },
   ];
   return (
@@ -58,12 +63,13 @@ export function Matches({ application }: { application: Schemas["Application"] }
       of={list}
       columns={columns}
       keyOf={({ assetId }) => assetId}
-      label="Matching vault secrets"
-      empty="No matching vault secrets. To rotate anyway, clear 'Write the new value to matching vault secrets'. The new value is then stored in the handover vault."
+      label="Matching key vault secrets"
+      empty="No matching key vault secrets. To rotate anyway, clear 'Save the new secret to Key Vault' in the rotation. The new secret is then stored in a separate key vault for handover, where you can collect it."
     />
   );
 }
 
+/** The buttons of a match: test it by its value, and confirm it or remove the confirmation. */
 function Actions({
   application: { appId, credentials },
   match,
@@ -79,14 +85,15 @@ function Actions({
     <>
       <Operate
         operation="verifyRotationMatch"
-        title="Verify match"
+        title="Test match"
         about={assetId}
         action="Read secret and sign in"
         appearance="transparent"
         submit={async (_, verify) => (await verify({ params, body: { assetId } })).message}
       >
         <Text>
-          Reads the secret's value once and signs in as the application with it. The value is not shown or stored.
+          Reads the secret's value once and signs in as the application with it, to find out whether it is the
+          application's secret. The value is not shown or stored.
         </Text>
       </Operate>
       <Operate
@@ -104,16 +111,20 @@ function Actions({
       >
         {isConfirmed ? (
           <Text>
-            A rotation no longer writes this secret, unless the policy or the request names it or an earlier rotation
-            wrote it.
+            Rotations no longer update this key vault secret, unless the policy lists it or an earlier rotation updated
+            it.
           </Text>
         ) : (
           <>
-            <Text>A rotation writes the new value to this secret.</Text>
+            <Text>
+              Confirms without a test that this key vault secret stores the selected credential. Rotations of the
+              credential then save the new secret here.
+            </Text>
             <ChoiceField
               name="keyId"
-              label="Credential"
-              options={Object.fromEntries(secrets.map((one) => [one.keyId, one.displayName ?? one.keyId]))}
+              label="Credential stored in this secret"
+              options={Object.fromEntries(secrets.map((secret) => [secret.keyId, secret.displayName ?? secret.keyId]))}
+              // The match has no key ID if the evidence fits several credentials. Then the first one is preselected.
               defaultValue={keyId ?? secrets[0]?.keyId ?? ""}
             />
           </>

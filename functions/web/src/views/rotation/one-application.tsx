@@ -7,25 +7,29 @@ import { CheckField, LongField, NumberField } from "../../parts/fields.tsx";
 import { typed, typedList } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
+import { useAutomationSetting } from "../../parts/setting-value.ts";
+import { ValidityField } from "../../parts/validity-field.tsx";
 import { View } from "../../parts/view.tsx";
 import { Credentials } from "./applications.tsx";
 import { Matches } from "./matches.tsx";
 
-/** One application: its credentials, the vault secrets that store them, and its rotation policy. */
+/** The page of one application: its credentials, the vault secrets that store them, and its rotation policy. */
 export default function OneApplication() {
   const { appId = "" } = useParams();
   return (
     <FeatureGate
       operation="getApplication"
-      description="Shows the credentials of an application, the vault secrets that store them, and the rotation policy."
+      description="Shows the credentials of an application, the key vault secrets that store them, and the rotation policy."
     >
       <Application appId={appId} />
     </FeatureGate>
   );
 }
 
+/** The content of the page. Rendered, and its data loaded, only if the role and the license allow it. */
 function Application({ appId }: { appId: string }) {
   const application = api.useQuery("get", "/api/automation/rotation/apps/{app_id}", {
     params: { path: { app_id: appId } },
@@ -35,20 +39,25 @@ function Application({ appId }: { appId: string }) {
       {(data) => (
         <View title={data.displayName}>
           <Text>
-            {data.appId}. <Link href={createHref("/rotation", {})}>All rotations</Link>
+            Client ID: {data.appId}. <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
           </Text>
+          {/* Why the application can't be rotated. Empty if it can. */}
           {data.reasons.map(({ code, message }) => (
             <Text key={code}>{message}</Text>
           ))}
           <Card title="Credentials">
             <Credentials application={data} />
+            {/* A federated credential trusts tokens of another issuer. It has no secret to rotate, so it is only listed. */}
             {data.federated?.map(({ id, name, issuer, subject }) => (
               <div key={id}>
                 Federated credential: {name}, {issuer}, {subject}
               </div>
             ))}
           </Card>
-          <Card title="Matching vault secrets">
+          <Card title="Matching key vault secrets">
+            <Text>
+              Key vault secrets that may store a secret of this application. Rotations update the ones that you confirm.
+            </Text>
             <Matches application={data} />
           </Card>
           <Card title="Rotation policy">
@@ -62,13 +71,17 @@ function Application({ appId }: { appId: string }) {
 
 const NoPolicy = ({ appId }: { appId: string }) => (
   <>
-    <Text>No policy. Set a policy to rotate this application's secrets automatically.</Text>
+    <Text>
+      No rotation policy, so the secrets of this application are not rotated automatically. Set a policy to rotate them
+      before they expire.
+    </Text>
     <div>
       <EditPolicy appId={appId} />
     </div>
   </>
 );
 
+/** The rotation policy with the buttons that edit and delete it. Rendered only if the application has a policy. */
 function Policy({ appId }: { appId: string }) {
   const params = { path: { app_id: appId } };
   const policy = api.useQuery("get", "/api/automation/rotation/apps/{app_id}/policy", { params });
@@ -77,10 +90,11 @@ function Policy({ appId }: { appId: string }) {
       {(data) => (
         <>
           <Text>
-            Automatic rotation is {data.automatic ? "on" : "off"}. Overlap period: {data.overlapDays} days.{" "}
-            {data.targets.length > 0 && `Vault secrets to write: ${data.targets.join(", ")}.`} Last modified by{" "}
+            Automatic rotation is {data.automatic ? "on" : "off"}. Overlap period: {counted(data.overlapDays, "day")}.{" "}
+            {data.targets.length > 0 && `Key Vault secrets to update: ${data.targets.join(", ")}.`} Last modified by{" "}
             {data.updatedBy} <Instant at={data.updatedAt} relative />.
           </Text>
+          {/* Set while automatic rotation is not possible. */}
           {data.attention && (
             <Text>
               {data.attention.message} {data.attention.remedy}
@@ -94,7 +108,10 @@ function Policy({ appId }: { appId: string }) {
               action="Delete policy"
               submit={(_, remove) => remove({ params: { ...params, header: { "If-Match": data.etag } } })}
             >
-              <Text>Stops automatic rotation of this application. A rotation in progress continues.</Text>
+              <Text>
+                Stops the automatic rotation of this application's secrets. A rotation in progress continues. You can
+                set a new policy at any time.
+              </Text>
             </Operate>
           </div>
         </>
@@ -103,13 +120,14 @@ function Policy({ appId }: { appId: string }) {
   );
 }
 
+/** The form of a policy. Without `policy`, the form creates the first one, so no etag is sent. */
 function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["RotationPolicy"] }) {
   const params = { path: { app_id: appId }, ...(policy && { header: { "If-Match": policy.etag } }) };
   return (
     <Operate
       operation="setRotationPolicy"
       title={policy ? "Edit policy" : "Set policy"}
-      action="Save"
+      action="Save policy"
       submit={async (form, set) => {
         const expiryDays = typed(form, "expiryDays");
         await set({
@@ -124,39 +142,44 @@ function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["Rotati
         });
       }}
     >
-      <CheckField
-        name="automatic"
-        label="Rotate secrets automatically before they expire"
-        defaultChecked={policy?.automatic ?? false}
-      />
+      <AutomaticField defaultChecked={policy?.automatic ?? false} />
       <NumberField
         name="overlapDays"
         label="Overlap period (days)"
-        hint="Both secrets are valid during this period"
+        hint="Number of days that the old and the new secret are both valid. Example: 7"
         required
         min={1}
         max={90}
         defaultValue={String(policy?.overlapDays ?? 7)}
       />
-      <NumberField
-        name="expiryDays"
-        label="Validity (days)"
-        hint="Leave empty to use the default in Settings"
-        min={1}
-        max={730}
-        defaultValue={String(policy?.expiryDays ?? "")}
-      />
+      <ValidityField defaultValue={String(policy?.expiryDays ?? "")} />
       <CheckField
         name="updateKeyVaults"
-        label="Write the new value to matching vault secrets"
+        label="Save the new secret to Key Vault"
+        hint="If off, the new secret is stored in a separate key vault for handover, where you can collect it."
         defaultChecked={policy?.updateKeyVaults ?? true}
       />
       <LongField
         name="targets"
-        label="Vault secrets to write"
-        hint="Asset IDs, one per line. Leave empty to write every certain match that a user confirmed or an earlier rotation wrote."
+        label="Key Vault secrets to update"
+        hint="Enter one asset ID per line, for example kv-analytics-prod.secret.api-key. If empty, updates all secrets with a confirmed match and all secrets that an earlier rotation updated."
         defaultValue={policy?.targets.join("\n") ?? ""}
       />
     </Operate>
+  );
+}
+
+/** The switch for automatic rotation. The hint contains the lead time of the settings if the user can read it. */
+function AutomaticField({ defaultChecked }: { defaultChecked: boolean }) {
+  const leadDays = useAutomationSetting("rotationTriggerDays");
+  const start =
+    leadDays === undefined ? "before expiry, by the rotation lead time" : `${counted(leadDays, "day")} before expiry`;
+  return (
+    <CheckField
+      name="automatic"
+      label="Rotate secrets automatically before they expire"
+      hint={`Starts ${start} (set in Settings). If off, no secret of this application is rotated automatically.`}
+      defaultChecked={defaultChecked}
+    />
   );
 }

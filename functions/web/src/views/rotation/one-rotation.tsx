@@ -23,22 +23,24 @@ import {
 
 type Rotation = Schemas["Rotation"];
 
-const OVER: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
+/** Statuses in which a rotation has ended, so that it no longer changes. */
+const FINAL_STATUSES: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
+/** Color of each step status. */
 const COLORS = { done: "success", failed: "danger", running: "brand", waiting: "subtle", skipped: "subtle" } as const;
 
-/** One rotation with the progress of its steps. */
+/** The page of one rotation: its steps with their progress, the affected resources, and the actions of the user. */
 export default function OneRotation() {
   const { rotationId = "" } = useParams();
   const rotation = api.useQuery(
     "get",
     "/api/automation/rotation/rotations/{rotation_id}",
     { params: { path: { rotation_id: rotationId } } },
-    pollUntil<Rotation>(({ status }) => OVER.includes(status)),
+    pollUntil<Rotation>(({ status }) => FINAL_STATUSES.includes(status)),
   );
   return (
     <QueryResult of={rotation}>
       {(data) => (
-        <View title={data.appName ?? data.assetId ?? "Rotation"}>
+        <View title={`Rotation of ${isolated(data.appName ?? data.assetId ?? "a secret")}`}>
           <Text>
             {STATUSES[data.status]}. Requested by {data.automatic ? "the rotation policy" : data.requestedBy}{" "}
             <Instant at={data.createdAt} relative />
@@ -47,7 +49,7 @@ export default function OneRotation() {
                 , next step <Instant at={data.nextAt} relative />
               </>
             )}
-            . <Link href={createHref("/rotation", {})}>All rotations</Link>
+            . <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
           </Text>
           {data.attention && <Attention attention={data.attention} />}
           {data.failure && (
@@ -64,6 +66,7 @@ export default function OneRotation() {
   );
 }
 
+/** The steps that ran, run or will run. `reasons`: why the old secret can't be deleted yet, so that the rotation waits. */
 function Steps({ rotation: { steps, overlapEndsAt, reasons, notes } }: { rotation: Rotation }) {
   return (
     <Card title="Steps">
@@ -81,36 +84,38 @@ function Steps({ rotation: { steps, overlapEndsAt, reasons, notes } }: { rotatio
           </li>
         ))}
       </ol>
-      <Lines title="Reasons why the rotation can't finish" lines={reasons} />
-      <Lines title="Differences from the request" lines={notes} />
+      <Lines title="The rotation can't finish yet, because" lines={reasons} />
+      <Lines title="Differences from the requested settings" lines={notes} />
     </Card>
   );
 }
 
+/** The vault secrets that the rotation writes, the consumers of the secret, and the places that it leaves out. */
 function Affected({ rotation }: { rotation: Rotation }) {
   const { targets, consumers, verifiedMeans, coverage } = rotation;
   return (
     <Card title="Affected resources">
       <Lines
-        title="Vault secrets"
-        none="The rotation writes no vault secret."
+        title="Key Vault secrets"
+        none="The rotation updates no key vault secret."
         lines={targets.map(({ vaultName, secretName, state }) => `${vaultName}/${secretName}: ${TARGET_STATES[state]}`)}
       />
       <Lines
         title="Consumers"
         none="No consumers found."
         lines={consumers.map(
-          ({ name, kind, evidence, state, holds, problem }) =>
-            `${isolated(name)} (${kindOf({ kind, environment: null })}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${holds ? `, ${VERIFICATION_RESULTS[holds]}` : ""}${problem ? `. ${problem}` : ""}`,
+          ({ name, kind, evidence, state, holds: usedValue, problem }) =>
+            `${isolated(name)} (${kindOf({ kind, environment: null })}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${usedValue ? `, ${VERIFICATION_RESULTS[usedValue]}` : ""}${problem ? `. ${problem}` : ""}`,
         )}
       />
-      <Text>{verifiedMeans}</Text>
+      {consumers.length > 0 && <Text>{verifiedMeans}</Text>}
       <NotWritten of={rotation} />
-      <Lines title="Scopes that could not be read" lines={coverage} />
+      <Lines title="Could not be searched for consumers" lines={coverage} />
     </Card>
   );
 }
 
+/** Why a rotation with the status `needsAttention` stopped: what was changed, what still works, and what the user can do. */
 function Attention({ attention: { message, done, safe, next } }: { attention: NonNullable<Rotation["attention"]> }) {
   return (
     <MessageBar intent="warning" layout="multiline">
@@ -122,30 +127,35 @@ function Attention({ attention: { message, done, safe, next } }: { attention: No
   );
 }
 
+/**
+ * The buttons of a rotation that has not ended. `goingBack` is the status that a rollback will end with. It is null while there
+ * is no rollback. `appId` is null if the rotation replaces a vault secret that is no client secret of an application.
+ */
 function Actions({ rotation }: { rotation: Rotation }) {
   const { rotationId, status, needsConfirmation, goingBack } = rotation;
   const params = { path: { rotation_id: rotationId ?? "" } };
-  if (OVER.includes(status)) return null;
+  if (FINAL_STATUSES.includes(status)) return null;
   return (
     <div>
       {goingBack === null && (
         <Operate
           operation="cancelRotation"
           title="Cancel and roll back"
-          action="Roll back"
+          action="Cancel and roll back"
           submit={(_, cancel) => cancel({ params })}
         >
           <Text>
             {rotation.appId === null
-              ? "Writes the old value as a new version and restores the consumers."
-              : "Restores the old secret for all consumers and deletes the new secret."}
+              ? "Writes the old value to the vault as a new version, and makes the consumers use it again."
+              : "Makes all consumers use the old secret again, and deletes the new secret. You can't undo this."}
           </Text>
         </Operate>
       )}{" "}
+      {/* A user can confirm an end that waits for it, end the overlap period early, or end a rotation that has stopped. */}
       {(needsConfirmation || status === "overlapping" || status === "needsAttention") && (
         <Operate
           operation="finishRotation"
-          title={goingBack === null ? "Finish rotation" : "End rollback"}
+          title={goingBack === null ? "Finish rotation now" : "End rollback"}
           action={finishActionOf(rotation)}
           submit={(form, finish) => finish({ params, body: { force: form.has("force") } })}
         >
@@ -154,9 +164,10 @@ function Actions({ rotation }: { rotation: Rotation }) {
             name="force"
             label={
               goingBack === null
-                ? "Finish even if consumers still use the old value. Recorded in the audit log."
-                : "Leave consumers that could not be restored. Recorded in the audit log."
+                ? "Finish even if consumers still use the old value"
+                : "Finish even if consumers could not be restored"
             }
+            hint="The audit log records this choice."
           />
         </Operate>
       )}{" "}
@@ -167,19 +178,20 @@ function Actions({ rotation }: { rotation: Rotation }) {
           action="Retry step"
           submit={(_, retry) => retry({ params })}
         >
-          <Text>Retries the failed step.</Text>
+          <Text>Runs the failed step again. Then the rotation continues with the next steps.</Text>
         </Operate>
       )}
     </div>
   );
 }
 
-/** Label of the button that ends the overlap or a rollback that waits for a person. */
+/** Returns the label of the button that ends the overlap period early, or a rollback that could not restore all consumers. */
 function finishActionOf({ goingBack, appId }: Rotation): string {
   if (goingBack !== null) return "End rollback";
-  return appId === null ? "Finish rotation" : "Delete old secret";
+  return appId === null ? "Finish rotation now" : "Delete old secret and finish";
 }
 
+/** Returns the consequence of that button, for its dialog. */
 function finishTextOf({ goingBack, appId }: Rotation): string {
   if (goingBack !== null)
     return "Ends the rollback without restoring the remaining consumers. They may still use the new secret and stop working.";

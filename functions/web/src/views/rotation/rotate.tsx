@@ -1,4 +1,4 @@
-import { Link } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { CheckField, NumberField } from "../../parts/fields.tsx";
@@ -6,18 +6,23 @@ import { given, typed } from "../../parts/form-dialog.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { RotationPlan } from "../../parts/rotation-plan.tsx";
+import { ValidityField } from "../../parts/validity-field.tsx";
 
 interface Props {
   application: Schemas["Application"];
   credential: Schemas["ApplicationCredential"];
 }
 
-/** Rotates one client secret of an application. The plan must be shown first. */
-export function Rotate({ application: { appId, displayName }, credential: { keyId, displayName: name } }: Props) {
+/**
+ * The button that rotates one client secret of an application, beside that secret. The form can be submitted only after it has
+ * shown the plan, which is the response to the same request as a dry run.
+ */
+export function Rotate({ application: { appId, displayName }, credential: { keyId, displayName: secretName } }: Props) {
   const bodyOf = (form: FormData, dryRun: boolean) => ({
     body: {
       appId,
       secretId: keyId,
+      // An empty field is 0 as a number. It is omitted, so that the default of the settings applies.
       ...given({ expiryDays: Number(typed(form, "expiryDays")) || null }),
       overlapDays: Number(typed(form, "overlapDays")),
       updateKeyVaults: form.has("updateKeyVaults"),
@@ -31,11 +36,11 @@ export function Rotate({ application: { appId, displayName }, credential: { keyI
     <Operate
       operation="rotateSecret"
       title="Rotate secret"
-      about={`${isolated(name ?? keyId)} of ${isolated(displayName)}`}
+      about={`"${isolated(secretName ?? keyId)}" of ${isolated(displayName)}`}
       action="Rotate secret"
       appearance="transparent"
       preview={{
-        action: "Show plan",
+        action: "Preview rotation",
         first: true,
         load: async (form, rotate) => <RotationPlan of={await rotate(bodyOf(form, true))} />,
       }}
@@ -44,29 +49,43 @@ export function Rotate({ application: { appId, displayName }, credential: { keyI
         return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
       }}
     >
+      <Text>
+        Creates a new client secret in Entra, saves it, and deletes the old client secret after the overlap period if
+        all known consumers use the new one. The preview lists all steps. The rotation starts only when you select
+        Rotate secret.
+      </Text>
       <NumberField
         name="overlapDays"
         label="Overlap period (days)"
-        hint="Both secrets are valid during this period"
+        hint="Number of days that the old and the new secret are both valid. Example: 7"
         required
         min={0}
         max={90}
         defaultValue="7"
       />
-      <NumberField
-        name="expiryDays"
-        label="Validity (days)"
-        hint="Leave empty to use the default in Settings"
-        min={1}
-        max={730}
+      <ValidityField />
+      <CheckField
+        name="updateKeyVaults"
+        label="Save the new secret to Key Vault"
+        hint="Updates the confirmed matching key vault secrets. If off, the new secret is stored in a separate key vault for handover, where you can collect it."
+        defaultChecked
       />
-      <CheckField name="updateKeyVaults" label="Write the new value to matching vault secrets" defaultChecked />
-      <CheckField name="restartApps" label="Restart apps that read the secret only at startup" defaultChecked />
+      <CheckField
+        name="restartApps"
+        label="Restart web apps and function apps that use the secret"
+        hint="Most apps read their settings only at startup."
+        defaultChecked
+      />
       <CheckField
         name="removeExpired"
-        label="Delete an expired secret first if the application has no room for a new one"
+        label="Delete an expired secret first if the application can't have another secret"
+        hint="Applications for personal Microsoft accounts can have two secrets."
       />
-      <CheckField name="skipVerification" label="Skip verification that consumers use the new value" />
+      <CheckField
+        name="skipVerification"
+        label="Don't check whether consumers use the new value"
+        hint="The rotation then continues even if a consumer still uses the old value."
+      />
     </Operate>
   );
 }

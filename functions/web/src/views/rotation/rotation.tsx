@@ -5,14 +5,14 @@ import { View } from "../../parts/view.tsx";
 import { Applications } from "./applications.tsx";
 import { Rotations } from "./rotations.tsx";
 
-/** Applications with their credentials, and the rotations of their secrets. */
+/** The Rotation page: the applications with their credentials, and all rotations, which stay readable without a license. */
 export default function Rotation() {
   return (
     <View title="Rotation">
       <Card title="Applications">
         <FeatureGate
           operation="listApplications"
-          description="Replaces client secrets of applications and secrets in vaults. The old client secret is deleted only after all known consumers use the new one."
+          description="Replaces client secrets of applications and secrets in key vaults. The old client secret is deleted only after all known consumers use the new one."
         >
           <Applications />
         </FeatureGate>

@@ -18,6 +18,7 @@ const COLORS: Partial<Record<Summary["status"], "success" | "danger" | "warning"
 const COLUMNS: Column<Summary>[] = [
   {
     title: "Secret",
+    // The API type allows null only because a dry run has no ID. Rows of the history always have one.
     cell: ({ rotationId, appName, appId, assetId }) =>
       rotationId === null ? (
         appName
@@ -39,6 +40,7 @@ const COLUMNS: Column<Summary>[] = [
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
+/** The table of all rotations, those in progress and those that have ended, on the Rotation page. */
 export function Rotations() {
   const list = api.useInfiniteQuery(
     "get",
@@ -52,7 +54,7 @@ export function Rotations() {
       columns={COLUMNS}
       keyOf={({ rotationId, createdAt }) => rotationId ?? createdAt}
       label="Rotations"
-      empty="No rotations yet."
+      empty="No rotations yet. To start one, select Rotate secret beside a secret of an application."
     />
   );
 }

@@ -3,13 +3,17 @@ import type { Schemas } from "../../api/client.ts";
 
 type Rotation = Schemas["Rotation"];
 
+/**
+ * States of a rotation. Between `planned` and an end state, a status names the step in progress. A rotation with
+ * `needsAttention` has stopped until a user acts.
+ */
 export const STATUSES = {
   planned: "Planned",
   creating: "Creating the new secret",
   proving: "Testing sign-in with the new secret",
-  publishing: "Writing the new secret",
-  verifying: "Verifying consumers",
-  overlapping: "Overlap period",
+  publishing: "Saving the new secret",
+  verifying: "Updating and checking consumers",
+  overlapping: "Overlap period: both secrets are valid",
   revoking: "Deleting the old secret",
   completed: "Completed",
   failed: "Failed",
@@ -18,20 +22,25 @@ export const STATUSES = {
   needsAttention: "Needs attention",
 } as const satisfies Record<Rotation["status"], string>;
 
+/**
+ * Steps of a rotation. Only a rollback has `putBack`, `restore` and `removeNew`. `makeRoom` runs only if an
+ * expired secret must be deleted first.
+ */
 export const STEPS = {
   makeRoom: "Delete an expired secret",
   create: "Create the new secret",
   prove: "Test sign-in with the new secret",
-  publish: "Write the new secret to the vaults",
-  verify: "Verify that consumers use the new secret",
+  publish: "Save the new secret to Key Vault",
+  verify: "Update consumers and check that they use the new secret",
   overlap: "Keep both secrets valid for the overlap period",
   revoke: "Delete the old secret",
-  putBack: "Write the old secret back",
-  restore: "Verify that consumers use the old secret",
+  putBack: "Save the old secret to Key Vault again",
+  restore: "Check that consumers use the old secret again",
   removeNew: "Delete the new secret",
-  cleanUp: "Clean up",
+  cleanUp: "Delete the temporary copy of the new secret",
 } as const satisfies Record<Rotation["steps"][number]["name"], string>;
 
+/** States of one step. */
 export const STEP_STATUSES = {
   waiting: "waiting",
   running: "in progress",
@@ -40,17 +49,17 @@ export const STEP_STATUSES = {
   skipped: "skipped",
 } as const satisfies Record<Rotation["steps"][number]["status"], string>;
 
-/** States of a vault secret that the rotation writes. */
+/** States of a vault secret that the rotation writes. A rollback leaves a secret that another client has changed since. */
 export const TARGET_STATES = {
-  planned: "not written yet",
-  writing: "being written",
-  written: "written",
+  planned: "not updated yet",
+  writing: "being updated",
+  written: "updated",
   restoring: "being restored",
   restored: "restored",
   left: "changed by another user, not restored",
 } as const satisfies Record<Rotation["targets"][number]["state"], string>;
 
-/** States of a consumer. */
+/** States of a consumer: the rotation updates it and then checks it. `restoring` to `left` occur only in a rollback. */
 export const CONSUMER_STATES = {
   waiting: "waiting",
   acting: "being updated",
@@ -68,5 +77,5 @@ export const VERIFICATION_RESULTS = {
   new: "uses the new secret",
   old: "uses the old secret",
   gone: "no longer uses the secret",
-  unknown: "can't be observed",
+  unknown: "can't tell which secret it uses",
 } as const satisfies Record<NonNullable<Rotation["consumers"][number]["holds"]>, string>;

@@ -1,7 +1,10 @@
 import type { Operation } from "../../api/access.ts";
 import type { Schemas } from "../../api/client.ts";
 
-/** The categories of settings: the member of the API response, the path segment and the operation that changes them. */
+/**
+ * The categories of settings in the order of the page. `member` is the category's name in the response with all settings,
+ * `path` its segment in the paths of the API, and `change` the operation that changes its settings.
+ */
 export const CATEGORIES = [
   { member: "performance", path: "performance", change: "updatePerformanceSettings", title: "Performance" },
   { member: "features", path: "features", change: "updateFeaturesSettings", title: "Features" },

@@ -1,4 +1,4 @@
-/** Labels and units of the settings. The API describes a setting by its key; the page shows the key as secondary text. */
+/** Labels and units of the settings. The API names a setting only by its key, which the page shows below the label. */
 const LABELS: Record<string, { label: string; unit?: string }> = {
   discoveryMaxWorkers: { label: "Vaults scanned in parallel", unit: "vaults" },
   discoveryScanTimeout: { label: "Scan timeout", unit: "seconds" },
@@ -6,18 +6,19 @@ const LABELS: Record<string, { label: string; unit?: string }> = {
   enableComplianceScanning: { label: "Evaluate compliance" },
   watchAll: { label: "Monitor all subscriptions" },
   logLevel: { label: "Log level" },
-  defaultThresholdDays: { label: "Default alert threshold", unit: "days" },
+  defaultThresholdDays: { label: "Default alert threshold before expiry", unit: "days" },
   criticalExpiryDays: { label: "Critical expiry threshold", unit: "days" },
   warningExpiryDays: { label: "Warning expiry threshold", unit: "days" },
   unusedSecretDays: { label: "Unused secret threshold", unit: "days" },
   auditRetentionDays: { label: "Audit log and alert history retention", unit: "days" },
   rotationRetentionDays: { label: "Rotation and sync history retention", unit: "days" },
   scanRetentionDays: { label: "Scan history retention", unit: "days" },
-  outOfScopeRetentionDays: { label: "Out-of-scope asset retention", unit: "days" },
-  rotationTriggerDays: { label: "Rotation lead time before expiry", unit: "days" },
+  outOfScopeRetentionDays: { label: "Retention of assets that are no longer monitored", unit: "days" },
+  rotationTriggerDays: { label: "Rotation lead time", unit: "days" },
   defaultValidityDays: { label: "Default validity of rotated secrets", unit: "days" },
 };
 
+/** Returns the label of a setting, or its key if it has none. */
 export const labelOf = (key: string): string => LABELS[key]?.label ?? key;
 
 /** Returns the unit of a number, such as "days". Empty for a setting that is not a number. */

@@ -4,6 +4,7 @@ import { NumberField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
 const HISTORIES = {
@@ -14,7 +15,7 @@ const HISTORIES = {
   sync: "Sync history",
 } as const satisfies Record<Schemas["HistoryPurge"]["historyType"], string>;
 
-/** The stored histories with their retention, and buttons that purge old entries. */
+/** The card of the Settings page with the stored histories, their retention, and buttons that delete old entries. */
 export function Retention() {
   const stats = api.useQuery("get", "/api/settings/retention/stats");
   return (
@@ -24,37 +25,41 @@ export function Retention() {
           <ul>
             {histories.map(({ historyType, retentionDays, total, totalAtLeast = 0, oldest }) => (
               <li key={historyType}>
-                {HISTORIES[historyType]}:{" "}
-                {total === null ? `more than ${totalAtLeast.toLocaleString()}` : total.toLocaleString()} entries
+                {HISTORIES[historyType]}: {/* Long histories are not counted to the end: `total` is then null. */}
+                {total === null
+                  ? `more than ${counted(totalAtLeast, "entry", "entries")}`
+                  : counted(total, "entry", "entries")}
                 {oldest && (
                   <>
                     , oldest <Instant at={oldest} relative />
                   </>
                 )}
-                , retention {retentionDays} days{" "}
+                , kept for {counted(retentionDays, "day")}{" "}
                 <Operate
                   operation="purgeHistory"
-                  title="Purge"
+                  title="Delete old entries"
                   about={HISTORIES[historyType]}
-                  action="Purge"
+                  action="Delete old entries"
                   submit={async (form, purge) =>
-                    purged(
+                    purgeText(
                       await purge({
                         params: { path: { history_type: historyType } },
+                        // An empty field is 0 as a number. It is omitted, so that the configured retention applies.
                         body: given({ retentionDays: Number(typed(form, "retentionDays")) || null }),
                       }),
                     )
                   }
                 >
-                  <Text>Permanently deletes entries that are older than the retention.</Text>
+                  <Text>
+                    Permanently deletes entries of the {HISTORIES[historyType].toLowerCase()} that are older than this
+                    number of days. You can't undo this.
+                  </Text>
                   <NumberField
                     name="retentionDays"
-                    label="Retention (days)"
-                    hint={
-                      historyType === "audit"
-                        ? `Leave empty to keep ${retentionDays} days. Minimum: ${auditMinimumRetentionDays} days.`
-                        : `Leave empty to keep ${retentionDays} days.`
-                    }
+                    label="Delete entries older than (days)"
+                    hint={`Leave empty to use the configured retention (${counted(retentionDays, "day")}).${
+                      historyType === "audit" ? ` Minimum: ${counted(auditMinimumRetentionDays, "day")}.` : ""
+                    } Applies to this deletion only.`}
                     min={1}
                     max={3650}
                   />
@@ -65,13 +70,15 @@ export function Retention() {
           <div>
             <Operate
               operation="purgeHistories"
-              title="Purge all histories"
-              action="Purge all"
-              submit={async (_, purge) => `${(await purge({ body: {} })).removed.toLocaleString()} entries deleted.`}
+              title="Delete old entries of all histories"
+              action="Delete old entries"
+              submit={async (_, purge) =>
+                `${counted((await purge({ body: {} })).removed, "entry", "entries")} deleted.`
+              }
             >
               <Text>
-                Permanently deletes all entries that are older than their retention. The service also does this once a
-                day.
+                Permanently deletes all entries that are older than the retention of their history. You can't undo this.
+                The service also does this once a day.
               </Text>
             </Operate>
           </div>
@@ -81,6 +88,7 @@ export function Retention() {
   );
 }
 
-const purged = ({ removed, retentionDays, more, problem }: Schemas["HistoryPurge"]): string =>
+/** Returns the result of a purge as text. `more`: one call deletes a limited number of entries, and some are left. */
+const purgeText = ({ removed, retentionDays, more, problem }: Schemas["HistoryPurge"]): string =>
   problem ??
-  `${removed.toLocaleString()} entries deleted. The last ${retentionDays} days are kept.${more ? " More entries are due. Purge again, or wait for the daily purge." : ""}`;
+  `${counted(removed, "entry", "entries")} deleted. Entries of the last ${counted(retentionDays, "day")} are kept.${more ? " More old entries remain. Delete old entries again, or wait for the daily deletion." : ""}`;

@@ -1,11 +1,15 @@
 import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
+import { counted } from "../../parts/plural.ts";
 
 type Change = NonNullable<Schemas["FeatureSetting"]["scopeChange"]>;
 
-/** Preview of a change of `watchAll`: the assets that would leave the inventory or return to it. */
+/**
+ * Preview of a change of the setting `watchAll` (Monitor all subscriptions): the assets that would leave the inventory or
+ * return to it. Shown in the form of this setting and in the forms that reset settings.
+ */
 export function ScopeChange({ of: change }: { of: Change | undefined }) {
-  if (!change) return <Text>No assets are affected.</Text>;
+  if (!change) return <Text>No assets leave the inventory or return to it.</Text>;
   return (
     <>
       <ScopePart title="No longer monitored" of={change.leaves} />
@@ -15,6 +19,7 @@ export function ScopeChange({ of: change }: { of: Change | undefined }) {
   );
 }
 
+/** One direction of the change, with its totals and the subscriptions that contain the most assets. */
 const ScopePart = ({
   title,
   of: { subscriptions, vaults, assets, largest },
@@ -24,13 +29,12 @@ const ScopePart = ({
 }) => (
   <>
     <Text block weight="semibold">
-      {title}: {subscriptions.toLocaleString()} subscriptions, {vaults.toLocaleString()} vaults,{" "}
-      {assets.toLocaleString()} assets
+      {title}: {counted(subscriptions, "subscription")}, {counted(vaults, "vault")}, {counted(assets, "asset")}
     </Text>
     <ul>
       {largest.map(({ subscriptionId, name, assets: count }) => (
         <li key={subscriptionId}>
-          {name ?? subscriptionId}: {count.toLocaleString()} assets
+          {name ?? subscriptionId}: {counted(count, "asset")}
         </li>
       ))}
     </ul>

@@ -15,7 +15,7 @@ interface Props {
   category: Category;
 }
 
-/** One setting: its value, where the value comes from, and its key. */
+/** One setting on the Settings page: its value, where the value comes from, its key, and buttons that change or reset it. */
 export function Setting({ setting, category }: Props) {
   const { key, value, source, description, environmentVariable, updatedAt, updatedBy, ignored } = setting;
   return (
@@ -23,13 +23,14 @@ export function Setting({ setting, category }: Props) {
       <Text weight="semibold">{labelOf(key)}</Text>: {valueText(key, value)} <Text>({SOURCES[source]})</Text>
       <Text block>{description}</Text>
       <Text block size={200}>
-        {key}, {environmentVariable}
+        API name: {key}. Environment variable: {environmentVariable}
         {updatedAt && (
           <>
             , last modified by {updatedBy} <Instant at={updatedAt} relative />
           </>
         )}
-        {ignored.map((one) => `. Ignored value (${SOURCES[one.source]}): ${one.reason}`)}
+        {/* Invalid values of sources with a higher precedence than the effective one. */}
+        {ignored.map((invalid) => `. Ignored value (${SOURCES[invalid.source]}): ${invalid.reason}`)}
       </Text>
       <Edit setting={setting} category={category} />{" "}
       {source === "override" && <Reset setting={setting} category={category} />}
@@ -37,18 +38,21 @@ export function Setting({ setting, category }: Props) {
   );
 }
 
+/** Sources of a value, from the highest to the lowest precedence. The API calls a value from this page an override. */
 const SOURCES: Record<OneSetting["source"], string> = {
-  override: "set here",
+  override: "set on this page",
   appConfiguration: "from App Configuration",
-  environment: "from an environment variable",
+  environment: "from the environment variable",
   default: "default",
 };
 
+/** Returns a value as text, a number with its unit. */
 function valueText(key: string, value: OneSetting["value"]): string {
   if (typeof value === "boolean") return value ? "On" : "Off";
   return typeof value === "number" ? `${value.toLocaleString()} ${unitOf(key)}` : value;
 }
 
+/** The form of one setting. Only `watchAll` has a preview, because its change can remove assets from the inventory. */
 function Edit({ setting, category }: Props) {
   const bodyOf = (form: FormData) => ({ [setting.key]: typedValue(setting, form) });
   return (
@@ -57,7 +61,7 @@ function Edit({ setting, category }: Props) {
       operation={category.change as "updateFeaturesSettings"}
       title="Edit"
       about={labelOf(setting.key)}
-      action="Save"
+      action="Save setting"
       {...(setting.key === "watchAll" && {
         preview: {
           action: "Preview changes",
@@ -68,7 +72,7 @@ function Edit({ setting, category }: Props) {
         },
       })}
       submit={async (form, change) => {
-        const etag = await unchangedSince(setting, category);
+        const etag = await etagIfUnchanged(setting, category);
         return await change({ params: { header: { "If-Match": etag } }, body: bodyOf(form) });
       }}
     >
@@ -77,6 +81,7 @@ function Edit({ setting, category }: Props) {
   );
 }
 
+/** The input field, by the type of the setting. `allowed` lists the values of a setting that has only a few. */
 function Value({ setting: { key, type, value, minimum, maximum, allowed, description } }: { setting: OneSetting }) {
   const field = { name: "value", member: key, label: labelOf(key), hint: description };
   if (type === "boolean") return <SwitchField {...field} defaultChecked={value === true} />;
@@ -85,11 +90,16 @@ function Value({ setting: { key, type, value, minimum, maximum, allowed, descrip
   const bounds =
     minimum === null || maximum === null
       ? {}
-      : { min: minimum, max: maximum, hint: `${minimum} to ${maximum}. ${description}` };
+      : {
+          min: minimum,
+          max: maximum,
+          hint: `Enter ${minimum.toLocaleString()} to ${maximum.toLocaleString()}. ${description}`,
+        };
   return (
     <NumberField
       {...field}
-      label={`${labelOf(key)} (${unitOf(key)})`}
+      // The unit is part of the label, unless the label contains the word anyway, such as "Vaults scanned in parallel".
+      label={labelOf(key).toLowerCase().includes(unitOf(key)) ? labelOf(key) : `${labelOf(key)} (${unitOf(key)})`}
       required
       defaultValue={String(value)}
       {...bounds}
@@ -97,36 +107,44 @@ function Value({ setting: { key, type, value, minimum, maximum, allowed, descrip
   );
 }
 
+/** Returns the value from the form data, with the type that the API expects. */
 function typedValue({ type }: OneSetting, form: FormData): OneSetting["value"] {
   if (type === "boolean") return form.has("value");
   return type === "integer" ? Number(typed(form, "value")) : typed(form, "value");
 }
 
-/** Returns the etag of the category.
+/**
+ * Returns the etag of the setting's category, for a conditional change.
  *
- * @throws {Problem} if another user changed the setting since it was shown.
+ * @throws {Problem} If another user changed the setting since it was shown.
  */
-async function unchangedSince({ key, value, source }: OneSetting, { path }: Category): Promise<string> {
+async function etagIfUnchanged({ key, value, source }: OneSetting, { path }: Category): Promise<string> {
   const { data, error, response } = await client.GET(`/api/settings/${path}`, {});
   if (error) throw error;
-  const now = (data as OneSetting[]).find((one) => one.key === key);
-  if (now?.value === value && now.source === source) return response.headers.get("etag") ?? "";
+  const current = (data as OneSetting[]).find((setting) => setting.key === key);
+  // The etag covers the whole category. A change of another setting in it is no conflict with this change.
+  if (current?.value === value && current.source === source) return response.headers.get("etag") ?? "";
   const problem: Problem = {
     type: "about:blank",
     title: "Another user changed this setting",
     status: 412,
-    detail: `${labelOf(key)} is now ${now ? valueText(key, now.value) : "unknown"}${now?.updatedBy ? `, set by ${now.updatedBy}` : ""}. Reload to see the current value.`,
+    detail: `${labelOf(key)} is now ${current ? valueText(key, current.value) : "unknown"}${current?.updatedBy ? `, set by ${current.updatedBy}` : ""}. Reload to see the current value.`,
     instance: "",
     code: "preconditionFailed",
   };
   throw problem;
 }
 
+/** Returns the scope change in the response to a preview. Only `watchAll` has one. */
 const scopeIn = (settings: Schemas["FeatureSetting"][]) => settings.find(({ scopeChange }) => scopeChange)?.scopeChange;
 
-/** An etag that never matches: a host of an earlier version, without previews, then rejects the request instead of resetting. */
+/**
+ * Parameters of a preview, with an etag that never matches. A host of an earlier version, which does not support previews, then
+ * rejects the request instead of resetting the settings.
+ */
 export const ONLY_PREVIEW = { query: { preview: "true" }, header: { "If-Match": '"preview"' } } as const;
 
+/** The button that deletes the value that was set on this page. Rendered only if there is one. */
 function Reset({ setting: { key }, category }: Props) {
   const path = { category: category.path, key };
   return (
@@ -146,7 +164,10 @@ function Reset({ setting: { key }, category }: Props) {
       })}
       submit={(_, reset) => reset({ params: { path } })}
     >
-      <Text>The value from App Configuration or the environment variable, or else the default, applies again.</Text>
+      <Text>
+        Deletes the value that was set on this page. Then the value from App Configuration applies, or else the one from
+        the environment variable, or else the default.
+      </Text>
     </Operate>
   );
 }

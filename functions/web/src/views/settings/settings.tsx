@@ -10,7 +10,7 @@ import { Retention } from "./retention.tsx";
 import { ScopeChange } from "./scope-change.tsx";
 import { ONLY_PREVIEW, Setting } from "./setting.tsx";
 
-/** The runtime settings with their values and sources, and the retention of histories. */
+/** The Settings page: the runtime settings with their values and sources, and the retention of histories. */
 export default function Settings() {
   const settings = api.useQuery("get", "/api/settings/all");
   return (
@@ -31,8 +31,8 @@ export default function Settings() {
                 submit={async (_, reset) => <Resets of={await reset({})} />}
               >
                 <Text>
-                  Deletes all values that were set here. The values from App Configuration or environment variables, or
-                  else the defaults, apply again.
+                  Deletes all values that were set on this page. Then the values from App Configuration apply, or else
+                  those from environment variables, or else the defaults. You can't undo this.
                 </Text>
               </Operate>
             </div>
@@ -46,19 +46,20 @@ export default function Settings() {
           </>
         )}
       </QueryResult>
-      <Card title="Stored histories">
+      <Card title="Logs and histories">
         <Retention />
       </Card>
     </View>
   );
 }
 
+/** The settings that a reset of all settings would change (`deleted` is false, in the preview) or has changed. */
 const Resets = ({ of: { deleted, keys, scopeChange } }: { of: Schemas["RemovedOverrides"] }) => (
   <>
     <Text block>
       {keys.length === 0
-        ? "No setting was changed here."
-        : `${deleted ? "Reset" : "Settings to reset"}: ${keys.map(labelOf).join(", ")}.`}
+        ? "No value was set on this page, so there is nothing to reset."
+        : `${deleted ? "Settings that were reset" : "Settings to reset"}: ${keys.map(labelOf).join(", ")}.`}
     </Text>
     {scopeChange && <ScopeChange of={scopeChange} />}
   </>

@@ -15,19 +15,25 @@ const COLUMNS: Column<Schemas["RefusedIdentity"]>[] = [
     cell: ({ id, username }) => (
       <Operate
         operation="allowIdentity"
-        title="Unblock"
+        title="Unblock identity"
         about={username}
-        action="Unblock"
+        action="Unblock identity"
         appearance="transparent"
         submit={(_, allow) => allow({ params: { path: { identity_id: id } } })}
       >
-        <Text>Unblocks this identity. Whether it can sign in still depends on the SSO configuration.</Text>
+        <Text>
+          The identity can sign in through single sign-on again, if the single sign-on configuration allows it. The
+          deleted user is not restored.
+        </Text>
       </Operate>
     ),
   },
 ];
 
-/** Identities of deleted single sign-on users. They can't sign in until an administrator unblocks them. */
+/**
+ * The card of the Single sign-on page with identities of deleted users. They can't sign in until an administrator unblocks
+ * them.
+ */
 export function BlockedIdentities() {
   const list = api.useInfiniteQuery("get", "/auth/sso/refused", { params: { query: { limit: 100 } } }, BY_CURSOR);
   return (
@@ -36,7 +42,7 @@ export function BlockedIdentities() {
       columns={COLUMNS}
       keyOf={({ id }) => id}
       label="Blocked identities"
-      empty="No blocked identities. The identity of a deleted single sign-on user appears here."
+      empty="No blocked identities. If you delete a user who signs in through single sign-on, the user's identity is blocked and appears here."
     />
   );
 }

@@ -3,42 +3,48 @@ import type { Schemas } from "../../api/client.ts";
 import { ExpiryField, SecretField, TextField } from "../../parts/fields.tsx";
 import { expiryOf, given, typed, typedList } from "../../parts/form-dialog.tsx";
 
-/** The OpenID Connect fields. */
-export function OidcFields({ now }: { now: Schemas["SsoConfiguration"] }) {
-  const [isAnother, setAnother] = useState(false);
+/** The OpenID Connect fields, filled with the saved configuration. */
+export function OidcFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
+  const [hasNewSecret, setHasNewSecret] = useState(false);
   return (
     <>
       <TextField
         name="oidcIssuer"
         label="Issuer"
-        hint="Must match issuer in the provider's discovery document exactly"
+        hint="Must be exactly the value of issuer in the provider's discovery document. Example: https://login.microsoftonline.com/{tenant ID}/v2.0"
         type="url"
         required
-        defaultValue={now.oidcIssuer ?? ""}
+        defaultValue={saved.oidcIssuer ?? ""}
       />
-      <TextField name="oidcClientId" label="Client ID" required defaultValue={now.oidcClientId ?? ""} />
+      <TextField
+        name="oidcClientId"
+        label="Client ID"
+        hint="ID of the application that you registered for this service at the provider."
+        required
+        defaultValue={saved.oidcClientId ?? ""}
+      />
       <SecretField
         name="oidcClientSecret"
         label="Client secret"
         hint={
-          now.oidcClientSecretSet
+          saved.oidcClientSecretSet
             ? "Leave empty to keep the current secret. Required for another issuer."
-            : "Leave empty for a public client"
+            : "Leave empty if the application is a public client, without a secret."
         }
-        onFilled={setAnother}
+        onFilled={setHasNewSecret}
       />
       <ExpiryField
         name="oidcClientSecretExpiresOn"
         label="Client secret expires"
-        hint="Alert rules notify before this date"
-        end={now.oidcClientSecretExpiresOn}
-        isAnother={isAnother}
+        hint="Alert rules of the type Credential of this service expires soon notify before this date."
+        end={saved.oidcClientSecretExpiresOn}
+        isAnother={hasNewSecret}
       />
       <TextField
         name="oidcScopes"
         label="Scopes"
         hint="Example: profile email. The service always adds openid."
-        defaultValue={now.oidcScopes.join(" ")}
+        defaultValue={saved.oidcScopes.join(" ")}
       />
     </>
   );

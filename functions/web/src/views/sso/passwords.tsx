@@ -2,14 +2,15 @@ import { MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/rea
 import type { Schemas } from "../../api/client.ts";
 import { Operate } from "../../parts/operate.tsx";
 
-/** Turns password sign-in on or off. */
-export function Passwords({ now: { ssoOnlyMode, isEnabled, etag } }: { now: Schemas["SsoConfiguration"] }) {
+/** The card of the Single sign-on page that turns password sign-in on or off. It is off if `ssoOnlyMode` is set. */
+export function Passwords({ saved: { ssoOnlyMode, isEnabled, etag } }: { saved: Schemas["SsoConfiguration"] }) {
   const params = { header: { "If-Match": etag } };
   if (ssoOnlyMode)
     return (
       <>
         <Text>
-          Password sign-in is off, except for the bootstrap administrator. Each use of that password raises an alert.
+          Password sign-in is off. Only the bootstrap administrator, the first account of this service, can still sign
+          in with a password. Each such sign-in triggers the alert Break-glass administrator signed in.
         </Text>
         <div>
           <Operate
@@ -36,9 +37,10 @@ export function Passwords({ now: { ssoOnlyMode, isEnabled, etag } }: { now: Sche
           <MessageBar intent="warning" layout="multiline">
             <MessageBarBody>
               <MessageBarTitle>Single sign-on becomes the only way to sign in</MessageBarTitle>
-              Only the bootstrap administrator can still sign in with a password. If the identity provider fails, that
-              password is the only way to sign in, so keep it available. Sign in through single sign-on as an
-              administrator first. API tokens keep working.
+              Only the bootstrap administrator, the first account of this service, can still sign in with a password. If
+              the identity provider fails, that password is the only way to sign in, so keep it available. To prevent a
+              lockout, sign in through single sign-on as an administrator before you turn off passwords. API tokens keep
+              working. You can turn on passwords again.
             </MessageBarBody>
           </MessageBar>
         </Operate>

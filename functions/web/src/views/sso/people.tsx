@@ -6,14 +6,15 @@ import { Operate } from "../../parts/operate.tsx";
 
 type Configuration = Schemas["SsoConfiguration"];
 
-const DEFAULTS = { "": "None (deny sign-in)", user: "User", auditor: "Auditor", operator: "Operator" } as const;
+/** Roles that a user without a matching role mapping can get. The API accepts no default role `admin`. */
+const DEFAULTS = { "": "None (sign-in is denied)", user: "User", auditor: "Auditor", operator: "Operator" } as const;
 type Role = "user" | "auditor" | "operator" | "admin";
 
-/** Account creation and roles of users who sign in through single sign-on. */
-export function People({ now }: { now: Configuration }) {
-  const { autoCreateUsers, defaultRole, rolesClaim, roleMapping, allowedEmailDomains, etag } = now;
+/** The card of the Single sign-on page with the account creation and the roles of users who sign in through it. */
+export function People({ saved }: { saved: Configuration }) {
+  const { autoCreateUsers, defaultRole, rolesClaim, roleMapping, allowedEmailDomains, etag } = saved;
   const mapping = mappingText(roleMapping as Record<string, Role> | null);
-  const fallback = DEFAULTS[(defaultRole ?? "") as keyof typeof DEFAULTS] ?? defaultRole;
+  const defaultRoleText = DEFAULTS[(defaultRole ?? "") as keyof typeof DEFAULTS] ?? defaultRole;
   return (
     <>
       <Text>
@@ -21,14 +22,14 @@ export function People({ now }: { now: Configuration }) {
           ? "A new user gets an account at the first sign-in."
           : "Only users with an account can sign in."}{" "}
         {roleMapping === null
-          ? autoCreateUsers && `Role of new users: ${fallback}.`
-          : `Roles come from "${rolesClaim}" at each sign-in. Role without a match: ${fallback}.`}{" "}
+          ? autoCreateUsers && `Role of new users: ${defaultRoleText}.`
+          : `At each sign-in, the claim "${rolesClaim}" sets the user's role. Default role if no value matches: ${defaultRoleText}.`}{" "}
         {allowedEmailDomains && `Allowed email domains: ${allowedEmailDomains.join(", ")}.`}
       </Text>
       {roleMapping !== null && (
         <ul>
           {mapping.split("\n").map((line) => (
-            <li key={line}>{line}</li>
+            <li key={line}>{line.replace(/ = (\w+)$/, ": role $1")}</li>
           ))}
         </ul>
       )}
@@ -36,7 +37,7 @@ export function People({ now }: { now: Configuration }) {
         <Operate
           operation="putSsoConfiguration"
           title="Edit user access"
-          action="Save"
+          action="Save user access"
           submit={(form, put) => {
             const roles = mappingOf(typed(form, "roleMapping"));
             const domains = typedList(form, "allowedEmailDomains");
@@ -52,7 +53,7 @@ export function People({ now }: { now: Configuration }) {
             });
           }}
         >
-          {now.ssoOnlyMode && <Text>Passwords are off. Saving a change turns them on again.</Text>}
+          {saved.ssoOnlyMode && <Text>Password sign-in is off. Saving a change turns password sign-in on again.</Text>}
           <CheckField
             name="autoCreateUsers"
             label="Create an account at the first sign-in"
@@ -60,27 +61,28 @@ export function People({ now }: { now: Configuration }) {
           />
           <ChoiceField
             name="defaultRole"
-            label="Role without a match"
+            label="Default role"
+            hint="Role of users for whom no role mapping matches."
             options={DEFAULTS}
             defaultValue={(defaultRole ?? "") as keyof typeof DEFAULTS}
           />
           <TextField
             name="rolesClaim"
             label="Roles claim or attribute"
-            hint="A name such as roles, or a JSON pointer such as /realm_access/roles"
+            hint="Claim (OpenID Connect) or attribute (SAML) that contains the user's roles or groups. Example: roles, or the JSON pointer /realm_access/roles"
             defaultValue={rolesClaim ?? ""}
           />
           <LongField
             name="roleMapping"
             label="Role mapping"
-            hint="One per line, as value = role. Roles: user, auditor, operator, admin. Leave empty for no mapping."
+            hint="One line per value of the claim, as value = role. Example: Lifecycle.Admin = admin. Roles: user, auditor, operator, admin. If empty, administrators set the roles."
             rows={4}
             defaultValue={mapping}
           />
           <TextField
             name="allowedEmailDomains"
             label="Allowed email domains"
-            hint="Example: contoso.com. Leave empty to allow any domain."
+            hint="Example: contoso.com, contoso.de. Users of other domains can't sign in. Leave empty to allow any domain."
             defaultValue={allowedEmailDomains?.join(", ") ?? ""}
           />
         </Operate>
@@ -89,19 +91,23 @@ export function People({ now }: { now: Configuration }) {
   );
 }
 
+/** Returns the role mapping as text, one line for each value of the roles claim: `Admins = admin`. */
 const mappingText = (mapping: Record<string, Role> | null): string =>
   Object.entries(mapping ?? {})
     .map(([value, role]) => `${value} = ${role}`)
     .join("\n");
 
-/** The last equals sign separates the role. The API validates the role. */
+/**
+ * Returns the role mapping in the text, or null if the text is empty. The last equals sign of a line separates the role,
+ * because a value can contain one. The API validates the roles.
+ */
 function mappingOf(text: string): Record<string, Role> | null {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   if (lines.length === 0) return null;
   return Object.fromEntries(
     lines.map((line) => {
-      const at = line.lastIndexOf("=");
-      return [line.slice(0, Math.max(0, at)).trim(), line.slice(at + 1).trim() as Role];
+      const equals = line.lastIndexOf("=");
+      return [line.slice(0, Math.max(0, equals)).trim(), line.slice(equals + 1).trim() as Role];
     }),
   );
 }

@@ -4,21 +4,22 @@ import { CheckField, TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { counted } from "../../parts/plural.ts";
 import { OidcFields, oidcOf } from "./oidc.tsx";
 import { SamlFields, samlOf } from "./saml.tsx";
 
 type Configuration = Schemas["SsoConfiguration"];
 
-/** The saved identity provider, and the forms that test a configuration before they save it. */
-export function Provider({ now }: { now: Configuration }) {
-  const { providerType, isEnabled, totalSsoLogins, lastSuccessfulLoginAt, updatedAt, updatedBy, etag } = now;
-  const isSet = providerType === "oidc" ? now.oidcIssuer !== null : now.samlIdpEntityId !== null;
+/** The card of the Single sign-on page with the identity provider, and the forms that test a configuration before saving it. */
+export function Provider({ saved }: { saved: Configuration }) {
+  const { providerType, isEnabled, totalSsoLogins, lastSuccessfulLoginAt, updatedAt, updatedBy, etag } = saved;
+  const isSet = providerType === "oidc" ? saved.oidcIssuer !== null : saved.samlIdpEntityId !== null;
   return (
     <>
       <Text>
         {isSet ? `${providerType === "oidc" ? "OpenID Connect" : "SAML"} with ` : "No identity provider is configured."}
-        {isSet && (providerType === "oidc" ? now.oidcIssuer : now.samlIdpEntityId)}
-        {isSet && (isEnabled ? ", enabled." : ", disabled.")} {totalSsoLogins.toLocaleString()} sign-ins
+        {isSet && (providerType === "oidc" ? saved.oidcIssuer : saved.samlIdpEntityId)}
+        {isSet && (isEnabled ? ", enabled." : ", disabled.")} {counted(totalSsoLogins, "sign-in")} so far
         {lastSuccessfulLoginAt && (
           <>
             , last sign-in <Instant at={lastSuccessfulLoginAt} relative />
@@ -32,18 +33,20 @@ export function Provider({ now }: { now: Configuration }) {
           </>
         )}
       </Text>
-      <ExpiryDates now={now} />
+      <ExpiryDates saved={saved} />
       <div>
-        <ConfigureProvider now={now} type="oidc" /> <ConfigureProvider now={now} type="saml" />{" "}
+        <ConfigureProvider saved={saved} type="oidc" /> <ConfigureProvider saved={saved} type="saml" />{" "}
         {updatedAt !== null && (
           <Operate
             operation="deleteSsoConfiguration"
-            title="Delete configuration"
+            title="Delete single sign-on configuration"
             action="Delete configuration"
             submit={(_, remove) => remove({ params: { header: { "If-Match": etag } } })}
           >
             <Text>
-              Single sign-on stops working and its credentials are deleted. Passwords work again. You can't undo this.
+              Users can no longer sign in with single sign-on. The client secret or certificate that is stored here is
+              deleted. Users with a password can sign in with it
+              {saved.ssoOnlyMode && ", because password sign-in is turned on again"}. You can't undo this.
             </Text>
           </Operate>
         )}
@@ -52,30 +55,31 @@ export function Provider({ now }: { now: Configuration }) {
   );
 }
 
-function ExpiryDates({ now }: { now: Configuration }) {
+/** The known expiry dates of secrets and certificates. One line each, and none without a date. */
+function ExpiryDates({ saved }: { saved: Configuration }) {
   const dates = [
-    ["Client secret", now.oidcClientSecretExpiresOn],
-    ...now.samlIdpCertificates.map(({ expiresOn }) => ["Provider certificate", expiresOn] as const),
-    ["Certificate of this service", now.samlServiceCertificate?.expiresOn ?? null],
+    ["Client secret", saved.oidcClientSecretExpiresOn],
+    ...saved.samlIdpCertificates.map(({ expiresOn }) => ["Provider certificate", expiresOn] as const),
+    ["Certificate of this service", saved.samlServiceCertificate?.expiresOn ?? null],
   ] as const;
   return dates.map(
     ([name, at]) =>
       at && (
         <Text key={`${name} ${at}`} block>
-          {name} expires <Instant at={at} />.
+          {name}: expires <Instant at={at} />.
         </Text>
       ),
   );
 }
 
 /** The form of one protocol. The test must run before the form can be saved. */
-function ConfigureProvider({ now, type }: { now: Configuration; type: "oidc" | "saml" }) {
+function ConfigureProvider({ saved, type }: { saved: Configuration; type: "oidc" | "saml" }) {
   const { Fields, membersOf, title } = FORMS[type];
   return (
     <Operate
       operation="putSsoConfiguration"
       title={title}
-      action="Save"
+      action="Save configuration"
       preview={{
         operation: "testSsoConfiguration",
         action: "Test connection",
@@ -87,7 +91,7 @@ function ConfigureProvider({ now, type }: { now: Configuration; type: "oidc" | "
       submit={(form, put) => {
         const { tested, others } = membersOf(form);
         return put({
-          params: { header: { "If-Match": now.etag } },
+          params: { header: { "If-Match": saved.etag } },
           body: {
             providerType: type,
             isEnabled: form.has("isEnabled"),
@@ -98,26 +102,39 @@ function ConfigureProvider({ now, type }: { now: Configuration; type: "oidc" | "
         });
       }}
     >
-      {now.ssoOnlyMode && <Text>Passwords are off. Saving a changed provider turns them on again.</Text>}
-      <Fields now={now} />
-      <CheckField name="isEnabled" label="Enable single sign-on" defaultChecked={now.isEnabled} />
-      <TextField name="loginButtonText" label="Sign-in button text" defaultValue={now.loginButtonText} />
+      <Text>
+        Select Test connection first. You can save the configuration after the test. The test changes nothing.
+      </Text>
+      {saved.ssoOnlyMode && (
+        <Text>Password sign-in is off. Saving a changed provider turns password sign-in on again.</Text>
+      )}
+      <Fields saved={saved} />
+      <CheckField name="isEnabled" label="Enable single sign-on" defaultChecked={saved.isEnabled} />
+      <TextField
+        name="loginButtonText"
+        label="Sign-in button text"
+        hint="Text of the button on the sign-in page. Example: Sign in with Contoso"
+        defaultValue={saved.loginButtonText}
+      />
     </Operate>
   );
 }
 
+/** The form of each protocol. `membersOf` splits the body into members that the test uses and all others. */
 const FORMS = {
   oidc: { Fields: OidcFields, membersOf: oidcOf, title: "Configure OpenID Connect" },
   saml: { Fields: SamlFields, membersOf: samlOf, title: "Configure SAML" },
 } as const;
 
+/** Checks of the connection test. */
 const CHECKS = {
   address: "URL",
   document: "Discovery document",
   keys: "Signing keys",
-  client: "Client",
+  client: "Client ID and secret",
 } as const;
 
+/** The result of a connection test. */
 function Outcome({ of: { success, checks } }: { of: Schemas["SsoTestResult"] }) {
   return (
     <>

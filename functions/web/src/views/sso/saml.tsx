@@ -3,34 +3,34 @@ import { CheckField, LongField, TextField } from "../../parts/fields.tsx";
 import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
 
 /** The SAML fields: the provider's metadata, or its entity ID, sign-in URL and certificates. */
-export function SamlFields({ now }: { now: Schemas["SsoConfiguration"] }) {
+export function SamlFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
   return (
     <>
       <LongField
         name="samlIdpMetadataXml"
         label="Provider metadata"
-        hint="XML. Leave empty to use the three fields below."
+        hint="Paste the metadata XML of the identity provider. Or leave this empty and fill in the next three fields."
         rows={4}
       />
-      <TextField name="samlEntryPoint" label="Sign-in URL" type="url" defaultValue={now.samlEntryPoint ?? ""} />
-      <TextField name="samlIdpEntityId" label="Provider entity ID" defaultValue={now.samlIdpEntityId ?? ""} />
+      <TextField name="samlEntryPoint" label="Sign-in URL" type="url" defaultValue={saved.samlEntryPoint ?? ""} />
+      <TextField name="samlIdpEntityId" label="Provider entity ID" defaultValue={saved.samlIdpEntityId ?? ""} />
       <LongField
         name="samlIdpCertificates"
         label="Provider certificates"
-        hint="PEM. Add the old and the new certificate during a rollover."
+        hint="Signing certificates in PEM format. While the provider changes its certificate, enter the old and the new one."
         rows={6}
-        defaultValue={now.samlIdpCertificates.map(({ certificate }) => certificate).join("\n")}
+        defaultValue={saved.samlIdpCertificates.map(({ certificate }) => certificate).join("\n")}
       />
       <TextField
         name="samlIdAttribute"
-        label="Immutable user ID attribute"
-        hint="Not an email address. Leave empty for Entra's object identifier or a persistent NameID."
-        defaultValue={now.samlIdAttribute ?? ""}
+        label="User ID attribute"
+        hint="Attribute with an ID that never changes, so not an email address. Leave empty to use Entra's object identifier or a persistent NameID."
+        defaultValue={saved.samlIdAttribute ?? ""}
       />
       <CheckField
         name="samlSignRequests"
         label="Sign requests with the service's own key"
-        defaultChecked={now.samlSignRequests}
+        defaultChecked={saved.samlSignRequests}
       />
     </>
   );
@@ -39,8 +39,10 @@ export function SamlFields({ now }: { now: Schemas["SsoConfiguration"] }) {
 /** Returns the configuration from the form data: `tested` is the part that a connection test uses. */
 export function samlOf(form: FormData) {
   const samlIdpMetadataXml = typed(form, "samlIdpMetadataXml");
+  // The provider can publish several certificates, so the field can contain several PEM blocks.
   const certificates = typed(form, "samlIdpCertificates").match(/-----BEGIN [^-]+-----[^-]+-----END [^-]+-----/g);
   return {
+    // Metadata replaces the three fields. Without metadata, an empty field deletes its saved value.
     tested:
       samlIdpMetadataXml === ""
         ? {

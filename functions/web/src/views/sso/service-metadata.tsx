@@ -3,13 +3,16 @@ import { api } from "../../api/client.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 
-/** The values to register with the identity provider, from the service's SAML metadata. */
+/**
+ * The card of the Single sign-on page with the values to register at the identity provider, from the service's SAML metadata.
+ */
 export function ServiceMetadata() {
   const metadata = api.useQuery("get", "/auth/sso/metadata", { parseAs: "text" });
   return (
     <QueryResult of={metadata}>
       {(text) => {
         const document = new DOMParser().parseFromString(String(text), "application/xml");
+        /** Returns an attribute of the first element with this name, in any namespace. */
         const attribute = (element: string, name: string) =>
           document.getElementsByTagNameNS("*", element).item(0)?.getAttribute(name) ?? "";
         return (

@@ -9,7 +9,7 @@ import { People } from "./people.tsx";
 import { Provider } from "./provider.tsx";
 import { ServiceMetadata } from "./service-metadata.tsx";
 
-/** The configuration of single sign-on. */
+/** The Single sign-on page. */
 export default function Sso() {
   return (
     <View title="Single sign-on">
@@ -23,23 +23,24 @@ export default function Sso() {
   );
 }
 
+/** The cards of the page, with the configuration as it is saved. */
 function Configuration() {
   const configuration = api.useQuery("get", "/auth/sso/config");
   return (
     <QueryResult of={configuration}>
-      {(now) => (
+      {(saved) => (
         <>
-          <Card title="Values for the identity provider">
+          <Card title="Values to enter at the identity provider">
             <ServiceMetadata />
           </Card>
           <Card title="Identity provider">
-            <Provider now={now} />
+            <Provider saved={saved} />
           </Card>
           <Card title="Accounts and roles">
-            <People now={now} />
+            <People saved={saved} />
           </Card>
           <Card title="Passwords">
-            <Passwords now={now} />
+            <Passwords saved={saved} />
           </Card>
           <Card title="Blocked identities">
             <BlockedIdentities />

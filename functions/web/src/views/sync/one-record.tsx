@@ -17,7 +17,7 @@ import { targetText } from "./targets.ts";
 
 type SyncRecord = Schemas["SyncRecord"];
 
-/** One sync record: its status, a plan of the next run, and its history. */
+/** The page of one sync record: its status, its actions, and its history. */
 export default function OneRecord() {
   const { recordId = "" } = useParams();
   const params = { path: { record_id: recordId } };
@@ -30,9 +30,9 @@ export default function OneRecord() {
   return (
     <QueryResult of={record}>
       {(data) => (
-        <View title={`${data.sourceVault}/${data.sourceSecret}`}>
+        <View title={`Sync of ${data.sourceVault}/${data.sourceSecret}`}>
           <Text>
-            Target: {targetText(data)}. <Link href={createHref("/sync", {})}>All sync records</Link>
+            Target: {targetText(data)}. <Link href={createHref("/sync", {})}>All syncs</Link>
           </Text>
           <Actions record={data} />
           <Card title="Status">
@@ -47,6 +47,7 @@ export default function OneRecord() {
   );
 }
 
+/** The status of the sync with the times of its runs. */
 function State({
   record: { state, failure, lastCheckedAt, lastSyncedAt, nextRunAt, scheduleHours },
 }: {
@@ -63,11 +64,12 @@ function State({
         </Text>
       )}
       <Text>
-        Last synced: <Instant at={lastSyncedAt} relative />. Last checked: <Instant at={lastCheckedAt} relative />.
-        Checked every {scheduleHours === 1 ? "hour" : `${scheduleHours} hours`}
+        Last copied to the target: <Instant at={lastSyncedAt} relative />. Last compared:{" "}
+        <Instant at={lastCheckedAt} relative />. Compared every{" "}
+        {scheduleHours === 1 ? "hour" : `${scheduleHours} hours`}
         {nextRunAt && (
           <>
-            , next check <Instant at={nextRunAt} relative />
+            , next time <Instant at={nextRunAt} relative />
           </>
         )}
         .
@@ -76,6 +78,7 @@ function State({
   );
 }
 
+/** The buttons that run, edit and delete the sync. A run must be previewed first, with the operation that plans it. */
 function Actions({ record }: { record: SyncRecord }) {
   const { recordId, etag, targetName } = record;
   const params = { path: { record_id: recordId } };
@@ -88,28 +91,33 @@ function Actions({ record }: { record: SyncRecord }) {
         action="Sync now"
         preview={{
           operation: "planSyncRecord",
-          action: "Show plan",
+          action: "Preview sync",
           first: true,
           load: async (_, plan) => <Plan of={await plan({ params })} />,
         }}
         submit={(_, run) => run({ params })}
       >
-        <Text>Compares both secrets and overwrites {targetName} if it differs.</Text>
+        <Text>
+          Compares both secrets and overwrites {targetName} with the source value if it differs. The preview shows what
+          would happen. The sync starts only when you select Sync now.
+        </Text>
       </Operate>{" "}
       <Operate
         operation="updateSyncRecord"
-        title="Edit"
-        action="Save"
+        title="Edit sync"
+        action="Save sync"
         submit={(form, change) =>
           change({ params: conditionalParams, body: { ...recordOf(form), confirmVaults: form.has("confirmVaults") } })
         }
       >
         <RecordFields record={record} />
+        {/* The source or target vault is not the one that the sync used before. For the side `service`, the configuration of the
+            provider has changed instead, which this confirmation can't fix. */}
         {record.failure?.code === "otherPlace" && record.failure.side !== "service" && (
           <CheckField
             name="confirmVaults"
-            label="Confirm key vaults"
-            hint="Accepts the key vaults that have these names now. Find out who created them first."
+            label="Use the new key vaults that have these names now"
+            hint="A key vault was deleted and created again under the same name. Find out who created it before you accept it."
           />
         )}
       </Operate>{" "}
@@ -124,34 +132,45 @@ function Actions({ record }: { record: SyncRecord }) {
           location.hash = createHref("/sync", {});
         }}
       >
-        <Text>Stops the sync. The source secret is not changed.</Text>
-        <CheckField name="removeTarget" label={`Also delete ${targetName} in the target`} />
+        <Text>
+          Stops the sync and deletes its configuration. You can't undo this. The source secret is not changed. The copy
+          stays in the target unless you delete it too.
+        </Text>
+        <CheckField name="removeTarget" label={`Also delete the copy ${targetName} in the target`} />
       </Operate>
     </div>
   );
 }
 
+/** Events in the history of a sync. Drift is a change of the copy by another client. */
 const EVENTS = {
-  created: "Created",
-  updated: "Updated",
-  mended: "Drift corrected",
-  driftFound: "Drift found",
-  failed: "Failed",
-  recovered: "Recovered",
-  removed: "Removed",
+  created: "Copy created",
+  updated: "Copy updated",
+  mended: "Changed copy overwritten",
+  driftFound: "Copy was changed, not overwritten",
+  failed: "Sync failed",
+  recovered: "Sync works again",
+  removed: "Copy deleted",
 } as const satisfies Record<Schemas["SyncHistoryEntry"]["kind"], string>;
 
 const HISTORY: Column<Schemas["SyncHistoryEntry"]>[] = [
   { title: "Time", cell: ({ at }) => <Instant at={at} /> },
   { title: "Event", cell: ({ kind }) => EVENTS[kind] },
-  { title: "Version", cell: ({ sourceVersion }) => sourceVersion },
+  { title: "Source version", cell: ({ sourceVersion }) => sourceVersion },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
+/** The table of events of the sync. */
 function History({ recordId }: { recordId: string }) {
   const params = { path: { record_id: recordId }, query: { limit: 50 } };
   const list = api.useInfiniteQuery("get", "/api/automation/sync/records/{record_id}/history", { params }, BY_CURSOR);
   return (
-    <PagedTable of={list} columns={HISTORY} keyOf={({ entryId }) => entryId} label="History" empty="No runs yet." />
+    <PagedTable
+      of={list}
+      columns={HISTORY}
+      keyOf={({ entryId }) => entryId}
+      label="History"
+      empty="This sync has not run yet."
+    />
   );
 }

@@ -12,7 +12,10 @@ type Member = Exclude<keyof Schemas["SyncProviderChange"], "expiresOn">;
 
 type Members = { name: Member; label: string; kind?: "secret" | "secretLines" | "lines" | "url" }[];
 
-/** The fields of each provider. The API never returns a `secret`. `lines` is multiline text. */
+/**
+ * The fields of each provider, by the API's member name. The API never returns a `secret`. `lines` and `secretLines` are
+ * multiline text.
+ */
 const MEMBERS: Record<string, Members> = {
   azure: [],
   aws: [
@@ -50,27 +53,32 @@ const MEMBERS: Record<string, Members> = {
   ],
 };
 
-/** The sync providers and their credentials. */
+/** The card of the Sync page with the providers that secrets are synced to, and the forms of their credentials. */
 export function Providers() {
   const providers = api.useQuery("get", "/api/automation/sync/providers");
   return (
     <QueryResult of={providers}>
       {({ items }) => (
         <ul>
-          {items.map((one) => (
-            <li key={one.provider}>
-              {one.title}: {one.configured ? "configured" : "not configured"}
-              {one.refusedAt && (
+          {items.map((provider) => (
+            <li key={provider.provider}>
+              {provider.title}:{" "}
+              {provider.provider === "azure"
+                ? "uses the service's identity, no credentials needed"
+                : provider.configured
+                  ? "configured"
+                  : "not configured"}
+              {provider.refusedAt && (
                 <>
-                  , credentials rejected <Instant at={one.refusedAt} relative />
+                  , credentials rejected <Instant at={provider.refusedAt} relative />
                 </>
               )}
-              {one.expiresOn && (
+              {provider.expiresOn && (
                 <>
-                  , credential expires <Instant at={one.expiresOn} relative />
+                  , credential expires <Instant at={provider.expiresOn} relative />
                 </>
               )}{" "}
-              <Actions provider={one} />
+              <Actions provider={provider} />
             </li>
           ))}
         </ul>
@@ -79,8 +87,9 @@ export function Providers() {
   );
 }
 
-function Actions({ provider: one }: { provider: Provider }) {
-  const { provider, title, etag } = one;
+/** The buttons of a provider. Azure has none: the service uses its own identity there. The etag is null without credentials. */
+function Actions({ provider: details }: { provider: Provider }) {
+  const { provider, title, etag } = details;
   const members = MEMBERS[provider] ?? [];
   if (members.length === 0) return null;
   const params = { path: { provider }, ...(etag !== null && { header: { "If-Match": etag } }) };
@@ -96,20 +105,23 @@ function Actions({ provider: one }: { provider: Provider }) {
           return configure({ params, body: { ...given(texts), ...expiryOf(form, "expiresOn") } });
         }}
       >
-        <Text>The service tests the credentials and saves them only if the test passes.</Text>
-        <Fields provider={one} members={members} />
+        <Text>
+          Credentials that the service uses to write secrets to {title}. They are tested first, and saved only if the
+          test passes.
+        </Text>
+        <Fields provider={details} members={members} />
       </Operate>{" "}
       {etag !== null && (
         <Operate
           operation="deleteSyncProvider"
-          title="Remove"
+          title="Delete credentials"
           about={title}
-          action="Remove credentials"
+          action="Delete credentials"
           submit={(_, remove) => remove({ params })}
         >
           <Text>
-            Deletes the credentials. Syncs to this provider fail until you configure it again. Existing copies stay
-            there.
+            Deletes the credentials that are stored for {title}. You can't undo this. Syncs to this provider fail until
+            you configure the provider again. Existing copies stay in the provider.
           </Text>
         </Operate>
       )}
@@ -117,20 +129,21 @@ function Actions({ provider: one }: { provider: Provider }) {
   );
 }
 
+/** The fields of a provider. `filled`: names of the secret fields with text. A new secret has another expiry date. */
 function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { provider: Provider; members: Members }) {
   const [filled, setFilled] = useState<readonly string[]>([]);
   function trackFilled(name: string, isFilled: boolean): void {
-    setFilled((before) => [...before.filter((one) => one !== name), ...(isFilled ? [name] : [])]);
+    setFilled((before) => [...before.filter((filledName) => filledName !== name), ...(isFilled ? [name] : [])]);
   }
   return (
     <>
       {members.map(({ name, label, kind }) => {
-        const hint = secretsSet.includes(name) ? "Leave empty to keep the current value" : "";
+        const hint = secretsSet.includes(name) ? "Leave empty to keep the current value." : "";
         const secret = { name, label, hint, onFilled: (isFilled: boolean) => trackFilled(name, isFilled) };
         if (kind === "secret") return <SecretField key={name} {...secret} />;
         if (kind === "secretLines") return <LongField key={name} {...secret} />;
-        const now = (settings as Record<string, unknown>)[name];
-        const defaultValue = typeof now === "string" ? now : "";
+        const savedValue = (settings as Record<string, unknown>)[name];
+        const defaultValue = typeof savedValue === "string" ? savedValue : "";
         return kind === "lines" ? (
           <LongField key={name} name={name} label={label} defaultValue={defaultValue} />
         ) : (
@@ -140,7 +153,7 @@ function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { pr
       <ExpiryField
         name="expiresOn"
         label="Credential expires"
-        hint="Alert rules notify before this date"
+        hint="Alert rules of the type Credential of this service expires soon notify before this date."
         end={expiresOn}
         isAnother={filled.length > 0}
       />

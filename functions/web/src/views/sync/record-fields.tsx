@@ -2,19 +2,20 @@ import type { Schemas } from "../../api/client.ts";
 import { CheckField, ChoiceField, NumberField } from "../../parts/fields.tsx";
 import { chosen, typed } from "../../parts/form-dialog.tsx";
 
+/** What a sync does if another client changes the copy, which is called drift. */
 const ON_DRIFT = {
-  overwrite: "Overwrite the target",
-  report: "Report the difference",
+  overwrite: "Overwrite it with the source value",
+  report: "Only report the difference",
 } as const;
 
-/** The fields of a sync record that can be edited. */
+/** The fields of a sync record that can be edited, in the forms that create and edit one. */
 export function RecordFields({ record }: { record?: Schemas["SyncRecord"] }) {
   return (
     <>
       <NumberField
         name="scheduleHours"
         label="Check interval (hours)"
-        hint="New versions sync immediately when Event Grid reports them"
+        hint="How often the copy is compared with the source. Example: 24. A new version is copied at once if Event Grid reports it."
         required
         min={1}
         max={720}
@@ -22,16 +23,27 @@ export function RecordFields({ record }: { record?: Schemas["SyncRecord"] }) {
       />
       <ChoiceField
         name="onDrift"
-        label="If the target was changed"
+        label="If the target value is changed later"
         options={ON_DRIFT}
         defaultValue={record?.onDrift ?? "overwrite"}
       />
-      <CheckField name="adopt" label="Overwrite an existing target secret" defaultChecked={record?.adopt ?? false} />
-      <CheckField name="enabled" label="Enabled" defaultChecked={record?.enabled ?? true} />
+      <CheckField
+        name="adopt"
+        label="If a secret with the target name already exists, overwrite it"
+        hint="If off, the sync fails when another user or program created that secret."
+        defaultChecked={record?.adopt ?? false}
+      />
+      <CheckField
+        name="enabled"
+        label="Enable sync"
+        hint="If off, nothing is compared or copied until you enable the sync."
+        defaultChecked={record?.enabled ?? true}
+      />
     </>
   );
 }
 
+/** Returns the body members that the fields contain. */
 export const recordOf = (form: FormData) => ({
   scheduleHours: Number(typed(form, "scheduleHours")),
   onDrift: chosen(form, "onDrift", ["overwrite", "report"]),

@@ -14,7 +14,7 @@ const FILTERS = [{ name: "state", label: "Status", values: STATES }];
 
 const COLUMNS: Column<SyncRecord>[] = [
   {
-    title: "Secret",
+    title: "Source secret",
     cell: ({ recordId, sourceVault, sourceSecret }) => (
       <Link href={createHref(`/sync/${recordId}`, {})}>
         {sourceVault}/{sourceSecret}
@@ -26,12 +26,12 @@ const COLUMNS: Column<SyncRecord>[] = [
     title: "Status",
     cell: StateBadge,
   },
-  { title: "Last synced", cell: ({ lastSyncedAt }) => <Instant at={lastSyncedAt} relative /> },
-  { title: "Last checked", cell: ({ lastCheckedAt }) => <Instant at={lastCheckedAt} relative /> },
+  { title: "Last copied", cell: ({ lastSyncedAt }) => <Instant at={lastSyncedAt} relative /> },
+  { title: "Last compared", cell: ({ lastCheckedAt }) => <Instant at={lastCheckedAt} relative /> },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
-/** The sync records with their status. */
+/** The table of sync records with their status, on the Sync page. */
 export function Records() {
   const [params] = useSearchParams();
   const query = { limit: 100, ...givenFilters(params, FILTERS) };
@@ -43,8 +43,8 @@ export function Records() {
         of={list}
         columns={COLUMNS}
         keyOf={({ recordId }) => recordId}
-        label="Sync records"
-        empty="No sync records match the filters. Select Create sync to copy a vault secret to another store."
+        label="Syncs"
+        empty="No syncs match the filter. Select Create sync to copy a key vault secret to another secret store."
       />
     </>
   );

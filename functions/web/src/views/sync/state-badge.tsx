@@ -3,13 +3,14 @@ import type { Schemas } from "../../api/client.ts";
 
 type State = Schemas["SyncRecord"]["state"];
 
+/** States of a sync. `drifted`: another client changed the target, and the sync only reports it. */
 export const STATES = {
-  new: "New",
+  new: "Not synced yet",
   inSync: "In sync",
-  pending: "Pending",
-  drifted: "Drifted",
+  pending: "Sync pending",
+  drifted: "Target was changed",
   failing: "Failing",
-  paused: "Paused",
+  paused: "Disabled",
 } as const satisfies Record<State, string>;
 
 const COLORS = {

@@ -6,11 +6,11 @@ import { NewRecord } from "./new-record.tsx";
 import { Providers } from "./providers.tsx";
 import { Records } from "./records.tsx";
 
-/** Sync of vault secrets to other secret stores. */
+/** The Sync page: the syncs of vault secrets to other secret stores, and the providers of these stores. */
 export default function Sync() {
   return (
     <View title="Sync">
-      <Card title="Sync records">
+      <Card title="Syncs">
         <FeatureGate
           operation="createSyncRecord"
           isQuiet
@@ -22,7 +22,7 @@ export default function Sync() {
           <Records />
         </LapsedProData>
       </Card>
-      <Card title="Providers">
+      <Card title="Target providers">
         <FeatureGate
           operation="listSyncProviders"
           description="Configures the credentials for the secret stores that the service syncs to."

@@ -11,6 +11,7 @@ export const PROVIDER_NAMES = {
   kubernetes: "Kubernetes",
 } as const satisfies Record<Provider, string>;
 
+/** Names of the services that store secrets. */
 const SERVICE_NAMES = {
   keyvault: "Key vault",
   secretsmanager: "Secrets Manager",
@@ -39,12 +40,17 @@ export const serviceNames = <P extends Provider>(provider: P) =>
   >;
 
 /** Returns the target of a sync record as one line. */
-export const targetText = (one: Schemas["SyncRecord"]): string =>
+export const targetText = ({
+  targetProvider,
+  targetService,
+  targetRegion,
+  targetName,
+}: Schemas["SyncRecord"]): string =>
   [
-    PROVIDER_NAMES[one.targetProvider],
-    (SERVICE_NAMES as Record<string, string>)[one.targetService] ?? one.targetService,
-    one.targetRegion,
-    one.targetName,
+    PROVIDER_NAMES[targetProvider],
+    (SERVICE_NAMES as Record<string, string>)[targetService] ?? targetService,
+    targetRegion,
+    targetName,
   ]
     .filter(Boolean)
     .join(", ");

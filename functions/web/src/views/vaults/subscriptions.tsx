@@ -5,15 +5,16 @@ import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { FilterCheckbox } from "./filter-checkbox.tsx";
 
 type Subscription = Schemas["Subscription"];
 
 const SOURCES = {
-  api: "Added here",
-  configuration: "App setting",
-  discovered: "Discovered",
+  api: "Added by a user",
+  configuration: "Environment variable",
+  discovered: "Found in Azure",
 } as const satisfies Record<Subscription["source"], string>;
 const SCAN_STATUSES = {
   queued: "Queued",
@@ -24,15 +25,16 @@ const SCAN_STATUSES = {
   timedOut: "Timed out",
   cancelled: "Canceled",
 } as const satisfies Record<Schemas["Scan"]["status"], string>;
+/** Steps of an access test. */
 const STEPS = {
   subscriptionReadable: "Read subscription",
-  vaultsListable: "List vaults",
+  vaultsListable: "List key vaults",
   secretsListable: "List secrets",
   keysListable: "List keys",
   certificatesListable: "List certificates",
 } as const satisfies Record<Schemas["ConnectionTest"]["steps"][number]["step"], string>;
 
-/** The subscriptions, and forms that add, test and remove one. */
+/** The card of the Vaults page with the subscriptions, and the forms that add, test and remove one. */
 export function Subscriptions() {
   const [params] = useSearchParams();
   const unread = params.get("unread") === "true";
@@ -42,6 +44,7 @@ export function Subscriptions() {
     { params: { query: { limit: 100, ...(unread && { unread: "true" }) } } },
     BY_CURSOR,
   );
+  // Why the last scan could not list the subscriptions. The same on each page of the list.
   const listFailure = list.data?.pages[0]?.lastFailure;
   const columns: Column<Subscription>[] = [
     { title: "Name", cell: ({ name }) => name },
@@ -49,13 +52,13 @@ export function Subscriptions() {
     { title: "Source", cell: ({ source }) => SOURCES[source] },
     { title: "Status", cell: statusOf },
     { title: "Vaults", cell: ({ counts }) => counts.vaults.toLocaleString() },
-    { title: "Last scan", cell: ({ lastScan }) => lastScan && SCAN_STATUSES[lastScan.status] },
+    { title: "Last scan", cell: lastScanOf },
     {
       title: "Access problems",
       cell: ({ lastFailure }) => lastFailure && `${lastFailure.message} ${lastFailure.remedy}`,
     },
     { title: "Added", cell: ({ addedAt }) => (addedAt === null ? "" : <Instant at={addedAt} relative />) },
-    { title: "", cell: (one) => <Actions subscription={one} /> },
+    { title: "", cell: (subscription) => <Actions subscription={subscription} /> },
   ];
   return (
     <>
@@ -68,8 +71,16 @@ export function Subscriptions() {
             add({ body: { subscriptionId: typed(form, "subscriptionId"), name: typed(form, "name") } })
           }
         >
-          <TextField name="subscriptionId" label="Subscription ID" hint="A GUID" required />
-          <TextField name="name" label="Name" required />
+          <Text>
+            The next scan reads the key vaults of this subscription. The service's identity needs access to it.
+          </Text>
+          <TextField
+            name="subscriptionId"
+            label="Subscription ID"
+            hint="Example: 8eab9bca-7137-4f76-a31c-dcc4acd2ff43"
+            required
+          />
+          <TextField name="name" label="Name" hint="Name to show on this page. Example: Contoso Production" required />
         </Operate>
       </div>
       <FilterCheckbox name="unread" label="Only subscriptions that could not be read" />
@@ -85,14 +96,24 @@ export function Subscriptions() {
         label="Subscriptions"
         empty={
           unread
-            ? "No known subscription failed at its last scan."
-            : "No subscriptions yet. Start a scan to list the subscriptions that the service can read, or add one."
+            ? "The last scans could read all known subscriptions."
+            : "No subscriptions yet. Start a scan on the Overview page to find the subscriptions that the service can read, or add a subscription."
         }
       />
     </>
   );
 }
 
+/** Returns the status of the last scan of a subscription, with the reason for a partial one. */
+function lastScanOf({ lastScan, lastFailure, counts: { vaultsUnreadable } }: Subscription): string {
+  if (lastScan === null) return "Not scanned yet";
+  if (lastScan.status !== "partial") return SCAN_STATUSES[lastScan.status];
+  if (lastFailure !== null) return "Partially completed: the key vaults could not be listed";
+  if (vaultsUnreadable > 0) return `Partially completed: ${counted(vaultsUnreadable, "vault")} not read`;
+  return "Partially completed: another subscription, or a part of a vault, could not be read";
+}
+
+/** Returns whether scans read the subscription. `removing`: a removal was interrupted and must be repeated. */
 function statusOf({ state, watched, outOfScopeSince }: Subscription) {
   if (state === "removing") return "Removal in progress. If this does not change, remove the subscription again.";
   if (watched) return "Monitored";
@@ -108,6 +129,7 @@ function statusOf({ state, watched, outOfScopeSince }: Subscription) {
   );
 }
 
+/** The buttons of a subscription. Only one that a user added can be removed here. */
 function Actions({ subscription: { subscriptionId, name, source } }: { subscription: Subscription }) {
   const params = { path: { subscription_id: subscriptionId } };
   return (
@@ -120,20 +142,25 @@ function Actions({ subscription: { subscriptionId, name, source } }: { subscript
         appearance="transparent"
         submit={async (_, test) => <Outcome of={await test({ params })} />}
       >
-        <Text>Checks whether the service's identity can list the vaults of {name}.</Text>
+        <Text>
+          Checks whether the service's identity can read the subscription {name}, list its key vaults, and list the
+          secrets, keys and certificates in up to five of the key vaults. This makes no changes.
+        </Text>
       </Operate>
       {source === "api" && (
         <Operate
           operation="removeSubscription"
           title="Remove"
+          kind="subscription"
           about={name}
           action="Remove subscription"
           appearance="transparent"
           submit={(_, remove) => remove({ params })}
         >
           <Text>
-            Removes {name} from the list of added subscriptions. The service keeps monitoring it if the setting Monitor
-            all subscriptions (watchAll) is on. Otherwise its assets leave the inventory.
+            Removes {name} from the list of added subscriptions. If the setting Monitor all subscriptions is on, the
+            service still monitors {name}. Otherwise its vaults and assets leave the inventory, the compliance score and
+            the alerts. Azure resources are not changed.
           </Text>
         </Operate>
       )}
@@ -144,6 +171,6 @@ function Actions({ subscription: { subscriptionId, name, source } }: { subscript
 const Outcome = ({ of: { steps } }: { of: Schemas["ConnectionTest"] }) =>
   steps.map(({ step, resource, ok, detail, remedy }) => (
     <div key={`${step} ${resource}`}>
-      {ok ? "✓" : "✗"} {STEPS[step]}: {resource} {detail} {remedy?.text}
+      {ok ? "✓ Passed" : "✗ Failed"}: {STEPS[step]} ({resource}). {detail} {remedy?.text}
     </div>
   ));

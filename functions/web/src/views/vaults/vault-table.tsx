@@ -19,12 +19,12 @@ const COLUMNS: Column<Vault>[] = [
   { title: "Secrets", cell: ({ assets }) => assets.secret.toLocaleString() },
   { title: "Keys", cell: ({ assets }) => assets.key.toLocaleString() },
   { title: "Certificates", cell: ({ assets }) => assets.certificate.toLocaleString() },
-  { title: "Expired", cell: ({ health }) => health.expired.toLocaleString() },
-  { title: "Critical", cell: ({ health }) => health.critical.toLocaleString() },
+  { title: "Expired assets", cell: ({ health }) => health.expired.toLocaleString() },
+  { title: "Critical assets", cell: ({ health }) => health.critical.toLocaleString() },
   { title: "Access problems", wide: true, cell: failuresOf },
 ];
 
-/** All vaults. A vault that can't be read shows the missing role. */
+/** The table of all vaults on the Vaults page. A vault that can't be read shows the reason and the fix. */
 export function VaultTable() {
   const [params] = useSearchParams();
   const failing = params.get("failing") === "true";
@@ -42,24 +42,40 @@ export function VaultTable() {
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Vaults"
-        empty={failing ? "No known vault failed at its last scan." : "No vaults yet. Start a scan to list them."}
+        empty={
+          failing
+            ? "The last scans could read all known vaults."
+            : "No vaults yet. Start a scan on the Overview page to find the key vaults."
+        }
       />
     </>
   );
 }
 
+/** Names of the lists of a vault that could not be read. */
+const LISTS: Record<string, string> = {
+  secret: "Secrets",
+  key: "Keys",
+  certificate: "Certificates",
+  secrets: "Secrets",
+  keys: "Keys",
+  certificates: "Certificates",
+  vault: "Vault",
+};
+
+/** Returns the access problems of a vault. Until `retryAt`, only scans of the mode `force` read it. */
 function failuresOf({ failures, retryAt }: Vault) {
   if (failures.length === 0 && retryAt === null) return null;
   return (
     <>
       {failures.map(({ list, message, remedy, at }) => (
         <div key={list}>
-          {list}: {message} {remedy} (<Instant at={at} relative />)
+          {LISTS[list] ?? list}: {message} {remedy} (<Instant at={at} relative />)
         </div>
       ))}
       {retryAt !== null && (
         <div>
-          Next attempt <Instant at={retryAt} relative />
+          The service tries to read this vault again <Instant at={retryAt} relative />.
         </div>
       )}
     </>
