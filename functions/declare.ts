@@ -67,7 +67,10 @@ export const scheduleOf = ({ schedule }: Pick<TimerDeclaration, "schedule">, con
 /** Declares a timer. */
 export const timer = (declaration: TimerDeclaration): TimerDeclaration => declaration;
 
-/** Declares the handler of a queue. Messages are validated with the schema before the handler is called. */
+/**
+ * Declares the handler of a queue. Messages are validated with the schema before the handler is called. The last delivery is
+ * recorded, so that a poison queue's handler can tell a failed message from a planted one.
+ */
 export const queue = <S extends z.ZodType>(declaration: {
   name: string;
   queue: string;
@@ -75,13 +78,19 @@ export const queue = <S extends z.ZodType>(declaration: {
   handle(message: z.output<S>, invocation: Invocation): Promise<void>;
 }): QueueDeclaration => ({
   ...declaration,
-  handle: async (message, invocation) => await declaration.handle(declaration.message.parse(message), invocation),
+  handle: async (body, invocation) => {
+    const message = declaration.message.parse(body);
+    const { services, delivery } = invocation;
+    await services.failedMessages.handleDelivery({ queue: declaration.queue, body, delivery }, () =>
+      declaration.handle(message, invocation),
+    );
+  },
 });
 
 /**
  * Declares the handler of a poison queue, which receives messages that failed five times or don't match the schema. Each
  * message is recorded in `GET /system/failed-messages` and in the audit log. `handle` receives only messages that match the
- * schema.
+ * schema and whose last delivery failed in this service.
  */
 export const poison = <S extends z.ZodType>(declaration: {
   name: string;

@@ -1,6 +1,6 @@
 import { runCountedScan } from "../../test/support/counted-scan.ts";
 import { Service } from "../../test/support/service.ts";
-import { processFigures } from "./process.ts";
+import { processFigures, smallInstance } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, ratio, type Section } from "./section.ts";
 
 /** Divisor of the sizes. `MEMORY_PART=10` measures estates of a tenth of the size, for a quick run or to see the growth. */
@@ -11,8 +11,6 @@ const NAME_FILTER = process.env.MEMORY_OF ?? "";
 const MAX_READ_MB = 60;
 /** Timeout of one scan: 50 minutes. */
 const TIMEOUT_MS = 3_000_000;
-/** Settings that limit the memory that the C library keeps, as in the deployment templates. */
-const MALLOC_SETTINGS = { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: "131072" };
 
 /** A company whose vaults are scanned, and its name in the table. */
 interface Estate {
@@ -42,7 +40,7 @@ export async function memory(): Promise<Section> {
     figures.push(...(await measureEstate(estate)));
   return {
     title: "Memory of a scan",
-    how: `The first full scan of three estates${SIZE_DIVISOR === 1 ? "" : `, ${(100 / SIZE_DIVISOR).toFixed(0)} % of each`}, each in its own process, host included, with ten vaults at a time. The memory of the C library and V8's space for new objects are limited as in the templates (\`MALLOC_ARENA_MAX\`, \`languageWorkers__node__arguments\`). The peak is the system's count since the start of the process (\`VmHWM\`). Bytes read from tables include answers to writes. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
+    how: `The first full scan of three estates${SIZE_DIVISOR === 1 ? "" : `, ${(100 / SIZE_DIVISOR).toFixed(0)} % of each`}, each in its own process, host included, with ten vaults at a time. V8's heap and the memory of the C library are limited as on an instance with 512 MB (\`--max-old-space-size=256\`, \`MALLOC_ARENA_MAX\`). The peak is the system's count since the start of the process (\`VmHWM\`). Bytes read from tables include answers to writes. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
     figures,
   };
 }
@@ -51,10 +49,11 @@ async function measureEstate({ what, company, small }: Estate): Promise<Figure[]
   const service = await Service.start({
     tableProxy: true,
     company: { ...company, subscriptions: 4 },
-    env: MALLOC_SETTINGS,
+    hosts: 0,
     // Uses a storage emulator without other settings. With the data of other benchmarks, the emulator would run out of memory.
     storageEnv: {},
   });
+  await service.addHost(smallInstance(service.environment));
   try {
     const bytesAtRest = (await processFigures(service.url)).memory.rss;
     service.cloud.handshakes.clear();

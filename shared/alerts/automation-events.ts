@@ -1,4 +1,3 @@
-import { toSingleLine } from "../platform/http/single-line.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
@@ -57,18 +56,12 @@ export async function automationItems(
       for (const { id, at, notice } of await deps.notifications.unnotifiedAutomation(rule.ruleId, recent)) {
         if (items.length === limit) return { items, more: true };
         const text = await notice();
-        if (text) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...withoutLineBreaks(text) });
+        if (text) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...text });
       }
     }
   }
   return { items, more: false };
 }
-
-/** Removes line breaks from all texts, because they contain names that users choose. */
-const withoutLineBreaks = <T extends object>(texts: T): T =>
-  Object.fromEntries(
-    Object.entries(texts).map(([name, value]) => [name, typeof value === "string" ? toSingleLine(value) : value]),
-  ) as T;
 
 /** Returns the example item of a test. Its resources don't exist. */
 export function automationExample(type: AutomationType, now: Date): AutomationItem {

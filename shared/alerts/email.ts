@@ -1,4 +1,3 @@
-import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Urgency } from "./items.ts";
 import type { Message, MessageLine, Place } from "./message.ts";
 
@@ -46,7 +45,7 @@ export function mailOf(message: Message): MailContent {
   };
 }
 
-const subjectOf = ({ subject }: Message): string => truncate(toSingleLine(subject), MAX_SUBJECT);
+const subjectOf = ({ subject }: Message): string => truncate(subject, MAX_SUBJECT);
 
 const byteLength = (...texts: readonly string[]): number =>
   texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
@@ -95,7 +94,7 @@ function groupLines(lines: readonly MessageLine[]): Grouped {
 function htmlOf(message: Message, sections: string, omittedLines: number): string {
   const { intro, histories, pageUrl } = message;
   const font = "font-family:'Segoe UI',Helvetica,Arial,sans-serif";
-  const subject = escapeHtml(toSingleLine(message.subject));
+  const subject = escapeHtml(message.subject);
   const more =
     omittedLines === 0
       ? ""
@@ -197,13 +196,13 @@ function textOf(message: Message, sections: string, omittedLines: number): strin
   const { intro, histories, pageUrl } = message;
   const links = histories.slice(0, MAX_SENTENCES).join(" ");
   return [
-    oneLine(message.subject),
+    message.subject,
     intro,
     ...(sections === "" ? [] : [sections]),
     ...(omittedLines === 0 ? [] : [`${moreText(omittedLines)} ${links}`.trim()]),
     "--",
     [
-      ...whyOf(message).map(oneLine),
+      ...whyOf(message),
       ...(pageUrl ? [`Open the service: ${pageUrl}`] : []),
       ...(histories.length > 0 ? [`This message in the alert history: ${links}`] : []),
     ].join("\n"),
@@ -225,21 +224,19 @@ const textOwners = (owners: Grouped): string =>
     )
     .join("\n\n");
 
-const textOwner = (owner: string | undefined): string => `# ${oneLine(ownerText(owner))}`;
+const textOwner = (owner: string | undefined): string => `# ${ownerText(owner)}`;
 
 function textPlace(place: Place | undefined): string {
-  if (place?.directory !== undefined) return oneLine(`## ${place.directory}`);
-  return place?.vault === undefined
-    ? ""
-    : oneLine(`## Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`);
+  if (place?.directory !== undefined) return `## ${place.directory}`;
+  return place?.vault === undefined ? "" : `## Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`;
 }
 
 function textLine(line: MessageLine): string {
   const { urgency, title, what, link } = line;
   return [
-    `${LABELS[urgency].toUpperCase()}: ${oneLine(truncate(title, MAX_FACT))} ${oneLine(what)}`,
+    `${LABELS[urgency].toUpperCase()}: ${truncate(title, MAX_FACT)} ${what}`,
     `  ${factsOf(line)
-      .map(([label, value]) => `${label}: ${oneLine(value)}`)
+      .map(([label, value]) => `${label}: ${value}`)
       .join(" · ")}`,
     ...(link ? [`  ${link.url}`] : []),
   ].join("\n");
@@ -247,9 +244,6 @@ function textLine(line: MessageLine): string {
 
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (character) => ESCAPES[character]!);
-
-/** Removes line breaks, so that a name can't start a line of its own in the plain text. */
-const oneLine = (text: string): string => text.replace(/[\r\n\u0085\u2028\u2029]+/g, " ");
 
 const truncate = (text: string, maxLength: number): string =>
   (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();

@@ -222,7 +222,7 @@ export function createEvaluation(
   ): Promise<Row<StateRecord>> {
     const deliveryId = deliveryIdOf(rule.ruleId, now, items);
     const delivery = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
-    // Escalations are sent through another rule, which may have opened incidents for them. `secondStep` is that rule.
+    // Escalations may have opened incidents through another rule. `secondStep` is that rule, which also gets the resolutions.
     const secondStep = !channel && items.some(isResolution) ? await escalationChannels.incidentsOf(rule) : undefined;
     const pending = {
       ...delivery,

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { alertKey, type Item, notificationKey, trackedItemOf, type Urgency } from "./items.ts";
 import { historyLink, type Links, pageLink } from "./links.ts";
-import { lineOf } from "./message.ts";
+import { lineOf, toSingleLines } from "./message.ts";
 
-/** An item as an incident for PagerDuty or ServiceNow. */
+/** An item as an incident for PagerDuty or ServiceNow. All texts are single lines. */
 export interface Incident {
   /**
    * Deduplication key: the same for the opening, every retry and the resolution of an alert. 40 characters; PagerDuty allows
@@ -13,7 +13,6 @@ export interface Incident {
   /** `open`: the alert is new or continues. `close`: the alert is resolved. */
   action: "open" | "close";
   urgency: Urgency;
-  /** One line. */
   summary: string;
   facts: [label: string, value: string][];
   /** The affected component, such as the vault's name. */
@@ -38,7 +37,7 @@ export function incidentOf(
     urgency: line.urgency,
     summary: `${line.title} ${line.what}`,
     facts: line.facts,
-    source: sourceOf(tracked ?? item),
+    source: toSingleLines(sourceOf(tracked ?? item)),
     links: [
       ...(line.link ? [line.link] : []),
       ...(history ? [{ text: "Show in the alert history", url: history }] : []),

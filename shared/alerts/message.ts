@@ -1,5 +1,5 @@
 import { type CredentialKind, isCredentialId, titleOfCredential } from "../inventory/asset.ts";
-import { assetLink, credentialsLink, vaultLink } from "../platform/azure/portal.ts";
+import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../platform/azure/portal.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type {
@@ -21,7 +21,26 @@ import { URGENCIES } from "./items.ts";
 import { historyLink, type Links, pageLink, subscriptionText } from "./links.ts";
 import type { AlertType } from "./rule.ts";
 
-/** The content of alert messages, independent of their channel. Each item becomes a line. */
+/**
+ * The content of alert messages, independent of their channel. Each item becomes a line. Items contain names that others choose,
+ * such as owner tags; all texts of a message are single lines.
+ */
+
+/**
+ * Returns a copy in which every text is one line: control characters, line and paragraph separators become one space, invisible
+ * format characters such as bidirectional controls are removed, and lone surrogates become U+FFFD. So a name can't add a line to a
+ * message or make it look like another one: https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing
+ */
+export function toSingleLines<T>(value: T): T {
+  if (typeof value === "string")
+    return value
+      .toWellFormed()
+      .replace(/\p{Cf}+/gu, "")
+      .replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, " ") as T;
+  if (Array.isArray(value)) return value.map((member) => toSingleLines(member)) as T;
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, toSingleLines(member)])) as T;
+}
 
 /** One line of a message: the item, its state, details, and a link. */
 export interface MessageLine {
@@ -86,7 +105,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
     .flatMap(({ delivery, items }) =>
       items.map((item) => ({
         item,
-        line: lineOf(item, new Date(delivery.createdAt), links),
+        line: rawLineOf(item, new Date(delivery.createdAt), links),
         place: placeOf(item, links),
       })),
     )
@@ -106,7 +125,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
         );
   const rules = new Map(deliveries.map(({ ruleId, ruleName }) => [ruleId, ruleName]));
   const page = pageLink(links);
-  return {
+  return toSingleLines({
     subject: `${prefix}${digest}${headlineText}`,
     intro: introOf(deliveries, lines.length),
     lines,
@@ -125,7 +144,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       (id) => historyLink(links, id) ?? [],
     ),
     ...(page && { pageUrl: page }),
-  };
+  });
 }
 
 const NO_LINKS: Links = {
@@ -139,7 +158,7 @@ const NO_LINKS: Links = {
 /** Returns the highest urgency of the items, as an index into `URGENCIES`. */
 export const urgencyIn = (items: readonly Item[], createdAt: Date): number =>
   items.reduce(
-    (highest, item) => Math.min(highest, URGENCIES.indexOf(lineOf(item, createdAt, NO_LINKS).urgency)),
+    (highest, item) => Math.min(highest, URGENCIES.indexOf(rawLineOf(item, createdAt, NO_LINKS).urgency)),
     URGENCIES.length - 1,
   );
 
@@ -220,7 +239,11 @@ function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: num
 }
 
 /** Returns the line of an item. Times such as "in 6 days" are relative to `createdAt`, the creation of the delivery. */
-export function lineOf(item: Item, createdAt: Date, links: Links): MessageLine {
+export const lineOf = (item: Item, createdAt: Date, links: Links): MessageLine =>
+  toSingleLines(rawLineOf(item, createdAt, links));
+
+/** Returns the line of an item with the names as they are, possibly on several lines. */
+function rawLineOf(item: Item, createdAt: Date, links: Links): MessageLine {
   switch (item.kind) {
     case "asset":
       return assetLine(item, createdAt, links);
@@ -238,10 +261,10 @@ export function lineOf(item: Item, createdAt: Date, links: Links): MessageLine {
       return scanFailureLine(item, links);
     case "renewed":
     case "recovered":
-      return resolvedLine(item, lineOf(item.of, createdAt, links));
+      return resolvedLine(item, rawLineOf(item.of, createdAt, links));
     case "stillFailing":
     case "escalated":
-      return persistingLine(item, lineOf(item.of, createdAt, links));
+      return persistingLine(item, rawLineOf(item.of, createdAt, links));
   }
 }
 
@@ -331,7 +354,12 @@ function scanLine(item: ScanItem, links: Links): MessageLine {
       ...(item.message ? ([["Reason", item.message]] as [string, string][]) : []),
     ],
     ...(base
-      ? { link: { text: "View scan results", url: `${base}/api/assets/discovery/scan/${item.id}/results` } }
+      ? {
+          link: {
+            text: "View scan results",
+            url: `${base}/api/assets/discovery/scan/${encodePathSegment(item.id)}/results`,
+          },
+        }
       : {}),
   };
 }
@@ -358,7 +386,12 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
     title: vaultName ?? resourceText,
     what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
     facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
-    ...(base && { link: { text: "View scan results", url: `${base}/api/assets/discovery/scan/${scanId}/results` } }),
+    ...(base && {
+      link: {
+        text: "View scan results",
+        url: `${base}/api/assets/discovery/scan/${encodePathSegment(scanId)}/results`,
+      },
+    }),
   };
 }
 
@@ -418,12 +451,12 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
   const { title, what, urgency, why, done, safe, next, rotationId, recordId, appId, vaultName } = item;
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   const path = rotationId
-    ? `automation/rotation/rotations/${rotationId}`
+    ? `automation/rotation/rotations/${encodePathSegment(rotationId)}`
     : recordId
-      ? `automation/sync/records/${recordId}`
+      ? `automation/sync/records/${encodePathSegment(recordId)}`
       : vaultName
-        ? `assets/dependencies?vault=${encodeURIComponent(vaultName)}&resolved=false`
-        : `automation/rotation/apps/${appId}`;
+        ? `assets/dependencies?vault=${encodePathSegment(vaultName)}&resolved=false`
+        : `automation/rotation/apps/${encodePathSegment(appId ?? "")}`;
   const facts: [string, string][] = [
     ["Reason", why],
     ["Done so far", done],

@@ -1,8 +1,9 @@
 import type { Incident } from "./incident.ts";
 import type { Urgency } from "./items.ts";
+import { toSingleLines } from "./message.ts";
 
-/** https://developer.pagerduty.com/docs/send-alert-event: a summary has at most 1,024 characters. */
-const MAX_SUMMARY = 1024;
+/** https://developer.pagerduty.com/docs/send-alert-event: a summary and a source have at most 1,024 characters. */
+const MAX_TEXT = 1024;
 
 const SEVERITIES: Record<Urgency, "critical" | "error" | "warning" | "info"> = {
   expired: "critical",
@@ -25,13 +26,13 @@ export function pagerDutyEvent(
     client: "Credential lifecycle",
     links: links.map(({ text, url }) => ({ href: url, text })),
     payload: {
-      summary: summary.slice(0, MAX_SUMMARY).toWellFormed(),
-      source: source.toWellFormed(),
+      summary: summary.slice(0, MAX_TEXT).toWellFormed(),
+      source: source.slice(0, MAX_TEXT).toWellFormed(),
       severity: SEVERITIES[urgency],
       timestamp: createdAt,
-      group: ruleName,
+      group: toSingleLines(ruleName),
       class: alertType,
-      custom_details: Object.fromEntries(facts.map(([label, value]) => [label, value.toWellFormed()])),
+      custom_details: Object.fromEntries(facts),
     },
   };
 }

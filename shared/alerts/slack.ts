@@ -8,6 +8,9 @@ import type { Message, MessageLine } from "./message.ts";
 const MAX_HEADER = 150;
 const MAX_SECTION = 3000;
 const MAX_LINES = 20;
+/** Lengths with which the details and the link of a line fit into a section. */
+const MAX_TITLE = 600;
+const MAX_DETAILS = 1200;
 
 const SYMBOLS: Record<Urgency, string> = {
   expired: ":red_circle:",
@@ -34,25 +37,41 @@ export function slackOf({ subject, intro, lines, why, histories, pageUrl }: Mess
       ...lines.slice(0, MAX_LINES).map((line) => section(lineText(line))),
       ...moreSection,
       ...(links ? [section(links)] : []),
-      { type: "context", elements: [{ type: "mrkdwn", text: truncate(escapeMrkdwn(why.join(" ")), MAX_SECTION) }] },
+      { type: "context", elements: [mrkdwn(escapeMrkdwn(why.join(" ")))] },
     ],
   };
 }
 
 function lineText({ urgency, title, what, facts, link }: MessageLine): string {
   const details = facts.map(([label, value]) => `${escapeMrkdwn(label)}: ${escapeMrkdwn(value)}`).join(" · ");
-  return [
-    `${SYMBOLS[urgency]} *${escapeMrkdwn(title)}* ${escapeMrkdwn(what)}`,
-    details,
-    ...(link ? [`<${link.url}|${escapeMrkdwn(link.text)}>`] : []),
+  const lines = [
+    `${SYMBOLS[urgency]} *${truncate(escapeMrkdwn(title), MAX_TITLE)}* ${truncate(escapeMrkdwn(what), MAX_TITLE)}`,
+    truncate(details, MAX_DETAILS),
   ].join("\n");
+  const linkLine = link ? `\n<${link.url}|${escapeMrkdwn(link.text)}>` : "";
+  return lines.length + linkLine.length > MAX_SECTION ? lines : lines + linkLine;
 }
 
-const section = (text: string) => ({ type: "section", text: { type: "mrkdwn", text: truncate(text, MAX_SECTION) } });
+/** Slack's markup. `verbatim` prevents links and mentions from addresses and names without markup. */
+const mrkdwn = (text: string) => ({ type: "mrkdwn", text: truncate(text, MAX_SECTION), verbatim: true });
+const section = (text: string) => ({ type: "section", text: mrkdwn(text) });
 
-/** https://docs.slack.dev/messaging/formatting-message-text#escaping */
+/** Slack can't escape these characters, so characters that look alike replace them. */
+const LOOK_ALIKES: Record<string, string> = { "*": "\u2217", _: "\u02CD", "~": "\u223C", "`": "\u02CB" };
+
+/**
+ * Escapes a text, so that it has no formatting, links or mentions. An underscore between letters or digits stays, as in
+ * `DB_PASSWORD`, because it starts no formatting there.
+ * https://docs.slack.dev/messaging/formatting-message-text#escaping
+ */
 const escapeMrkdwn = (text: string): string =>
-  text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("*", "\u2217");
+  text
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replace(/[*~`]|(?<![\p{L}\p{N}_])_+|_+(?![\p{L}\p{N}_])/gu, (characters) =>
+      LOOK_ALIKES[characters[0]!]!.repeat(characters.length),
+    );
 
 const truncate = (text: string, maxLength: number): string =>
   (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();

@@ -84,8 +84,10 @@ const text = (value: string, style: Record<string, unknown> = {}) => ({
   ...style,
 });
 
-/** Escapes Markdown, which text blocks render in part. */
+/** Escapes Markdown and mentions (`<at>`), which text blocks render in part. Also escapes the start of a list. */
 const escapeMarkdown = (value: string): string =>
   (value.length > MAX_TEXT ? `${value.slice(0, MAX_TEXT - 1)}…` : value)
-    .replace(/[\\*_[\]()`#~>]/g, "\\$&")
+    .replace(/[\\*_[\]()`#~<>]/g, "\\$&")
+    .replace(/^(\s*)([-+])/, "$1\\$2")
+    .replace(/^(\s*\d+)\./, "$1\\.")
     .toWellFormed();

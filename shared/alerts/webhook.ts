@@ -10,7 +10,7 @@ import type { WebhookSecret } from "./rule.ts";
 
 /** The content and the signature of webhooks: CloudEvents with the headers of Standard Webhooks. */
 
-/** CloudEvents types. They are part of the public contract with receivers. */
+/** CloudEvents types. They are part of the public contract with receivers. The resolution of an alert has the type of the alert. */
 const EVENT_TYPES = {
   expiration: "lifecycle.alert.expiration",
   expired: "lifecycle.alert.expired",
@@ -53,6 +53,8 @@ export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: read
       rule: { id: delivery.ruleId, name: delivery.ruleName, alertType: delivery.alertType },
       deliveryMode: delivery.deliveryMode,
       test: delivery.test,
+      /** True if all items are resolutions of earlier alerts. */
+      resolved: items.length > 0 && items.every(({ kind }) => kind === "renewed" || kind === "recovered"),
       total: items.length,
       items: items.map((item) => itemOf(item, links)),
       historyUrl: base ? `${base}/alerts/history/${delivery.deliveryId}` : null,

@@ -132,8 +132,13 @@ export const Verification = z
       })
       .meta({ id: "AuditIndexCheck" })
       .meta({ description: "Coverage of the comparison of index and entries." }),
-    findings: z.array(Finding).meta({ description: `Findings, up to ${MAX_FINDINGS}; findingsTotal counts all.` }),
-    findingsTotal: z.int().meta({ description: "Total number of findings." }),
+    findings: z
+      .array(Finding)
+      .meta({ description: `Findings, up to ${MAX_FINDINGS}. findingsTotal also counts those that are not listed.` }),
+    findingsTotal: z.int().meta({
+      description:
+        "Number of findings. The search for unexpected rows outside the sealed intervals stops after about 100 rows of a kind, so the log can contain more of them.",
+    }),
     lateEntries: LateEntries.meta({ description: "Entries that were recorded later than they happened." }),
     beginning: text.nullable().meta({
       description:

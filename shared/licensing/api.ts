@@ -10,7 +10,7 @@ export const LicenseView = z
     valid: z.boolean().meta({ description: "Whether the license is valid, including its grace period." }),
     reason: z.enum(LICENSE_REASONS).nullable().meta({
       description:
-        "Why no license is valid, or `expired` during the grace period. `wrongTenant`: AZURE_TENANT_ID is not the tenant that the license was issued for.",
+        "Why no license is valid, or `expired` during the grace period. `malformed`: LICENSE_KEY is not exactly one license, or its license is not valid yet. `wrongTenant`: AZURE_TENANT_ID is not the tenant that the license was issued for.",
     }),
     expiresAt: z.iso.datetime().nullable(),
     daysLeft: z.int().nullable().meta({ description: "Whole days until the license expires. Negative once expired." }),

@@ -10,11 +10,13 @@ export interface License {
   tier: Tier;
   customer: string;
   expiresAt: Date;
+  /** The later of the times at which the license was issued and becomes valid, in seconds since 1970. 0 if it names neither. */
+  validFrom: number;
   /** The Entra tenant that the license is for, in lower case. */
   tenantId: string | undefined;
 }
 
-/** Why a license is not valid; `expired` also during the grace period. */
+/** Why a license is not valid; `malformed` also before its start, `expired` also during the grace period. */
 export const LICENSE_REASONS = [
   "missing",
   "malformed",
@@ -25,27 +27,37 @@ export const LICENSE_REASONS = [
 ] as const;
 export type LicenseReason = (typeof LICENSE_REASONS)[number];
 
-/** The claims of a license. `exp` is in seconds since 1970 (RFC 7519 §4.1.4). */
+/** The claims of a license. `exp`, `nbf` and `iat` are in seconds since 1970 (RFC 7519 §4.1.4 to §4.1.6). */
 const Claims = z.object({
   tier: z.enum(["core", "pro"]),
   customer: z.string().min(1),
   exp: z.number().int().positive().max(8.64e12), // The last second that a Date can represent.
+  nbf: z.number().optional(),
+  iat: z.number().optional(),
   tenantId: z.guid().optional(),
 });
+
+/** A JSON Web Signature in compact form. */
+const COMPACT_SIGNATURE = /^[\w-]+\.[\w-]+\.[\w-]+$/;
 
 /**
  * The only accepted algorithm. The service chooses it, not the license (https://www.rfc-editor.org/rfc/rfc8725#section-3.1).
  */
 const ALGORITHM = "EdDSA";
 
-/** Verifies the signature of a license, offline. Does not check its expiry date: callers compare it with the clock. */
+/**
+ * Verifies the signature of a license, offline. Ignores white space at the end, which a file or a shell can leave. Does not check
+ * the license's times: callers compare them with the clock.
+ */
 export async function verifyLicense(
   text: string,
   keys: readonly LicenseKey[],
 ): Promise<{ license: License } | { reason: LicenseReason }> {
+  const signature = text.trimEnd();
+  if (!COMPACT_SIGNATURE.test(signature)) return { reason: "malformed" };
   let kid: string | undefined;
   try {
-    kid = decodeProtectedHeader(text).kid;
+    kid = decodeProtectedHeader(signature).kid;
   } catch {
     return { reason: "malformed" }; // The library throws a TypeError if the text is not a JSON Web Signature.
   }
@@ -53,7 +65,7 @@ export async function verifyLicense(
   if (!key) return { reason: "unknownKey" };
   try {
     const publicKey = { kty: "OKP", crv: "Ed25519", x: key.x };
-    const { payload } = await compactVerify(text, publicKey, { algorithms: [ALGORITHM] });
+    const { payload } = await compactVerify(signature, publicKey, { algorithms: [ALGORITHM] });
     return claimsOf(payload);
   } catch (error) {
     if (error instanceof errors.JWSSignatureVerificationFailed) return { reason: "badSignature" };
@@ -71,6 +83,7 @@ function claimsOf(payload: Uint8Array): { license: License } | { reason: License
   }
   const claims = Claims.safeParse(json);
   if (!claims.success) return { reason: "malformed" };
-  const { tier, customer, exp, tenantId } = claims.data;
-  return { license: { tier, customer, expiresAt: new Date(exp * 1000), tenantId: tenantId?.toLowerCase() } };
+  const { tier, customer, exp, nbf = 0, iat = 0, tenantId } = claims.data;
+  const expiresAt = new Date(exp * 1000);
+  return { license: { tier, customer, expiresAt, validFrom: Math.max(nbf, iat), tenantId: tenantId?.toLowerCase() } };
 }

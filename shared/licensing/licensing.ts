@@ -1,13 +1,16 @@
 import type { Config } from "../platform/config/config.ts";
 import type { Tier } from "../platform/http/endpoint.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { DAY_MS } from "../platform/time.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { builtInKeys } from "./built-in-keys.ts";
 import { type License, type LicenseReason, verifyLicense } from "./license.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
 
 /** Length of the grace period in days, during which an expired license keeps its tier. */
 export const GRACE_DAYS = 14;
+
+/** A license from further in the future is not valid yet. */
+const MAX_CLOCK_SKEW_MS = MINUTE_MS;
 
 const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"] as const;
 const PRO_FEATURES = ["rotation", "sync", "dependencies", "sso", "users", "b2c"] as const;
@@ -64,8 +67,9 @@ export function createLicensing(deps: {
     verified ??= verify();
     const result = await verified;
     if (!("license" in result)) return { ...UNLICENSED, reason: result.reason };
-    const { tier, customer, expiresAt } = result.license;
+    const { tier, customer, expiresAt, validFrom } = result.license;
     const nowMs = clock.now().getTime();
+    if (validFrom * 1000 > nowMs + MAX_CLOCK_SKEW_MS) return { ...UNLICENSED, reason: "malformed" };
     const graceEndsAt = new Date(expiresAt.getTime() + GRACE_DAYS * DAY_MS);
     const isExpired = nowMs >= expiresAt.getTime();
     const inGrace = isExpired && nowMs < graceEndsAt.getTime();

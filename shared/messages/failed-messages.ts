@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
@@ -36,6 +37,21 @@ export type FailedMessage = z.infer<typeof FailedMessageRecord>;
 const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);
 const FAILED = "failed";
 
+/**
+ * The service's own record that the last delivery of a message started and did not succeed. Anyone who can write to the queues
+ * can put a message into a poison queue, so a poison message counts only with this row.
+ */
+const LastDeliveries = entity("FailedMessages", z.object({ queue: z.string(), startedAt: z.string() }));
+const LAST_DELIVERIES = "lastDeliveries";
+/** Retention of a last delivery whose poison message never arrived. */
+const LAST_DELIVERY_RETENTION_MS = 7 * DAY_MS;
+
+/** Returns the key of a message's last delivery. The platform copies the body, but not the ID, to the poison queue. */
+const lastDeliveryKey = (queue: string, body: unknown): string =>
+  createHash("sha256")
+    .update(`${queue}\n${JSON.stringify(body ?? null)}`)
+    .digest("hex");
+
 /** Returns a key that sorts newest first: milliseconds counted down from the largest number with 13 digits. */
 const countdown = (instant: number): string => String(9_999_999_999_999 - instant).padStart(13, "0");
 
@@ -57,8 +73,15 @@ export interface PoisonMessage {
  */
 export interface FailedMessages {
   /**
-   * Stores the message, records it in the audit log, and passes it to `handle` if it is readable. A duplicate delivery has no
-   * further effect. After a failure, the queue redelivers the message. After the last delivery the message is sent again as a
+   * Runs the handler of a queue message. Stores that the last delivery started, and removes that row when the handler succeeds.
+   * Earlier deliveries make no request.
+   *
+   * @param run - The handler. Its errors escape, so that the platform counts them.
+   */
+  handleDelivery(message: Pick<PoisonMessage, "queue" | "body" | "delivery">, run: () => Promise<void>): Promise<void>;
+  /**
+   * Stores the message, records it in the audit log, and passes it to `handle` if it is readable and `handleDelivery` saw its
+   * last delivery fail. A planted message and a duplicate delivery have no further effect. After a failure, the queue redelivers the message. After the last delivery the message is sent again as a
    * new message, because a poison queue has no poison queue of its own.
    *
    * @param handle - The handler of the module that the message belongs to.
@@ -110,12 +133,34 @@ export function createFailedMessages(deps: {
     });
   }
 
+  /** Passes a message to its module if its last delivery failed. */
+  async function passOn({ queue, messageId, body }: PoisonMessage, handle: () => Promise<void>): Promise<void> {
+    const key = lastDeliveryKey(queue, body);
+    if (!(await tables.get(LastDeliveries, LAST_DELIVERIES, key))) {
+      return log.warn("A message in a poison queue did not fail in its own queue and has no effect", {
+        queue,
+        messageId,
+      });
+    }
+    await handle();
+    await tables.remove(LastDeliveries, LAST_DELIVERIES, key);
+  }
+
   return {
+    async handleDelivery({ queue, body, delivery }, run) {
+      if (delivery < MAX_DELIVERIES) return await run();
+      const key = lastDeliveryKey(queue, body);
+      // Stored before the handler runs, so that a crash of the process also counts.
+      await tables.put(LastDeliveries, LAST_DELIVERIES, key, { queue, startedAt: clock.now().toISOString() });
+      await run();
+      await tables.remove(LastDeliveries, LAST_DELIVERIES, key);
+    },
+
     async receive(message, schema, handle) {
       try {
         const parsed = schema.safeParse(message.body);
         await store(message, parsed.data);
-        if (parsed.success) await handle?.(parsed.data);
+        if (parsed.success && handle) await passOn(message, () => handle(parsed.data));
       } catch (error) {
         if (message.delivery < MAX_DELIVERIES) throw error;
         const queue = `${message.queue}-poison`;
@@ -168,6 +213,12 @@ export function createFailedMessages(deps: {
       for await (const rows of tables.pages(FailedMessageRows, { partitionKey: FAILED, from, select: [] })) {
         const removals = rows.map(({ rowKey }) => remove(FailedMessageRows, rowKey));
         await tables.write(FailedMessageRows.table, FAILED, removals);
+      }
+      const startedBefore = new Date(clock.now().getTime() - LAST_DELIVERY_RETENTION_MS).toISOString();
+      for await (const rows of tables.pages(LastDeliveries, { partitionKey: LAST_DELIVERIES })) {
+        const old = rows.filter(({ startedAt }) => startedAt < startedBefore);
+        const removals = old.map(({ rowKey }) => remove(LastDeliveries, rowKey));
+        await tables.write(LastDeliveries.table, LAST_DELIVERIES, removals);
       }
     },
   };

@@ -20,8 +20,8 @@ export interface Csv<T> {
 }
 
 /**
- * Matches a cell that a spreadsheet would run as a formula, such as `=1+1`, also with full-width characters, or after characters
- * that spreadsheets skip. A leading apostrophe prevents this: https://owasp.org/www-community/attacks/CSV_Injection
+ * Matches a cell that a spreadsheet would run as a formula, such as `=1+1`, also with full-width characters, or after
+ * characters that spreadsheets skip. A leading apostrophe prevents this: https://owasp.org/www-community/attacks/CSV_Injection
  */
 const FORMULA = /^[\s\p{Cc}\p{Cf}]*[=+\-@|%\uFF1D\uFF0B\uFF0D\uFF20]|^[\t\r\n]/u;
 

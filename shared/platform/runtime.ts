@@ -26,8 +26,8 @@ export interface Logger {
 }
 
 /**
- * Copies a text that is part of another text. V8 stores a substring as a reference to the whole text, which then can't be freed.
- * Used for texts that a scan holds in memory for each asset.
+ * Copies a text that is part of another text. V8 stores a substring as a reference to the whole text, which then can't be
+ * freed. Used for texts that a scan holds in memory for each asset.
  */
 export const copyText = (part: string): string => Buffer.from(part).toString();
 

@@ -1,7 +1,7 @@
 /**
  * Tracing and metrics with OpenTelemetry. Without telemetry, which `functions/telemetry.ts` starts, these functions do nothing.
- * Callers must record only names of functions, routes, queues and vaults, statuses, counts and names of errors, and no contents of
- * requests, responses or errors.
+ * Callers must record only names of functions, routes, queues and vaults, statuses, counts and names of errors, and no contents
+ * of requests, responses or errors.
  */
 import {
   type Attributes,

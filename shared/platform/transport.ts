@@ -16,7 +16,9 @@ export class AnswerTooLarge extends Error {
 }
 
 export interface ConnectionLimits {
-  /** Maximum number of connections to one host. Further requests wait. Undefined: one connection for each request in progress. */
+  /**
+   * Maximum number of connections to one host. Further requests wait. Undefined: one connection for each request in progress.
+   */
   perHost?: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
@@ -39,8 +41,8 @@ const secureContext = loadOnce(async () => tls.createSecureContext());
 const ALL_STATUSES = new Set([Number.POSITIVE_INFINITY]);
 
 /**
- * Creates an HTTP client with its own connections, for the SDKs of Azure and Azure Storage. It uses the SDKs' default client, but
- * `timeout` also covers the body of the response, and the size of a response is limited.
+ * Creates an HTTP client with its own connections, for the SDKs of Azure and Azure Storage. It uses the SDKs' default client,
+ * but `timeout` also covers the body of the response, and the size of a response is limited.
  */
 export async function createTransport({ perHost = Infinity, idleMs }: ConnectionLimits): Promise<Transport> {
   const { createDefaultHttpClient, createPipelineRequest, RestError } = await import("@azure/core-rest-pipeline");

@@ -1,8 +1,9 @@
 import type * as z from "zod";
 
 /**
- * Describes a validation error as the end of a sentence that starts with the value's name: "limit must be at most 1000". Passed as
- * `error` to a schema's parse, which uses it if the schema has no message for the error. The message does not contain the value.
+ * Describes a validation error as the end of a sentence that starts with the value's name: "limit must be at most 1000". Passed
+ * as `error` to a schema's parse, which uses it if the schema has no message for the error. The message does not contain the
+ * value.
  */
 export const validationMessage: z.core.$ZodErrorMap = (issue) => {
   if (issue.input === undefined && issue.code !== "unrecognized_keys" && issue.code !== "custom") return "is missing";

@@ -16,8 +16,8 @@ export const PlannedConsumer = z.object({
   /** Name of the setting, variable or field that references the secret. */
   evidence: z.string(),
   /**
-   * How the consumer gets a new value. `automatic`: it reads the value by itself. `action`: the service refreshes it. `blind`: the
-   * service can neither refresh it nor see its value. `willBreak`: it keeps the old value.
+   * How the consumer gets a new value. `automatic`: it reads the value by itself. `action`: the service refreshes it. `blind`:
+   * the service can neither refresh it nor see its value. `willBreak`: it keeps the old value.
    */
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
   /** The consumer stores a copy of the value. Only a refresh changes it, and a check shows only whether the refresh worked. */
@@ -26,14 +26,17 @@ export const PlannedConsumer = z.object({
   mark: z.string().optional(),
   /** Longest time until it reads a new value by itself. 0 if unknown. */
   slowestSeconds: z.int(),
-  /** Number that says how many other resources a failure of this consumer affects. Consumers with the smallest are refreshed first. */
+  /**
+   * Number that says how many other resources a failure of this consumer affects. Consumers with the smallest are refreshed
+   * first.
+   */
   blast: z.int(),
 });
 export type PlannedConsumer = z.infer<typeof PlannedConsumer>;
 
 /**
- * Value that a consumer has: the requested version (`new`) or another one (`old`). `gone`: the consumer no longer uses the secret.
- * `problem` is a text for users that says why the consumer can't read the version.
+ * Value that a consumer has: the requested version (`new`) or another one (`old`). `gone`: the consumer no longer uses the
+ * secret. `problem` is a text for users that says why the consumer can't read the version.
  */
 export interface ConsumerCheck {
   holds: "new" | "old" | "gone" | "unknown";

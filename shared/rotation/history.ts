@@ -35,6 +35,7 @@ export type RotationEvent = RotationSummary & { at: string; after: string; leftO
 /** Maximum number of rotations that one purge call deletes. */
 const MAX_PURGED_PER_CALL = 200;
 
+/** Position in a list: fingerprint of the filters, key of the last row read, rows before. `total`: null above `MAX_COUNTED`. */
 const Cursor = z.object({
   filter: z.string(),
   after: z.string().max(256),

@@ -81,7 +81,8 @@ function messageOf(signIn: SignInOutcome, keyIds: readonly string[]): string {
 /**
  * Returns the result, or the failure if the vault denies the read, for example with 403 or by its firewall.
  *
- * @throws {CloudFailure} if the failure is transient, because a busy vault must not look like a vault without a matching secret.
+ * @throws {CloudFailure} if the failure is transient, because a busy vault must not look like a vault without a matching
+ * secret.
  */
 export async function failureIfDenied<T>(reading: Promise<T>): Promise<T | CloudFailure> {
   try {

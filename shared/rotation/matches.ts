@@ -154,7 +154,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
     tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
 
-  /** Stores a test result, a confirmation or a rotation of a secret. The pointer is first, so `credentialOf` finds every record. */
+  /** Stores a test result, a confirmation or a rotation. The pointer is written first, so `credentialOf` finds all records. */
   async function storeStatement(
     app: Pick<MatchedApp, "appId">,
     secret: Pick<ComparedSecret, "vaultName" | "name">,

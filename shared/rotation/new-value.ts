@@ -6,9 +6,9 @@ import { isVaultSecret, type Publication } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
 
 /**
- * Returns the new value of a rotation, or undefined if the value is lost. Reads it from the held copy (the copy in the service's own
- * vault), or for a client secret also from a place that this rotation wrote. An ended rotation has no held copy, which matters if
- * its row is restored from a backup.
+ * Returns the new value of a rotation, or undefined if the value is lost. Reads it from the held copy (the copy in the
+ * service's own vault), or for a client secret also from a place that this rotation wrote. An ended rotation has no held copy,
+ * which matters if its row is restored from a backup.
  */
 export async function readNewValue(context: StepContext): Promise<string | undefined> {
   const { record } = context;
@@ -17,8 +17,8 @@ export async function readNewValue(context: StepContext): Promise<string | undef
 }
 
 /**
- * Returns the value of a client secret that this rotation created, from the held copy or a place. Does not store a held copy again,
- * because Key Vault reserves the name of a deleted secret while it can be recovered.
+ * Returns the value of a client secret that this rotation created, from the held copy or a place. Does not store a held copy
+ * again, because Key Vault reserves the name of a deleted secret while it can be recovered.
  *
  * @throws {CloudFailure} if a place can't be read, or a sign-in that decides gives no clear answer.
  */

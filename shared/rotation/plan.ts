@@ -88,8 +88,8 @@ const MAX_SECRETS = 2;
 export const MAX_CLOCK_DIFFERENCE_MS = 10 * MINUTE_MS;
 
 /**
- * Plans a rotation without any change. Finding the targets can read values of vault secrets, and `currentVersion` reads one if two
- * versions have the same date.
+ * Plans a rotation without any change. Finding the targets can read values of vault secrets, and `currentVersion` reads one if
+ * two versions have the same date.
  *
  * @throws {Problem} if the rotation is not possible; {CloudFailure}
  */

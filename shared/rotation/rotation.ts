@@ -123,9 +123,10 @@ export const CONSUMER_STATES = [
 
 /**
  * A consumer (a resource that uses the secret) with its progress. `waiting`: it reads the new value by itself, or will be
- * refreshed. `acting`, `acted`: its refresh started, its refresh is done. `unverified`: its value is unknown. `left`: the
- * rollback failed for it, and a user ended the rotation anyway. In `acting` or `restoring` without `actedAt`, the refresh may
- * or may not have happened.
+ * refreshed. `acting`, `acted`: its refresh started, its refresh is done. `verified`: it has the new value. `unverified`: its
+ * value is unknown. `failed`: it did not take the new value, so the rotation rolls back. `restoring`, `restored`: a rollback
+ * refreshes it, it has the previous value again. `left`: the rollback failed for it, and a user ended the rotation anyway. In
+ * `acting` or `restoring` without `actedAt`, the refresh may or may not have happened.
  */
 export const RotationConsumer = z.object({
   ...PlannedConsumer.shape,
@@ -136,7 +137,7 @@ export const RotationConsumer = z.object({
   holds: z.enum(["new", "old", "gone", "unknown"]).optional(),
   /** Why it could not take the expected version. */
   problem: z.string().optional(),
-  /** When its first refresh started. Removed if the refresh was rejected. From then on it may have the new value. */
+  /** When its first refresh started. From then on it may have the new value. Removed if the refresh was rejected. */
   touchedAt: z.string().optional(),
   /**
    * When the current attempt started: to the new version, or in a rollback to the previous one. `actedAt`: when it was

@@ -58,8 +58,8 @@ export interface Rotations {
    * restore some consumers, and leaves these consumers unchanged.
    *
    * @param force - Ignores the reasons against the end.
-   * @throws {Problem} notFinishable with the reasons; conflict if there is no overlap period or rollback to end; unavailable if the
-   * places can't be read now.
+   * @throws {Problem} notFinishable with the reasons; conflict if there is no overlap period or rollback to end; unavailable if
+   * the places can't be read now.
    */
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
   /**

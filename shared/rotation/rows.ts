@@ -87,7 +87,8 @@ export interface RotationRows {
   /**
    * Stores a new rotation.
    *
-   * @param hasHeldCopy - Whether the rotation has a held copy. It is then stored only if the mark of `markHeldCopy` still exists.
+   * @param hasHeldCopy - Whether the rotation has a held copy. It is then stored only if the mark of `markHeldCopy` still
+   * exists.
    * @throws {UnfinishedRotation}
    */
   insert(record: Omit<RotationRecord, "writeId">, hasHeldCopy: boolean): Promise<void>;
@@ -205,8 +206,8 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       await tables.write(
         Rotations.table,
         ROTATIONS,
-        // `keys[0]` is the rotation's own row. `keys[1]`, its row in the list of all rotations, is deleted last, so that the next
-        // purge finds the rotation again after a crash.
+        // `keys[0]` is the rotation's own row. `keys[1]`, its row in the list of all rotations, is deleted last, so that after
+        // a crash the next purge finds the rotation again.
         [keys[0]!, ...keys.slice(2), keys[1]!].map((key) => remove(RotationSummaries, key)),
       );
     },

@@ -1,4 +1,6 @@
-/** Reads and sign-ins, from logs, with secrets that a rotation replaces. An empty log does not prove that a secret is unused. */
+/**
+ * Reads and sign-ins, from logs, with secrets that a rotation replaces. An empty log does not prove that a secret is unused.
+ */
 export interface SecretUsage {
   /**
    * Returns the identities that read another version of the secret since `since` and did not read `version` afterwards, each

@@ -20,10 +20,17 @@ const NAME_CLAIMS = [
 ];
 const EMAIL_CLAIMS = ["email", "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress"];
 
+/** Longer names and addresses are ignored, as if the provider had not sent the claim. */
+const MAX_CLAIM_CHARACTERS = 1024;
+
 const EMAIL_FORMAT = /^[^\s@]{1,64}@[^\s@]{1,255}$/;
 
 /** Returns the person's name according to the provider. If the name is an email address, returns the part before the @. */
-export const nameOf = (person: Person): string | undefined => firstClaim(person, NAME_CLAIMS)?.replace(/@.*$/, "");
+export function nameOf(person: Person): string | undefined {
+  const name = firstClaim(person, NAME_CLAIMS);
+  const end = name?.indexOf("@") ?? -1;
+  return end < 0 ? name : name?.slice(0, end);
+}
 
 /** Returns the person's email address, verified or not. */
 export function emailOf(person: Person): string | undefined {
@@ -44,7 +51,7 @@ export function verifiedDomainOf(person: Person): string | undefined {
 function firstClaim({ claims }: Person, names: readonly string[]): string | undefined {
   for (const name of names) {
     const value = Object.hasOwn(claims, name) ? [claims[name]].flat()[0] : undefined;
-    if (typeof value === "string" && value !== "") return value;
+    if (typeof value === "string" && value !== "" && value.length <= MAX_CLAIM_CHARACTERS) return value;
   }
   return undefined;
 }

@@ -32,7 +32,7 @@ afterAll(async () => {
 
 /** Days after START on which the rules are evaluated. */
 const EVALUATION_DAYS = [0, 2];
-/** The process crashes before or after every third step, alternating. A campaign tries both at each step. */
+/** The process crashes before or after every third step, alternating. With `CAMPAIGN=all`, both at each step. */
 const STRIDE = IS_CAMPAIGN ? 1 : 3;
 const WHENS = ["before", "after"] as const;
 /** Expected notifications: asset and lowest reached threshold. */
@@ -100,6 +100,7 @@ interface Data {
 const notificationText = (item: Data["items"][number]) => `${item.vaultName}/${item.name} ${item.thresholdDays}`;
 
 test("each asset causes exactly one notification per threshold and rule, at whichever step the process crashes", async () => {
+  // Without a crash there are two webhook messages, one per evaluation day.
   const allSteps: Steps = { taken: 0 };
   const withoutCrash = await runWithCrash(allSteps);
   expect(withoutCrash).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 2, posted: 2 });

@@ -564,7 +564,7 @@ describe("a delivery with a lost or failing queue message", () => {
     await fixture.tables.replace(Deliveries, { ...row, status: "pending", revivals: 5 });
     await fixture.instance().reviveDelivery(deliveryId);
     const entries = fixture.events.filter(({ target }) => target?.id === deliveryId).map(({ outcome }) => outcome);
-    // The second success is that of the retry, which records the known outcome again.
+    // The second success: the service recorded the known outcome again.
     expect(entries).toEqual(["intent", "success", "success"]);
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });

@@ -2,7 +2,8 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { nextFreeTime, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/mail-rate-limit.ts";
-import { MAILBOXES, Mailboxes } from "../../shared/alerts/mailbox.ts";
+import { MAILBOX_PREFIX, MAILBOXES, type Mailbox, Mailboxes } from "../../shared/alerts/mailbox.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
@@ -445,21 +446,61 @@ describe("the mail rate limit", () => {
     }
   });
 
-  test("keeps a mailbox that was used within two days in a clean-up", async () => {
+  /** Returns the mailboxes, without the row of the rate limit. */
+  const storedMailboxes = async (): Promise<Mailbox[]> => {
+    const mailboxes: Mailbox[] = [];
+    for await (const rows of fixture.tables.pages(Mailboxes, { partitionKey: MAILBOXES, from: MAILBOX_PREFIX }))
+      mailboxes.push(...rows);
+    return mailboxes;
+  };
+  /** Runs the clean-up as if each mailbox had been written this long ago, by the storage service's clock. */
+  const cleanUpAfter = async (ageMs: number) => {
+    const tables: Tables = {
+      ...fixture.tables,
+      async getWithAge(entity, partitionKey, rowKey) {
+        const stored = await fixture.tables.getWithAge(entity, partitionKey, rowKey);
+        return stored && { ...stored, ageMs };
+      },
+    };
+    await fixture.instance({ taken: 0 }, { tables, clock: fixture.clock }).cleanUp(caller);
+  };
+
+  test("keeps a mailbox that was used within two days in a clean-up, and removes it later", async () => {
     fixture = open();
     await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
     await fixture.mailRule();
     await deliver();
-    const mailboxKeys = async () => {
-      const keys: string[] = [];
-      for await (const rows of fixture.tables.pages(Mailboxes, { partitionKey: MAILBOXES }))
-        keys.push(...rows.map(({ rowKey }) => rowKey));
-      return keys;
-    };
-    const keysBefore = await mailboxKeys();
-    expect(keysBefore).toHaveLength(1);
+    const before = await storedMailboxes();
+    expect(before).toHaveLength(1);
     await fixture.instance().cleanUp(caller);
-    expect(await mailboxKeys()).toEqual(keysBefore);
+    await cleanUpAfter(2 * DAY_MS);
+    expect(await storedMailboxes()).toEqual(before);
+    await cleanUpAfter(2 * DAY_MS + 1);
+    expect(await storedMailboxes()).toEqual([]);
+  });
+
+  test("never removes a mailbox with a waiting entry in a clean-up", async () => {
+    fixture = open();
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    await fixture.mailRule();
+    await deliver();
+    const [mailbox] = await storedMailboxes();
+    const entry = { deliveryId: "01KAJ0000000000000000000AA", part: 0, urgency: 0 };
+    await fixture.tables.replace(Mailboxes, { ...mailbox!, waiting: [entry] });
+    await cleanUpAfter(100 * DAY_MS);
+    expect(await storedMailboxes()).toMatchObject([{ waiting: [entry] }]);
+  });
+
+  test("keeps an owner's mailbox that counts mails of the last 24 hours in a clean-up", async () => {
+    fixture = open({ environment: DOMAINS });
+    await fixture.writeAssets("kv-a", [ownedAsset("a1", "ann@acme.example")]);
+    await fixture.mailRule();
+    await deliver();
+    await cleanUpAfter(3 * DAY_MS);
+    expect(await storedMailboxes()).toMatchObject([{ recipients: ["ann@acme.example"], sent: [expect.any(Number)] }]);
+    fixture.clock.add(DAY_MS);
+    await cleanUpAfter(3 * DAY_MS);
+    expect(await storedMailboxes()).toEqual([]);
   });
 });
 

@@ -68,6 +68,7 @@ describe("an immediate rule notifies of", () => {
     await run(0);
     await run(0.1);
     expect(notified(mails())).toEqual([["kv-a/soon", "kv-a/later"]]);
+    // The thresholds are 30, 7 and 1 days: `soon` reaches 1 on day 3, `far` 30 on day 11, and `later` 7 on day 20.
     await run(3);
     await run(11);
     await run(20);
@@ -216,7 +217,10 @@ describe("a rule of type", () => {
       subscriptionId: "s",
       firstSeenAt,
     });
-    /** All violations so far, oldest first. A cursor is an index plus one. */
+    /**
+     * All violations so far, oldest first. A cursor is the number of violations before it. Each page repeats the last of these,
+     * as the compliance module may.
+     */
     const allViolations: NewViolation[] = [violation("old", "high", "2026-11-21T09:59:59.000Z")];
     fixture = open({
       violations: {
@@ -372,7 +376,7 @@ describe("changes of rules, concurrent runs and failures", () => {
 });
 
 describe("snoozes", () => {
-  test("with filters that ended since the last evaluation are evaluated from the start of the earliest one", () => {
+  test("the evaluation goes back to the start of the earliest snooze with filters that ended since the last one", () => {
     const dayAfterStart = (days: number) => new Date(Date.parse(START) + days * DAY_MS);
     const snooze = (from: number, type: "secret" | "key") => ({
       filters: { type },

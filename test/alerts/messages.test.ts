@@ -15,6 +15,7 @@ import { messageOf } from "../../shared/alerts/message.ts";
 import type { RuleRecord } from "../../shared/alerts/rule.ts";
 import { slackOf } from "../../shared/alerts/slack.ts";
 import { teamsOf } from "../../shared/alerts/teams.ts";
+import { cloudEventOf } from "../../shared/alerts/webhook.ts";
 import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
 /** Tests the texts of alerts: mails, cards for Slack and Teams, and the times of digests. */
@@ -439,6 +440,25 @@ describe("a card", () => {
     const hostile = JSON.stringify(teamsOf(message([asset("[x](http://evil)", 3)])));
     expect(hostile).not.toMatch(/[^\\]\[x\]\(http/);
     expect(hostile).toContain("/secrets/%5Bx%5D%28http%3A%2F%2Fevil%29)");
+  });
+});
+
+describe("a webhook event", () => {
+  const since = AT;
+  const renewed: Item = { kind: "renewed", id: "1", of: asset("new", 5), since };
+  const recovered: Item = { kind: "recovered", id: "2", of: asset("off", 5), since, reason: "disabled" };
+  const escalated: Item = { kind: "escalated", id: "3", of: asset("alone", 2), since, afterDays: 1 };
+
+  test.each<[string, Item[], boolean]>([
+    ["no items", [], false],
+    ["a new alert", [asset("one", 5)], false],
+    ["an escalation", [escalated], false],
+    ["a renewal", [renewed], true],
+    ["a renewal and a deactivation", [renewed, recovered], true],
+    ["a renewal and a new alert", [renewed, asset("one", 5)], false],
+  ])("with %s: its data says whether all items are resolved", (_name, items, resolved) => {
+    const event = cloudEventOf({ ...delivery, alertType: "expired" }, items, links);
+    expect(event).toMatchObject({ type: "lifecycle.alert.expired", data: { resolved, total: items.length } });
   });
 });
 

@@ -61,7 +61,7 @@ const serviceNowIncident = strictObject({
  * https://docs.slack.dev/reference/block-kit/blocks and
  * https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
  */
-const markdown = strictObject({ type: { const: "mrkdwn" }, text: text(3000) });
+const markdown = strictObject({ type: { const: "mrkdwn" }, text: text(3000), verbatim: { const: true } });
 const slack = strictObject({
   text: text(40_000),
   blocks: {

@@ -7,7 +7,7 @@ import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage } from "../support/storage.ts";
 import { assetNamesIn, DAY_MS, openFixture, START, type TestAsset } from "./alerts-setup.ts";
 
-/** Simulates weeks of daily evaluations. The long version, with 1,000 assets over 60 days, runs as a campaign. */
+/** Simulates weeks of daily evaluations. The long version, with 1,000 assets over 60 days, runs with `CAMPAIGN=all`. */
 
 const [ASSETS, DAYS] = IS_CAMPAIGN ? [1000, 60] : [450, 20];
 const THRESHOLDS = [30, 7, 1];

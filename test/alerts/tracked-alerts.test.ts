@@ -93,8 +93,13 @@ describe("the resolution of an alert about an asset", () => {
       ["new kv-a.secret.gone", "new kv-a.secret.off", "new kv-a.secret.one"],
       ["recovered kv-a.secret.gone", "recovered kv-a.secret.off", "renewed kv-a.secret.one"],
     ]);
-    const [, resolutions] = received().map(({ body }) => JSON.parse(body).data.items);
-    expect(resolutions).toMatchObject([
+    // The type is that of the alert. Receivers read from the data that nothing is left to do.
+    const events = received().map(({ body }) => JSON.parse(body));
+    expect(events.map(({ type, data }) => [type, data.resolved])).toEqual([
+      ["lifecycle.alert.expiration", false],
+      ["lifecycle.alert.expiration", true],
+    ]);
+    expect(events[1].data.items).toMatchObject([
       { reason: "removed", since: START },
       { reason: "disabled" },
       { renewedUntil: dayAfterStart(400).toISOString(), since: START, expiresOn: dayAfterStart(7).toISOString() },
@@ -223,7 +228,10 @@ describe("the resolution of an alert about an asset", () => {
         expect({ place, items: await runWithCrash({ taken: 0, crashAt, when }) }).toEqual({ place, items: expected });
       }
     }
-    expect(repeatedPosts).toBeGreaterThanOrEqual(0);
+    // A crash after a post, before its result is recorded, repeats the post with the same id, by which `notified` ignores it.
+    for (let crashAt = allSteps.taken; repeatedPosts === 0 && crashAt > 0; crashAt--)
+      expect(await runWithCrash({ taken: 0, crashAt, when: "before" })).toEqual(expected);
+    expect(repeatedPosts).toBeGreaterThan(0);
   });
 });
 

@@ -90,6 +90,7 @@ interface LogCopy {
   get(table: Table, partition: string, row: string): Promise<Columns>;
   put(table: Table, partition: string, row: string, columns: Columns): Promise<void>;
   change(table: Table, partition: string, row: string, change: (columns: Columns) => Columns): Promise<void>;
+  /** Removes a row. @throws if the row does not exist. */
   remove(table: Table, partition: string, row: string): Promise<void>;
   /** Returns the row keys of all rows of a partition. */
   keys(table: Table, partition: string): Promise<string[]>;
@@ -266,9 +267,14 @@ addCase(
   ({ put }) => put("AuditEntries", DAY, bornMark("23:00"), {}),
   "markChanged 23:00",
 );
-addCase("the open mark of a future interval deleted, which does not exist yet", ({ remove }) =>
-  remove("AuditEntries", DAY, openMark("11:20")),
-);
+addCase("the open mark of the current interval deleted, which the next entry restores", async (copy) => {
+  const { audit, remove, entries, keys } = copy;
+  await audit.append(eventBy("before"));
+  await remove("AuditEntries", DAY, openMark("11:10"));
+  await audit.append(eventBy("after"));
+  expect(await entries("11:10")).toHaveLength(2);
+  expect(await keys("AuditEntries", DAY)).toContain(openMark("11:10"));
+});
 addCase(
   "all marks deleted",
   async ({ remove, keys }) => {
@@ -818,7 +824,10 @@ async function createLogCopy(index: number): Promise<LogCopy> {
     put: putRow,
     change: async (table, partition, row, change) =>
       putRow(table, partition, row, change(await get(table, partition, row))),
-    remove: async (table, partition, row) => void (await fixture.tables.remove(ROWS[table], partition, row)),
+    remove: async (table, partition, row) => {
+      const existed = await fixture.tables.remove(ROWS[table], partition, row);
+      if (!existed) throw new Error(`The log has no row ${row} in ${table}, so the case changes nothing.`);
+    },
     keys,
     entries: async (time) => (await keys("AuditEntries", DAY)).filter((key) => key.startsWith(time)),
   };

@@ -194,6 +194,7 @@ test("all entries of 200 writers that run concurrently with sealing are sealed",
   instances.push(fixture.instance({ clock: slowClock }));
   fixture.clock.set("2026-11-21T10:09:59.000Z");
   await fixture.audit.append(eventBy("first"));
+  // While the entries are written, the clock passes the end of the interval, and two more instances seal it.
   const writers = [...Array(200)].map(async (_, index) => {
     if (index === 60) fixture.clock.set("2026-11-21T10:11:30.000Z");
     if (index === 70 || index === 75) await fixture.instance().seal();

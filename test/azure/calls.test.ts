@@ -18,7 +18,9 @@ import {
   testConfig,
 } from "./services.ts";
 
-/** Tests of the policies that every call to Azure passes: tokens, retries, time limits, redirects and the check of responses. */
+/**
+ * Tests of the policies that every call to Azure passes: tokens, retries, time limits, redirects and the check of responses.
+ */
 
 let server: FakeServer;
 

@@ -241,6 +241,7 @@ describe("adding and removing secrets", () => {
     expect(log.lines.join("")).not.toContain(added.secretText);
   });
 
+  // Responses of Microsoft Graph to a write during another write in the tenant, with the status 400 or 409.
   test.each(["concurrent400", "concurrentViolation400", "concurrentViolation409"])(
     "a request is retried after %s",
     async (as) => {

@@ -20,15 +20,18 @@ export async function useManagedIdentity(cloud: Cloud): Promise<void> {
   await resetManagedIdentity();
 }
 
-/** Returns the configuration of the app in this cloud. With a client secret, the app signs in with it instead of its managed identity. */
+/**
+ * Returns the configuration of the app in this cloud. With a client secret, the app signs in with it instead of its managed
+ * identity.
+ */
 export function configFor(cloud: Cloud, clientSecret?: string): Config {
   const application = { AZURE_CLIENT_ID: cloud.app.clientId, AZURE_CLIENT_SECRET: clientSecret };
   return testConfig({ ...cloud.environment, ...(clientSecret ? application : {}) });
 }
 
 /**
- * Clears the managed identity endpoint and tokens that MSAL, Microsoft's sign-in library, caches for the whole process. MSAL has
- * no public function for this, so the function sets private static members of two MSAL classes.
+ * Clears the managed identity endpoint and tokens that MSAL, Microsoft's sign-in library, caches for the whole process. MSAL
+ * has no public function for this, so the function sets private static members of two MSAL classes.
  */
 async function resetManagedIdentity(): Promise<void> {
   const library = createRequire(import.meta.resolve("@azure/identity")).resolve("@azure/msal-node/package.json");

@@ -139,6 +139,7 @@ test("users may read, operators may change exemptions, and administrators may re
 test("timers and queue handlers call the compliance module", async () => {
   // Passes each message of the poison queue to the handler. test/messages tests the real module.
   const failedMessages = {
+    handleDelivery: (_message: unknown, run: () => Promise<void>) => run(),
     receive: (message: PoisonMessage, _schema: unknown, handle: (body: unknown) => Promise<void>) =>
       handle(message.body),
   };

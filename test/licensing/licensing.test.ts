@@ -93,6 +93,21 @@ describe("a license", () => {
     });
   });
 
+  test.each(["\n", "\r\n"])("is valid with the line break %j at its end", async (lineBreak) => {
+    expect(await createLicensingWith(`${await sign(claims)}${lineBreak}`).tier()).toBe("pro");
+  });
+
+  test("is valid from its start, with a minute for the clocks' difference", async () => {
+    for (const start of [{ nbf: NOW / 1000 + 60 }, { iat: NOW / 1000 + 60 }, { nbf: 0, iat: NOW / 1000 - 1 }])
+      expect(await createLicensingWith(await sign({ ...claims, ...start })).tier()).toBe("pro");
+    let nowMs = NOW;
+    const config = { LICENSE_KEY: await sign({ ...claims, nbf: NOW / 1000 + 3600 }), AZURE_TENANT_ID: undefined };
+    const licensing = createLicensing({ config, clock: { now: () => new Date(nowMs) }, keys: KEYS });
+    expect(await licensing.status()).toMatchObject({ tier: "core", valid: false, reason: "malformed" });
+    nowMs += 59 * 60_000;
+    expect(await licensing.tier()).toBe("pro");
+  });
+
   test("stops enabling its tier while the process runs", async () => {
     let nowMs = NOW;
     const config = { LICENSE_KEY: await sign(claims), AZURE_TENANT_ID: undefined };
@@ -135,6 +150,13 @@ describe("a license", () => {
     ["without a signature", "malformed", async () => withoutSignature(await sign(claims))],
     ["signed with the public key as a secret", "malformed", () => sign(claims, hmacKey(), "HS256")],
     ["signed with a key in its own header", "unknownKey", () => withOwnKey()],
+    ["preceded by a blank", "malformed", async () => ` ${await sign(claims)}`],
+    ["interrupted by a line break", "malformed", async () => (await sign(claims)).replace(".", ".\n")],
+    ["padded", "malformed", async () => `${await sign(claims)}=`],
+    ["valid only in more than a minute", "malformed", () => sign({ ...claims, nbf: NOW / 1000 + 61 })],
+    ["issued more than a minute in the future", "malformed", () => sign({ ...claims, iat: NOW / 1000 + 60.001 })],
+    ["valid since a text", "malformed", () => sign({ ...claims, nbf: "2026" })],
+    ["issued at a time that is no number", "malformed", () => sign({ ...claims, iat: null })],
   ])("that is %s has the reason %s and enables only the tier core", async (_description, reason, createLicense) => {
     const status = await createLicensingWith(await createLicense()).status();
     expect(status).toMatchObject({ tier: "core", valid: false, inGrace: false, reason });

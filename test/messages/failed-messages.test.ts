@@ -85,10 +85,10 @@ describe("a message that failed five times", () => {
 
 describe("receiving a poison message", () => {
   const events: object[] = [];
-  const createModule = () => {
+  const createModule = (now?: Date) => {
     const connectionString = service.azurite.connectionString();
     const log = { debug() {}, info() {}, warn() {}, error() {} };
-    const clock = { now: () => new Date() };
+    const clock = { now: () => now ?? new Date() };
     const audit = { append: async (event: object) => void events.push(event) };
     const [tables, queues] = [createTables({ connectionString }), createQueues({ connectionString })];
     return createFailedMessages({ tables, queues, audit, clock, log });
@@ -103,10 +103,49 @@ describe("receiving a poison message", () => {
     ...change,
   });
   const schema = z.object({ n: z.number() });
+  const failLastDelivery = async ({ queue, body }: PoisonMessage) =>
+    await expect(
+      createModule().handleDelivery({ queue, body, delivery: 5 }, () => Promise.reject(new Error("failed"))),
+    ).rejects.toThrow("failed");
+
+  test("calls its module only if the last delivery of the same message failed, and once", async () => {
+    const handled: unknown[] = [];
+    const receive = (change: Partial<PoisonMessage>) =>
+      createModule().receive(message(change), schema, async (body) => void handled.push(body));
+    const body = { n: 7 };
+    await receive({ messageId: "planted", body });
+    // Earlier deliveries that fail, and a last delivery that succeeds, do not count.
+    const failing = createModule().handleDelivery({ queue: "test-work", body, delivery: 4 }, () =>
+      Promise.reject(new Error("failed")),
+    );
+    await expect(failing).rejects.toThrow("failed");
+    await createModule().handleDelivery({ queue: "test-work", body, delivery: 5 }, async () => {});
+    await receive({ messageId: "planted-again", body });
+    expect(handled).toEqual([]);
+
+    await failLastDelivery(message({ body }));
+    await receive({ messageId: "other-body", body: { n: 8 } });
+    await receive({ messageId: "other-queue", queue: "test-other", body });
+    expect(handled).toEqual([]);
+    await receive({ messageId: "failed", body });
+    await receive({ messageId: "failed", body });
+    expect(handled).toEqual([body]);
+  });
+
+  test("has no effect a week after its last delivery", async () => {
+    const handled: unknown[] = [];
+    const body = { n: 9 };
+    const late = message({ messageId: "late", body });
+    await failLastDelivery(late);
+    await createModule(new Date(Date.now() + 8 * DAY_MS)).cleanUp();
+    await createModule().receive(late, schema, async (body) => void handled.push(body));
+    expect(handled).toEqual([]);
+  });
 
   test("twice records one failure", async () => {
     const duplicate = message({ messageId: "twice" });
     const countBefore = (await listFailures()).length;
+    events.splice(0);
     await createModule().receive(duplicate, schema, undefined);
     await createModule().receive(duplicate, schema, undefined);
     expect((await listFailures()).length).toBe(countBefore + 1);
@@ -117,6 +156,7 @@ describe("receiving a poison message", () => {
     const failToRecord = async () => {
       throw new Error("storage is unavailable");
     };
+    await failLastDelivery(message({ messageId: "again" }));
     await expect(createModule().receive(message({ messageId: "again" }), schema, failToRecord)).rejects.toThrow(
       "storage is unavailable",
     );

@@ -227,7 +227,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       randomness,
       log: silentLog,
       queues: { send: async () => {}, checkReachable: async () => {} },
-      active: { enter: async () => {} } as never,
+      active: { add: async () => {} } as never,
       requireWatched: async () => {},
     });
     return (await discovery.start({ mode: "force" }, { actor: "admin", requestId: randomUUID() })).scanId;

@@ -69,6 +69,15 @@ describe("an address that a user entered", () => {
       expect(blockedReason(address, "ownNetwork")).toBeTypeOf("string");
     },
   );
+
+  test("is blocked in all of 169.254.128.0/17, which the platform uses, and allowed in the other link-local addresses", () => {
+    const platform = "it is an address of the platform";
+    for (const address of ["128.0", "129.3", "130.1", "131.2", "169.254", "255.255"]) {
+      expect(blockedReason(`169.254.${address}`, "ownNetwork")).toBe(platform);
+      expect(blockedReason(`::ffff:169.254.${address}`, "named")).toBe(platform);
+    }
+    for (const address of ["1.1", "127.255"]) expect(blockedReason(`169.254.${address}`, "ownNetwork")).toBeUndefined();
+  });
 });
 
 describe("an address that the operator named in the configuration", () => {

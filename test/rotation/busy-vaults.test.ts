@@ -8,7 +8,9 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openMatchingFixture } from "./matching-world.ts";
 import { BOSS, VAULT } from "./world.ts";
 
-/** Tests of rotations while Key Vault, Microsoft Graph or the sign-in is temporarily unavailable. Two vaults store the secret. */
+/**
+ * Tests of rotations while Key Vault, Microsoft Graph or the sign-in is temporarily unavailable. Two vaults store the secret.
+ */
 
 const SECOND_VAULT = "kv-second";
 const company: Company = {

@@ -1,3 +1,4 @@
+import { QueueClient } from "@azure/storage-queue";
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { Fault } from "simulated-cloud/faults.ts";
@@ -7,6 +8,7 @@ import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { Service } from "../support/service.ts";
+import type { FaultedRequest } from "../support/table-proxy.ts";
 import { createRotationClient } from "./http-client.ts";
 
 /**
@@ -79,6 +81,7 @@ beforeAll(async () => {
   service = await Service.start({
     company,
     lease: 1,
+    tableProxy: true,
     env: { LICENSE_KEY: await licence() },
     storageEnv: storageClock.environment,
   });
@@ -163,4 +166,34 @@ test("a rotation continues in another process after its host was killed", async 
   expect(control.items("kv-lifecycle-service", "secrets").filter(({ name }) => name.startsWith("rotation-"))).toEqual(
     [],
   );
+});
+
+test("a message that was put into the poison queue changes nothing, and one that failed five times requests attention", async () => {
+  const [live] = service.cloud.control.directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
+  const started = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
+  expect(started.status, started.text).toBe(201);
+  const id: string = started.body.rotationId;
+  const overlapping = await until(
+    id,
+    ({ nextAt, overlapEndsAt }) => overlapEndsAt !== null && nextAt >= overlapEndsAt,
+    false,
+  );
+  const listFailures = async () => (await admin("GET", "/system/failed-messages")).body.items;
+
+  const poison = new QueueClient(service.azurite.connectionString(), "rotations-poison");
+  await poison.createIfNotExists();
+  await poison.sendMessage(Buffer.from(JSON.stringify({ rotationId: id })).toString("base64"));
+  await expect.poll(listFailures, { timeout: 30_000 }).toMatchObject([{ queue: "rotations", readable: true }]);
+  const waiting = async () => (await poison.getProperties()).approximateMessagesCount;
+  await expect.poll(waiting, { timeout: 30_000 }).toBe(0);
+  expect(overlapping.status).toBe("overlapping");
+  expect(await getRotation(id)).toEqual(overlapping);
+
+  const isClaim = ({ path, body, by }: FaultedRequest) =>
+    by === "workRotation" && path === "$batch" && body.includes(id);
+  service.tables.fail(Array<"InvalidInputInside">(5).fill("InvalidInputInside"), isClaim);
+  expect((await admin("POST", `${base}/rotations/${id}/finish`, { force: true })).status).toBe(200);
+  const stopped = await until(id, ({ attention }) => attention !== null, false);
+  expect(stopped).toMatchObject({ status: "needsAttention", attention: { code: "internal" } });
+  expect((await listFailures()).map(({ queue }: { queue: string }) => queue)).toEqual(["rotations", "rotations"]);
 });

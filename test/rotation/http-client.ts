@@ -52,5 +52,6 @@ export function createRotationClient(service: Service, storageClock: MovedClock)
     throw new Error(`The rotation never met the condition: ${JSON.stringify(await getRotation(id))}`);
   }
 
+  // `pass` moves the clock, `look` reads a rotation, and `until` polls it.
   return { admin, pass: advanceClock, look: getRotation, until: waitUntil };
 }

@@ -11,7 +11,9 @@ import { BOSS, type SimulatedCrash, VAULT, World } from "./world.ts";
 
 /** Number of calls to storage and the cloud between crashes. */
 const CALLS_BETWEEN_CRASHES = IS_CAMPAIGN ? 1 : 97;
-/** The call at which a worker crashes is never carried out, is carried out, or is carried out after another worker continued. */
+/**
+ * The call at which a worker crashes is never carried out, is carried out, or is carried out after another worker continued.
+ */
 const CRASH_KINDS: SimulatedCrash["crashKind"][] = ["before", "after", "late"];
 
 let world: World;

@@ -8,7 +8,9 @@ import { createMatches, type MatchFinder } from "../../shared/rotation/matches.t
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
-/** Tests of how the service finds the vault secrets that store an application's client secret, from tags, names and dates alone. */
+/**
+ * Tests of how the service finds the vault secrets that store an application's client secret, from tags, names and dates alone.
+ */
 
 const DAY_SECONDS = 86_400;
 /** Current time of every test, in seconds since 1970. */
@@ -78,7 +80,7 @@ async function listMatches(): Promise<string[]> {
 /** The tags that this service writes to a rotated secret: application and credential. */
 const entraTags = () => ({ "entra-app-id": app.appId, "entra-key-id": app.passwords[0]!.keyId });
 
-describe("certain matches", () => {
+describe("metadata that names an application or a credential", () => {
   test("a secret whose tags or content type name the credential is a certain match", async () => {
     const { keyId } = app.passwords[0]!;
     await writeScannedVault("kv-a", {

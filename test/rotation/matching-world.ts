@@ -108,7 +108,9 @@ export function openMatchingFixture(
     automatic,
     rotations,
     sent: enqueuedAppIds,
+    /** Settings that a test overrides. */
     settings: {} as Record<string, number>,
+    /** Reasons why no application can be rotated. Empty by default: all can. */
     reasons: [] as string[],
     /** Resource IDs by vault name. A vault that is not listed has the ID that `vaultRecord` creates. */
     vaultIds: {} as Record<string, string>,
@@ -217,6 +219,7 @@ export function openMatchingFixture(
     rotationsOf: async (appId: string) =>
       (await rotations.history({ subject: appId }, { limit: 100, offset: 0, cursor: undefined })).items,
 
+    /** Returns the JSON of the pending alerts of this type. */
     async notices(type: AutomationType) {
       const texts: string[] = [];
       for await (const pending of notices.notices(type, new Date(0)))

@@ -15,8 +15,8 @@ import { openMatchingFixture } from "./matching-world.ts";
 import { BOSS, type SimulatedCrash, VAULT } from "./world.ts";
 
 /**
- * Tests of which vault secrets ("places") a rotation writes. A place that stores the old secret is written only if a user confirmed
- * it or an earlier rotation wrote it. Another place is new: a thief could have copied the value and its tags there.
+ * Tests of which vault secrets ("places") a rotation writes. A place that stores the old secret is written only if a user
+ * confirmed it or an earlier rotation wrote it. Another place is new: a thief could have copied the value and its tags there.
  */
 
 // Vaults that the service watches besides `VAULT`. A thief owns the stranger's vault.

@@ -272,6 +272,7 @@ test("an old secret that a consumer still uses is not removed automatically", as
   const company = new SimulatedConsumers(world);
   world.consumers = company;
   company.add("web-late", app.places[0]!, "willBreak");
+  // A plan that includes a consumer with `willBreak` is rejected, so this request includes no consumer.
   app.request.includeResources = [];
   app.request.expiryDays = 730;
   const { rotationId } = await runToOverlap(app);
@@ -665,6 +666,7 @@ test("a blocked rotation reports what it did, what is safe and what to do next",
 test("the attention entry describes the state of the rotation at each step", async () => {
   const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
+  // Stops the rotation as the poison queue does, reads its attention entry, and lets the rotation continue.
   const readEntries = async (id = rotationId) => {
     await world.start().giveUp(id);
     const { attention } = await world.start().get(id);

@@ -122,7 +122,7 @@ async function runRotationTimer(): Promise<Answer> {
 interface KillMoment {
   /** A write to the tables or a call to the cloud. */
   kind: "write" | "call";
-  /** Number of the write or call, counted from 1 at the request of the rotation. */
+  /** Number of the write or call, counted from 1 at the request of the rotation. Infinity: the host is never killed. */
   at: number;
   /** Whether the host is killed before or after the write or call is carried out. */
   how: "before" | "after";
@@ -162,8 +162,8 @@ class HostKill {
   }
 
   /**
-   * Starts another host if the host was killed, and returns whether it did. First moves the clock by 6 minutes, so that the leases of
-   * the killed host expire.
+   * Starts another host if the host was killed, and returns whether it did. First moves the clock by 6 minutes, so that the
+   * leases of the killed host expire.
    */
   async replaceKilledHost(): Promise<boolean> {
     if (this.#killed === undefined || service.hosts.length > 0) return false;
@@ -252,7 +252,9 @@ async function rotateWithKill(outcome: Outcome, moment: KillMoment) {
   }
 }
 
-/** Checks that the vault and its consumers have `value`, that no consumer had an outage, and that no copy of a value remains. */
+/**
+ * Checks that the vault and its consumers have `value`, that no consumer had an outage, and that no copy of a value remains.
+ */
 async function expectFinalState(value: string, row: Rotation, where: string): Promise<void> {
   const { control } = service.cloud;
   const { consumers } = control;

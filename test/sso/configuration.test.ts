@@ -216,6 +216,7 @@ describe("a client secret", () => {
   test("is deleted a day after it was replaced", async () => {
     const removalEvents = () => deployment.events.filter(({ type }) => type === "sso.secretRemoved");
     await deployment.configure(instance);
+    // Stores the client secret again, in another secret of the key vault.
     await deployment.configure(instance);
     await instance.sso.cleanUp(systemCaller);
     expect(removalEvents()).toHaveLength(0);

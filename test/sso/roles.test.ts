@@ -82,4 +82,22 @@ describe("an email address", () => {
     expect(nameOf(person({ name: "Ada L", email: "al@acme.example" }))).toBe("al");
     expect(nameOf(person({}))).toBeUndefined();
   });
+
+  test.each([
+    ["ada@acme.example", "ada"],
+    ["ada@evil@acme.example", "ada"],
+    ["ada@acme.example\nbob", "ada"],
+    ["@acme.example", ""],
+    ["Ada Lovelace", "Ada Lovelace"],
+  ])("is, for the claim %j, the part before the first @: %j", (claim, name) => {
+    expect(nameOf(person({ upn: claim }))).toBe(name);
+  });
+
+  test("ignores claims of more than 1,024 characters and uses the next one", () => {
+    const name = `${"a".repeat(1011)}@acme.example`;
+    expect(nameOf(person({ upn: name, name: "Ada" }))).toBe("a".repeat(1011));
+    expect(nameOf(person({ upn: `a${name}`, name: "Ada" }))).toBe("Ada");
+    expect(nameOf(person({ upn: "@".repeat(1_000_000) }))).toBeUndefined();
+    expect(emailOf(person({ email: `a${name}` }))).toBeUndefined();
+  });
 });

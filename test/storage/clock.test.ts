@@ -8,8 +8,8 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const Things = entity("Things", z.object({ name: z.string() }));
 
-// The store's clock estimates the time of the storage service from the `Date` headers of its responses, because the clock of this
-// process can be wrong.
+// The store's clock estimates the time of the storage service from the `Date` headers of its responses, because the clock of
+// this process can be wrong.
 
 describe("the store's clock", () => {
   let azurite: TestStorage;

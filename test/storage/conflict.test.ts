@@ -2,7 +2,10 @@ import { expect, test } from "vitest";
 import { repeatOnConflict } from "../../shared/platform/storage/conflict.ts";
 import { RowChanged } from "../../shared/platform/storage/errors.ts";
 
-/** Returns work that throws an error in its first attempts and then returns the number of the attempt, and a list of its attempts. */
+/**
+ * Returns work that throws an error in its first attempts and then returns the number of the attempt, and a list of its
+ * attempts.
+ */
 function failingWork(times: number, error: Error) {
   const attempts: number[] = [];
   const work = async (attempt: number) => {

@@ -2,7 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { keyEnd, keyProblem, keyText, keyTextOf } from "../../shared/platform/storage/keys.ts";
 
-// Row keys are built from texts that are encoded so that Azure Table storage accepts them, with "|" as the separator of their parts.
+// Row keys are built from texts that are encoded so that Azure Table storage accepts them, with "|" as the separator of their
+// parts.
 
 describe("keyText", () => {
   test("encodes any text reversibly as a legal key without the separator", () => {

@@ -16,8 +16,8 @@ import {
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
-// Rows of some tables are signed with a key from the service's own key vault, so that a row that another program wrote or changed is
-// rejected. The table can be written directly by anyone with the account key.
+// Rows of some tables are signed with a key from the service's own key vault, so that a row that another program wrote or
+// changed is rejected. The table can be written directly by anyone with the account key.
 
 const shape = {
   name: z.string(),
@@ -97,6 +97,7 @@ describe("a signed row", () => {
     expect(await tables.remove(Signed, p, "a")).toBe(true);
   });
 
+  // With these faults the write is applied, but its response is lost or has the status 503.
   test.each(["LostAnswer", "ServerBusyApplied"] as const)(
     "is recognized as written after the fault %s",
     async (fault) => {

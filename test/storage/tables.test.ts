@@ -162,7 +162,8 @@ describe("a row", () => {
   });
 
   test("of exactly one mebibyte by the documented formula is accepted", async () => {
-    // The formula: 4 + 2 * characters of both keys + for each piece of the text 8 + 2 * characters of its name + 4 + 2 * its length.
+    // The formula: 4 + 2 * characters of both keys + for each piece of the text 8 + 2 * characters of its name + 4 + 2 * its
+    // length.
     const pieces = 17;
     const frame = 4 + 2 * (p.length + 1) + pieces * (8 + 4) + 2 * (4 + (pieces - 1) * "name__1".length + 7);
     const length = Math.floor((1024 * 1024 - frame) / 2);
@@ -190,7 +191,7 @@ describe("an entity", () => {
   });
 });
 
-describe("concurrent writers", () => {
+describe("reading and writing single rows", () => {
   test("only one of many concurrent inserts succeeds", async () => {
     const outcomes = await Promise.allSettled(
       Array.from({ length: 8 }, (_, i) => tables.insert(Thing, p, "r", { name: String(i) })),
@@ -292,7 +293,7 @@ describe("a transaction", () => {
     await expect(tables.transaction("Things", p, many)).rejects.toThrow(/1 to 100/);
     await expect(tables.transaction("Things", p, [])).rejects.toThrow(/1 to 100/);
     const twice = [put(Thing, "r", { name: "x" }), remove(Thing, "r")];
-    await expect(tables.transaction("Things", p, twice)).rejects.toThrow(/twice/);
+    await expect(tables.transaction("Things", p, twice)).rejects.toThrow(/the same row/);
     const large = numberedKeys(5).map((rowKey) => put(Thing, rowKey, { name: "é".repeat(480_000) }));
     await expect(tables.transaction("Things", p, large)).rejects.toThrow(/4194304/);
     await expect(tables.transaction("Others", p, [remove(Thing, "r")])).rejects.toThrow(TypeError);
@@ -516,7 +517,7 @@ describe("pages", () => {
     expect(await read(removed)).toEqual([[3, undefined]]);
   });
 
-  test("have 1 to 1000 rows", async () => {
+  test("of a size outside 1 to 1000 are rejected", async () => {
     for (const pageSize of [0, 1001, 1.5])
       await expect(rowKeysByPage(tables.pages(Thing, { partitionKey: p, pageSize }))).rejects.toThrow(RangeError);
   });
@@ -553,6 +554,7 @@ describe("a table", () => {
   });
 });
 
+// Faults named `…Inside` put the error into the body of the 202 response to a transaction.
 describe("a busy service", () => {
   test("is retried after a pause that doubles", async () => {
     const pauses: number[] = [];

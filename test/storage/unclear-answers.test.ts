@@ -26,7 +26,11 @@ import { type Fault, startTableProxy, type TableProxy } from "../support/table-p
 
 const Thing = entity("Things", z.object({ name: z.string(), count: z.number().optional() }));
 
-/** Faults after which the outcome of a request is unclear, or a request is rejected temporarily. */
+/**
+ * Faults after which the outcome of a request is unclear, or a request is rejected temporarily. `LostRequest`: the request does
+ * not arrive. `LostAnswer`, `CutAnswer`, `ShortAnswer`: it is applied, and its response is lost, or cut with or without a
+ * broken connection. `…Applied`: it is applied, and the response is 500 or 503. `ServerBusy`: it is rejected with 503.
+ */
 const FAULTS: readonly Fault[] = [
   "LostRequest",
   "LostAnswer",

@@ -3,7 +3,7 @@ import type { Finding } from "../chain/findings.ts";
 /** Maximum number of findings in one response. */
 export const MAX_FINDINGS = 1000;
 
-/** Collects the findings of one response. Up to MAX_FINDINGS are listed, all are counted. */
+/** Collects the findings of one response. Up to MAX_FINDINGS are listed, all that the checks found are counted. */
 export interface FindingList {
   readonly listed: Finding[];
   readonly total: number;

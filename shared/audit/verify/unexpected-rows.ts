@@ -34,7 +34,10 @@ import { storedEntries } from "../stored-entries.ts";
  * the key vault.
  */
 
-/** Maximum number of findings per kind. Further rows are not reported. */
+/**
+ * Number of findings of a kind after which the search stops. Further rows are neither reported nor counted: reading any number of
+ * inserted rows could take longer than one call may.
+ */
 const MAX_FINDINGS_PER_KIND = 100;
 /** Below the largest time that a `Date` can represent, 8.64e15 milliseconds. */
 const MAX_DATE_MS = 8e15;

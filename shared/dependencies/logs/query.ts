@@ -134,6 +134,11 @@ const Line = z.object({
 /** Names of callers can have any length, so they are cut. */
 const MAX_NAME = 200;
 
+function withoutQuery(url: string | undefined): string | undefined {
+  const end = url?.indexOf("?") ?? -1;
+  return end < 0 ? url : url?.slice(0, end);
+}
+
 /** Parses the rows of the query. Skips rows that name no vault asset of this cloud. */
 export function summaryOf(rows: readonly unknown[], names: KeyVaultNames): Summary {
   const found: Summary = { uses: [], vaults: [], signIns: [] };
@@ -151,7 +156,7 @@ export function summaryOf(rows: readonly unknown[], names: KeyVaultNames): Summa
     const vaultName = /\/vaults\/([^/]+)$/i.exec(data.VaultId ?? "")?.[1]?.toLowerCase();
     if (data.Kind === "vault" && vaultName)
       found.vaults.push({ vaultName, firstAt: data.FirstAt.toISOString(), lastAt });
-    const asset = data.Kind === "use" ? names.ofUrl(data.AssetUrl?.replace(/\?.*$/, "")) : undefined;
+    const asset = data.Kind === "use" ? names.ofUrl(withoutQuery(data.AssetUrl)) : undefined;
     const callerId = data.ObjectId ?? data.AppId ?? data.UserName;
     if (!asset?.type || !asset.name || !callerId) continue;
     found.uses.push({

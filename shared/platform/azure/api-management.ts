@@ -40,8 +40,8 @@ export interface ApiManagement {
   namedValue(id: string, signal?: AbortSignal): Promise<NamedValue>;
   certificates(serviceId: string, signal?: AbortSignal): Promise<ListResult<ApiManagementCertificate>>;
   /**
-   * Makes API Management read the key vault secret of a named value now instead of at its next read, which happens every four hours.
-   * The refresh continues after the response. `lastStatus` of the named value shows the outcome and its time.
+   * Makes API Management read the key vault secret of a named value now instead of at its next read, which happens every four
+   * hours. The refresh continues after the response. `lastStatus` of the named value shows the outcome and its time.
    */
   refreshSecret(id: string): Promise<void>;
 }

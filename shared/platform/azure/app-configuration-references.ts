@@ -16,8 +16,8 @@ export interface ConfigurationReference {
 export interface AppConfigurationReferences {
   /**
    * @param endpoint - The store's endpoint, as the resource manager returns it.
-   * @throws {CloudFailure} foreignHost if the endpoint is not https under the cloud's App Configuration domain; timedOut when the
-   * signal is aborted.
+   * @throws {CloudFailure} foreignHost if the endpoint is not https under the cloud's App Configuration domain; timedOut when
+   * the signal is aborted.
    */
   list(endpoint: string, signal?: AbortSignal): Promise<ConfigurationReference[]>;
 }

@@ -147,8 +147,8 @@ export function createAppService(arm: Arm): AppService {
 }
 
 /**
- * Returns whether the error means that the site has no references. For such a site App Service returns an empty list, 400 or 404.
- * A 404 with one of `SITE_MISSING_CODES` means that the site itself does not exist.
+ * Returns whether the error means that the site has no references. For such a site App Service returns an empty list, 400 or
+ * 404. A 404 with one of `SITE_MISSING_CODES` means that the site itself does not exist.
  */
 function meansNoReferences(error: unknown): boolean {
   if (!(error instanceof CloudFailure)) return false;

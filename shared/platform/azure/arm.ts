@@ -22,8 +22,8 @@ export interface ArmCall {
   body?: object;
   target: CallTarget;
   /**
-   * Limits retries. Undefined: retried as `CALL_LIMITS` says. `afterRefusal`: retried only after a response that says that nothing was
-   * done. `once`: not retried, because the body can be outdated by then.
+   * Limits retries. Undefined: retried as `CALL_LIMITS` says. `afterRefusal`: retried only after a response that says that
+   * nothing was done. `once`: not retried, because the body can be outdated by then.
    */
   repeat?: "afterRefusal" | "once";
   signal?: AbortSignal | undefined;
@@ -42,10 +42,14 @@ export interface ListResult<T> {
 export interface Arm {
   /** Returns the response body, which must match the schema `answer`. Success is 200. */
   call<T>(call: ArmCall, answer: z.ZodType<T>): Promise<T>;
-  /** Starts an operation. Success is 200, 202 or 204. An operation can continue after the response: the caller must check its effect. */
+  /**
+   * Starts an operation. Success is 200, 202 or 204. An operation can continue after the response: the caller must check its
+   * effect.
+   */
   execute(call: ArmCall): Promise<void>;
   /**
-   * Returns the entries of a list, page by page, without checking them. The list is complete only if the iteration ends normally.
+   * Returns the entries of a list, page by page, without checking them. The list is complete only if the iteration ends
+   * normally.
    */
   pages(call: ArmCall): AsyncGenerator<unknown[]>;
   /** Returns the entries of all pages. An entry that does not match the schema `entry` becomes a failure in `unreadable`. */

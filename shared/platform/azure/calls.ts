@@ -53,11 +53,14 @@ export const CALL_LIMITS: CallLimits = {
 export interface Route {
   target: CallTarget;
   /**
-   * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 202 or
-   * 204, and the body is not checked. `parsedByClient`: success is 200, and the SDK client parses the body.
+   * Schema of a successful response with status 200. `nothing`: success is 204, without a body. `accepted`: success is 200, 202
+   * or 204, and the body is not checked. `parsedByClient`: success is 200, and the SDK client parses the body.
    */
   answer: z.ZodType | "nothing" | "accepted" | "parsedByClient";
-  /** True if the response is a page of a list. A link to a page that was read before, or more than `MAX_PAGES` pages, fail the call. */
+  /**
+   * True if the response is a page of a list. A link to a page that was read before, or more than `MAX_PAGES` pages, fail the
+   * call.
+   */
   paged?: boolean;
   /** Schema of each entry of a page. Without it the entries are not checked. */
   entry?: z.ZodType;
@@ -73,8 +76,8 @@ export const page = z.object({
 });
 
 /**
- * Maximum number of pages of one list. Key Vault returns at most 25 entries a page, and documents no limit of entries. A list with
- * more than 100,000 entries fails, because it may be endless and would fill the memory.
+ * Maximum number of pages of one list. Key Vault returns at most 25 entries a page, and documents no limit of entries. A list
+ * with more than 100,000 entries fails, because it may be endless and would fill the memory.
  */
 const MAX_PAGES = 4_000;
 
@@ -97,7 +100,10 @@ interface CallPolicyOptions {
   unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
   /** Connections of one vault. Without them, the requests use the connections of the process. */
   connections?: VaultConnections | undefined;
-  /** Returns the failure that an unsuccessful response, or a response that is not JSON, means in this service. Undefined: as elsewhere. */
+  /**
+   * Returns the failure that an unsuccessful response, or a response that is not JSON, means in this service. Undefined: as
+   * elsewhere.
+   */
   failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;
   randomness: Randomness;
@@ -111,8 +117,8 @@ const transportOf = ({ connections }: CallPolicyOptions): Promise<Transport> =>
   connections ? connections.transport() : sharedTransport();
 
 /**
- * Returns the options of an SDK client whose requests get the token, retries and checks of `createCall`. The client's own retries
- * are disabled. Create a new client for each list, because a client reads only one list.
+ * Returns the options of an SDK client whose requests get the token, retries and checks of `createCall`. The client's own
+ * retries are disabled. Create a new client for each list, because a client reads only one list.
  */
 export async function clientOptions(options: CallPolicyOptions) {
   const bodies: Bodies = new WeakMap();
@@ -154,8 +160,9 @@ export interface SentRequest {
 }
 
 /**
- * Returns a function that sends requests without an SDK client, with the token, retries and checks of `createCall`, and returns the
- * parsed response. Used for services without an SDK, and for lists of which the SDK rejects a whole page because of one entry.
+ * Returns a function that sends requests without an SDK client, with the token, retries and checks of `createCall`, and returns
+ * the parsed response. Used for services without an SDK, and for lists of which the SDK rejects a whole page because of one
+ * entry.
  */
 export async function createSender(options: CallPolicyOptions, requestIdHeader = "x-ms-client-request-id") {
   const [{ client }, common, { createHttpHeaders, createPipelineRequest }] = await Promise.all([
@@ -181,8 +188,9 @@ export async function createSender(options: CallPolicyOptions, requestIdHeader =
 type Bodies = WeakMap<PipelineRequest, PipelineRequest["body"]>;
 
 /**
- * Stores the body of each request in `bodies`. The SDK's Key Vault policy removes the body of a client's first request, because it
- * expects an authentication challenge as the response. Here the first request already has a token, so `callPolicy` adds the body.
+ * Stores the body of each request in `bodies`. The SDK's Key Vault policy removes the body of a client's first request, because
+ * it expects an authentication challenge as the response. Here the first request already has a token, so `callPolicy` adds the
+ * body.
  */
 function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
   return {
@@ -289,8 +297,8 @@ function routeOf(address: string, { origin, resource, route }: CallPolicyOptions
 }
 
 /**
- * Returns the JSON of a successful response, without a page's unreadable entries. Returns undefined if there is no JSON, or if the
- * SDK client parses it.
+ * Returns the JSON of a successful response, without a page's unreadable entries. Returns undefined if there is no JSON, or if
+ * the SDK client parses it.
  * @throws {CloudFailure} if the response is unsuccessful, or does not match the schema of its route.
  */
 function readResponse(

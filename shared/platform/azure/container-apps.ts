@@ -58,7 +58,9 @@ export interface ContainerApps {
   revision(appId: string, name: string, signal?: AbortSignal): Promise<Revision>;
   /** Returns the replicas of one revision. Replicas newer than a restart prove the restart. */
   replicas(appId: string, revision: string, signal?: AbortSignal): Promise<Replica[]>;
-  /** Restarts the replicas, which then use the current secrets. Retried only after a response that says that nothing was done. */
+  /**
+   * Restarts the replicas, which then use the current secrets. Retried only after a response that says that nothing was done.
+   */
   restartRevision(appId: string, name: string): Promise<void>;
 }
 

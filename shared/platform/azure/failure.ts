@@ -8,9 +8,13 @@ export type FailureCode =
   | "notFound"
   | "throttled"
   | "unreachable"
+  /** The response has an unexpected status, or does not match the service's documentation. */
   | "badResponse"
+  /** The caller's abort signal, or a time limit, ended the call. */
   | "timedOut"
+  /** The address does not belong to the configured cloud. The request was not sent. */
   | "foreignHost"
+  /** The identity could not sign in, or the service rejected its token. */
   | "unauthenticated"
   /** The service returned a sign-in page, because it does not know the identity. */
   | "unauthorized"

@@ -290,7 +290,10 @@ const validityPeriod = (dates: {
   endDateTime?: string | null | undefined;
 }) => definedMembers({ startsOn: seconds(dates.startDateTime), expiresOn: seconds(dates.endDateTime) });
 
-/** Returns a thumbprint in upper-case hexadecimal. The portal stores it in hexadecimal, other clients store its 20 bytes in base64. */
+/**
+ * Returns a thumbprint in upper-case hexadecimal. The portal stores it in hexadecimal, other clients store its 20 bytes in
+ * base64.
+ */
 function thumbprintOf(identifier: string | null | undefined): string | undefined {
   if (!identifier) return undefined;
   if (/^[0-9a-f]{40}$/i.test(identifier)) return identifier.toUpperCase();
@@ -299,8 +302,8 @@ function thumbprintOf(identifier: string | null | undefined): string | undefined
 }
 
 /**
- * Combines the policy that is assigned to an application with the tenant's policy. A restriction of the assigned policy replaces
- * the same restriction of the tenant. A disabled restriction therefore exempts the application.
+ * Combines the policy that is assigned to an application with the tenant's policy. A restriction of the assigned policy
+ * replaces the same restriction of the tenant. A disabled restriction therefore exempts the application.
  */
 export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unknown): PasswordPolicy {
   const { createdDateTime, appManagementPolicies } = requireDocumented(assignedPolicies, applicationAnswer, READ_ONE);
@@ -328,8 +331,8 @@ function applies(
 }
 
 /**
- * Returns the whole days of an ISO 8601 duration, such as `P1Y6M`. Counts 365 days a year and 28 days a month, so that the result
- * is never longer than the limit of the policy.
+ * Returns the whole days of an ISO 8601 duration, such as `P1Y6M`. Counts 365 days a year and 28 days a month, so that the
+ * result is never longer than the limit of the policy.
  */
 function daysOf(duration: string): number | undefined {
   const match = /^P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?$/.exec(
@@ -344,8 +347,8 @@ function daysOf(duration: string): number | undefined {
 }
 
 /**
- * Returns the object ID and the application permissions in the claims of a token. Does not verify the token: Microsoft Graph does
- * when the token is used.
+ * Returns the object ID and the application permissions in the claims of a token. Does not verify the token: Microsoft Graph
+ * does when the token is used.
  */
 export function readPermissions(token: string): { objectId: string | undefined; permissions: string[] } {
   let claims: ReturnType<typeof decodeJwt>;

@@ -1,9 +1,9 @@
 import { type CallTarget, type CloudFailure, type FailedAnswer, failure, retryAfter, shortCode } from "./failure.ts";
 
 /**
- * Returns the failure of an unsuccessful response whose meaning is specific to Microsoft Graph, or undefined for other responses.
- * Codes are from https://learn.microsoft.com/graph/errors and from observed responses. Texts of the response decide only if the
- * code does not.
+ * Returns the failure of an unsuccessful response whose meaning is specific to Microsoft Graph, or undefined for other
+ * responses. Codes are from https://learn.microsoft.com/graph/errors and from observed responses. Texts of the response decide
+ * only if the code does not.
  */
 export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFailure | undefined {
   const { status, body } = answer;
@@ -55,7 +55,8 @@ function rejectedWriteFailure(
       cloudCode,
     });
   }
-  // Applications for personal accounts may have only two secrets. The code of that response is not documented, and its text varies.
+  // Applications for personal accounts may have only two secrets. The code of that response is not documented, and its text
+  // varies.
   if (cloudCode === "Directory_ResourceSizeExceeded" || /maximum of \d+|credential limit/i.test(body)) {
     return failure("noRoomForSecret", target, "the application has the maximum number of credentials", {
       remedy: "Remove an unused secret from the application.",

@@ -71,15 +71,15 @@ export interface Graph {
   passwordPolicy(objectId: string, signal?: AbortSignal): Promise<PasswordPolicy | "unknown">;
   /**
    * Adds a client secret. Not idempotent: retried only after a response that says that nothing was applied (`concurrency`,
-   * `throttled`). After an `unclear` failure the caller must search for the display name. For some minutes, reads can miss a new
-   * secret.
+   * `throttled`). After an `unclear` failure the caller must search for the display name. For some minutes, reads can miss a
+   * new secret.
    *
    * @throws {CloudFailure} noRoomForSecret, lifetimePolicy or typePolicy if it is rejected for good.
    */
   addPassword(objectId: string, secret: { displayName: string; expiresOn: number }): Promise<NewPassword>;
   /**
-   * Removes one client secret. Returns `absent` if Microsoft Graph does not find the secret. This can also happen for a secret that
-   * was added in the last minutes.
+   * Removes one client secret. Returns `absent` if Microsoft Graph does not find the secret. This can also happen for a secret
+   * that was added in the last minutes.
    */
   removePassword(objectId: string, keyId: string): Promise<"removed" | "absent">;
   /** Returns the tenant, or undefined if the answer has none. */
@@ -87,7 +87,8 @@ export interface Graph {
   /** Lists the identity providers of the tenant, page by page. */
   identityProviders(signal?: AbortSignal): AsyncGenerator<IdentityProvider[]>;
   /**
-   * Lists the keys of Azure AD B2C custom policies, page by page, without their secret parts. Only a beta version of this API exists.
+   * Lists the keys of Azure AD B2C custom policies, page by page, without their secret parts. Only a beta version of this API
+   * exists.
    *
    * @throws {CloudFailure} notFound if the tenant is not an Azure AD B2C tenant.
    */

@@ -31,12 +31,14 @@ export interface Identity {
   describe(): Promise<IdentityDescription>;
 }
 
-/** Maximum duration of a token request. Long, because a developer's sign-in starts the Azure CLI, which can take many seconds. */
+/**
+ * Maximum duration of a token request. Long, because a developer's sign-in starts the Azure CLI, which can take many seconds.
+ */
 const TOKEN_TIMEOUT_MS = 60_000;
 
 /**
- * A token is renewed in the last 5 minutes before its expiry. An earlier request would be useless, because MSAL, the library under
- * @azure/identity, returns its cached token until then.
+ * A token is renewed in the last 5 minutes before its expiry. An earlier request would be useless, because MSAL, the library
+ * under @azure/identity, returns its cached token until then.
  */
 const RENEW_BEFORE_EXPIRY_MS = 5 * 60_000;
 
@@ -208,8 +210,9 @@ async function rejectIfAborted<T>(
 }
 
 /**
- * Reads the claims of the service's own access token: https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference.
- * Does not verify the token, because the claims are only displayed.
+ * Reads the claims of the service's own access token:
+ * https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. Does not verify the token, because the
+ * claims are only displayed.
  */
 function claimsOf(
   token: string,

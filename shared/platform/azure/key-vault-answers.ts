@@ -3,8 +3,9 @@ import { page, type Route } from "./calls.ts";
 import type { CallTarget } from "./failure.ts";
 
 /**
- * Schemas of Key Vault's responses, with the members that the service uses, and the routes of its calls. Scans check values that the
- * SDK clients return. The calls that write secrets check the JSON of the response. https://learn.microsoft.com/rest/api/keyvault/
+ * Schemas of Key Vault's responses, with the members that the service uses, and the routes of its calls. Scans check values
+ * that the SDK clients return. The calls that write secrets check the JSON of the response.
+ * https://learn.microsoft.com/rest/api/keyvault/
  */
 
 const text = z.string().nullish();
@@ -83,7 +84,10 @@ const PATHS = {
 export type Operation = keyof typeof PATHS;
 const OPERATIONS = Object.entries(PATHS) as [Operation, RegExp][];
 
-/** Both alternatives permit to read properties but no secret values: https://learn.microsoft.com/azure/key-vault/general/rbac-guide */
+/**
+ * Both alternatives permit to read properties but no secret values:
+ * https://learn.microsoft.com/azure/key-vault/general/rbac-guide
+ */
 const GRANT =
   "the role Key Vault Reader on this vault, or, where it uses access policies, list for secrets, list, get and getrotationpolicy for keys, and list and get for certificates";
 

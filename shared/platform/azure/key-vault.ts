@@ -24,7 +24,10 @@ import {
 } from "./key-vault-answers.ts";
 import { readX509 } from "./x509.ts";
 
-/** Properties that listed secrets, keys and certificates have in common. Times are whole seconds since 1970, as Key Vault stores them. */
+/**
+ * Properties that listed secrets, keys and certificates have in common. Times are whole seconds since 1970, as Key Vault stores
+ * them.
+ */
 interface Listed {
   name: string;
   enabled: boolean;
@@ -390,8 +393,9 @@ function certificateDetails(answer: KeyVaultCertificateWithPolicy, target: CallT
   const { cer, policy, properties } = requireSchema(certificateSchema, answer, target);
   const { keyType, keySize, keyCurveName, subject, validityInMonths, issuerName } = policy ?? {};
   const { dnsNames, emails, userPrincipalNames } = policy?.subjectAlternativeNames ?? {};
-  // Until the certificate authority has issued the certificate, there is only the policy, which describes the future certificate.
-  // Reading the key of a certificate takes time, so it is read only if the policy does not say its type and size or curve.
+  // Until the certificate authority has issued the certificate, there is only the policy, which describes the future
+  // certificate. Reading the key of a certificate takes time, so it is read only if the policy does not say its type and size
+  // or curve.
   const policyNamesKey = (keyType ?? undefined) !== undefined && (keySize ?? keyCurveName ?? undefined) !== undefined;
   const x509 = cer ? readX509(Buffer.from(cer), target, !policyNamesKey) : undefined;
   const lifetimeActions = (policy?.lifetimeActions ?? []).flatMap(({ action, lifetimePercentage, daysBeforeExpiry }) =>

@@ -33,7 +33,8 @@ export interface Mail {
  * - `throttled`: the request was rejected. Retry after `retryAfterSeconds`.
  * - `refused`: the mail was rejected, and a retry would be rejected too.
  * - `unavailable`: the credentials of the service were rejected. A later request can succeed.
- * - `unknown`: there was no usable response, so the mail may have been accepted. Query the outcome before you send the mail again.
+ * - `unknown`: there was no usable response, so the mail may have been accepted. Query the outcome before you send the mail
+ *   again.
  */
 export type MailAnswer =
   | { kind: "accepted" | "succeeded" | "notFound" }

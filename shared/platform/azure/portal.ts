@@ -22,11 +22,14 @@ export const portalOf = (config: Pick<Config, "AZURE_CLOUD" | "AZURE_TENANT_ID" 
   keyVaultSuffix: config.cloud.keyVaultSuffix,
 });
 
+/** Encodes a text for one segment of a path. A lone surrogate becomes U+FFFD; `encodeURIComponent` alone throws. */
+export const encodePathSegment = (text: string): string => encodeURIComponent(text.toWellFormed());
+
 const tenantPrefix = ({ tenantId }: Portal): string => (tenantId ? `@${tenantId}` : "");
 
 /** Returns the link to a vault's page in the portal, or to a list below it such as `secrets`. */
 export function vaultLink(links: Portal, vaultId: string, list: string): string {
-  const path = vaultId.split("/").map(encodeURIComponent).join("/");
+  const path = vaultId.split("/").map(encodePathSegment).join("/");
   return `${links.portal}/#${tenantPrefix(links)}/resource${path}${list ? `/${list}` : ""}`;
 }
 
@@ -37,7 +40,7 @@ export function assetLink(
   links: Portal,
   { type, name, vaultName }: { type: keyof typeof PORTAL_KINDS; name: string; vaultName: string },
 ): string {
-  const address = `https://${encodeURIComponent(vaultName)}.${links.keyVaultSuffix}/${type}s/${encodeURIComponent(name)}`;
+  const address = `https://${encodePathSegment(vaultName)}.${links.keyVaultSuffix}/${type}s/${encodePathSegment(name)}`;
   return `${links.portal}/#${tenantPrefix(links)}/asset/Microsoft_Azure_KeyVault/${PORTAL_KINDS[type]}/${address}`;
 }
 
@@ -50,8 +53,8 @@ export function credentialsLink(
     tenantDomain,
   }: { kind?: string | undefined; appId?: string | undefined; tenantDomain?: string | undefined },
 ): string {
-  const directory = `${portal}/#${tenantDomain === undefined ? "" : `@${encodeURIComponent(tenantDomain)}/`}view`;
+  const directory = `${portal}/#${tenantDomain === undefined ? "" : `@${encodePathSegment(tenantDomain)}/`}view`;
   return kind === "application" && appId !== undefined
-    ? `${directory}/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/${encodeURIComponent(appId)}`
+    ? `${directory}/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/${encodePathSegment(appId)}`
     : `${directory}/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview`;
 }

@@ -28,8 +28,8 @@ const WRONG_SECRET: Readonly<Record<number, string>> = {
 };
 
 /**
- * Creates the identity of an application in another tenant, such as an Azure AD B2C tenant, which signs in with a client secret to
- * call Microsoft Graph there. Caches its token in memory.
+ * Creates the identity of an application in another tenant, such as an Azure AD B2C tenant, which signs in with a client secret
+ * to call Microsoft Graph there. Caches its token in memory.
  *
  * Does not use @azure/identity, because its errors do not say whether the tenant, the application or the secret is wrong.
  */

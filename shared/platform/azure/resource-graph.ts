@@ -4,12 +4,13 @@ import { malformedAnswer } from "./failure.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /**
- * Queries Azure Resource Graph, an index of resources that returns many resources in few calls. Its data can be minutes old. It has
- * no rows for resources that the identity can't read: for a denied subscription the result is empty.
+ * Queries Azure Resource Graph, an index of resources that returns many resources in few calls. Its data can be minutes old. It
+ * has no rows for resources that the identity can't read: for a denied subscription the result is empty.
  */
 export interface ResourceGraph {
   /**
-   * Returns the rows of a query, page by page, without checking them. The result is complete only if the iteration ends normally.
+   * Returns the rows of a query, page by page, without checking them. The result is complete only if the iteration ends
+   * normally.
    *
    * @param query - Must project `id`. Without it there are no further pages, and rows are silently missing.
    * @param subscriptions - At most 300:

@@ -2,8 +2,8 @@ import * as z from "zod";
 import { undocumented } from "./calls.ts";
 
 /**
- * Schemas of the responses of Azure Resource Manager, with the members that the service uses. Subscriptions and vaults are checked as
- * the SDK clients return them. https://learn.microsoft.com/rest/api/azure/
+ * Schemas of the responses of Azure Resource Manager, with the members that the service uses. Subscriptions and vaults are
+ * checked as the SDK clients return them. https://learn.microsoft.com/rest/api/azure/
  */
 
 /** A longer text would not fit into a table row. */

@@ -71,8 +71,8 @@ export interface VaultPage {
 }
 
 /**
- * Reads subscriptions, key vaults and their diagnostic settings. The methods throw `CloudFailure`, with the code `timedOut` when
- * their signal is aborted.
+ * Reads subscriptions, key vaults and their diagnostic settings. The methods throw `CloudFailure`, with the code `timedOut`
+ * when their signal is aborted.
  */
 export interface ResourceManager {
   /** Lists the subscriptions that the identity can see, and the failure of each unreadable entry. */

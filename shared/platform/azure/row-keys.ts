@@ -9,9 +9,10 @@ const CONTENT_TYPE = "application/vnd.credential-lifecycle.row-signing";
 const KEY_BYTES = 32;
 
 /**
- * Returns the keys that sign table rows with HMAC, so that rows which another program wrote are detected. The keys are versions of
- * one secret in the service's own key vault: the newest version signs, and every version verifies. The first signed row creates the
- * secret. To change the key, an administrator adds a version of 32 random bytes in base64. A process caches the versions.
+ * Returns the keys that sign table rows with HMAC, so that rows which another program wrote are detected. The keys are versions
+ * of one secret in the service's own key vault: the newest version signs, and every version verifies. The first signed row
+ * creates the secret. To change the key, an administrator adds a version of 32 random bytes in base64. A process caches the
+ * versions.
  *
  * @returns Keys whose methods throw `CloudFailure` while the vault can't be read.
  */

@@ -12,8 +12,9 @@ import type { CloudServices } from "./key-vault.ts";
  */
 export interface ServiceKeyVault {
   /**
-   * Returns the tags of a secret, or undefined if the secret does not exist. Some secrets store data only in their tags: up to 15,
-   * with names and values of up to 256 characters: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags
+   * Returns the tags of a secret, or undefined if the secret does not exist. Some secrets store data only in their tags: up to
+   * 15, with names and values of up to 256 characters:
+   * https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags
    */
   readTags(name: string): Promise<Record<string, string> | undefined>;
   /** Sets the tags of the current version. Adds no version, because single versions can't be deleted and would accumulate. */

@@ -3,7 +3,8 @@ import type { Config } from "../config/config.ts";
 import { requestToken, SIGN_IN_FAILURES } from "./token-endpoint.ts";
 
 /**
- * Result of one attempt to sign in an application with a client secret. Rotation and matching use it to prove that a secret is valid.
+ * Result of one attempt to sign in an application with a client secret. Rotation and matching use it to prove that a secret is
+ * valid.
  * - `accepted`: the secret is valid.
  * - `notYet`: the secret is wrong, or the server that responded does not know the secret yet.
  * - `expired`: all secrets of the application that the server knows have expired. The newest secret may be missing there.

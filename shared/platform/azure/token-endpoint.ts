@@ -23,8 +23,9 @@ export const SIGN_IN_FAILURES: Readonly<Record<number, string>> = {
 };
 
 /**
- * Requests a token for Microsoft Graph from Microsoft Entra ID, with one request on a new connection. Each new connection can reach
- * another server of Entra ID, so repeated requests show whether all servers know a new secret. Does not log or store anything.
+ * Requests a token for Microsoft Graph from Microsoft Entra ID, with one request on a new connection. Each new connection can
+ * reach another server of Entra ID, so repeated requests show whether all servers know a new secret. Does not log or store
+ * anything.
  *
  * @throws {RestError} if there is no response.
  */

@@ -43,20 +43,20 @@ export interface NewSecretVersion {
 /** The secrets of one vault. Every method throws `CloudFailure`. */
 export interface VaultSecrets {
   /**
-   * Lists all versions without values, the newest first. Returns an empty list if the secret does not exist. Key Vault stores times
-   * in seconds, so versions of the same second have no defined order. Use `read` to get the current version.
+   * Lists all versions without values, the newest first. Returns an empty list if the secret does not exist. Key Vault stores
+   * times in seconds, so versions of the same second have no defined order. Use `read` to get the current version.
    */
   versions(name: string, signal?: AbortSignal): Promise<SecretVersion[]>;
   /**
-   * Reads a version of a secret with its value. Without `version` it reads the current version. Returns undefined if the version does
-   * not exist.
+   * Reads a version of a secret with its value. Without `version` it reads the current version. Returns undefined if the
+   * version does not exist.
    *
    * @throws {CloudFailure} disabled if that version is disabled.
    */
   read(name: string, version?: string, signal?: AbortSignal): Promise<(SecretVersion & { value: string }) | undefined>;
   /**
-   * Adds a version. Not retried if there is no response: after an `unclear` failure the caller must search for the version by its
-   * tags.
+   * Adds a version. Not retried if there is no response: after an `unclear` failure the caller must search for the version by
+   * its tags.
    *
    * @throws {CloudFailure} deleted if a recoverable deleted secret has the name; conflict while the secret is being deleted or
    * recovered.
@@ -66,7 +66,9 @@ export interface VaultSecrets {
   enable(name: string, version: string, enabled: boolean): Promise<void>;
   /** Returns a deleted secret that can be recovered, or undefined if there is none. */
   deleted(name: string): Promise<{ tags: Record<string, string> } | undefined>;
-  /** Recovers a deleted secret, which can be used some seconds later. Does nothing if there is no deleted secret of that name. */
+  /**
+   * Recovers a deleted secret, which can be used some seconds later. Does nothing if there is no deleted secret of that name.
+   */
   recover(name: string): Promise<void>;
   /** Deletes all versions, which stay recoverable. Does nothing if the secret does not exist. */
   remove(name: string): Promise<void>;

@@ -3,9 +3,9 @@ import { validationMessage } from "../validation-message.ts";
 import { Environment } from "./environment.ts";
 
 /**
- * The parsed environment variables. If a value is invalid, `loadConfig` throws an error with all problems, and the process stops
- * instead of failing later. Runtime settings, which an administrator can override through the API, are checked for their format
- * only. The settings module checks their bounds.
+ * The parsed environment variables. If a value is invalid, `loadConfig` throws an error with all problems, and the process
+ * stops instead of failing later. Runtime settings, which an administrator can override through the API, are checked for their
+ * format only. The settings module checks their bounds.
  */
 export type Config = z.output<typeof Environment>;
 

@@ -1,9 +1,9 @@
 import ipaddr from "ipaddr.js";
 
 /**
- * Returns the client's address: the entry of `X-Forwarded-For` at position `trustedHops` from the right (Azure App Service appends
- * one entry), without a port. Entries further left can be forged by the caller. An IPv6 address is reduced to its /64, because
- * a customer usually owns a whole /64. Returns `unknown` if there is no such entry or it is not an address.
+ * Returns the client's address: the entry of `X-Forwarded-For` at position `trustedHops` from the right (Azure App Service
+ * appends one entry), without a port. Entries further left can be forged by the caller. An IPv6 address is reduced to its /64,
+ * because a customer usually owns a whole /64. Returns `unknown` if there is no such entry or it is not an address.
  */
 export function clientAddress(headers: Headers, trustedHops: number): string {
   const entries = (headers.get("x-forwarded-for") ?? "").split(",").map((entry) => entry.trim());

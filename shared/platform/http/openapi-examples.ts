@@ -45,6 +45,7 @@ function addRequest(document: Document, operation: Operation, { example = {} }: 
 /** Returns the example of a schema, or builds one from the examples of its parts. */
 export function exampleOf(document: Document, schema: Schema, name = ""): unknown {
   if (schema.example !== undefined) return schema.example;
+  // The named schema if `schema` is a reference, otherwise `schema` itself.
   const form = resolveReference(document, schema);
   if (form.example !== undefined) return form.example;
   const named = [MEMBER_DESCRIPTIONS[name]?.example, MEMBER_EXAMPLES[name]].find(

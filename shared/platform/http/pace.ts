@@ -11,12 +11,12 @@ export interface Pace {
 }
 
 /**
- * Creates a pace for responses, such as 429, that clients may request again without a pause. Such clients then wait for each other
- * and leave processor time to other requests. A waiting request costs only its open connection.
+ * Creates a pace for responses, such as 429, that clients may request again without a pause. Such clients then wait for each
+ * other and leave processor time to other requests. A waiting request costs only its open connection.
  *
  * @param options.everyMs - Milliseconds per slot.
- * @param options.maxWaiting - Maximum number of waiting slots. Further callers don't wait, because the Functions host limits the
- * number of concurrent requests.
+ * @param options.maxWaiting - Maximum number of waiting slots. Further callers don't wait, because the Functions host limits
+ * the number of concurrent requests.
  */
 export function createPace(options: {
   everyMs: number;

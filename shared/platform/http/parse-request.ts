@@ -33,8 +33,8 @@ function unwrap(schema: z.core.$ZodType): z.core.$ZodType {
 }
 
 /**
- * Renames the members of `value` to the names in the schema, which callers can write in camelCase or snake_case. Keys of free-form
- * records, such as tags, are not renamed.
+ * Renames the members of `value` to the names in the schema, which callers can write in camelCase or snake_case. Keys of
+ * free-form records, such as tags, are not renamed.
  *
  * @throws {Problem} invalidRequest if a member is present in both spellings.
  */
@@ -80,8 +80,8 @@ export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "bo
 }
 
 /**
- * Matches names of unknown members that a problem document may repeat: short and simple ones. If a body has the wrong format, the
- * whole body can be one unknown name, including secrets.
+ * Matches names of unknown members that a problem document may repeat: short and simple ones. If a body has the wrong format,
+ * the whole body can be one unknown name, including secrets.
  */
 const PLAIN_NAME = /^[\w .-]{1,64}$/;
 

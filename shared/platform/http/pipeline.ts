@@ -144,6 +144,7 @@ async function problemOf<Services>(
   );
   const knownProblem = error instanceof Problem ? error : gate?.translate(error);
   if (!knownProblem) deps.log.error("The request failed", { endpoint: endpoint?.name, error: describe(error) });
+  // A caller that repeats rejected requests without a pause waits for a slot, so that it does not use up the processor.
   if (knownProblem?.status === 429) await gate?.pace.waitForSlot();
   const problem = knownProblem ?? new Problem("internal", "Try again; if it stays, report this request id.");
   if (endpoint?.page && acceptsHtml(request.headers)) return problemPage(problem, requestId);

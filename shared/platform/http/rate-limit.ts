@@ -60,9 +60,10 @@ interface CachedCaller {
 }
 
 /**
- * Creates a rate limiter with sliding windows that is exact across instances. One row per caller stores the times of its calls and
- * is written with its ETag. Calls of a caller that arrive during a write are counted together in the next write. The cache in memory
- * can lack calls of other instances but has no extra ones, so a caller over its limit in the cache is rejected without a read.
+ * Creates a rate limiter with sliding windows that is exact across instances. One row per caller stores the times of its calls
+ * and is written with its ETag. Calls of a caller that arrive during a write are counted together in the next write. The cache
+ * in memory can lack calls of other instances but has no extra ones, so a caller over its limit in the cache is rejected
+ * without a read.
  */
 export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: Limits; name: string }): RateLimiter {
   const { tables, clock, limits, name } = deps;

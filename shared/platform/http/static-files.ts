@@ -6,8 +6,8 @@ import { notFound } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
 /**
- * Serves files of a folder that the build created. The folder has each file uncompressed and in each compressed form (`<name>.gz`,
- * `<name>.br`), and `hashes.json` with the hash of each file.
+ * Serves files of a folder that the build created. The folder has each file uncompressed and in each compressed form
+ * (`<name>.gz`, `<name>.br`), and `hashes.json` with the hash of each file.
  */
 export interface StaticFiles {
   /** Returns `<name>?v=<hash>`, an address with immutable content. */

@@ -5,7 +5,9 @@ import ipaddr from "ipaddr.js";
  * https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service and
  * https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
  */
-const PLATFORM = new Set(["169.254.169.254", "168.63.129.16", "169.254.130.1", "fd00:ec2::254"]);
+const PLATFORM = new Set(["168.63.129.16", "fd00:ec2::254"]);
+/** Contains the metadata service (169.254.169.254) and App Service's endpoint for tokens, such as 169.254.130.1. */
+const PLATFORM_IPV4 = ipaddr.IPv4.parseCIDR("169.254.128.0/17");
 
 /** Which addresses a request to a user-configured host may reach. Public addresses are always allowed. */
 export type AllowedNetwork =
@@ -37,7 +39,8 @@ export function blockedReason(address: string, reach: AllowedNetwork): string | 
     const inner = parsed.toIPv4Address().toString();
     return blockedReason(inner, reach) ?? (reach === "public" ? "it is an IPv4-mapped address" : undefined);
   }
-  if (PLATFORM.has(parsed.toString())) return "it is an address of the platform";
+  const isPlatform = PLATFORM.has(parsed.toString()) || (parsed instanceof ipaddr.IPv4 && parsed.match(PLATFORM_IPV4));
+  if (isPlatform) return "it is an address of the platform";
   const range = parsed.range();
   if (RANGES[reach].has(range)) return undefined;
   if (range !== "unicast") return `it is not public (${range})`;

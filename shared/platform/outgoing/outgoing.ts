@@ -65,9 +65,9 @@ export interface OutgoingOptions {
 }
 
 /**
- * Creates a client for addresses that users configure, such as webhooks, protected against server-side request forgery. The client
- * resolves the host name once and blocks the request if one of its addresses is not allowed. It connects to the checked address,
- * does not follow redirects, and limits time and size.
+ * Creates a client for addresses that users configure, such as webhooks, protected against server-side request forgery. The
+ * client resolves the host name once and blocks the request if one of its addresses is not allowed. It connects to the checked
+ * address, does not follow redirects, and limits time and size.
  * https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
@@ -127,8 +127,8 @@ export const hostAndPort = (url: URL): string =>
   `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`.toLowerCase();
 
 /**
- * Sends a request to the allowed address. Ends when the signal is aborted, even if the receiver does not respond, and closes the
- * connection.
+ * Sends a request to the allowed address. Ends when the signal is aborted, even if the receiver does not respond, and closes
+ * the connection.
  *
  * @throws {Unreachable}
  */

@@ -77,6 +77,7 @@ export class Sheet {
     this.set.draw(this.page, this.set.printable(text), { ...at, size: LABEL_SIZE, color: MUTED_COLOR });
   }
 
+  /** Draws the header row of a table. */
   heading(columns: readonly Column[], x = MARGIN): void {
     const height = 17;
     const width = columns.reduce((sum, column) => sum + column.width, 0);
@@ -96,6 +97,7 @@ export class Sheet {
     return Math.max(...lines) * size * 1.25 + 2 * PADDING - 2;
   }
 
+  /** Draws a row of a table, with a line below. The caller checks that the page has room for `rowHeight`. */
   row(
     columns: readonly Column[],
     cells: readonly Cell[],
@@ -123,6 +125,7 @@ export class Sheet {
     this.rule(this.y, x, width);
   }
 
+  /** Draws a horizontal line. */
   rule(y: number, x = MARGIN, width = PAGE.width - 2 * MARGIN): void {
     this.page.drawLine({ start: { x, y }, end: { x: x + width, y }, thickness: 0.4, color: RULE_COLOR });
   }

@@ -28,12 +28,13 @@ const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 export const INK = rgb(0.12, 0.14, 0.17);
 
 /**
- * Draws text of any script in a PDF: in Helvetica if it has the character, otherwise in the embedded Unicode font. A character that
- * both fonts lack is drawn as its code point, such as [U+20000].
+ * Draws text of any script in a PDF: in Helvetica if it has the character, otherwise in the embedded Unicode font. A character
+ * that both fonts lack is drawn as its code point, such as [U+20000].
  */
 export class Typesetter {
   private readonly fonts: Record<Style, PDFFont>;
   private readonly unicode: PDFFont;
+  /** Code points that Helvetica has. */
   private readonly latin: ReadonlySet<number>;
   private readonly hasUnicodeGlyph: (codePoint: number) => boolean;
   /** Widths of characters at size 1, by font. */

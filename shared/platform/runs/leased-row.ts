@@ -9,8 +9,8 @@ export const LEASE_MS = 60 * SECOND_MS;
 const RENEWAL_INTERVAL_MS = 15 * SECOND_MS;
 
 /**
- * A row that this worker has leased. Other workers can take over the row when its last write is older than `LEASE_MS`. This worker
- * notices that because the ETag of its own last write is then outdated.
+ * A row that this worker has leased. Other workers can take over the row when its last write is older than `LEASE_MS`. This
+ * worker notices that because the ETag of its own last write is then outdated.
  */
 export interface LeasedRow<R extends object> {
   /** The row as last written. */
@@ -28,8 +28,8 @@ export interface LeasedRow<R extends object> {
 }
 
 /**
- * Holds the lease of a row that this worker has just written to claim it. A heartbeat rewrites the row regularly, so that its age
- * stays below `LEASE_MS`.
+ * Holds the lease of a row that this worker has just written to claim it. A heartbeat rewrites the row regularly, so that its
+ * age stays below `LEASE_MS`.
  *
  * @param claimedRow - The row as returned by that write.
  */
@@ -45,7 +45,7 @@ export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, cl
         await write();
       } catch (error) {
         if (isConflict(error)) {
-          // `stop` handles the errors of a heartbeat itself.
+          // Not awaited, because `stop` waits for the current renewal, which may be this write. It never rejects.
           void renewals.stop();
           aborted.abort();
         }

@@ -6,9 +6,9 @@ import type { Clock, Randomness } from "../runtime.ts";
 const ATTEMPTS = 3;
 
 /**
- * Appends the end of a run to the audit log under the entry ID stored in its record, so that a retry adds no second entry. Entries
- * belong to time intervals, which are sealed (closed and signed) later. If the interval of the ID has been sealed since, for example
- * after a crash of the worker, stores and uses a new ID.
+ * Appends the end of a run to the audit log under the entry ID stored in its record, so that a retry adds no second entry.
+ * Entries belong to time intervals, which are sealed (closed and signed) later. If the interval of the ID has been sealed
+ * since, for example after a crash of the worker, stores and uses a new ID.
  *
  * @param storeEntryId - Stores the new ID. If it throws, because another worker has the run, no entry is appended.
  */

@@ -44,9 +44,9 @@ export interface RunStore<R extends RunBase> {
   /**
    * Removes runs that are older than 30 days.
    *
-   * @param before - Called first, to remove other rows of these runs.
+   * @param removeOtherRows - Called first, to remove other rows of these runs.
    */
-  removeOld(before?: (runIds: readonly string[]) => Promise<void>): Promise<void>;
+  removeOld(removeOtherRows?: (runIds: readonly string[]) => Promise<void>): Promise<void>;
 }
 
 /** Row that names the run in progress. Its key in lower case sorts after all runs, whose keys are upper case and digits. */
@@ -117,13 +117,13 @@ export function createRunStore<R extends RunBase>(
       ]);
     },
 
-    async removeOld(before = async () => {}) {
+    async removeOld(removeOtherRows = async () => {}) {
       // Keys count down, so older runs come after this key.
       const from = newestFirst(encodeTime(Math.max(0, clock.now().getTime() - RETENTION_MS)) + "0".repeat(16));
       const range = { partitionKey, from, before: ACTIVE_KEY, select: ["runId" as const] };
       for await (const rows of tables.pages(Runs, range)) {
         // Runs are removed last, because a remaining run names its other remaining rows.
-        await before(rows.map(({ runId }) => runId));
+        await removeOtherRows(rows.map(({ runId }) => runId));
         const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
         await tables.write(table, partitionKey, removals);
       }

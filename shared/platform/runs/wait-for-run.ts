@@ -1,8 +1,8 @@
 import type { Logger } from "../runtime.ts";
 
 /**
- * Waits for the work on a run, but at most until the time limit of the HTTP request that started it. If the work takes longer or
- * fails, the run's queue message completes it.
+ * Waits for the work on a run, but at most until the time limit of the HTTP request that started it. If the work takes longer
+ * or fails, the run's queue message completes it.
  *
  * @param late - Aborted at the time limit. Must not be aborted yet.
  */

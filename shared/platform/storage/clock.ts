@@ -19,8 +19,8 @@ export interface StoreClock extends Clock {
  * Creates a clock with the store's time. Between answers it advances with the process's monotonic clock, which ignores
  * corrections of the system time. Before the first answer it returns the system time.
  *
- * Each response limits the possible offsets, because the service created it between the request and its arrival, at its `Date` or up
- * to a second later. If the current offset is outside of these bounds, it is set to the nearer bound.
+ * Each response limits the possible offsets, because the service created it between the request and its arrival, at its `Date`
+ * or up to a second later. If the current offset is outside of these bounds, it is set to the nearer bound.
  */
 export function createStoreClock(monotonic: () => number = () => performance.now()): StoreClock {
   let offset = Date.now() - monotonic();

@@ -69,7 +69,10 @@ export interface Fence {
   ): Promise<{ written: number; removed: number }>;
 }
 
-/** Upper bound of the fence row's size in a transaction: its row key of up to 1,024 characters, which occurs twice, and its value. */
+/**
+ * Upper bound of the fence row's size in a transaction: its row key of up to 1,024 characters, which occurs twice, and its
+ * value.
+ */
 const FENCE_BYTES = 8 * 1024;
 const PARALLEL_READS = 8;
 

@@ -27,8 +27,8 @@ export interface PageQuery {
 /**
  * Reads one page of a query (https://learn.microsoft.com/rest/api/storageservices/query-entities).
  *
- * The request uses the SDK's pipeline, which signs and retries it. The response is parsed here, because the SDK's parser visits every
- * column of every row three times, which takes 40 % of the processor time of a list.
+ * The request uses the SDK's pipeline, which signs and retries it. The response is parsed here, because the SDK's parser visits
+ * every column of every row three times, which takes 40 % of the processor time of a list.
  *
  * @throws RestError like the SDK's `listEntities`.
  */

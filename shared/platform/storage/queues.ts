@@ -8,9 +8,9 @@ import { withRetries } from "./retry.ts";
 
 export interface Queues {
   /**
-   * Sends a message as base64-encoded JSON, as the queue trigger of Azure Functions expects. Creates a missing queue. If the response
-   * is lost, the message is sent again, so it can be delivered twice. The message expires after seven days. While tracing is on, a
-   * message that is an object gets two members with the trace context.
+   * Sends a message as base64-encoded JSON, as the queue trigger of Azure Functions expects. Creates a missing queue. If the
+   * response is lost, the message is sent again, so it can be delivered twice. The message expires after seven days. While
+   * tracing is on, a message that is an object gets two members with the trace context.
    *
    * @param options.delaySeconds - Visibility timeout: 0 to just under seven days.
    * @throws RangeError for a message of more than 48 KiB.

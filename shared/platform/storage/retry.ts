@@ -4,8 +4,8 @@ import { errorCode } from "./errors.ts";
 import { FIRST_RETRY_MS, MAX_ATTEMPTS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS } from "./limits.ts";
 
 /**
- * Calls `attempt` until it succeeds, with exponential backoff. If the table or queue is missing and `createMissing` is true, all
- * further attempts are called with `create: true`. While storage deletes the table or queue, retries for up to
+ * Calls `attempt` until it succeeds, with exponential backoff. If the table or queue is missing and `createMissing` is true,
+ * all further attempts are called with `create: true`. While storage deletes the table or queue, retries for up to
  * `MAX_DELETION_WAIT_MS`.
  *
  * @param options.isTransient - Returns whether a retry can succeed. Up to `MAX_ATTEMPTS` attempts are made.

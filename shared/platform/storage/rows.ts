@@ -23,8 +23,8 @@ import { type Part, readTransactionAnswer, TransactionRejected, transactionBody 
  * have been stored for a moment, if its answer was lost and another writer was quick.
  * - After a lost answer, two writers of the same value, or two that remove the same rows, can't be distinguished. If it matters
  * who won (a lock, a lease), include the writer's id in the value. A lease that is taken by a removal must also write a row.
- * - For a transaction whose first operation writes a row of a `uniqueWrites` entity, only that row is verified, and only its ETag is
- * returned.
+ * - For a transaction whose first operation writes a row of a `uniqueWrites` entity, only that row is verified, and only its
+ *   ETag is returned.
  * - After any other error for which `isUnclear` is true, it is unknown whether the request was applied.
  */
 export interface Rows {

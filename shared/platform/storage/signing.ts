@@ -4,7 +4,8 @@ import { StorageCorrupt } from "./errors.ts";
 import type { Operation } from "./operations.ts";
 
 /**
- * Returns the keys that sign rows. The keys are not stored in the tables, because someone who can write tables must not get them.
+ * Returns the keys that sign rows. The keys are not stored in the tables, because someone who can write tables must not get
+ * them.
  */
 export interface RowKeys {
   /** Returns the current key and its name (letters, digits and dashes). Creates a key if none exists. */

@@ -49,7 +49,8 @@ export interface Range {
 }
 
 /**
- * Reads and writes typed rows in Azure Table Storage. The first write creates a table. Before that, reads of the table return no rows.
+ * Reads and writes typed rows in Azure Table Storage. The first write creates a table. Before that, reads of the table return
+ * no rows.
  *
  * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
  * StorageCorrupt for a stored row that does not match. A request to a busy or unreachable service is sent up to five times,

@@ -10,9 +10,9 @@ import { isCertain, placeKey, type Target } from "../targets.ts";
 import { storesOldSecret } from "./publish.ts";
 
 /**
- * Runs in the overlap period. Adds places (vault secrets) that a user confirmed since the plan, and places of earlier rotations that
- * were unreadable, together with their consumers. The rotation returns to `publishing`: it writes and verifies the added places,
- * and the overlap period restarts.
+ * Runs in the overlap period. Adds places (vault secrets) that a user confirmed since the plan, and places of earlier rotations
+ * that were unreadable, together with their consumers. The rotation returns to `publishing`: it writes and verifies the added
+ * places, and the overlap period restarts.
  *
  * @returns Whether places were added. False also if places can't be read for long, which `reasonsAgainstEnd` reports.
  * @throws {NeedsAttention} if a place can't be written; {CloudFailure} that is retried within minutes.
@@ -70,7 +70,8 @@ async function planFor(context: StepContext, added: readonly Target[]) {
   const { consumers: known = [] } = context.record;
   try {
     const publications = await Promise.all(added.map((target) => planMatch(deps, target)));
-    // The publish step rolls the rotation back if a place stores another value. A mistaken confirmation must not cause a rollback.
+    // The publish step rolls the rotation back if a place stores another value. A mistaken confirmation must not cause a
+    // rollback.
     for (const publication of publications) await requireOldSecret(context, publication);
     const { consumers: users, coverage } = await deps.consumers.findConsumers({ places: publications });
     requireConsumersFit([...known, ...users]);

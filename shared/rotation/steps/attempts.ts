@@ -61,7 +61,8 @@ export const saveAttempt = (context: StepContext, displayName: string, change: P
  * Finds the client secrets of attempts whose response was lost. Uses one whose value is still known, and removes the others and
  * all secrets in state `discarding`.
  *
- * @param final - True at the end of the rotation: uses no secret, and waits until no secret of a lost request can appear anymore.
+ * @param final - True at the end of the rotation: uses no secret, and waits until no secret of a lost request can appear
+ * anymore.
  * @throws {ContinueLater} during that wait.
  */
 export async function reconcileAttempts(context: StepContext, { final }: { final: boolean }): Promise<void> {
@@ -106,9 +107,10 @@ async function useSecret(
 /**
  * Removes a client secret that this rotation created.
  *
- * @param final - True at the end of the rotation: the secret also stays if a place stores it, or if a place can't be read for long.
- * @returns Undefined if the secret was removed, otherwise the reason why it stays, such as that the application has no other valid
- * client secret.
+ * @param final - True at the end of the rotation: the secret also stays if a place stores it, or if a place can't be read for
+ * long.
+ * @returns Undefined if the secret was removed, otherwise the reason why it stays, such as that the application has no other
+ * valid client secret.
  * @throws {ContinueLater} if the directory does not list the secret, which can happen shortly after its creation.
  */
 async function removeCreated(

@@ -53,7 +53,8 @@ async function publishTo(context: StepContext, publication: Publication): Promis
     (made) => ({ version: made.version }),
   );
   await savePublication(context, publication, { state: "written", writtenVersion: written.version });
-  // Key Vault has no conditional write, so a version that another writer added between the read and the write is found afterwards.
+  // Key Vault has no conditional write, so a version that another writer added between the read and the write is found
+  // afterwards.
   if (current?.createdOn === undefined) return;
   const { createdOn } = current;
   const isOurs = (tags: Record<string, string>) => tags["rotation-id"] === context.record.rotationId;
@@ -69,9 +70,9 @@ async function publishTo(context: StepContext, publication: Publication): Promis
 }
 
 /**
- * Returns whether a value is the client secret to replace: it starts with the hint (the known first characters) and signs in. Tags
- * and content type prove nothing, because anyone with write access to a vault could set them to get the new value. The sign-in
- * result `expired` proves nothing either, because any value can get it. A value that a user confirmed need not sign in.
+ * Returns whether a value is the client secret to replace: it starts with the hint (the known first characters) and signs in.
+ * Tags and content type prove nothing, because anyone with write access to a vault could set them to get the new value. The
+ * sign-in result `expired` proves nothing either, because any value can get it. A value that a user confirmed need not sign in.
  *
  * @throws {ContinueLater} if the sign-in is unclear.
  */

@@ -64,6 +64,7 @@ export async function restoreConsumers(context: StepContext): Promise<void> {
       next.state === "restoring" ? next : { ...next, ...CLEARED_RESULTS, state: "restoring" };
     if (restoring !== next) await saveConsumer(context, next, restoring);
     const problem = await refreshAndCheck(context, restoring, { withCheck: true });
+    // A consumer that could not be refreshed, but never had the new value, counts as restored.
     const untouched = problem !== undefined && (await neverTookNewValue(context, next));
     await saveConsumer(
       context,
@@ -96,7 +97,10 @@ const CLEARED_RESULTS = {
 
 const isSettled = ({ state }: RotationConsumer): boolean => state === "verified" || state === "unverified";
 
-/** Returns whether the old value must stay valid until this consumer has had its longest time to read the new one. */
+/**
+ * Returns whether the old value must stay valid until this consumer has had its longest time to read the new one. For a client
+ * secret also excluded consumers count, because they fail without the old secret.
+ */
 const isAwaited = (record: RotationRecord, { state, included, how }: RotationConsumer): boolean =>
   state !== "verified" && how !== "willBreak" && (included || !isVaultSecret(record));
 

@@ -92,9 +92,9 @@ const hasOtherValidSecret = (context: StepContext, app: GraphApplication, keyId:
 /**
  * Returns whether a version stores a client secret.
  *
- * If a held copy of the secret exists, its value decides. Otherwise a version does not store the secret if its value does not start
- * with the secret's hint, or is this rotation's new value. Any other version stores the secret if the tag `entra-key-id` names it,
- * or if the hint is known and the value signs in.
+ * If a held copy of the secret exists, its value decides. Otherwise a version does not store the secret if its value does not
+ * start with the secret's hint, or is this rotation's new value. Any other version stores the secret if the tag `entra-key-id`
+ * names it, or if the hint is known and the value signs in.
  */
 async function storesSecret(
   context: StepContext,

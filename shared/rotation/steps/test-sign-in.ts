@@ -5,8 +5,8 @@ import type { StepContext } from "../step-context.ts";
 import { ContinueLater, RollBack } from "../step-errors.ts";
 
 /**
- * Number of sign-ins in a row that must succeed before the new secret is written anywhere: three at least 8 seconds apart, and one
- * more after a pause. For seconds to minutes, a new secret can work on one request and fail on the next.
+ * Number of sign-ins in a row that must succeed before the new secret is written anywhere: three at least 8 seconds apart, and
+ * one more after a pause. For seconds to minutes, a new secret can work on one request and fail on the next.
  */
 const REQUIRED_SIGN_INS = 4;
 const SIGN_IN_INTERVAL_SECONDS = 8;

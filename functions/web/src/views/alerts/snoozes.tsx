@@ -72,14 +72,19 @@ function NewSnooze({ names }: { names: Names }) {
         create({ body: { ...snoozeOf(form), ruleId: typed(form, "ruleId"), assetId: typed(form, "assetId") } })
       }
     >
-      <Text>Until the date, the rule sends no notifications about this asset.</Text>
+      <Text>Until the date, the selected rule sends no notifications about this asset. Other rules still do.</Text>
       <TextField
         name="assetId"
         label="Asset ID"
         hint="Vault, type and name. Example: kv-billing-prod.secret.sql-password"
         required
       />
-      <ChoiceField name="ruleId" label="Alert rule" options={names} />
+      <ChoiceField
+        name="ruleId"
+        label="Alert rule"
+        hint={Object.keys(names).length === 0 ? "There are no alert rules yet. Create a rule first." : undefined}
+        options={names}
+      />
       <SnoozeFields />
     </Operate>
   );

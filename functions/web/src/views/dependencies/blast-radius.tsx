@@ -101,18 +101,17 @@ function Factors({ radius: { drivers } }: { radius: Radius }) {
   if (drivers.length === 0) return <Text>The score is 0, because no consumers were found.</Text>;
   return (
     <>
+      <Text size={200}>
+        Each consumer gets a weight, which is higher in production and if the consumer needs an update. The sum of the
+        weights is converted to a score from 0 to 100. The factors overlap, so their points don't add up to the score.
+      </Text>
       <ul>
         {drivers.map(({ driver, message, points }) => (
           <li key={driver}>
-            {message} ({counted(points, "point")})
+            {message} (without this, the score would be {counted(points, "point")} lower)
           </li>
         ))}
       </ul>
-      <Text size={200}>
-        The points say how much lower the score would be without the factor. The factors overlap, so their points don't
-        add up to the score. For the score, each consumer gets a weight, which is higher in production and if the
-        consumer needs an update. The sum of the weights is converted to a value from 0 to 100.
-      </Text>
     </>
   );
 }

@@ -12,7 +12,8 @@ type License = Schemas["LicenseStatus"];
 /** What is wrong with the license, such as that there is none. */
 const REASONS: Record<NonNullable<License["reason"]>, string> = {
   missing: "No license is installed.",
-  malformed: "LICENSE_KEY does not contain a license. Copy the complete license text again.",
+  malformed:
+    "LICENSE_KEY is not exactly one license, or its license is not valid yet. Copy the complete license text again, without line breaks in it.",
   unknownKey: "The license was signed with a key that this version does not support. Install a newer version.",
   badSignature: "The license was modified after it was signed. Copy the complete license text again.",
   wrongTenant: "The license was issued for another Entra tenant than the one in AZURE_TENANT_ID.",

@@ -171,14 +171,14 @@ function EditUser({ user: { id, username, email, role, state, sso, source, etag 
             name="issuer"
             member="sso.issuer"
             label="Single sign-on: issuer"
-            hint="Issuer of the identity that signs in as this user. The audit log shows the issuer and subject of denied sign-ins. Leave both fields empty to remove the link."
+            hint="Issuer (OpenID Connect) or entity ID (SAML) of the identity provider. To find both values, let the user try single sign-on once, and copy them from the denied sign-in in the audit log. Leave both fields empty for no link."
             defaultValue={sso?.issuer ?? ""}
           />
           <TextField
             name="subject"
             member="sso.subject"
             label="Single sign-on: subject"
-            hint="ID of the user at the issuer."
+            hint="OpenID Connect: the claim sub, which in Entra is not the object ID. SAML: the NameID."
             defaultValue={sso?.subject ?? ""}
           />
         </>

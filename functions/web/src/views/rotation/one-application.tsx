@@ -162,7 +162,7 @@ function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["Rotati
       <LongField
         name="targets"
         label="Key Vault secrets to update"
-        hint="Enter one asset ID per line, for example kv-analytics-prod.secret.api-key. If empty, updates all secrets with a confirmed match and all secrets that an earlier rotation updated."
+        hint="Enter one asset ID per line, for example kv-analytics-prod.secret.api-key. If empty, updates all secrets with a confirmed match and all secrets that an earlier rotation updated. If there are none, no rotation starts."
         defaultValue={policy?.targets.join("\n") ?? ""}
       />
     </Operate>
@@ -178,7 +178,7 @@ function AutomaticField({ defaultChecked }: { defaultChecked: boolean }) {
     <CheckField
       name="automatic"
       label="Rotate secrets automatically before they expire"
-      hint={`Starts ${start} (set in Settings). If off, no secret of this application is rotated automatically.`}
+      hint={`Starts ${start} (set in Settings). The other settings of this policy apply only to automatic rotations.`}
       defaultChecked={defaultChecked}
     />
   );
