@@ -161,10 +161,12 @@ describe("a queue's handler", () => {
   });
 
   test("receives only messages that match its schema, without unknown members", async () => {
-    await declaredQueue.handle({ scanId: "1", more: true }, {} as Invocation);
+    const failedMessages = { handleDelivery: (_: unknown, run: () => Promise<void>) => run() };
+    const invocation = { delivery: 1, services: { failedMessages } } as unknown as Invocation;
+    await declaredQueue.handle({ scanId: "1", more: true }, invocation);
     expect(handledMessages).toEqual([{ scanId: "1" }]);
     for (const invalidMessage of [undefined, "text", {}, { scanId: 1 }]) {
-      await expect(declaredQueue.handle(invalidMessage, {} as Invocation)).rejects.toThrow();
+      await expect(declaredQueue.handle(invalidMessage, invocation)).rejects.toThrow();
     }
     expect(handledMessages).toHaveLength(1);
   });
