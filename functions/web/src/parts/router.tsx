@@ -11,7 +11,10 @@ interface Route {
 }
 
 const ParamsContext = createContext<Partial<Record<string, string>>>({});
-/** The browser sends this event when the fragment changes. `navigate` sends it too, after it replaced the address. */
+/**
+ * The browser sends this event when the user changes the fragment or goes back. `navigate` sends it itself, because the
+ * browser would send it only after the click's event, and a controlled checkbox would show its old state until then.
+ */
 const CHANGED = "hashchange";
 
 const listen = (listener: () => void): (() => void) => {
@@ -36,11 +39,9 @@ export function useLocation(): { pathname: string; search: string } {
  * @param options.replace - Whether to replace the current history entry.
  */
 export function navigate(address: string, { replace = false } = {}): void {
-  if (!replace) location.hash = address;
-  else {
-    history.replaceState(null, "", `#${address}`);
-    dispatchEvent(new Event(CHANGED));
-  }
+  if (replace) history.replaceState(null, "", `#${address}`);
+  else if (address !== currentAddress()) history.pushState(null, "", `#${address}`);
+  dispatchEvent(new Event(CHANGED));
 }
 
 type Search = URLSearchParams | Record<string, string>;
