@@ -1,3 +1,4 @@
+import type { ProviderSession } from "../access/user.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Person } from "./person.ts";
 import type { SignInRequest } from "./sign-in-requests.ts";
@@ -31,4 +32,10 @@ export interface Protocol {
    * @throws {SignInRefused}
    */
   complete(config: SsoConfiguration, request: SignInRequest, callback: Callback, origin: string): Promise<Person>;
+  /**
+   * Returns the URL that ends the session at the provider. Undefined if the provider has none, or does not answer now.
+   *
+   * @throws {SignInRefused} secretUnreadable
+   */
+  logoutUrl(config: SsoConfiguration, session: ProviderSession, origin: string): Promise<URL | undefined>;
 }

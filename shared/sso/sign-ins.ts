@@ -71,7 +71,7 @@ export function createSignIns(deps: {
       type: "user.signInRefused",
       caller,
       outcome: "refused",
-      // The audit log combines repeated rejections with the same target into one entry, so the target must identify the person.
+      // The audit log counts repeats with the same target, reason and code in one entry, so the target identifies the person.
       target: { type: "ssoIdentity", id: identity ? identityId(identity) : error.reason },
       details: { reason: error.reason, by: "sso", ...error.details, ...identity },
     });
@@ -86,6 +86,7 @@ export function createSignIns(deps: {
       identity: { issuer: person.issuer, subject: person.subject },
       name: nameOf(person),
       email: emailOf(person),
+      session: person.session,
       create: config.autoCreateUsers,
       role: (currentRole: Parameters<typeof roleOf>[2]) => roleOf(config, person, currentRole),
     };
