@@ -241,13 +241,10 @@ export const SamlCallback = z.looseObject({
 
 /** The form that an OpenID Connect provider posts to end sessions. Providers may add members of their own. */
 export const SsoLogoutToken = z.looseObject({
-  logout_token: z
-    .string()
-    .max(16_384)
-    .meta({
-      description: "Logout token of OpenID Connect Back-Channel Logout 1.0.",
-      example: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln",
-    }),
+  logout_token: z.string().max(16_384).meta({
+    description: "Logout token of OpenID Connect Back-Channel Logout 1.0.",
+    example: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln",
+  }),
 });
 
 /** The result of a back-channel logout. */

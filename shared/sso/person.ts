@@ -10,6 +10,10 @@ export interface Person {
   subject: string;
   /** Claims or attributes by name: text or lists of text, and for OIDC any JSON. */
   claims: Readonly<Record<string, unknown>>;
+}
+
+/** A person who just signed in at the identity provider. */
+export interface SignedInPerson extends Person {
   /** The session at the provider. */
   session: ProviderSession;
 }

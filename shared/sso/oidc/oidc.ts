@@ -252,7 +252,10 @@ export function errorCodeOf(error: unknown): unknown {
 function rejectionOf(error: unknown): SignInRefused {
   if (error instanceof SignInRefused) return error;
   if (isUnreachable(error)) return new SignInRefused("providerUnreachable", { code: "request" });
-  const { code, cause } = error as { code?: unknown; cause?: { status?: unknown; header?: { alg?: unknown } } };
+  const { code, cause } = error as {
+    code?: unknown;
+    cause?: { status?: unknown; cause?: { header?: { alg?: unknown } } };
+  };
   const errorCode = errorCodeOf(error);
   if (code === "OAUTH_TIMEOUT") return new SignInRefused("providerUnreachable", { code: "timeout" });
   if (code === "OAUTH_RESPONSE_IS_NOT_CONFORM" && Number(cause?.status) >= 500) {
@@ -263,7 +266,7 @@ function rejectionOf(error: unknown): SignInRefused {
   }
   if (code === "OAUTH_RESPONSE_BODY_ERROR")
     return new SignInRefused("badResponse", { code: knownErrorCode(errorCode) });
-  const algorithm = cause?.header?.alg;
+  const algorithm = cause?.cause?.header?.alg;
   // The name of an algorithm, for example HS256. Other texts are not recorded.
   if (typeof algorithm === "string" && /^([A-Z]{2}\d{3}K?|none)$/.test(algorithm) && !isAcceptedAlgorithm(algorithm))
     return new SignInRefused("badResponse", { code: "alg", algorithm, accepted: ACCEPTED_ALGORITHMS });

@@ -11,6 +11,14 @@ const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
 const SUCCESS = "urn:oasis:names:tc:SAML:2.0:status:Success";
 const RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
 
+/**
+ * The order of elements in the metadata schema, which the library's default does not have. `ServiceProvider` passes the option
+ * on, but its type lacks it.
+ */
+const SCHEMA_ORDER: object = {
+  elementsOrder: ["KeyDescriptor", "SingleLogoutService", "NameIDFormat", "AssertionConsumerService"],
+};
+
 /** The content and destination of an AuthnRequest. */
 export interface AuthnRequest {
   /** Id of the request, which the response must name. */
@@ -118,7 +126,7 @@ export function logoutResponseUrl(
   { id, relayState }: { id: string; relayState: string | undefined },
 ): URL {
   const { service, provider } = logoutEntities(parties);
-  const { context } = service.createLogoutResponse(provider, null, "redirect", {
+  const { context } = service.createLogoutResponse(provider, { extract: { request: { id } } }, "redirect", {
     relayState,
     customTagReplacement: (template) => ({
       id: parties.id,
@@ -187,8 +195,7 @@ function serviceProvider(
     assertionConsumerService: [{ Binding: POST, Location: acsUrl, isDefault: true }],
     // Logout messages must be signed.
     singleLogoutService: signed ? [{ Binding: REDIRECT, Location: logoutUrl }] : [],
-    // The order of the metadata schema, which the library's default does not have.
-    elementsOrder: ["KeyDescriptor", "SingleLogoutService", "NameIDFormat", "AssertionConsumerService"],
+    ...SCHEMA_ORDER,
     signingCert: certificate,
     encryptCert: certificate,
     privateKey: signingKey,
