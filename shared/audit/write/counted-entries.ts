@@ -27,6 +27,8 @@ const MAX_REQUEST_IDS = 20;
 export interface CountGroup {
   key: string;
   windowMs: number;
+  /** Whether the entry keeps the ids of repeated requests. A person has such an id from an error page. */
+  keepsRequestIds: boolean;
 }
 
 /**
@@ -36,19 +38,21 @@ export interface CountGroup {
 export const refusalGroup = ({ type, caller, target, details }: AuditEvent): CountGroup => ({
   key: JSON.stringify([type, caller.actor, caller.address, target?.type, target?.id, details?.reason, details?.code]),
   windowMs: MINUTE_MS,
+  keepsRequestIds: true,
 });
 
 /** Groups readings of one kind and filter by one actor within 15 minutes. */
 export const readingGroup = ({ type, caller, target }: AuditEvent): CountGroup => ({
   key: JSON.stringify([type, caller.actor, target?.type, target?.id]),
   windowMs: 15 * MINUTE_MS,
+  keepsRequestIds: false,
 });
 
 /**
  * Creates the function that records an event as a new entry, or increases the count of the entry of its group and window. The
  * entry's id is derived from the group and the window, so that all instances use the same entry. If that entry is already
  * sealed, a second one is created. Events of a group that arrive during a write are counted together by the next write. Once
- * the count exceeds 1, `details.requestIds` has the ids of up to 20 of the requests, so that each can be found.
+ * the count of a rejection exceeds 1, `details.requestIds` has the ids of up to 20 of the requests, so that each can be found.
  */
 export function createCounter(
   deps: EntryWriterDependencies & { randomness: Randomness; writer: EntryWriter },
@@ -79,7 +83,7 @@ export function createCounter(
       }
       if (!row || !existing) {
         const first = entryOf(event, id, occurredAtMs, notBefore > now ? now : undefined);
-        const entry = withRepeats(first, requestIds.slice(1));
+        const entry = withRepeats(first, requestIds.slice(1), group);
         const result = await writer.insert(interval, id, entryText(entry));
         if (result === "inserted") return await writer.writeIndex(entry);
         // If the row exists, another instance was faster, and the next attempt increases the count of its entry.
@@ -87,7 +91,7 @@ export function createCounter(
         continue;
       }
       const entry = {
-        ...withRepeats(existing, requestIds),
+        ...withRepeats(existing, requestIds, group),
         lastOccurredAt: new Date(occurredAtMs).toISOString(),
       };
       try {
@@ -132,12 +136,13 @@ export function createCounter(
 }
 
 /** Returns an entry that also counts the requests with these ids. */
-function withRepeats(entry: AuditEntry, requestIds: readonly string[]): AuditEntry {
-  if (requestIds.length === 0) return entry;
+function withRepeats(entry: AuditEntry, requestIds: readonly string[], { keepsRequestIds }: CountGroup): AuditEntry {
+  const counted = { ...entry, count: entry.count + requestIds.length };
+  if (!keepsRequestIds || requestIds.length === 0) return counted;
   const details = { ...(entry.details as Record<string, unknown> | undefined) };
   const known = Array.isArray(details.requestIds) ? (details.requestIds as string[]) : [entry.requestId];
   const all = [...new Set([...known, ...requestIds])].slice(0, MAX_REQUEST_IDS);
-  return { ...entry, count: entry.count + requestIds.length, details: { ...details, requestIds: all } };
+  return { ...counted, details: { ...details, requestIds: all } };
 }
 
 /**

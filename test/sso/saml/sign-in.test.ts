@@ -371,7 +371,7 @@ const ASSERTION_ROWS = entity("Sso", z.object({ endsAt: z.string() }));
 
 const matchInMetadata = (pattern: RegExp) => pattern.exec(deployments.cloud.saml.metadata())![1]!;
 const entityId = () => matchInMetadata(/entityID="([^"]*)"/);
-const signInUrl = () => matchInMetadata(/Location="([^"]*)"/);
+const signInUrl = () => matchInMetadata(/SingleSignOnService [^>]*Location="([^"]*)"/);
 const certificates = () =>
   (deployments.cloud.saml.metadata().match(/(?<=<ds:X509Certificate>)[^<]*/g) ?? []).map((base64) =>
     pem("CERTIFICATE", Buffer.from(base64, "base64")),
