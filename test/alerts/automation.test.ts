@@ -136,7 +136,8 @@ describe("rules about rotation, sync and dependency events", () => {
     const notifiedKeys = async () => {
       const keys: string[] = [];
       const range = { partitionKey: rule.ruleId, from: "m!", before: "n!", select: [] as const };
-      for await (const rows of fixture.tables.pages(NotificationRows, range)) keys.push(...rows.map((row) => row.rowKey));
+      for await (const rows of fixture.tables.pages(NotificationRows, range))
+        keys.push(...rows.map((row) => row.rowKey));
       return keys;
     };
     pending.rotationFailed = [policy];

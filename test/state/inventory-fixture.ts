@@ -90,7 +90,9 @@ export function createWorkers({ config }: { config: Config }) {
   return { worker, plan, runDeltaScan };
 }
 
-/** Matches names of members with keys, times or ids of writes. Two inventories of the same cloud may differ in the times and ids. */
+/**
+ * Matches names of members with keys, times or ids of writes. Two inventories of the same cloud may differ in times and ids.
+ */
 const IGNORED_MEMBERS =
   /^(etag|timestamp|partitionKey|rowKey|odata.*|firstSeenAt|listedAt_json|fences_json|describedAt|createdAt|evaluatedAt|evaluationId)$/;
 

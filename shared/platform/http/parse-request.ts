@@ -72,7 +72,9 @@ export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "bo
   const takesPassword = hasPassword(schema);
   const result = schema.safeParse(withDeclaredNames(schema, value, where), { error: validationMessage });
   if (result.success) return result.data;
-  const errors = result.error.issues.flatMap((issue) => partsOf(issue, where, takesPassword)).slice(0, MAX_NAMED_ERRORS);
+  const errors = result.error.issues
+    .flatMap((issue) => partsOf(issue, where, takesPassword))
+    .slice(0, MAX_NAMED_ERRORS);
   const detail = `Correct ${errors.length === 1 ? "this" : "these"} and send the request again: ${errors
     .slice(0, 5)
     .map((error) => `${error.path}: ${error.message}`)

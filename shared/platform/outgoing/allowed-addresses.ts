@@ -9,11 +9,17 @@ const PLATFORM = new Set(["168.63.129.16", "fd00:ec2::254"]);
 /** Contains the metadata service (169.254.169.254) and App Service's endpoint for tokens, such as 169.254.130.1. */
 const PLATFORM_IPV4 = ipaddr.IPv4.parseCIDR("169.254.128.0/17");
 
-/** Which addresses a request to a user-configured host may reach. Public addresses, except IPv4-mapped ones, are always allowed. */
+/**
+ * Which addresses a request to a user-configured host may reach. Public addresses are always allowed; IPv4-mapped ones are
+ * blocked for `public`.
+ */
 export type AllowedNetwork =
   /** For all other hosts: public addresses alone. */
   | "public"
-  /** For hosts that an environment variable names (identity providers, sync targets): also private networks, without link-local addresses. */
+  /**
+   * For hosts that an environment variable names (identity providers, sync targets): also private networks, without link-local
+   * addresses.
+   */
   | "named"
   /** For webhooks, if the environment allows it: also private networks, with link-local addresses. */
   | "ownNetwork";
