@@ -43,7 +43,11 @@ export interface Configurations {
     caller: Caller,
     testConnection: (next: SsoConfiguration, secret: string | undefined, before: SsoConfiguration) => Promise<void>,
   ): Promise<SsoConfigurationView>;
-  /** Turns single sign-on off, allows passwords again and keeps the rest of the configuration. @throws {Problem} notFound, preconditionFailed */
+  /**
+   * Turns single sign-on off, allows passwords again and keeps the rest of the configuration.
+   *
+   * @throws {Problem} notFound, preconditionFailed
+   */
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
   /**
    * Counts a sign-in. The sign-in of an administrator is also recorded, because it is required before passwords can be turned

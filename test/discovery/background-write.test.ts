@@ -47,8 +47,8 @@ beforeEach(() => {
 });
 
 /**
- * Returns a fixture that scans with one worker, unless a test raises `discoveryMaxWorkers`. Each vault contains 60 secrets. Before each write of asset rows, it calls
- * `beforeWriting`.
+ * Returns a fixture that scans with one worker, unless a test raises `discoveryMaxWorkers`. Each vault contains 60
+ * secrets. Before each write of asset rows, it calls `beforeWriting`.
  */
 function createSingleWorker(
   beforeWriting: (vaultName: string) => Promise<void> = async () => {},
