@@ -33,6 +33,7 @@ export const SsoConfigurationView = z
     oidcScopes: z.array(z.string()).meta({ description: "Requested scopes." }),
     samlEntryPoint: z.string().nullable().meta({ description: "Sign-in URL of the provider, for SAML." }),
     samlLogoutUrl: z.string().nullable().meta({
+      example: "https://login.example.com/slo",
       description: "Single logout URL of the provider, for SAML. Null: signing out here ends only the session here.",
     }),
     samlIdpEntityId: z.string().nullable().meta({ description: "Entity ID of the identity provider, for SAML." }),
@@ -240,12 +241,14 @@ export const SamlCallback = z.looseObject({
 });
 
 /** The form that an OpenID Connect provider posts to end sessions. Providers may add members of their own. */
-export const SsoLogoutToken = z.looseObject({
-  logout_token: z.string().max(16_384).meta({
-    description: "Logout token of OpenID Connect Back-Channel Logout 1.0.",
-    example: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln",
-  }),
-});
+export const SsoLogoutToken = z
+  .looseObject({
+    logout_token: z.string().max(16_384).meta({
+      description: "Logout token of OpenID Connect Back-Channel Logout 1.0.",
+      example: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln",
+    }),
+  })
+  .meta({ id: "SsoLogoutToken" });
 
 /** The result of a back-channel logout. */
 export const SsoSessionsEnded = z
