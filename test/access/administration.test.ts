@@ -122,6 +122,58 @@ describe("a reset password", () => {
   });
 });
 
+describe("a password that an administrator gave", () => {
+  const DAYS = 24 * 60 * MINUTES;
+  const withPassword = (password: string) => outcomeOf(instance.access.signIn({ ...MARIA, password }, CALLER));
+
+  test("expires if it is not used, and the answer to the right password says so", async () => {
+    await instance.access.users.create(MARIA, CALLER);
+    deployment.clock.pass(14 * DAYS);
+    expect(await withPassword("wrong password")).toBe("invalidCredentials");
+    await expect(instance.access.signIn(MARIA, CALLER)).rejects.toMatchObject({
+      code: "passwordExpired",
+      status: 401,
+      message: expect.stringContaining("Ask an administrator"),
+    });
+    expect((await deployment.auditEntries("user.signInRefused"))[0]).toMatchObject({
+      target: { id: "maria" },
+      details: { reason: "passwordExpired" },
+    });
+    await updateUser("maria", { password: NEW_PASSWORD });
+    deployment.clock.pass(14 * DAYS - 1);
+    expect(await withPassword(NEW_PASSWORD)).toBe("done");
+  });
+
+  test("does not expire after it was used once, nor does a password that the user chose", async () => {
+    await instance.access.users.create(MARIA, CALLER);
+    const { access_token } = await instance.access.signIn(MARIA, CALLER);
+    const authenticated = await authenticateToken(instance, access_token);
+    deployment.clock.pass(20 * MINUTES);
+    await updateUser("maria", { password: NEW_PASSWORD });
+    deployment.clock.pass(20 * MINUTES);
+    const own = "maria's own new password";
+    if (authenticated.kind === "valid")
+      await instance.access.changePassword(authenticated.actor, passwords(NEW_PASSWORD, own), CALLER);
+    deployment.clock.pass(400 * DAYS);
+    expect(await withPassword(own)).toBe("done");
+    await instance.access.users.create({ ...MARIA, username: "used" }, CALLER);
+    await instance.access.signIn({ ...MARIA, username: "used" }, CALLER);
+    deployment.clock.pass(400 * DAYS);
+    expect(await outcomeOf(instance.access.signIn({ ...MARIA, username: "used" }, CALLER))).toBe("done");
+  });
+
+  test("does not expire if an earlier version stored it, nor does the bootstrap administrator's", async () => {
+    await instance.access.users.create(MARIA, CALLER);
+    const tables = createTables({ connectionString: deployment.connectionString });
+    const { unusedPasswordSince, ...earlier } = (await tables.get(User, USERS_PARTITION, "maria"))!;
+    expect(unusedPasswordSince).toBe(deployment.clock.now().toISOString());
+    await tables.replace(User, earlier);
+    deployment.clock.pass(400 * DAYS);
+    expect(await withPassword(MARIA.password)).toBe("done");
+    expect(await outcomeOf(instance.access.signIn(ADMIN, CALLER))).toBe("done");
+  });
+});
+
 describe("the last administrator", () => {
   test("is the last one who has a password, so SSO users do not count", async () => {
     await createSsoUser({ role: "admin" });
