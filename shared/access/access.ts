@@ -253,6 +253,7 @@ export function createAccess(deps: AccessDependencies): Access {
       sessions,
       apiTokens,
       entra: deps.entra,
+      clock,
       // Without a maximum age: after the first success, requests with a token or session don't check again.
       ensureBootstrapAdministrator: () => ensureBootstrapAdministrator(Infinity),
     }),

@@ -1,8 +1,10 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { NewUsername } from "../../shared/access/api.ts";
+import { createTokens } from "../../shared/access/tokens.ts";
 import { Identity, identityKey, USERS_PARTITION, User, type UserRecord } from "../../shared/access/user.ts";
 import { createUsers } from "../../shared/access/users.ts";
 import type { Problem } from "../../shared/platform/http/problem.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables, insert } from "../../shared/platform/storage/tables.ts";
 import {
   ADMIN,
@@ -172,6 +174,20 @@ describe("a password that an administrator gave", () => {
     expect(await withPassword(MARIA.password)).toBe("done");
     expect(await outcomeOf(instance.access.signIn(ADMIN, CALLER))).toBe("done");
   });
+});
+
+test.each([
+  [59, "valid"],
+  [61, "invalid"],
+  [3 * 3600, "invalid"],
+])("a token with an issue time %i seconds ahead is %s", async (seconds, kind) => {
+  await instance.access.users.create(MARIA, CALLER);
+  const tables = createTables({ connectionString: deployment.connectionString });
+  const { uid } = (await tables.get(User, USERS_PARTITION, "maria"))!;
+  const { config, clock } = deployment;
+  const tokens = createTokens({ config, clock, randomness: systemRandomness() });
+  const issuedAt = new Date(clock.now().getTime() + seconds * 1000);
+  expect((await authenticateToken(instance, await tokens.issue({ username: "maria", uid: uid! }, issuedAt))).kind).toBe(kind);
 });
 
 describe("the last administrator", () => {
