@@ -71,7 +71,10 @@ function parsedDocuments(): { name: string; xml: string }[] {
   return [
     { name: "4,998 elements, parsed", xml: response("<a/>".repeat(4_997)) },
     { name: "2,499 elements with a prefix each, parsed", xml: response('<a xmlns:n="u"/>'.repeat(2_498)) },
-    { name: "50 levels and 64 prefixes, parsed", xml: response(`<a${prefixes}>${"<b>".repeat(48)}${"</b>".repeat(48)}</a>`) },
+    {
+      name: "50 levels and 64 prefixes, parsed",
+      xml: response(`<a${prefixes}>${"<b>".repeat(48)}${"</b>".repeat(48)}</a>`),
+    },
     { name: "4,900 elements below 64 prefixes, parsed", xml: response(`<a${prefixes}>${"<b/>".repeat(4_900)}</a>`) },
     { name: "256 different names, parsed", xml: response(repeat(4_900, (at) => `<a${at % 255}/>`)) },
     { name: "250 KiB of text, parsed", xml: response("&amp;".repeat(50 * 1024)) },
@@ -128,7 +131,12 @@ async function healthUnderPosts(responses: string[]) {
 }
 
 /** Starts a sign-in from an address of its own, and posts a response as if the provider had sent it. */
-async function postInNewSignIn(url: string, agent: http.Agent, response: string, index: number): Promise<TimedResponse> {
+async function postInNewSignIn(
+  url: string,
+  agent: http.Agent,
+  response: string,
+  index: number,
+): Promise<TimedResponse> {
   const address = `10.${(index >> 16) & 255}.${(index >> 8) & 255}.${index & 255}`;
   const headers = { "X-Forwarded-For": address };
   const started = await fetch(`${url}/auth/sso/login`, { redirect: "manual", headers });

@@ -187,7 +187,9 @@ test.each([
   const { config, clock } = deployment;
   const tokens = createTokens({ config, clock, randomness: systemRandomness() });
   const issuedAt = new Date(clock.now().getTime() + seconds * 1000);
-  expect((await authenticateToken(instance, await tokens.issue({ username: "maria", uid: uid! }, issuedAt))).kind).toBe(kind);
+  expect((await authenticateToken(instance, await tokens.issue({ username: "maria", uid: uid! }, issuedAt))).kind).toBe(
+    kind,
+  );
 });
 
 describe("the last administrator", () => {

@@ -150,7 +150,10 @@ describe("users", () => {
       (await admin("POST", "/auth/users", { username, password: PASSWORD, ...more })).body.mustChangePassword;
     expect(await create("first.a", { mustChangePassword: true })).toBe(true);
     const { access_token } = (await signIn("first.a", PASSWORD)).body;
-    expect(codeOf(await call("GET", "/subscriptions", { token: access_token }))).toEqual([403, "passwordChangeRequired"]);
+    expect(codeOf(await call("GET", "/subscriptions", { token: access_token }))).toEqual([
+      403,
+      "passwordChangeRequired",
+    ]);
     expect(await create("first.b")).toBe(false);
     expect((await admin("PUT", "/api/settings/features", { requirePasswordChange: true })).status).toBe(200);
     await expect.poll(() => create(`first.c${callCount}`), { timeout: 30_000 }).toBe(true);

@@ -100,7 +100,11 @@ const MAX_LOOKS = 8;
 function countedCharacters(work: () => void): number {
   let characters = 0;
   const restore: (() => void)[] = [];
-  const count = <T extends object>(owner: T, name: keyof T, looks: (self: never, args: never[], result: never) => number) => {
+  const count = <T extends object>(
+    owner: T,
+    name: keyof T,
+    looks: (self: never, args: never[], result: never) => number,
+  ) => {
     const original = owner[name] as (...args: never[]) => never;
     owner[name] = function (this: never, ...args: never[]) {
       const result = Reflect.apply(original, this, args) as never;
