@@ -44,7 +44,7 @@ const signIn = endpoint({
       z.object({ user: UserView.meta({ description: "The signed-in user. The session is in the cookie." }) }),
     ]),
   },
-  problems: ["invalidCredentials", "tooManyAttempts", "crossSite", "ssoOnly"],
+  problems: ["invalidCredentials", "tooManyAttempts", "crossSite", "ssoOnly", "passwordExpired"],
   cookies: [SESSION_COOKIE],
   handle: async ({ body, caller, headers, origin, services }) => {
     const { session, ...credentials } = body;

@@ -86,8 +86,13 @@ const userRecord = z.object({
   sso: z.object({ issuer: z.string(), subject: z.string() }).optional(),
   /** Absent for a user without a password, who signs in with SSO. */
   passwordHash: z.string().optional(),
-  /** True after a reset by an administrator until the user has chosen a password. */
+  /** True until the user has replaced a password that an administrator set. */
   mustChangePassword: z.boolean().optional(),
+  /**
+   * Time at which an administrator set the password, until the first sign-in with it. Absent from rows of earlier versions, whose
+   * passwords don't expire.
+   */
+  unusedPasswordSince: z.string().optional(),
   /** Tokens issued before this time are revoked. */
   tokensValidFrom: z.string(),
   /** Revoked tokens that have not expired yet. The rate limits of sign-ins limit their number. */

@@ -2,7 +2,8 @@ import type { FederatedSignIn } from "../access/federated-sign-in.ts";
 import { identityId } from "../access/user.ts";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { Problem } from "../platform/http/problem.ts";
+import { Problem, retryLater } from "../platform/http/problem.ts";
+import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -45,7 +46,12 @@ export interface SignIns {
    * unavailable
    */
   begin(returnUrl: string | undefined, origin: string | undefined, caller: Caller): Promise<Redirection>;
-  /** Completes a sign-in. @throws {Problem} conflict, signInStale, signInFailed, signInRefused, unavailable */
+  /**
+   * Completes a sign-in. Only a callback of a sign-in that this browser started counts against the sign-in limit of its address,
+   * so that pages of other sites can't use up the limit with forged callbacks.
+   *
+   * @throws {Problem} conflict, signInStale, signInFailed, signInRefused, rateLimited, unavailable
+   */
   complete(arrival: Arrival, origin: string | undefined, caller: Caller): Promise<Redirection>;
   /** Deletes expired requests. */
   cleanUp(): Promise<void>;
@@ -56,6 +62,7 @@ export function createSignIns(deps: {
   configurations: Configurations;
   protocols: Partial<Record<ProtocolName, Protocol>>;
   federated: FederatedSignIn;
+  limiter: RateLimiter;
   audit: Pick<Audit, "refused">;
   clock: Clock;
   randomness: Randomness;
@@ -76,6 +83,13 @@ export function createSignIns(deps: {
       details: { reason: error.reason, by: "sso", ...error.details, ...identity },
     });
     return error.problem();
+  }
+
+  /** Counts a sign-in of the caller's address. @throws {Problem} rateLimited */
+  async function countSignIn({ address }: Caller): Promise<void> {
+    const { allowed, retryAfterSeconds } = await deps.limiter.take(`address:${address}`);
+    if (!allowed)
+      throw retryLater("rateLimited", `Wait ${retryAfterSeconds} seconds, then try again.`, retryAfterSeconds);
   }
 
   async function signInPerson(
@@ -124,7 +138,7 @@ export function createSignIns(deps: {
       const { ownOrigin, protocol } = ready(config, protocols, origin);
       let person: SignedInPerson | undefined;
       try {
-        const request = await requests.complete(name, requestId, cookie);
+        const request = await requests.complete(name, requestId, cookie, () => countSignIn(caller));
         if (name !== config.providerType || request.generation !== config.generation) {
           throw new SignInRefused("changedMeanwhile");
         }

@@ -97,6 +97,8 @@ export interface SsoDependencies {
   licensing: Pick<Licensing, "tier">;
   /** Undefined if the service has no key vault of its own. Then client secrets are rejected. */
   vault: ServiceKeyVault | undefined;
+  /** Limits sign-ins per client address, together with those with a password. */
+  signInLimiter: RateLimiter;
   /** Limits calls of `discover` per client address. */
   discoverLimiter: RateLimiter;
   clock: Clock;
@@ -136,6 +138,7 @@ export function createSso(deps: SsoDependencies): Sso {
     configurations,
     protocols,
     federated: access.federated,
+    limiter: deps.signInLimiter,
     audit,
     clock,
     randomness,

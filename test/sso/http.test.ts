@@ -177,8 +177,10 @@ describe("callbacks from one address", () => {
     const statuses = [];
     for (let call = 0; call < 10; call++) {
       const host = service.hosts[call % 2]!.url;
-      const response = await service.call("GET", `${host}/auth/sso/callback?state=x`, {
-        headers: browserHeaders("192.0.2.7"),
+      // The browser that started the sign-in, with an answer that is not the provider's.
+      const started = await startSignIn("uma");
+      const response = await service.call("GET", `${host}${started.path.replace(/code=/, "code=x")}`, {
+        headers: { ...browserHeaders("192.0.2.7"), cookie: started.cookie },
       });
       statuses.push(response.status);
     }
@@ -196,6 +198,32 @@ describe("callbacks from one address", () => {
     // The rejected callback can be repeated, here from another address.
     const fromOtherAddress = await service.call("GET", path, { headers: { ...browserHeaders("192.0.2.8"), cookie } });
     expect([fromOtherAddress.status, fromOtherAddress.headers.get("location")]).toEqual([302, "/docs"]);
+  });
+});
+
+describe("callbacks of sign-ins that the browser did not start", () => {
+  test.each<[string, (started: { path: string; cookie: string }) => { path: string; cookie?: string }]>([
+    ["without a cookie", ({ path }) => ({ path })],
+    ["with an invented cookie", ({ path }) => ({ path, cookie: `__Host-sso=${"A".repeat(43)}` })],
+    ["with an unknown state", ({ cookie }) => ({ path: "/auth/sso/callback?code=x&state=y", cookie })],
+    ["that were already completed", (started) => started],
+  ])("%s don't use up the sign-ins of their address", async (_description, change) => {
+    const address = `192.0.2.${100 + ++clientAddresses}`;
+    const started = await startSignIn("uma");
+    const completed = await service.call("GET", started.path, {
+      headers: { ...browserHeaders(), cookie: started.cookie },
+    });
+    expect(completed.status).toBe(302);
+    const forged = change(started);
+    for (let call = 0; call < 15; call++) {
+      const response = await service.call("GET", forged.path, {
+        headers: { ...browserHeaders(address), ...(forged.cookie && { cookie: forged.cookie }) },
+      });
+      expect(response.status).toBe(400);
+    }
+    const { path, cookie } = await startSignIn("uma");
+    const signedIn = await service.call("GET", path, { headers: { ...browserHeaders(address), cookie } });
+    expect([signedIn.status, signedIn.headers.get("location")]).toEqual([302, "/docs"]);
   });
 });
 

@@ -134,6 +134,7 @@ describe("a response of the provider", () => {
     ["wrongAudience", "badResponse"],
     ["wrongAuthorizedParty", "badResponse"],
     ["otherAuthorizedParty", "badResponse azp"],
+    ["wrongAccessTokenHash", "badResponse at_hash"],
     ["wrongNonce", "badResponse"],
     ["missingNonce", "badResponse"],
     ["missingSubject", "badResponse"],
@@ -154,6 +155,11 @@ describe("a response of the provider", () => {
     expect(deployment.events.some(({ type }) => type === "user.created")).toBe(false);
     // The same sign-in without the defect succeeds.
     deployments.cloud.control.setOidcMode("correct");
+    expect(await authenticateSession(instance, await signIn(instance, "uma"))).toBeDefined();
+  });
+
+  test("without the optional hash of the access token is accepted", async () => {
+    deployments.cloud.control.setOidcMode("missingAccessTokenHash");
     expect(await authenticateSession(instance, await signIn(instance, "uma"))).toBeDefined();
   });
 

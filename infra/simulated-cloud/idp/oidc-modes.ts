@@ -49,6 +49,9 @@ export const OIDC_MODES = {
   },
   // The audience is correct, but the token was issued to another client.
   otherAuthorizedParty: { claims: (claims) => ({ ...claims, azp: "another-client" }) },
+  // The ID token was issued with another access token.
+  wrongAccessTokenHash: { claims: (claims) => ({ ...claims, at_hash: "AAAAAAAAAAAAAAAAAAAAAA" }) },
+  missingAccessTokenHash: { claims: (claims) => without(claims, "at_hash") },
   wrongNonce: { claims: (claims) => ({ ...claims, nonce: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }) },
   missingNonce: { claims: (claims) => without(claims, "nonce") },
   missingSubject: { claims: (claims) => without(claims, "sub") },

@@ -244,6 +244,8 @@ const checkMode: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
     const { aud, azp } = await newClaims();
     expect([aud, azp]).toEqual([[cloud.oidc.clientId, "another-client"], "another-client"]);
   },
+  wrongAccessTokenHash: async () => expect((await newClaims()).at_hash).toBe("AAAAAAAAAAAAAAAAAAAAAA"),
+  missingAccessTokenHash: async () => expect(await newClaims()).not.toHaveProperty("at_hash"),
   otherAuthorizedParty: async () => {
     const { aud, azp } = await newClaims();
     expect([aud, azp]).toEqual([cloud.oidc.clientId, "another-client"]);

@@ -8,6 +8,7 @@ import type { Person } from "../person.ts";
 import type { Protocol } from "../protocol.ts";
 import type { SsoSecrets } from "../secrets.ts";
 import { SignInRefused } from "../sign-in-refused.ts";
+import { isIssuedWith } from "./access-token-hash.ts";
 import {
   ACCEPTED_ALGORITHMS,
   algorithms,
@@ -145,6 +146,9 @@ export function createOidc(deps: {
         const session = { issuer: claims.iss, ...sessionClaims(claims) };
         const person = { issuer: claims.iss, subject: claims.sub, claims, session };
         requireValidClaims(person, config, deps.clock);
+        if (!isIssuedWith(tokens.access_token, tokens.id_token!, claims.at_hash)) {
+          throw new SignInRefused("badResponse", { code: "at_hash" });
+        }
         if (
           !client.serverMetadata().userinfo_endpoint ||
           neededClaims(config).every((name) => Object.hasOwn(claims, name))
