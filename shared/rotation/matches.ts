@@ -66,7 +66,9 @@ export interface MatchFinder extends Matches {
     caller: Caller,
   ): Promise<{ match: Match | undefined; proof: Proof }>;
   /**
-   * Stores or withdraws a user's confirmation that the current version of a secret stores a credential.
+   * Stores a user's statement about the current version of a secret: that it stores a credential (a confirmation), or that it
+   * stores none (a rejection, which also withdraws the confirmation). After a rejection of a version, its metadata alone stops
+   * no rotation.
    *
    * @throws {Problem} notFound; serviceVault; conflict; invalidRequest for a credential that the application does not have.
    */
@@ -158,7 +160,10 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   async function storeStatement(
     app: Pick<MatchedApp, "appId">,
     secret: Pick<ComparedSecret, "vaultName" | "name">,
-    change: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed"> | Pick<MatchRecord, "rotated">,
+    change:
+      | Pick<MatchRecord, "verified" | "refused">
+      | Pick<MatchRecord, "confirmed" | "rejected">
+      | Pick<MatchRecord, "rotated">,
   ) {
     const { vaultName, name: secretName } = secret;
     const pointer = pointerKey(vaultName, secretName, app.appId);
@@ -167,6 +172,21 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       ...(now ? withoutKeys(now) : { vaultName, secretName }),
       ...change,
     }));
+  }
+
+  /**
+   * Returns a user's rejection of the current version: as the vault lists it, or as the last scan found it if the vault denies
+   * that. Undefined if its creation time is unknown.
+   */
+  async function rejectionOf(
+    secret: ComparedSecret,
+    vault: VaultRecord,
+    caller: Caller,
+  ): Promise<MatchRecord["rejected"]> {
+    const newest = await failureIfDenied(readNewestVersion(vault, secret.name));
+    const versionCreatedOn = (newest instanceof CloudFailure ? undefined : newest?.createdOn) ?? secret.createdOn;
+    if (versionCreatedOn === undefined) return undefined;
+    return { versionCreatedOn, at: clock.now().toISOString(), by: caller.actor, vaultId: vault.id };
   }
 
   /** @param claimed - Key ID of the expected credential. It decides if several credentials have the same hint. */
@@ -232,7 +252,10 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         details: { ...details, confirmed, credentialId },
       };
       await audited(audit, event, async () => {
-        if (!confirmed) return await storeStatement(app, secret, { confirmed: undefined });
+        if (!confirmed) {
+          const rejected = await rejectionOf(secret, vault, caller);
+          return await storeStatement(app, secret, { confirmed: undefined, rejected });
+        }
         const version = await readNewestVersion(vault, secret.name);
         if (!version) throw notFound(`The secret ${id}`);
         if (version.managed)
@@ -242,6 +265,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
           );
         await storeStatement(app, secret, {
           confirmed: statementOf(vault, version, credentialId, caller, clock.now()),
+          rejected: undefined,
         });
       });
       return await findMatch(app, secret);
@@ -315,23 +339,26 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     const vault = await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
     if (!vault) return undefined;
     const { name: vaultName, vaultUri, id: vaultId } = vault;
-    // The result without proof by a confirmation or a sign-in: metadata alone makes a target at most `likely`.
-    const uncertainTarget: Target = {
-      vaultName,
-      vaultUri,
-      vaultId,
-      secretName: secret.name,
-      confidence: confidence === "certain" ? "likely" : confidence,
-      approval: "new",
-    };
-    if (confidence !== "certain") return uncertainTarget;
-    const newest = await failureIfDenied(readNewestVersion(vault, secret.name));
-    if (newest instanceof CloudFailure) return { ...uncertainTarget, unreadable: true };
-    if (!newest?.enabled || newest.managed) return undefined;
-    const certain = { ...uncertainTarget, confidence, heldSince: newest.createdOn };
     const record = await recordOf(app, secret);
     // Rows of earlier versions have no vault ID and apply to any vault of the name.
     const isHere = (id: string | undefined) => id === undefined || id.toLowerCase() === vaultId.toLowerCase();
+    /** @param createdOn - Creation time of the current version. */
+    const isRejected = (createdOn: number | undefined) =>
+      record?.rejected !== undefined &&
+      isHere(record.rejected.vaultId) &&
+      createdOn !== undefined &&
+      createdOn <= record.rejected.versionCreatedOn;
+    const place = { vaultName, vaultUri, vaultId, secretName: secret.name };
+    const rejected: Target = { ...place, confidence: "possible", approval: "new" };
+    // The result without proof by a confirmation or a sign-in: metadata alone makes a target at most `likely`.
+    const unproved: Target = { ...rejected, confidence: confidence === "certain" ? "likely" : confidence };
+    if (confidence !== "certain") return isRejected(secret.createdOn) ? rejected : unproved;
+    const newest = await failureIfDenied(readNewestVersion(vault, secret.name));
+    if (newest instanceof CloudFailure)
+      return isRejected(secret.createdOn) ? rejected : { ...unproved, unreadable: true };
+    if (!newest?.enabled || newest.managed) return undefined;
+    const certain = { ...unproved, confidence, heldSince: newest.createdOn };
+    const uncertainTarget = isRejected(newest.createdOn) ? rejected : unproved;
     const isValid = (statement: Statement | undefined) =>
       statement?.version === newest.version && statement.keyId === keyId && isHere(statement.vaultId);
     if (isValid(record?.confirmed)) return { ...certain, approval: "confirmed" };
@@ -343,7 +370,8 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { outcome, keyIds } = await verifyAndStore(app, secret, vault, SYSTEM, keyId);
       if (outcome === "unclear") throw signInUnclear(app.appId);
       if (outcome === "refused" || outcome === "otherHint") return { ...uncertainTarget, confidence: "possible" };
-      if (outcome === "unreadable") return { ...uncertainTarget, unreadable: true };
+      if (outcome === "unreadable")
+        return uncertainTarget === rejected ? rejected : { ...uncertainTarget, unreadable: true };
       if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return uncertainTarget;
     }
     return { ...certain, approval: (await wasRotated()) ? "rotated" : "new" };

@@ -245,8 +245,8 @@ const RotationRecord = z.object({
     }),
   ),
   /**
-   * When a user last confirmed a place of the application during this rotation. Removed when the overlap step has processed the
-   * confirmation.
+   * When a user last confirmed or rejected a place of the application during this rotation. Removed when the overlap step has
+   * processed it.
    */
   placeConfirmedAt: z.string().optional(),
   /** Decisions that differ from the request, such as a shorter lifetime. */
