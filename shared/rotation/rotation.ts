@@ -316,7 +316,17 @@ export const RotationSummaries = entity("Rotations", Summary);
  * Points to a rotation: from its subject while it is unfinished, from its due time, and from a held copy that is written before
  * the rotation.
  */
-export const RotationPointers = entity("Rotations", z.object({ rotationId: z.string() }));
+export const RotationPointers = entity(
+  "Rotations",
+  z.object({
+    rotationId: z.string(),
+    /**
+     * Only of a pointer by due time: when the message arrives that follows a message which came while the rotation was leased
+     * or not due.
+     */
+    followUpAt: z.string().optional(),
+  }),
+);
 /** Events for alerts: a rotation ended, needs attention, or started with a new place left out. */
 export const RotationEvents = entity(
   "Rotations",

@@ -173,6 +173,35 @@ test("simultaneous requests start one rotation", async () => {
   expect(await world.start().begin({ ...app.request, secretId: keyId! }, BOSS)).toMatchObject({ status: "planned" });
 });
 
+test("copies of a message send one follow-up while a rotation is leased or not due, and it ends after a crash", async () => {
+  const app = world.addApplication(newAppName());
+  const rotationId = await startRotation(app);
+  world.messages.length = 0;
+  const deliverCopies = async () => {
+    const workers = Array.from({ length: 20 }, () => world.start());
+    await Promise.all(workers.map((worker) => worker.work(rotationId, "copy")));
+  };
+  // The worker crashes in its first step, after it took the lease.
+  const crashing = world.start({ callNumber: 3, crashKind: "before" });
+  await expect(crashing.work(rotationId, "crashed")).rejects.toBeInstanceOf(WorkerCrashed);
+  expect((await world.start().get(rotationId)).working).toBeDefined();
+  for (let deliveries = 0; deliveries < 2; deliveries++) {
+    await deliverCopies();
+    expect(world.messages).toHaveLength(1);
+  }
+
+  const isWaiting = ({ status, dueAt }: RotationRecord) =>
+    status === "proving" && Date.parse(dueAt) > world.clock.now().getTime();
+  await world.run(rotationId, { until: isWaiting });
+  world.messages.length = 0;
+  await deliverCopies();
+  expect(world.messages).toHaveLength(1);
+
+  const { row } = await world.run(rotationId);
+  expect(row.status).toBe("completed");
+  await expectRotationInvariants(world, app, row);
+});
+
 test("duplicate messages to two workers at once repeat no step", async () => {
   const app = world.addApplication(newAppName(), { places: 2 });
   const rotationId = await startRotation(app);
