@@ -132,6 +132,11 @@ export const RotationConsumer = z.object({
   ...PlannedConsumer.shape,
   /** False if `includeResources` of the request does not name it. It is then not refreshed. */
   included: z.boolean(),
+  /**
+   * It could not use the secret before the rotation wrote anything, or when it was first seen; `problem` says why. It is neither
+   * refreshed nor checked, and decides nothing.
+   */
+  brokenBefore: z.boolean().optional(),
   state: z.enum(CONSUMER_STATES),
   /** Value that it had at the last check. */
   holds: z.enum(["new", "old", "gone", "unknown"]).optional(),
@@ -162,9 +167,10 @@ export const ROTATION_REASONS = ["compromised"] as const;
 /**
  * Reasons why a place (vault secret) is not written. `newPlace`: it certainly stores the old secret, but no user confirmed it
  * and no earlier rotation wrote it. `uncertain`: it may store the old secret. `notNamed`: the request names other places only.
- * `unreadable`: its vault denies access, so the service can't check what it stores.
+ * `unreadable`: its vault denies access, so the service can't check what it stores. `unanswered`: no user confirmed it and no
+ * rotation wrote it, and its vault or the sign-in gave no clear answer.
  */
-export const LEFT_OUT_REASONS = ["newPlace", "uncertain", "notNamed", "unreadable"] as const;
+export const LEFT_OUT_REASONS = ["newPlace", "uncertain", "notNamed", "unreadable", "unanswered"] as const;
 export type LeftOutReason = (typeof LEFT_OUT_REASONS)[number];
 
 /** Texts for the user who must act: what happened, what the rotation changed, what is safe and what to do. */
