@@ -33,7 +33,7 @@ export function createDiscoveryServices(
 ): DiscoveryServices {
   const { config, clock, randomness, log, tables, queues, settings, audit, identity } = platform;
   const { keyVaults, resourceManager } = platform;
-  const active = createActiveScans({ tables, clock });
+  const active = createActiveScans({ tables, clock, audit });
   const subscriptions = createSubscriptions({
     tables,
     config,

@@ -29,6 +29,7 @@ const EVENTS: Record<string, string> = {
   "rotation.secretPutBack": "Rotation saved old secret again",
   "rotation.secretRemoved": "Rotation deleted client secret",
   "rotation.secretAdded": "Rotation created client secret",
+  "scans.mended": "List of active scans rebuilt",
   "scope.changed": "Monitored subscriptions changed",
   "scope.forgotten": "Data of subscriptions no longer monitored deleted",
   "sso.configured": "Single sign-on configured",
