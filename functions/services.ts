@@ -102,7 +102,7 @@ export function createServices(config: Config): Services {
 function createOperations(modules: Omit<Services, keyof Operations>): Operations {
   const { clock, randomness, log, tables, queues, audit, settings, identity, resourceManager } = modules;
   const { serviceKeyVault, appConfiguration, mail, writer, inventory, compliance, subscriptions } = modules;
-  const { discovery, alerts, rotations, sync } = modules;
+  const { discovery, rescans, alerts, rotations, sync } = modules;
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   return {
     complianceReports: createComplianceReports({
@@ -112,7 +112,17 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       unicodeFont: UNICODE_FONT,
       clock,
     }),
-    reconciliation: createReconciliation({ writer, compliance, tables, audit, settings, clock, randomness, log }),
+    reconciliation: createReconciliation({
+      writer,
+      compliance,
+      rescans,
+      tables,
+      audit,
+      settings,
+      clock,
+      randomness,
+      log,
+    }),
     retention: createRetention({
       settings,
       audit,

@@ -98,6 +98,8 @@ export function openReconciliation(
   const reconciliation = createReconciliation({
     writer,
     compliance,
+    // Vaults without a row of their own are not in the cloud.
+    rescans: { requestForLostVault: async () => "gone" },
     tables,
     audit,
     settings,
