@@ -306,7 +306,7 @@ export function createTables(
       if (corrupt.length > 0) {
         await onUnreadable?.(corrupt);
         if (onCorrupt === "throw") throw corrupt[0];
-        corrupt.forEach(onCorrupt ?? countLeftOut);
+        for (const row of corrupt) (onCorrupt ?? countLeftOut)(row);
       }
       if (decoded.length + corrupt.length > 0) yield decoded;
       ({ next } = answer);
