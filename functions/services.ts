@@ -102,7 +102,7 @@ export function createServices(config: Config): Services {
 function createOperations(modules: Omit<Services, keyof Operations>): Operations {
   const { clock, randomness, log, tables, queues, audit, settings, identity, resourceManager } = modules;
   const { serviceKeyVault, appConfiguration, mail, writer, inventory, compliance, subscriptions } = modules;
-  const { discovery, rescans, alerts, rotations, sync } = modules;
+  const { unreadableRows, activeScans, discovery, rescans, alerts, rotations, sync } = modules;
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   return {
     complianceReports: createComplianceReports({
@@ -116,6 +116,9 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       writer,
       compliance,
       rescans,
+      activeScans,
+      unreadableRows,
+      hasSignedRows: serviceKeyVault !== undefined,
       tables,
       audit,
       settings,

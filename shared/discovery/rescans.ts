@@ -394,7 +394,16 @@ export function createRescans(deps: RescansDeps): Rescans {
     return stored !== undefined && stored.ageMs >= RESCAN_LEASE_MS;
   }
 
-  return { requestForEvent, requestForLostVault, rescan, failed, runWaitingRescan, onWorkerFreed, wakeNextRescan, watch };
+  return {
+    requestForEvent,
+    requestForLostVault,
+    rescan,
+    failed,
+    runWaitingRescan,
+    onWorkerFreed,
+    wakeNextRescan,
+    watch,
+  };
 }
 
 /** Returns whether the vault's ID in the inventory is that of the event. */
