@@ -60,7 +60,7 @@ export interface ReconciliationStatus {
  * - per 100 vaults one for each compliance check.
  *
  * The last stage adds one request per 1,000 scans, re-scans, rotations, sync records and signed rows, five per 1,000 audit
- * entries, two per day with audit entries, and about 20.
+ * entries, two per day with audit entries, and about 30.
  */
 export interface Reconciliation {
   /**
