@@ -102,7 +102,7 @@ export function createServices(config: Config): Services {
 function createOperations(modules: Omit<Services, keyof Operations>): Operations {
   const { clock, randomness, log, tables, queues, audit, settings, identity, resourceManager } = modules;
   const { serviceKeyVault, appConfiguration, mail, writer, inventory, compliance, subscriptions } = modules;
-  const { discovery, alerts, rotations, sync } = modules;
+  const { discovery, alerts, rotations, sync, unreadableRows } = modules;
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   return {
     complianceReports: createComplianceReports({
@@ -126,7 +126,7 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       ],
     }),
     failedMessages,
-    metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, clock }),
+    metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock }),
     health: createHealth({
       tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
       queues: () => queues.checkReachable(QUEUES.plan),
