@@ -139,7 +139,7 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       ],
     }),
     failedMessages,
-    metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, clock }),
+    metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock }),
     health: createHealth({
       tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
       queues: () => queues.checkReachable(QUEUES.plan),

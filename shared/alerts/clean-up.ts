@@ -45,9 +45,8 @@ export function createCleanUp(deps: {
 
   async function cleanUp(caller: Caller): Promise<void> {
     await snoozes.cleanUp();
-    const all = await rules.all();
-    await acknowledgements.cleanUp(all);
-    const existingRules = new Set(all.map(({ ruleId }) => ruleId));
+    const existingRules = await rules.ids();
+    await acknowledgements.cleanUp(existingRules);
     const retainedFrom = new Date(clock.now().getTime() - RETENTION_MS);
     /** The rules whose rows are cleaned up. Every evaluated rule has a state row, also after its deletion. */
     const ruleIds: string[] = [];

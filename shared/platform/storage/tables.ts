@@ -136,6 +136,11 @@ export interface Tables {
   ): AsyncGenerator<Row<Pick<T, K>>[], void>;
   pages<T>(e: Entity<T>, range: Range): AsyncGenerator<Row<T>[], void>;
   /**
+   * Reports a row whose content a module could not use, although it matches its entity, and counts it as left out of the answer
+   * of the current request.
+   */
+  leaveOut(row: StorageCorrupt): Promise<void>;
+  /**
    * Lists the table's partition keys in order, one request each, `after` exclusive. This is the only query across partitions.
    * The reconciliation uses it to find partitions that no other row names.
    */
@@ -198,7 +203,7 @@ export function createTables(
     return { ...checked, partitionKey, rowKey, etag };
   }
 
-  const tables: Omit<Tables, "pages" | "partitions"> = {
+  const tables: Omit<Tables, "pages" | "partitions" | "leaveOut"> = {
     async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
       return stored && (await decodeOne(e, stored.row));
@@ -354,7 +359,12 @@ export function createTables(
     return undefined;
   }
 
-  return { ...tables, pages: pages as Tables["pages"], partitions };
+  async function leaveOut(row: StorageCorrupt): Promise<void> {
+    await onUnreadable?.([row]);
+    countLeftOut(row);
+  }
+
+  return { ...tables, pages: pages as Tables["pages"], partitions, leaveOut };
 }
 
 type Selected = Pick<Entity<unknown>, "schema" | "members">;
