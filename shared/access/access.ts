@@ -29,6 +29,7 @@ import { createTokens, keyedHash } from "./tokens.ts";
 import {
   isAdministrator,
   newRevision,
+  type ProviderSession,
   revokedTokenMembers,
   type UserRow,
   unexpiredRevocations,
@@ -47,8 +48,12 @@ export interface Access {
   signInToSession: SignIn["signInToSession"];
   /** The addresses with a recent successful sign-in. Sign-ins from them don't wait behind those from other addresses. */
   recentAddresses: Pick<RecentAddresses, "has">;
-  /** Revokes the actor's current token or session, or all of them, on every instance at once. */
-  signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
+  /**
+   * Revokes the actor's current token or session, or all of them, on every instance at once.
+   *
+   * @returns The session at the identity provider, if the actor's current session is by single sign-on. It goes on.
+   */
+  signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<ProviderSession | undefined>;
   /**
    * Returns the actor that a credential belongs to, or the problem with which to reject the request (401, for tokens of Entra
    * also 403 and 503). Costs one uncached read of the user's row, and one write when a session is extended or an API token is
@@ -211,7 +216,7 @@ export function createAccess(deps: AccessDependencies): Access {
 
     async signOut(actor, how, caller) {
       const user = await users.find(actor.username);
-      if (!user) return;
+      if (!user) return undefined;
       const event = {
         type: "user.signedOut",
         caller,
@@ -235,6 +240,12 @@ export function createAccess(deps: AccessDependencies): Access {
           }));
         }
       });
+      const current = user.sessions?.find(
+        ({ id }) => actor.credential.kind === "session" && id === actor.credential.id,
+      );
+      if (current?.by !== "sso") return undefined;
+      // A session of an earlier version has no details of the provider's session.
+      return current.provider ?? (user.sso && { issuer: user.sso.issuer });
     },
 
     authenticate: createAuthentication({

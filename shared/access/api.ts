@@ -73,7 +73,14 @@ export const SignOut = z
   .meta({ id: "SignOut" });
 
 export const SignedOut = z
-  .object({ signedOut: z.literal(true).meta({ description: "Always true: the token or session has ended." }) })
+  .object({
+    signedOut: z.literal(true).meta({ description: "Always true: the token or session has ended." }),
+    logoutUrl: z.string().nullable().optional().meta({
+      example: "https://login.example.com/logout?client_id=lifecycle",
+      description:
+        "URL that ends the session at the identity provider. Open it in the browser that signed in. Null if the provider has no such URL. Absent if the session was not created by single sign-on.",
+    }),
+  })
   .meta({ id: "SignedOut" });
 
 export const PasswordChange = z

@@ -18,6 +18,26 @@ export const BOOTSTRAP_KEY = "|bootstrap";
 /** The end of the range of users' row keys, exclusive. */
 export const AFTER_USERS = "|";
 
+const providerSession = z.object({
+  /** Issuer or entity id of the provider. */
+  issuer: z.string(),
+  /** The provider's identifier of its session: `sid` in OIDC, `SessionIndex` in SAML. */
+  sessionId: z.string().optional(),
+  /** The `login_hint` claim, which Entra expects as `logout_hint`. */
+  logoutHint: z.string().optional(),
+  /** The NameID of the assertion, which a SAML logout request must repeat. */
+  nameId: z
+    .object({
+      value: z.string(),
+      format: z.string().optional(),
+      nameQualifier: z.string().optional(),
+      spNameQualifier: z.string().optional(),
+    })
+    .optional(),
+});
+/** The session at the identity provider that a session of SSO belongs to. It contains identifiers, never a token. */
+export type ProviderSession = z.infer<typeof providerSession>;
+
 const session = z.object({
   /** SHA-256 of the secret in the cookie. */
   id: z.string(),
@@ -26,6 +46,8 @@ const session = z.object({
   idleEndsAt: z.string(),
   endsAt: z.string(),
   by: z.enum(["password", "sso"]),
+  /** Set for sessions by SSO. Absent from rows of earlier versions. */
+  provider: providerSession.optional(),
   address: z.string().optional(),
   /** `User-Agent` header of the browser. */
   userAgent: z.string().optional(),

@@ -8,7 +8,7 @@ import type { Clock, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Configurations } from "./configurations.ts";
-import { emailOf, nameOf, type Person, verifiedDomainOf } from "./person.ts";
+import { emailOf, nameOf, type Person, type SignedInPerson, verifiedDomainOf } from "./person.ts";
 import type { Protocol } from "./protocol.ts";
 import { asLocation, isOwnPath } from "./return-url.ts";
 import { roleOf } from "./roles.ts";
@@ -71,14 +71,19 @@ export function createSignIns(deps: {
       type: "user.signInRefused",
       caller,
       outcome: "refused",
-      // The audit log combines repeated rejections with the same target into one entry, so the target must identify the person.
+      // The audit log counts repeats with the same target, reason and code in one entry, so the target identifies the person.
       target: { type: "ssoIdentity", id: identity ? identityId(identity) : error.reason },
       details: { reason: error.reason, by: "sso", ...error.details, ...identity },
     });
     return error.problem();
   }
 
-  async function signInPerson(config: SsoConfiguration, person: Person, caller: Caller, userAgent: string | undefined) {
+  async function signInPerson(
+    config: SsoConfiguration,
+    person: SignedInPerson,
+    caller: Caller,
+    userAgent: string | undefined,
+  ) {
     const domains = config.allowedEmailDomains;
     const domain = verifiedDomainOf(person);
     if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
@@ -86,6 +91,7 @@ export function createSignIns(deps: {
       identity: { issuer: person.issuer, subject: person.subject },
       name: nameOf(person),
       email: emailOf(person),
+      session: person.session,
       create: config.autoCreateUsers,
       role: (currentRole: Parameters<typeof roleOf>[2]) => roleOf(config, person, currentRole),
     };
@@ -116,7 +122,7 @@ export function createSignIns(deps: {
     async complete({ protocol: name, parameters, requestId, cookie, userAgent }, origin, caller) {
       const config = await configurations.read();
       const { ownOrigin, protocol } = ready(config, protocols, origin);
-      let person: Person | undefined;
+      let person: SignedInPerson | undefined;
       try {
         const request = await requests.complete(name, requestId, cookie);
         if (name !== config.providerType || request.generation !== config.generation) {

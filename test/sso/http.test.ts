@@ -1,3 +1,4 @@
+import type { OidcModeName } from "simulated-cloud/idp/oidc-modes.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { ProviderVisitor } from "../support/provider-visitor.ts";
@@ -117,6 +118,56 @@ describe("a browser", () => {
     });
     expect([response.status, response.headers.get("content-type")]).toEqual([400, "text/html; charset=utf-8"]);
     expect(response.text).not.toContain("evil.example");
+  });
+});
+
+describe("the audit log", () => {
+  test("has each rejected sign-in of one address under the request ID on its page, with its own reason", async () => {
+    const headers = browserHeaders();
+    const rejectionsBy = async (mode: OidcModeName, times: number) => {
+      service.cloud.control.setOidcMode(mode);
+      const requestIds: string[] = [];
+      for (let time = 0; time < times; time++) {
+        const { path, cookie } = await startSignIn("uma");
+        const page = await service.call("GET", path, { headers: { ...headers, cookie } });
+        expect(page.status).toBe(400);
+        requestIds.push(page.headers.get("x-request-id")!);
+      }
+      return requestIds;
+    };
+    const wrongParty = await rejectionsBy("otherAuthorizedParty", 2);
+    const [later] = await rejectionsBy("issuedLater", 1);
+    const [unsupported] = await rejectionsBy("clientSecretHmac", 1);
+    const { items } = (await service.admin("GET", "/audit/entries?event_type=user.signInRefused")).body;
+    const detailsOf = (requestId: string) =>
+      items.find(
+        (entry: { requestId: string; details: { requestIds?: string[] } }) =>
+          entry.requestId === requestId || entry.details.requestIds?.includes(requestId),
+      )?.details;
+    expect(wrongParty.map(detailsOf)).toMatchObject([{ code: "azp" }, { code: "azp" }]);
+    expect(detailsOf(later!)).toMatchObject({ reason: "badResponse", code: "iat" });
+    expect(detailsOf(unsupported!)).toMatchObject({
+      code: "alg",
+      algorithm: "HS256",
+      accepted: expect.stringContaining("EdDSA"),
+    });
+  });
+});
+
+describe("the connection test", () => {
+  test.each<[OidcModeName, string, RegExp]>([
+    ["correct", "wrong secret", /does not know this client, or the secret is wrong \(invalid_client\)/],
+    [
+      "unauthorizedClient",
+      "wrong secret",
+      /401 unauthorized_client.*secret is wrong, or.*know this client, or.*code flow/,
+    ],
+  ])("names the fault for a provider in the mode %s and a %s", async (mode, secret, detail) => {
+    service.cloud.control.setOidcMode(mode);
+    const { status, body } = await service.admin("POST", "/auth/sso/config/test", { oidcClientSecret: secret });
+    expect([status, body.success]).toEqual([200, false]);
+    expect(body.checks.at(-1)).toMatchObject({ name: "client", passed: false, detail: expect.stringMatching(detail) });
+    expect(body.checks.at(-2).detail).toContain("accepted with RS256");
   });
 });
 

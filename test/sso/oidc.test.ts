@@ -90,6 +90,13 @@ describe("a sign-in", () => {
     expect(await instance.sso.configuration()).toMatchObject({ totalSsoLogins: 2 });
   });
 
+  test("works with an ID token that is signed with Ed25519", async () => {
+    deployments.cloud.control.setOidcMode("edDsa");
+    // A new instance has not cached the discovery document, which lists the algorithms.
+    const freshInstance = deployment.start();
+    expect(await authenticateSession(instance, await signIn(freshInstance, "uma"))).toMatchObject({ username: "uma" });
+  });
+
   test("works after the provider changed its keys", async () => {
     await signIn(instance, "uma");
     deployments.cloud.control.rollOidcKeys();
