@@ -15,8 +15,9 @@ import { isOver } from "../platform/runs/run-store.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import type { Tables } from "../platform/storage/tables.ts";
+import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
@@ -177,11 +178,17 @@ export function createDependencies(deps: {
   /** Returns the first dependencies with a key prefix. */
   async function edgesUnder(prefix: string, units: ReadonlyMap<string, UnitRecord>) {
     const edges: FoundEdge[] = [];
-    for await (const rows of tables.pages(Edges, rangeOf(prefix))) {
+    let unreadable = 0;
+    const onCorrupt = (row: StorageCorrupt) => {
+      countLeftOut(row);
+      unreadable++;
+    };
+    for await (const rows of tables.pages(Edges, { ...rangeOf(prefix), onCorrupt })) {
       edges.push(...rows.map((row) => withSeenAt(withoutKeys(row), units)));
       if (edges.length >= MAX_EDGES) break;
     }
-    return { edges, more: edges.length >= MAX_EDGES };
+    // A rotation must not treat an unreadable dependency as none.
+    return { edges, more: unreadable > 0 || edges.length >= MAX_EDGES };
   }
 
   /** Returns the dependencies of an asset and of its whole vault. */
