@@ -3,7 +3,7 @@ import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Tier } from "../platform/http/endpoint.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
-import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
@@ -14,13 +14,15 @@ import { type Lease, takeLease } from "./leases.ts";
 import type { Outcome, Outcomes } from "./outcomes.ts";
 import { markId } from "./providers/ownership-mark.ts";
 import { SyncFailure, type Written } from "./providers/provider.ts";
-import { DueRows, Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
+import { DueRows, dueKey, Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import { recordTarget, type SyncRecords, type Tampered } from "./records.ts";
 import { failOnSide, RunFailed } from "./run-failure.ts";
 import type { Sources } from "./sources.ts";
 
 /** Allows a worker whose clock is slightly behind to run what another worker's clock made due. */
 const CLOCK_SLACK_MS = MINUTE_MS;
+/** A follow-up that arrives within this time may be the current message, handled by a worker whose clock is slightly behind. */
+const FOLLOW_UP_SLACK_MS = 5 * SECOND_MS;
 /** Wait after a target was recovered, because its name works only after some seconds. */
 const RECOVERY_SECONDS = 20;
 
@@ -206,14 +208,37 @@ export function createRuns(deps: {
     ]);
   }
 
-  /** Takes the lease of a record. If another worker has it, sends a message for a later attempt and returns undefined. */
-  async function leaseOrRequeue(recordId: string): Promise<Lease | undefined> {
+  /**
+   * Takes the lease of a record. If another worker has it, sends a message for a later attempt and returns undefined. All messages
+   * that come during the lease send one together, so that duplicates don't multiply.
+   */
+  async function leaseOrRequeue(record: SyncRecord): Promise<Lease | undefined> {
+    const { recordId } = record;
     const taken = await takeLease(tables, recordId, randomUUID());
     if (taken.lease) return taken.lease;
     // The other worker may have crashed. Then this message continues its work.
     const delaySeconds = Math.ceil(taken.waitMs / SECOND_MS) + 1;
-    await queues.send(RUN_QUEUE, { recordId }, { delaySeconds });
+    if (await claimFollowUp(record, delaySeconds)) await queues.send(RUN_QUEUE, { recordId }, { delaySeconds });
     return undefined;
+  }
+
+  /**
+   * Claims the follow-up in the record's due row. Returns false if another message has one that is still to arrive. If the caller
+   * crashes before it sends the follow-up, the timer sends a message.
+   */
+  async function claimFollowUp({ recordId, nextRunAt }: SyncRecord, delaySeconds: number): Promise<boolean> {
+    const now = clock.now().getTime();
+    const due = nextRunAt === undefined ? undefined : await tables.get(DueRows, SYNC, dueKey(nextRunAt, recordId));
+    // The record changed since it was read. This is too rare for messages to multiply.
+    if (!due) return true;
+    if (due.sentAt !== undefined && Date.parse(due.sentAt) > now + FOLLOW_UP_SLACK_MS) return false;
+    try {
+      await tables.replace(DueRows, { ...due, sentAt: new Date(now + delaySeconds * SECOND_MS).toISOString() });
+      return true;
+    } catch (error) {
+      if (isConflict(error)) return false;
+      throw error;
+    }
   }
 
   return {
@@ -225,13 +250,13 @@ export function createRuns(deps: {
       if ((await licensing.tier()) !== "pro") {
         return log.warn("Sync record skipped: no PRO license", { recordId });
       }
-      const lease = await leaseOrRequeue(recordId);
+      const lease = await leaseOrRequeue(record);
       if (lease) await underLease(record, lease, () => work(record, lease));
     },
 
     async failRun(recordId) {
       const { row: record } = await records.readRow(recordId);
-      const lease = record && isDue(record) ? await leaseOrRequeue(recordId) : undefined;
+      const lease = record && isDue(record) ? await leaseOrRequeue(record) : undefined;
       if (!record || !lease) return;
       const failure = {
         code: "internal",

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { takeLease } from "../../shared/sync/leases.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
@@ -125,6 +126,22 @@ describe("although the process crashes at any step, the target is written once",
     }
     expect(crashes).toBeGreaterThan(0);
   });
+});
+
+test("copies of a message send one follow-up while another worker has the record, which is written after that worker crashed", async () => {
+  const { recordId, targetName } = await fixture.createRecord();
+  fixture.messages.splice(0);
+  const { lease } = await takeLease(fixture.tables, recordId, "crashed worker");
+  expect(lease).toBeDefined();
+  for (let deliveries = 0; deliveries < 2; deliveries++) {
+    await Promise.all(Array.from({ length: 20 }, () => fixture.sync.run(recordId)));
+    expect(fixture.messages).toHaveLength(1);
+  }
+  await fixture.passTime(TAKEOVER_MS);
+  await fixture.drainAll();
+  expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
+  expect(fixture.copyValue(targetName)).toBe("value-one");
+  await fixture.removeAllRecords();
 });
 
 test("a target whose provider does not store which version it has is written at most twice after a crash", {
