@@ -185,7 +185,7 @@ class Model {
 const STORED: UnitRecord = { source: "azure", unit: "s1", resources: 3, edges: 5, notSeen: 1, notSeenLeftOut: 0 };
 
 const COMMANDS = ["read", "read", "take", "take", "wait", "heartbeat", "end", "fail", "handOff", "release"] as const;
-const RUN_COMMANDS = ["readRun", "workOnRun", "workOnRun", "moveEntry", "giveUp"] as const;
+const RUN_COMMANDS = ["readRun", "workOnRun", "workOnRun", "moveEntry", "giveUp", "stray"] as const;
 const command = fc.record({
   kind: fc.oneof(
     { weight: 8, arbitrary: fc.constantFrom(...COMMANDS) },
@@ -235,6 +235,16 @@ function execute(
     case "moveEntry":
       // A worker mostly reads the run just before it acts.
       return model.workOnRun(which % 3 === 0 && runReader ? runReader : { ...model.run }, kind === "moveEntry");
+    case "stray": {
+      // An event that no worker sends in most phases.
+      const planned = { type: "planned", planId: "plan", units: model.units.length, failures: [] } as const;
+      const recorded = { type: "recorded", at: new Date(model.now) } as const;
+      const stray = [planned, recorded, { type: "entryMoved", entryId: "stray" } as const];
+      return model.applyRun(
+        { ...model.run },
+        which % 3 === 0 ? { ...planned, failures: model.run.value.failures } : stray[which % 3]!,
+      );
+    }
     case "giveUp":
       // Five deliveries of a message failed, which is rare.
       if (which < 48 && which > 1) return;
@@ -266,7 +276,9 @@ test("whatever workers do, units and runs follow the tables of states, each run 
     ...UNIT_TRANSITIONS.map((transition) => `unit ${transition}`),
     ...RUN_TRANSITIONS.map((transition) => `run ${transition}`),
     ...["completed", "partial", "failed"].map((status) => `run ends ${status}`),
-    ...["taken", "released", "handedOff", "ended", "recorded", "gaveUp"].map((event) => `${event} rejected`),
+    ...["taken", "released", "handedOff", "ended", "planned", "entryMoved", "recorded", "gaveUp"].map(
+      (event) => `${event} rejected`,
+    ),
     "late write",
   ];
   expect(reached.situations).toEqual(situations.sort());
