@@ -39,6 +39,7 @@ const EVENTS: Record<string, string> = {
   "user.bootstrapReset": "Bootstrap administrator reset",
   "user.identityAllowed": "Single sign-on identity unblocked",
   "user.signInRefused": "Sign-in denied",
+  "user.signOutRefused": "Sign-out of the identity provider denied",
   "user.signInFailed": "Sign-in failed",
 };
 

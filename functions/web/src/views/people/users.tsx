@@ -46,6 +46,7 @@ export function Users() {
                 email: typedOrNull(form, "email"),
                 password: String(form.get("password")),
                 role: chosen(form, "role", ROLES),
+                mustChangePassword: true,
               },
             })
           }
