@@ -237,13 +237,13 @@ function execute(
       return model.workOnRun(which % 3 === 0 && runReader ? runReader : { ...model.run }, kind === "moveEntry");
     case "stray": {
       // An event that no worker sends in most phases.
-      const planned = { type: "planned", planId: "plan", units: model.units.length, failures: [] } as const;
-      const recorded = { type: "recorded", at: new Date(model.now) } as const;
-      const stray = [planned, recorded, { type: "entryMoved", entryId: "stray" } as const];
-      return model.applyRun(
-        { ...model.run },
-        which % 3 === 0 ? { ...planned, failures: model.run.value.failures } : stray[which % 3]!,
-      );
+      const { failures } = model.run.value;
+      const stray: RunEvent[] = [
+        { type: "planned", planId: "plan", units: model.units.length, failures },
+        { type: "recorded", at: new Date(model.now) },
+        { type: "entryMoved", entryId: "stray" },
+      ];
+      return model.applyRun({ ...model.run }, pick(stray)!);
     }
     case "giveUp":
       // Five deliveries of a message failed, which is rare.
