@@ -1,3 +1,4 @@
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { type AssetType, sourceOf } from "../inventory/asset.ts";
@@ -91,7 +92,7 @@ export async function readVaultSnapshot(
     return changed ? { revision, versions: pack(versions) } : undefined;
   };
   const readOnly = async () => {
-    const stored = await tables.get(VaultVersions, VERSIONS, VERSIONS);
+    const stored = await undefinedIfLeftOut(tables.get(VaultVersions, VERSIONS, VERSIONS));
     return updated(stored) ?? stored;
   };
   const row = storeVersions ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, updated) : await readOnly();

@@ -1,4 +1,3 @@
-import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
@@ -8,6 +7,7 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import { insert, type Operation, put, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { SecretReference, StoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";

@@ -1,4 +1,3 @@
-import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
@@ -16,6 +15,7 @@ import { isOver } from "../platform/runs/run-store.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";

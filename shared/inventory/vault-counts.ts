@@ -1,7 +1,7 @@
-import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";

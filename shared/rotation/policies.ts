@@ -1,4 +1,3 @@
-import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import { audited } from "../audit/audited.ts";
 import type { AuditRecorder } from "../audit/event.ts";
 import { assetId } from "../inventory/asset.ts";
@@ -11,6 +10,7 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import type { Row } from "../platform/storage/entity.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { MatchedApp } from "./match.ts";

@@ -1,12 +1,6 @@
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import {
-  type Operation,
-  put,
-  RowMissing,
-  remove,
-  type Tables,
-} from "../platform/storage/tables.ts";
+import { type Operation, put, RowMissing, remove, type Tables } from "../platform/storage/tables.ts";
 import { providerOf } from "./providers/providers.ts";
 import {
   DUE_PREFIX,

@@ -1,4 +1,3 @@
-import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
@@ -10,6 +9,7 @@ import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, RowExists, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";

@@ -31,7 +31,10 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
       isReadable = false;
     };
     for await (const rows of tables.pages(NotSeenRows, { ...rangeOf(NOT_SEEN), onCorrupt }))
-      if (!isReadable || rows.some(({ source, scope, unit }) => source === "azure" && (scope === PRINCIPALS || scope === unit)))
+      if (
+        !isReadable ||
+        rows.some(({ source, scope, unit }) => source === "azure" && (scope === PRINCIPALS || scope === unit))
+      )
         return false;
     return true;
   }
