@@ -1,3 +1,4 @@
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { SubscriptionCounts } from "../inventory/inventory.ts";
@@ -192,7 +193,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
   async function readAll(): Promise<{ subscriptions: Subscription[]; lastScanOfAll: LastScan | undefined }> {
     const [entries, scope, scans, counts] = await Promise.all([
       readAddedSubscriptions(tables),
-      readScopeRow(tables),
+      undefinedIfLeftOut(readScopeRow(tables)),
       readLastScans(tables),
       inventory.counts(),
     ]);
