@@ -1,4 +1,3 @@
-import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { type AssetType, sourceOf } from "../inventory/asset.ts";
@@ -8,6 +7,7 @@ import { countExpiries } from "../inventory/expiries.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { pack, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 

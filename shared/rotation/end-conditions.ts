@@ -68,10 +68,10 @@ async function reasonsFromPlaces(context: StepContext): Promise<string[]> {
       "The new secret was handed over and written to no known place, so the service can't see whether it is in use.",
     );
   }
-  const value = await readHeldCopy(context);
+  const heldCopy = await readHeldCopy(context);
   for (const publication of publications) {
     if (publication.kind === "handover") continue;
-    const { holds } = await inspectPlace(context, publication, value);
+    const { holds } = await inspectPlace(context, publication, heldCopy);
     if (holds !== "new") reasons.push(`${placeOf(publication)} no longer stores the new secret.`);
   }
   return reasons;
@@ -136,7 +136,7 @@ async function reasonsFromConsumers(
   };
 }
 
-/** The old secret counts as unused if no sign-in with it was logged in this period. */
+/** The old secret is not removed while a sign-in with it was logged within this period. */
 const UNUSED_MS = DAY_MS;
 
 /**

@@ -1,4 +1,3 @@
-import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { SubscriptionCounts } from "../inventory/inventory.ts";
@@ -15,6 +14,7 @@ import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Row } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import {

@@ -94,7 +94,7 @@ describe("users", () => {
     ["a name that is reserved for single sign-on", { username: "sso-1" }, "body.username"],
     ["the key of an internal row of the users table", { username: "|directory" }, "body.username"],
     ["the form of an Entra user's name", { username: "entra:1:2" }, "body.username"],
-    ["an unknown member", { state: "disabled" }, "body.state"],
+    ["an unknown member", { state: "disabled" }, "body.…"],
   ])("are not created with %s", async (_what, change, path) => {
     const answer = await admin("POST", "/auth/users", { username: "zoe.smith", password: PASSWORD, ...change });
     expect([...codeOf(answer), answer.body.errors[0].path]).toEqual([400, "invalidRequest", path]);

@@ -162,7 +162,8 @@ test("one unreadable row of any kind causes no 500, costs only itself, and is re
         const { status, body, leftOut, text } = await send("GET", at);
         if (status === 500) failures.push(`${place}: ${at}: ${text}`);
         // A list needs the caller's own row, and the list of a scan's results the scan.
-        const isNeeded = place === "Users/user/admin" || (at.endsWith("/results") && row.partitionKey.startsWith("scan:"));
+        const isNeeded =
+          place === "Users/user/admin" || (at.endsWith("/results") && row.partitionKey.startsWith("scan:"));
         if (status === 503 && lists.has(at) && !isNeeded) failures.push(`${place}: no list ${at}`);
         if (leftOut > 0 || body?.code === "rowUnreadable") found.add(place);
         if (leftOut > 0 && Array.isArray(body?.items) && body.unreadableRows?.count !== leftOut)

@@ -51,7 +51,12 @@ export function Users() {
           }
         >
           <TextField name="username" label="Username" hint="Example: maria.lopez" required />
-          <TextField name="email" label="Email address" hint="Example: maria.lopez@contoso.com" type="email" />
+          <TextField
+            name="email"
+            label="Email address"
+            hint="Shown in the list of users. Example: maria.lopez@contoso.com"
+            type="email"
+          />
           <SecretField
             name="password"
             label="Password"
