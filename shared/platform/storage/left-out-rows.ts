@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { StorageCorrupt } from "./errors.ts";
+import { StorageCorrupt } from "./errors.ts";
 
 /** Maximum number of left-out rows that an answer names. It counts all of them. */
 const MAX_NAMED = 100;
@@ -40,4 +40,20 @@ export async function collectLeftOut<T>(
   const result = await current.run(rows, work);
   const leftOut = rows.size === 0 ? undefined : { count: rows.size, items: [...rows.values()].slice(0, MAX_NAMED) };
   return { result, leftOut };
+}
+
+/**
+ * Returns the result of `read`. In an answer to a request, a row that can't be read is left out and counted: the result is then
+ * undefined. For rows that only add details to an answer.
+ *
+ * @throws StorageCorrupt outside of a request, so that work is not based on a missing row.
+ */
+export async function undefinedIfLeftOut<T>(read: Promise<T>): Promise<T | undefined> {
+  try {
+    return await read;
+  } catch (error) {
+    if (!(error instanceof StorageCorrupt) || current.getStore() === undefined) throw error;
+    countLeftOut(error);
+    return undefined;
+  }
 }
