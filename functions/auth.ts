@@ -44,7 +44,7 @@ const signIn = endpoint({
       z.object({ user: UserView.meta({ description: "The signed-in user. The session is in the cookie." }) }),
     ]),
   },
-  problems: ["invalidCredentials", "tooManyAttempts", "crossSite", "ssoOnly"],
+  problems: ["invalidCredentials", "tooManyAttempts", "crossSite", "ssoOnly", "passwordExpired"],
   cookies: [SESSION_COOKIE],
   handle: async ({ body, caller, headers, origin, services }) => {
     const { session, ...credentials } = body;
@@ -62,7 +62,7 @@ const signOut = endpoint({
   route: "auth/logout",
   summary: "Sign out",
   description:
-    "Ends the token or session of this request. With `everywhere`, ends all your tokens and sessions on every instance at once. API tokens stay valid, unless `apiTokens` is true.",
+    "Ends the token or session of this request. For a session by single sign-on, the response has a logoutUrl, which ends the session at the identity provider too; without opening it, the next sign-in may need no password. With `everywhere`, ends all your tokens and sessions on every instance at once. API tokens stay valid, unless `apiTokens` is true.",
   tag,
   access: "user",
   tier: "core",
@@ -74,9 +74,10 @@ const signOut = endpoint({
   example: { body: { everywhere: false } },
   responds: { 200: SignedOut },
   cookies: [SESSION_COOKIE],
-  handle: async ({ body, actor, caller, services }) => {
-    await services.access.signOut(actor, body, caller);
-    return { ...ok({ signedOut: true }), cookies: [services.access.noSession] };
+  handle: async ({ body, actor, caller, origin, services }) => {
+    const session = await services.access.signOut(actor, body, caller);
+    const logout = session && { logoutUrl: await services.sso.logoutUrl(session, origin) };
+    return { ...ok({ signedOut: true, ...logout }), cookies: [services.access.noSession] };
   },
 });
 

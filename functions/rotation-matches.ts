@@ -71,7 +71,7 @@ const confirmRotationMatch = endpoint({
   route: "api/automation/rotation/apps/{app_id}/matches/confirm",
   summary: "Confirm that a vault secret stores a client secret of an application",
   description:
-    "Confirms the current version of the secret. Rotations then write the new value to it, including a rotation in its overlap period. A version that is written later needs a new confirmation.",
+    "Confirms the current version of the secret. Rotations then write the new value to it, including a rotation in its overlap period. A version that is written later needs a new confirmation. With `confirmed: false`, withdraws the confirmation and records that the current version is no copy: its tags and other metadata then no longer keep an old secret from being removed. A value that signs in still does.",
   tag,
   access: "admin",
   tier: "pro",
@@ -82,8 +82,8 @@ const confirmRotationMatch = endpoint({
   responds: { 200: ConfirmedMatch },
   handle: async ({ params, body, caller, services }) => {
     const match = await services.matches.confirm(params.app_id, body, caller);
-    // An unfinished rotation of the application then writes the new secret to this vault secret too.
-    if (body.confirmed) await services.rotations.placeConfirmed(params.app_id);
+    // An unfinished rotation of the application then writes this vault secret too, or no longer waits for it.
+    await services.rotations.placeReviewed(params.app_id);
     return ok({ match: match ? matchView(match) : null });
   },
 });

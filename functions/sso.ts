@@ -4,12 +4,15 @@ import { previewQuery } from "../shared/platform/http/parse-request.ts";
 import { ok, type Reply, resource } from "../shared/platform/http/reply.ts";
 import {
   SamlCallback,
+  SamlLogout,
   SsoCallback,
   SsoChange,
   SsoConfigurationView,
   SsoDiscovered,
   SsoDiscovery,
   SsoLogin,
+  SsoLogoutToken,
+  SsoSessionsEnded,
   SsoStatus,
   SsoSwitchedOff,
   SsoTest,
@@ -156,12 +159,11 @@ const callback = endpoint({
   route: "auth/sso/callback",
   summary: "Complete an OIDC sign-in",
   description:
-    "Sets the session cookie. Counts as a sign-in: 10 a minute and 100 an hour from one address, together with POST /auth/login. After a 429, the same address can be opened again.",
+    "Sets the session cookie. In the browser that started the sign-in, counts as a sign-in: 10 a minute and 100 an hour from one address, together with POST /auth/login. After a 429, the same address can be opened again.",
   tag,
   access: "open",
   tier: "pro",
   page: true,
-  rateLimit: "signIn",
   query: SsoCallback,
   responds: { 302: { description: "Redirects to the returnUrl of the sign-in.", mediaType: null } },
   problems: ["conflict", "signInStale", "signInFailed", "signInRefused"],
@@ -184,12 +186,11 @@ const samlCallback = endpoint({
   route: "auth/sso/callback",
   summary: "Complete a SAML sign-in",
   description:
-    "The assertion consumer service (HTTP-POST binding). The form is posted from another site, so the sign-in cookie binds it to the browser. Sets the session cookie. Counts as a sign-in: 10 a minute and 100 an hour from one address, together with POST /auth/login. After a 429, the same form can be sent again.",
+    "The assertion consumer service (HTTP-POST binding). The form is posted from another site, so the sign-in cookie binds it to the browser. Sets the session cookie. In the browser that started the sign-in, counts as a sign-in: 10 a minute and 100 an hour from one address, together with POST /auth/login. After a 429, the same form can be sent again.",
   tag,
   access: "open",
   tier: "pro",
   page: true,
-  rateLimit: "signIn",
   body: SamlCallback,
   form: true,
   example: { body: { SAMLResponse: "PHNhbWxwOlJlc3BvbnNlLz4=" } },
@@ -207,6 +208,45 @@ const samlCallback = endpoint({
     // 303 makes the browser follow the redirect with GET.
     return { ...redirected(await services.sso.complete(arrival, origin, caller)), status: 303 };
   },
+});
+
+const backchannelLogout = endpoint({
+  name: "ssoBackchannelLogout",
+  method: "POST",
+  route: "auth/sso/logout",
+  summary: "End sessions for the OIDC provider",
+  description:
+    "The back-channel logout URI to register with an OpenID Connect provider, which calls it when a person signs out there or is disabled. Verifies the logout token and ends the sessions with its `sid`, or without `sid` all sessions by single sign-on of its `sub`. A token is accepted once; a rejected one returns 400 and is recorded as user.signOutRefused.",
+  tag,
+  access: "open",
+  tier: "pro",
+  body: SsoLogoutToken,
+  form: true,
+  example: { body: { logout_token: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln" } },
+  responds: { 200: SsoSessionsEnded },
+  problems: ["unavailable"],
+  handle: async ({ body, caller, services }) =>
+    ok({ endedSessions: await services.sso.endByLogoutToken(body.logout_token, caller) }),
+});
+
+const samlLogout = endpoint({
+  name: "ssoSamlLogout",
+  method: "GET",
+  route: "auth/sso/logout",
+  summary: "Handle a SAML logout message",
+  description:
+    "The single logout service (HTTP-Redirect binding). A signed LogoutRequest of the identity provider ends the sessions that it names. A LogoutResponse to a request of this service leads back to the page.",
+  tag,
+  access: "open",
+  tier: "pro",
+  page: true,
+  query: SamlLogout,
+  responds: {
+    302: { description: "Redirects to the identity provider with the answer, or to the page.", mediaType: null },
+  },
+  problems: ["unavailable"],
+  handle: async ({ url, origin, caller, services }) =>
+    redirected({ location: await services.sso.endBySaml(url.search.slice(1), origin, caller), cookies: [] }),
 });
 
 const metadata = endpoint({
@@ -237,5 +277,7 @@ export const endpoints = [
   login,
   callback,
   samlCallback,
+  backchannelLogout,
+  samlLogout,
   metadata,
 ];

@@ -28,7 +28,7 @@ export interface AccessServices {
 }
 
 export function createAccessServices(platform: Platform): AccessServices {
-  const { config, clock, randomness, log, tables, audit, licensing, serviceKeyVault } = platform;
+  const { config, clock, randomness, log, tables, audit, licensing, settings, serviceKeyVault } = platform;
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
@@ -44,6 +44,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     // Single sign-on can forbid passwords, and it can assign the roles of its users. It is created below.
     passwordSignIn: (username) => sso.passwordSignIn(username),
     roleMapped: () => sso.roleMapped(),
+    passwordSettings: () => settings.values(),
   });
   const sso: Sso = createSso({
     tables,
@@ -52,6 +53,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     access,
     licensing,
     vault: serviceKeyVault,
+    signInLimiter,
     discoverLimiter: createRateLimiter({ tables, clock, name: "ssoDiscover", limits: DISCOVER_LIMITS }),
     clock,
     randomness,

@@ -16,10 +16,12 @@ import type { EventDelivery, EventGrid, ExpiryEvent } from "./event-grid.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
 import type { TenantsControl } from "./graph/tenants-control.ts";
+import type { LogoutTokenChange } from "./idp/logout-tokens.ts";
 import type { OidcProvider } from "./idp/oidc.ts";
 import type { OidcModeName } from "./idp/oidc-modes.ts";
 import type { People, Person } from "./idp/people.ts";
 import type { SamlProvider } from "./idp/saml.ts";
+import type { SamlLogoutRequest } from "./idp/saml-logout.ts";
 import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { PagerDuty } from "./incidents/pagerduty.ts";
 import type { ServiceNow } from "./incidents/servicenow.ts";
@@ -361,6 +363,21 @@ export class Control {
   /** Makes the OIDC provider sign with a new key and publish only the new key. */
   rollOidcKeys(): void {
     this.#parts.oidc.rollKeys();
+  }
+
+  /** Registers the URL that the OIDC provider calls when a session ends. Undefined: none. */
+  setOidcBackchannelLogoutUri(uri: string | undefined): void {
+    this.#parts.oidc.setBackchannelLogoutUri(uri);
+  }
+
+  /** Returns a logout token of the OIDC provider, with changes that make it invalid. */
+  oidcLogoutToken(session: { sub?: string; sid?: string }, change?: LogoutTokenChange): Promise<string> {
+    return this.#parts.oidc.logoutToken(session, change);
+  }
+
+  /** Returns the URL with a signed LogoutRequest of the SAML provider, which ends a session at the service provider. */
+  samlLogoutRequestUrl(serviceProvider: string, request: SamlLogoutRequest): string {
+    return this.#parts.saml.logoutRequestUrl(serviceProvider, request);
   }
 
   samlMode(): SamlModeName {

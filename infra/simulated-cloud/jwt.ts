@@ -23,6 +23,12 @@ export function rs256(header: Members, claims: Members, { privateKey }: SigningK
   return `${text}.${sign("sha256", Buffer.from(text), privateKey).toString("base64url")}`;
 }
 
+/** Returns a token with a signature of an Ed25519 key (EdDSA). */
+export function edDsa(header: Members, claims: Members, { id, privateKey }: SigningKey): string {
+  const text = encoded({ ...header, alg: "EdDSA", kid: id }, claims);
+  return `${text}.${sign(null, Buffer.from(text), privateKey).toString("base64url")}`;
+}
+
 /** Returns a token with an HMAC of the secret (HS256). */
 export function hs256(header: Members, claims: Members, secret: string): string {
   const text = encoded({ ...header, alg: "HS256" }, claims);
@@ -57,4 +63,9 @@ const generateKeys = promisify(generateKeyPair);
 /** Creates a 2048-bit RSA key. */
 export async function signingKey(id: string): Promise<SigningKey> {
   return { id, ...(await generateKeys("rsa", { modulusLength: 2048 })) };
+}
+
+/** Creates an Ed25519 key. */
+export async function ed25519Key(id: string): Promise<SigningKey> {
+  return { id, ...(await generateKeys("ed25519", {})) };
 }

@@ -9,6 +9,7 @@ import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
+import { DEFINITIONS } from "../settings/definitions.ts";
 import { type Administration, createAdministration } from "./administration.ts";
 import type { Principal } from "./api.ts";
 import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
@@ -23,12 +24,13 @@ import { createPasswords, type Passwords } from "./passwords.ts";
 import { createRecentAddresses, type RecentAddresses } from "./recent-addresses.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
-import { addressOf, createSignIn, type PasswordSignIn, type SignIn } from "./sign-in.ts";
+import { addressOf, createSignIn, type PasswordSettings, type PasswordSignIn, type SignIn } from "./sign-in.ts";
 import { createSignInFailures } from "./sign-in-failures.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
 import {
   isAdministrator,
   newRevision,
+  type ProviderSession,
   revokedTokenMembers,
   type UserRow,
   unexpiredRevocations,
@@ -47,8 +49,12 @@ export interface Access {
   signInToSession: SignIn["signInToSession"];
   /** The addresses with a recent successful sign-in. Sign-ins from them don't wait behind those from other addresses. */
   recentAddresses: Pick<RecentAddresses, "has">;
-  /** Revokes the actor's current token or session, or all of them, on every instance at once. */
-  signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
+  /**
+   * Revokes the actor's current token or session, or all of them, on every instance at once.
+   *
+   * @returns The session at the identity provider, if the actor's current session is by single sign-on. It goes on.
+   */
+  signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<ProviderSession | undefined>;
   /**
    * Returns the actor that a credential belongs to, or the problem with which to reject the request (401, for tokens of Entra
    * also 403 and 503). Costs one uncached read of the user's row, and one write when a session is extended or an API token is
@@ -122,6 +128,8 @@ export interface AccessDependencies {
   roleMapped?: () => Promise<boolean>;
   /** Decides whether a user may sign in with a password now. Default: always allowed. */
   passwordSignIn?: PasswordSignIn;
+  /** The settings of passwords that administrators set. Default: the defaults of these settings. */
+  passwordSettings?: PasswordSettings;
   /** Verifies access tokens of Entra. Without it, none is accepted. */
   entra?: EntraTokens;
 }
@@ -131,6 +139,11 @@ export interface AccessDependencies {
  * emptied under a running process, no other user could sign in.
  */
 const BOOTSTRAP_CHECK_MS = 10 * SECOND_MS;
+
+const DEFAULT_PASSWORD_SETTINGS = {
+  requirePasswordChange: DEFINITIONS.requirePasswordChange.default,
+  unusedPasswordDays: DEFINITIONS.unusedPasswordDays.default,
+};
 
 /** Creates the access module: connects users, tokens, sessions and the bootstrap administrator. */
 export function createAccess(deps: AccessDependencies): Access {
@@ -149,6 +162,7 @@ export function createAccess(deps: AccessDependencies): Access {
   const identities = createIdentities({ tables, audit, clock });
   const roleMapped = deps.roleMapped ?? (async () => false);
   const passwordSignIn: PasswordSignIn = deps.passwordSignIn ?? (async () => "allowed");
+  const passwordSettings: PasswordSettings = deps.passwordSettings ?? (async () => DEFAULT_PASSWORD_SETTINGS);
   const { signIn, signInToSession, isPasswordOf } = createSignIn({
     users,
     passwords,
@@ -162,6 +176,7 @@ export function createAccess(deps: AccessDependencies): Access {
     clock,
     hash: hashName,
     passwordSignIn,
+    passwordSettings,
   });
   const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
   const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
@@ -211,7 +226,7 @@ export function createAccess(deps: AccessDependencies): Access {
 
     async signOut(actor, how, caller) {
       const user = await users.find(actor.username);
-      if (!user) return;
+      if (!user) return undefined;
       const event = {
         type: "user.signedOut",
         caller,
@@ -235,6 +250,12 @@ export function createAccess(deps: AccessDependencies): Access {
           }));
         }
       });
+      const current = user.sessions?.find(
+        ({ id }) => actor.credential.kind === "session" && id === actor.credential.id,
+      );
+      if (current?.by !== "sso") return undefined;
+      // A session of an earlier version has no details of the provider's session.
+      return current.provider ?? (user.sso && { issuer: user.sso.issuer });
     },
 
     authenticate: createAuthentication({
@@ -243,6 +264,7 @@ export function createAccess(deps: AccessDependencies): Access {
       sessions,
       apiTokens,
       entra: deps.entra,
+      clock,
       // Without a maximum age: after the first success, requests with a token or session don't check again.
       ensureBootstrapAdministrator: () => ensureBootstrapAdministrator(Infinity),
     }),
@@ -278,6 +300,7 @@ export function createAccess(deps: AccessDependencies): Access {
             ...latest,
             passwordHash,
             mustChangePassword: false,
+            unusedPasswordSince: undefined,
             knownAddresses,
             ...revocations,
             ...newRevision(deps),
@@ -300,6 +323,7 @@ export function createAccess(deps: AccessDependencies): Access {
       randomness,
       roleMapped,
       passwordSignIn,
+      passwordSettings,
     }),
     identities,
     apiTokens,

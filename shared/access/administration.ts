@@ -12,7 +12,7 @@ import type { AccountView, UserChange as ChangeSchema } from "./api.ts";
 import { type Identities, identityTaken } from "./identities.ts";
 import { rejectWeakPassword } from "./password-policy.ts";
 import type { Passwords } from "./passwords.ts";
-import type { PasswordSignIn } from "./sign-in.ts";
+import type { PasswordSettings, PasswordSignIn } from "./sign-in.ts";
 import type { SignInFailures } from "./sign-in-failures.ts";
 import { newRevision, revokedTokenMembers, type UserRecord, type UserRow, userKey } from "./user.ts";
 import { type Users, userExists } from "./users.ts";
@@ -24,6 +24,8 @@ export interface NewUser {
   email?: string | null | undefined;
   password: string;
   role: Role;
+  /** Default: the setting `requirePasswordChange`. */
+  mustChangePassword?: boolean | undefined;
 }
 
 /**
@@ -67,6 +69,7 @@ const MAX_CONCURRENT_READS = 16;
 /**
  * @param deps.roleMapped - Returns true if single sign-on assigns the roles of its users.
  * @param deps.passwordSignIn - Decides whether a user may sign in with a password now.
+ * @param deps.passwordSettings - The settings of passwords that administrators set.
  */
 export function createAdministration(deps: {
   users: Users;
@@ -78,6 +81,7 @@ export function createAdministration(deps: {
   randomness: Randomness;
   roleMapped: () => Promise<boolean>;
   passwordSignIn: PasswordSignIn;
+  passwordSettings: PasswordSettings;
 }): Administration {
   const { users, identities, passwords, failures, audit, clock } = deps;
 
@@ -123,6 +127,8 @@ export function createAdministration(deps: {
     );
   }
 
+  const unusedPassword = () => ({ unusedPasswordSince: clock.now().toISOString() });
+
   /** Returns the row with the change applied. It revokes tokens and sessions if the change removes access. */
   function applyChange(current: UserRow, change: UserChange, passwordHash: string | undefined): UserRecord {
     const { email, role = current.role, state = current.state, sso } = change;
@@ -136,7 +142,7 @@ export function createAdministration(deps: {
       role,
       state,
       sso: sso === undefined ? current.sso : (sso ?? undefined),
-      ...(isReset && { passwordHash, mustChangePassword: true, knownAddresses: [] }),
+      ...(isReset && { passwordHash, mustChangePassword: true, ...unusedPassword(), knownAddresses: [] }),
       ...((role !== current.role || isDisabled || isUnlinked || isReset) && revokedTokenMembers(current, clock)),
       ...((isDisabled || isReset) && { apiTokens: [] }),
       ...newRevision(deps),
@@ -151,7 +157,7 @@ export function createAdministration(deps: {
 
     get: async (id) => await viewOf(await readUser(id)),
 
-    async create({ username, email, password, role }, caller) {
+    async create({ username, email, password, role, mustChangePassword }, caller) {
       if (await users.find(username)) throw userExists(username);
       await rejectWeakPassword(password, { username, email }, "password");
       const passwordHash = await passwords.hash(password);
@@ -164,6 +170,8 @@ export function createAdministration(deps: {
         role,
         state: "active",
         passwordHash,
+        mustChangePassword: mustChangePassword ?? (await deps.passwordSettings()).requirePasswordChange,
+        ...unusedPassword(),
         tokensValidFrom: createdAt,
         revokedTokens: [],
         createdAt: createdAt,

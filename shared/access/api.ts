@@ -73,7 +73,14 @@ export const SignOut = z
   .meta({ id: "SignOut" });
 
 export const SignedOut = z
-  .object({ signedOut: z.literal(true).meta({ description: "Always true: the token or session has ended." }) })
+  .object({
+    signedOut: z.literal(true).meta({ description: "Always true: the token or session has ended." }),
+    logoutUrl: z.string().nullable().optional().meta({
+      example: "https://login.example.com/logout?client_id=lifecycle",
+      description:
+        "URL that ends the session at the identity provider. Open it in the browser that signed in. Null if the provider has no such URL. Absent if the session was not created by single sign-on.",
+    }),
+  })
   .meta({ id: "SignedOut" });
 
 export const PasswordChange = z
@@ -110,7 +117,7 @@ export const UserView = z
       .meta({ description: "`disabled`: the user can't sign in, and all tokens and sessions have ended." }),
     mustChangePassword: z.boolean().meta({
       description:
-        "True after a password reset by an administrator. Until the user changes the password, it opens only POST /auth/password.",
+        "True if the user must replace a password that an administrator set. Until then, it opens only POST /auth/password.",
     }),
     createdAt: instant,
     createdBy: z.string(),
@@ -166,8 +173,15 @@ export const NewUser = z
   .strictObject({
     username: NewUsername,
     email: Email.nullable().optional(),
-    password: NewPassword,
+    password: NewPassword.meta({
+      description:
+        "12 to 256 characters. Expires after unusedPasswordDays (a setting) if the user never signs in with it.",
+    }),
     role: z.enum(ROLES).default("user"),
+    mustChangePassword: z.boolean().optional().meta({
+      description:
+        "True if the user must replace the password at the first sign-in. Default: the setting requirePasswordChange.",
+    }),
   })
   .meta({ id: "NewUser" });
 
@@ -179,7 +193,8 @@ export const UserChange = z
       description: "`disabled` ends all tokens and sessions of the user at once; `active` lets the user sign in again.",
     }),
     password: NewPassword.meta({
-      description: "Password reset: the user must choose a new password at the next sign-in.",
+      description:
+        "Password reset: the user must choose a new password at the next sign-in. Expires after unusedPasswordDays (a setting) if the user never signs in with it.",
     }),
     sso: SsoIdentity.nullable().meta({
       description: "Identity that can sign in as this user. Each identity belongs to one user. Null removes it.",

@@ -1,13 +1,18 @@
 import { badCredential, type Credential } from "../platform/http/admission.ts";
 import type { Actor } from "../platform/http/endpoint.ts";
 import type { Problem } from "../platform/http/problem.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import { API_TOKEN_PREFIX } from "./api-token-text.ts";
 import type { ApiTokens } from "./api-tokens.ts";
 import type { EntraTokens } from "./entra.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Tokens } from "./tokens.ts";
-import { isSignInValid, uidOf } from "./user.ts";
+import { isSignInValid, type UserRow, uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
+
+/** Tolerated clock difference to the instance that issued a token. */
+const SKEW_MS = MINUTE_MS;
 
 /**
  * Creates the function that authenticates each request. It returns the actor of a credential, or the problem with which to
@@ -23,8 +28,18 @@ export function createAuthentication(deps: {
   apiTokens: ApiTokens;
   entra: EntraTokens | undefined;
   ensureBootstrapAdministrator: () => Promise<void>;
+  clock: Clock;
 }): (credential: Credential) => Promise<Actor | Problem> {
-  const { tokens, users, sessions, apiTokens, entra, ensureBootstrapAdministrator } = deps;
+  const { tokens, users, sessions, apiTokens, entra, ensureBootstrapAdministrator, clock } = deps;
+
+  /**
+   * Returns true if a token is from the future, so that no revocation until then would end it. The time of the user's newest sign-in
+   * is allowed, because it follows the last revocation, by an instance whose clock may be ahead.
+   */
+  function isFromFuture(issuedAt: Date, { lastSignInAt }: UserRow): boolean {
+    const newestMs = lastSignInAt === undefined ? 0 : Date.parse(lastSignInAt);
+    return issuedAt.getTime() > Math.max(clock.now().getTime() + SKEW_MS, newestMs);
+  }
 
   async function authenticateToken(token: string): Promise<Actor | undefined> {
     const claims = await tokens.verify(token);
@@ -34,6 +49,7 @@ export function createAuthentication(deps: {
     if (
       !user ||
       !isSignInValid(user, claims.issuedAt) ||
+      isFromFuture(claims.issuedAt, user) ||
       // Another `uid`: the user was deleted, and the name belongs to a new user. Tokens of an earlier version have no `uid`.
       (claims.uid ?? uidOf(user)) !== uidOf(user) ||
       user.revokedTokens.some(({ id }) => id === claims.id)

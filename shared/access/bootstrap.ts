@@ -120,6 +120,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       state: "active",
       passwordHash,
       mustChangePassword: false,
+      unusedPasswordSince: undefined,
       apiTokens: [],
       knownAddresses: [],
     };

@@ -10,15 +10,18 @@ import type { RecentAddresses } from "./recent-addresses.ts";
 import type { Sessions } from "./sessions.ts";
 import { addressOf } from "./sign-in.ts";
 import {
+  AFTER_USERS,
   type ExternalIdentity,
   Identity,
   identityId,
   identityKey,
   newRevision,
+  type ProviderSession,
   revokedTokenMembers,
   signInMembers,
   USERNAME,
   USERS_PARTITION,
+  User,
   type UserRecord,
   type UserRow,
   userKey,
@@ -33,6 +36,8 @@ export interface AuthenticatedPerson {
   /** The name from the provider. A new user's username is derived from it. */
   name: string | undefined;
   email: string | undefined;
+  /** The session at the provider, which the new session belongs to. */
+  session: ProviderSession;
   /** True to create a user for an unknown person. */
   create: boolean;
   /**
@@ -41,6 +46,15 @@ export interface AuthenticatedPerson {
    * @param currentRole - Undefined for a new user.
    */
   role(currentRole: Role | undefined): Role | { refused: string };
+}
+
+/** The sessions that an identity provider ends. */
+export interface EndedSessions {
+  issuer: string;
+  /** Subject at the issuer. Undefined: any user of the issuer who has one of the sessions. This reads all users. */
+  subject: string | undefined;
+  /** Returns true for a session that ends. `provider` is undefined for sessions that an earlier version created. */
+  matches(provider: ProviderSession | undefined): boolean;
 }
 
 /** Signs in people whom an identity provider authenticated. The single sign-on module (shared/sso) calls it. */
@@ -58,6 +72,8 @@ export interface FederatedSignIn {
     caller: Caller,
     userAgent: string | undefined,
   ): Promise<{ user: UserRow; cookie: Cookie } | { refused: string }>;
+  /** Ends sessions by SSO, on every instance at once. Sessions by password, tokens and API tokens stay. @returns Their number */
+  endSessions(ended: EndedSessions, caller: Caller): Promise<number>;
 }
 
 /** Attempts to sign in while another request creates or changes the user. */
@@ -107,7 +123,7 @@ export function createFederatedSignIn(deps: {
       createdBy: "sso",
       ...newRevision(deps),
     };
-    const session = sessions.begin(userKey(username), { by: "sso", userAgent, caller });
+    const session = sessions.begin(userKey(username), { by: "sso", provider: person.session, userAgent, caller });
     const event = {
       type: "user.created",
       caller: { ...caller, actor: username },
@@ -137,7 +153,7 @@ export function createFederatedSignIn(deps: {
     const role = isLocalUser ? existing.role : person.role(existing.role);
     if (typeof role !== "string") return role;
     const email = isLocalUser ? existing.email : (person.email ?? existing.email);
-    const session = sessions.begin(existing.rowKey, { by: "sso", userAgent, caller });
+    const session = sessions.begin(existing.rowKey, { by: "sso", provider: person.session, userAgent, caller });
 
     const effect = async () => {
       const user = await users.change(existing, (latest) => {
@@ -179,7 +195,42 @@ export function createFederatedSignIn(deps: {
     return user && hasIdentity ? await signInExisting(user, person, caller, userAgent) : { refused: "removed" };
   }
 
+  /** Yields the users with an identity of the issuer: one if the subject is known. */
+  async function* usersOf({ issuer, subject }: EndedSessions): AsyncGenerator<UserRow> {
+    const isOfIssuer = (user: Pick<UserRow, "sso">) => user.sso?.issuer === issuer;
+    if (subject !== undefined) {
+      const identityRow = await tables.get(Identity, USERS_PARTITION, identityKey({ issuer, subject }));
+      const user = identityRow && (await users.find(identityRow.user));
+      if (user && isOfIssuer(user) && user.sso?.subject === subject) yield user;
+      return;
+    }
+    const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select: ["username", "sso"] as const };
+    for await (const rows of tables.pages(User, range)) {
+      for (const row of rows.filter(isOfIssuer)) {
+        const user = await users.find(row.username);
+        if (user) yield user;
+      }
+    }
+  }
+
   return {
+    async endSessions(ended, caller) {
+      let count = 0;
+      for await (const user of usersOf(ended)) {
+        const matching = (await sessions.ofUser(user)).filter(
+          ({ by, provider }) => by === "sso" && ended.matches(provider),
+        );
+        if (matching.length === 0) continue;
+        const details = { by: "provider", issuer: ended.issuer, sessions: matching.length };
+        const event = { type: "user.signedOut", caller, target: { type: "user", id: user.rowKey }, details };
+        await audited(audit, event, async () => {
+          for (const { id } of matching) await sessions.end(user, id);
+        });
+        count += matching.length;
+      }
+      return count;
+    },
+
     async signIn(person, caller, userAgent) {
       const result = await retryOnConflict(() => signInOnce(person, caller, userAgent));
       if ("user" in result) {

@@ -48,8 +48,8 @@ export interface NewSession {
  * with a cookie.
  */
 export interface Sessions {
-  /** Creates a session with a new secret. @param details - Shown in the list of sessions. */
-  begin(user: string, details: Pick<SessionRecord, "by" | "userAgent"> & { caller: Caller }): NewSession;
+  /** Creates a session with a new secret. @param details - Shown in the list of sessions, except for `provider`. */
+  begin(user: string, details: Pick<SessionRecord, "by" | "provider" | "userAgent"> & { caller: Caller }): NewSession;
   /**
    * Returns the session of a cookie, or undefined if it is not valid. Costs one read of the user's row, and at most every five
    * minutes one write that extends the session. A session that is not in the user's row costs another read, of the rows of
@@ -89,7 +89,7 @@ export function createSessions(deps: {
   }
 
   return {
-    begin(user, { by, userAgent, caller }) {
+    begin(user, { by, provider, userAgent, caller }) {
       const secret = Buffer.from(randomness.bytes(SECRET_BYTES)).toString("base64url");
       const maxAge = MAX_LIFETIME_MS / SECOND_MS;
       return {
@@ -107,6 +107,7 @@ export function createSessions(deps: {
             idleEndsAt: new Date(startMs + IDLE_TIMEOUT_MS).toISOString(),
             endsAt: new Date(startMs + MAX_LIFETIME_MS).toISOString(),
             by,
+            ...(provider !== undefined && { provider }),
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
           };

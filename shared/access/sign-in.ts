@@ -5,6 +5,8 @@ import { Problem, retryLater } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock } from "../platform/runtime.ts";
+import { DAY_MS } from "../platform/time.ts";
+import type { SettingValues } from "../settings/definitions.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
 import type { Passwords } from "./passwords.ts";
@@ -34,6 +36,9 @@ export interface Credentials {
  */
 export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused" | "breakGlass">;
 
+/** Returns the settings of passwords that administrators set. */
+export type PasswordSettings = () => Promise<Pick<SettingValues, "requirePasswordChange" | "unusedPasswordDays">>;
+
 /** Sign-in with username and password, for POST /auth/login and for users who must confirm their password. */
 export interface SignIn {
   /**
@@ -41,7 +46,8 @@ export interface SignIn {
    * can't lock out the user: known addresses neither wait behind unknown ones nor are blocked by their failures.
    *
    * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after failures;
-   * rateLimited if this username or this instance is busy with sign-ins; ssoOnly.
+   * rateLimited if this username or this instance is busy with sign-ins; ssoOnly; passwordExpired, only if the password is
+   * correct.
    */
   signIn(credentials: Credentials, caller: Caller): Promise<TokenResponse>;
   /**
@@ -90,6 +96,7 @@ export function createSignIn(deps: {
   clock: Clock;
   hash: (text: string) => string;
   passwordSignIn: PasswordSignIn;
+  passwordSettings: PasswordSettings;
 }): SignIn {
   const { users, passwords, tokens, sessions, failures, addresses, recentAddresses, limiter, audit, clock, hash } =
     deps;
@@ -114,8 +121,8 @@ export function createSignIn(deps: {
   });
 
   /**
-   * Verifies a sign-in that has reached the front of the queue. Returns `rejection` if the sign-in is blocked, and `signedIn`,
-   * the updated user, if the password was correct. Both are undefined after a wrong password.
+   * Verifies a sign-in that has reached the front of the queue. Returns `rejection` if the sign-in is blocked or the password has
+   * expired, and `signedIn`, the updated user, if the password was correct. Both are undefined after a wrong password.
    */
   async function verifySignIn(
     name: string,
@@ -131,14 +138,24 @@ export function createSignIn(deps: {
     if ("waitSeconds" in attempt) return { rejection: tooManyAttempts(attempt.waitSeconds) };
     const signedIn = await orWithdraw(attempt, async () => {
       const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
-      return user && isCorrect ? await writeSignIn(user, address, session) : undefined;
+      if (!user || !isCorrect) return undefined;
+      return (await hasExpiredUnused(user)) ? "expired" : await writeSignIn(user, address, session);
     });
+    // The attempt stays counted as a failure.
+    if (signedIn === "expired") return { rejection: passwordExpired() };
     if (signedIn) await failures.succeeded(attempt);
     else if (user && known && attempt.isLast) {
       // After too many wrong passwords from a known address, it loses its priority.
       await users.change(user, (latest) => ({ ...latest, knownAddresses: addresses.without(latest, address) }));
     }
     return { signedIn };
+  }
+
+  /** Returns true if an administrator set the password too long ago and the user never signed in with it. */
+  async function hasExpiredUnused({ unusedPasswordSince: since }: UserRow): Promise<boolean> {
+    if (since === undefined) return false;
+    const { unusedPasswordDays } = await deps.passwordSettings();
+    return Date.parse(since) + unusedPasswordDays * DAY_MS <= clock.now().getTime();
   }
 
   /**
@@ -153,7 +170,7 @@ export function createSignIn(deps: {
     return await users.change(user, (latest) => {
       if (latest.state !== "active" || latest.passwordHash !== user.passwordHash) return undefined;
       const knownAddresses = addresses.with(latest, address, clock.now());
-      const after = { ...latest, ...signInMembers(latest, clock), knownAddresses };
+      const after = { ...latest, ...signInMembers(latest, clock), knownAddresses, unusedPasswordSince: undefined };
       return { ...after, ...session?.sessionsWith(after) };
     });
   }
@@ -240,3 +257,9 @@ const tooManyAttempts = (seconds: number): Problem =>
 
 const rateLimited = (seconds: number): Problem =>
   retryLater("rateLimited", "Too many sign-ins of this user. Wait for the time in Retry-After.", seconds);
+
+const passwordExpired = (): Problem =>
+  new Problem(
+    "passwordExpired",
+    "An administrator set this password, and it expired before it was used. Ask an administrator for a new one.",
+  );

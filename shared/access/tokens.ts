@@ -9,6 +9,8 @@ export const TOKEN_SECONDS = 3600;
 
 /** Chosen neither by the caller nor by the configuration: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
 const ALGORITHM = "HS256";
+/** Distinguishes tokens from other texts with the same key: https://www.rfc-editor.org/rfc/rfc8725#section-3.11 */
+const TYPE = "JWT";
 
 /** The claims of a token. The role is not among them: it is read from the user's row. */
 interface Claims {
@@ -26,7 +28,7 @@ export interface Tokens {
   issue(user: { username: string; uid: string }, at: Date): Promise<string>;
   /**
    * Returns the claims, or undefined if the text is not an unexpired token of this service, signed with any of the signing
-   * keys.
+   * keys. A token that is valid for more than one hour is invalid even if its signature is correct.
    */
   verify(token: string): Promise<Claims | undefined>;
 }
@@ -55,7 +57,7 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
     async issue({ username, uid }, at) {
       const iat = at.getTime() / 1000;
       return await new SignJWT({ iat, exp: iat + TOKEN_SECONDS, uid })
-        .setProtectedHeader({ alg: ALGORITHM, kid: signingKey.kid, typ: "JWT" })
+        .setProtectedHeader({ alg: ALGORITHM, kid: signingKey.kid, typ: TYPE })
         .setIssuer(config.JWT_ISSUER)
         .setAudience(config.JWT_AUDIENCE)
         .setSubject(username)
@@ -64,6 +66,7 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
     },
 
     async verify(token) {
+      if (!token.split(".").every(isCanonicalBase64Url)) return undefined;
       try {
         const { payload } = await jwtVerify(
           token,
@@ -74,6 +77,7 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
           },
           {
             algorithms: [ALGORITHM],
+            typ: TYPE,
             issuer: config.JWT_ISSUER,
             audience: config.JWT_AUDIENCE,
             currentDate: clock.now(),
@@ -82,6 +86,7 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
         const claims = Payload.safeParse(payload);
         if (!claims.success) return undefined;
         const { sub, uid, jti, iat, exp } = claims.data;
+        if (exp - iat > TOKEN_SECONDS + ROUNDING_SECONDS) return undefined;
         return { username: sub, uid, id: jti, issuedAt: fromSeconds(iat), expiresAt: fromSeconds(exp) };
       } catch (error) {
         if (error instanceof errors.JOSEError) return undefined;
@@ -90,6 +95,12 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
     },
   };
 }
+
+/** Times are numbers with fractions, so the difference of two of them is not exact. */
+const ROUNDING_SECONDS = 0.001;
+
+/** Returns false for text that other decoders read differently, such as padding or unused bits (RFC 4648, 3.5). */
+const isCanonicalBase64Url = (text: string): boolean => Buffer.from(text, "base64url").toString("base64url") === text;
 
 const fromSeconds = (seconds: number): Date => new Date(Math.round(seconds * 1000));
 

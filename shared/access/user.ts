@@ -18,6 +18,26 @@ export const BOOTSTRAP_KEY = "|bootstrap";
 /** The end of the range of users' row keys, exclusive. */
 export const AFTER_USERS = "|";
 
+const providerSession = z.object({
+  /** Issuer or entity id of the provider. */
+  issuer: z.string(),
+  /** The provider's identifier of its session: `sid` in OIDC, `SessionIndex` in SAML. */
+  sessionId: z.string().optional(),
+  /** The `login_hint` claim, which Entra expects as `logout_hint`. */
+  logoutHint: z.string().optional(),
+  /** The NameID of the assertion, which a SAML logout request must repeat. */
+  nameId: z
+    .object({
+      value: z.string(),
+      format: z.string().optional(),
+      nameQualifier: z.string().optional(),
+      spNameQualifier: z.string().optional(),
+    })
+    .optional(),
+});
+/** The session at the identity provider that a session of SSO belongs to. It contains identifiers, never a token. */
+export type ProviderSession = z.infer<typeof providerSession>;
+
 const session = z.object({
   /** SHA-256 of the secret in the cookie. */
   id: z.string(),
@@ -26,6 +46,8 @@ const session = z.object({
   idleEndsAt: z.string(),
   endsAt: z.string(),
   by: z.enum(["password", "sso"]),
+  /** Set for sessions by SSO. Absent from rows of earlier versions. */
+  provider: providerSession.optional(),
   address: z.string().optional(),
   /** `User-Agent` header of the browser. */
   userAgent: z.string().optional(),
@@ -64,8 +86,13 @@ const userRecord = z.object({
   sso: z.object({ issuer: z.string(), subject: z.string() }).optional(),
   /** Absent for a user without a password, who signs in with SSO. */
   passwordHash: z.string().optional(),
-  /** True after a reset by an administrator until the user has chosen a password. */
+  /** True until the user has replaced a password that an administrator set. */
   mustChangePassword: z.boolean().optional(),
+  /**
+   * Time at which an administrator set the password, until the first sign-in with it. Absent from rows of earlier versions, whose
+   * passwords don't expire.
+   */
+  unusedPasswordSince: z.string().optional(),
   /** Tokens issued before this time are revoked. */
   tokensValidFrom: z.string(),
   /** Revoked tokens that have not expired yet. The rate limits of sign-ins limit their number. */

@@ -183,7 +183,8 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     log,
   });
 
-  const cleanUp = createCleanUp({ tables, rules, snoozes, acknowledgements, trackedAlerts, clock, log });
+  const automation = deps.automation ?? [];
+  const cleanUp = createCleanUp({ tables, rules, snoozes, acknowledgements, trackedAlerts, automation, clock, log });
 
   return {
     rules,

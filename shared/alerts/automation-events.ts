@@ -63,6 +63,21 @@ export async function automationItems(
   return { items, more: false };
 }
 
+/**
+ * Yields the ids of the rule's events that the sources list: events since `from` and current states. Of failures that persist,
+ * also earlier events, because the first evaluation after the rule is activated again lists them.
+ */
+export async function* listedAutomationIds(
+  rule: RuleRecord,
+  sources: readonly AutomationSource[],
+  from: Date,
+): AsyncGenerator<string> {
+  const type = rule.alertType as AutomationType;
+  for (const source of sources)
+    for await (const pending of source.notices(type, PERSISTING_TYPES.has(type) ? new Date(0) : from))
+      for (const { id } of pending) yield id;
+}
+
 /** Returns the example item of a test. Its resources don't exist. */
 export function automationExample(type: AutomationType, now: Date): AutomationItem {
   const example = { kind: "automation", id: "example", at: now.toISOString(), urgency: "notice" } as const;

@@ -7,8 +7,10 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
-import { ESCALATION_PREFIX, escalationKey } from "./items.ts";
+import { type AutomationSource, listedAutomationIds } from "./automation-events.ts";
+import { AUTOMATION_PREFIX, automationKey, ESCALATION_PREFIX, escalationKey } from "./items.ts";
 import { NotificationRows } from "./notification-log.ts";
+import type { RuleRecord } from "./rule.ts";
 import { RuleStates, STATES } from "./rule-state.ts";
 import type { AlertRules } from "./rules.ts";
 import type { Snoozes } from "./snoozes.ts";
@@ -38,16 +40,17 @@ export function createCleanUp(deps: {
   snoozes: Snoozes;
   acknowledgements: Pick<Acknowledgements, "cleanUp">;
   trackedAlerts: Pick<TrackedAlerts, "of">;
+  automation: readonly AutomationSource[];
   clock: Clock;
   log: Logger;
 }) {
-  const { tables, rules, snoozes, acknowledgements, trackedAlerts, clock, log } = deps;
+  const { tables, rules, snoozes, acknowledgements, trackedAlerts, automation, clock, log } = deps;
 
   async function cleanUp(caller: Caller): Promise<void> {
     await snoozes.cleanUp();
     const all = await rules.all();
     await acknowledgements.cleanUp(all);
-    const existingRules = new Set(all.map(({ ruleId }) => ruleId));
+    const existingRules = new Map(all.map((rule) => [rule.ruleId, rule]));
     const retainedFrom = new Date(clock.now().getTime() - RETENTION_MS);
     /** The rules whose rows are cleaned up. Every evaluated rule has a state row, also after its deletion. */
     const ruleIds: string[] = [];
@@ -56,10 +59,12 @@ export function createCleanUp(deps: {
     for await (const rows of tables.pages(RuleStates, { partitionKey: STATES, select: ["at", "pending"] }))
       for (const row of rows) if (existingRules.has(row.rowKey) || !row.pending) ruleIds.push(row.rowKey);
     for (const ruleId of ruleIds) {
-      if (existingRules.has(ruleId)) {
+      const rule = existingRules.get(ruleId);
+      if (rule) {
         for (const type of ASSET_TYPES) await removeAssetRows(ruleId, type, retainedFrom);
         for (const prefix of EVENT_PREFIXES) await removeEventRows(ruleId, prefix, retainedFrom);
         await removeEscalationRows(ruleId, retainedFrom);
+        await removeAutomationRows(rule, retainedFrom);
       } else {
         for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, select: [] }))
           await removeRows(ruleId, rows);
@@ -96,6 +101,16 @@ export function createCleanUp(deps: {
       [...(await trackedAlerts.of(ruleId)).values()].map(({ item, since }) => escalationKey(item, since)),
     );
     await removeEventRows(ruleId, ESCALATION_PREFIX, retainedFrom, open);
+  }
+
+  /**
+   * Removes rows of automation events, except those that the sources still list, so that a state that lasts longer than the
+   * retention causes no second notification.
+   */
+  async function removeAutomationRows(rule: RuleRecord, retainedFrom: Date): Promise<void> {
+    const listed = new Set<string>();
+    for await (const id of listedAutomationIds(rule, automation, retainedFrom)) listed.add(automationKey(id));
+    await removeEventRows(rule.ruleId, AUTOMATION_PREFIX, retainedFrom, listed);
   }
 
   /** Removes the rows under a prefix whose delivery was created before `retainedFrom`, except the row keys `retained`. */

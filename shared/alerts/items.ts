@@ -292,7 +292,9 @@ export const ESCALATION_PREFIX = "x!";
 export const escalationKey = (of: TrackedItem, since: string): string =>
   `${ESCALATION_PREFIX}${alertKey(of)}!${keyText(since)}`;
 
-export const automationKey = (id: string): string => `m!${keyText(id)}`;
+/** Prefix of keys that mark events of automation as sent. */
+export const AUTOMATION_PREFIX = "m!";
+export const automationKey = (id: string): string => `${AUTOMATION_PREFIX}${keyText(id)}`;
 
 /** Compares items by urgency: earlier expiry, higher severity, newer scan first. */
 export function byUrgency(a: Item, b: Item): number {

@@ -6,8 +6,8 @@ type NoticeText = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
 /**
  * Creates the source of events about Key Vault references (of App Service settings, for example) that no longer or never
- * resolved. A reference is an edge of the dependency graph, from the app to the secret. Its current state is read only before
- * an event without a notification is sent; without one, the reference is gone or resolves, and there is no notice.
+ * resolved. A reference is an edge of the dependency graph, from the app to the secret. `notice` reads the current state of the
+ * reference. If the reference is deleted or resolves now, `notice` returns undefined and nothing is sent.
  */
 export function createReferenceNotices(references: Pick<References, "unresolved">): AutomationSource {
   return {

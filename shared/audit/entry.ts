@@ -42,10 +42,10 @@ export const AuditEntry = z
       .optional()
       .meta({ description: "State after the change. Absent when not applicable. Never a secret." }),
     details: z.unknown().optional().meta({ description: "Additional details." }),
-    count: z
-      .int()
-      .min(1)
-      .meta({ description: "Number of occurrences. Repeated rejections within a minute are one entry." }),
+    count: z.int().min(1).meta({
+      description:
+        "Number of occurrences. Repeated rejections for one reason within a minute are one entry; its details.requestIds has up to 20 of their request IDs.",
+    }),
     lastOccurredAt: z.string().optional().meta({ description: "Time of the last occurrence. Absent if count is 1." }),
   })
   .meta({ id: "AuditEntry" });

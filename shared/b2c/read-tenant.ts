@@ -141,8 +141,9 @@ function assetOf(
 }
 
 /**
- * Converts the ID of a key set or provider to a part of an asset's name: in lower case. If the ID contains other characters
- * than letters, digits, `_` and `-`, they become `_`, and a hash of the ID is appended.
+ * Converts the ID of a key set or provider to a part of an asset's name: in lower case. In an ID that is longer
+ * than 100 characters or contains others than letters, digits, `_` and `-`, these become `_`, the text is cut to 80 characters,
+ * and a hash of the ID in lower case is appended.
  */
 function slug(id: string): string {
   const text = id.toLowerCase();

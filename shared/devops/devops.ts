@@ -14,7 +14,7 @@ import { chosenProjects, testOrganization } from "./connection-test.ts";
 import { organizationAddress } from "./org-url.ts";
 import type { Project } from "./response-schemas.ts";
 import type { ConnectionPlace, ReplacedCredential, VariablePlace } from "./secret-locations.ts";
-import { replaceConnectionSecret, signsIn } from "./service-connections.ts";
+import { replaceConnectionSecret, signInProblem, signsIn } from "./service-connections.ts";
 import {
   createDevopsSettings,
   type DevopsSettings,
@@ -49,6 +49,8 @@ export interface DevopsOrganization {
    * @throws {CloudFailure}
    */
   signsIn(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean | undefined>;
+  /** See `signInProblem`. */
+  signInProblem(place: ConnectionPlace, credential: ReplacedCredential): Promise<string | undefined>;
 }
 
 /** The Azure DevOps integration: its settings, the connection test, and the configured organization. */
@@ -146,6 +148,8 @@ export function createDevops(deps: DevopsDependencies): Devops {
         replaceConnectionSecret: (place, credential, secret) =>
           replaceConnectionSecret({ client, proofs: proofs.of(address), resourceManagers }, place, credential, secret),
         signsIn: (place, credential) => signsIn(client, place, credential),
+        signInProblem: (place, credential) =>
+          signInProblem({ client, proofs: proofs.of(address), resourceManagers }, place, credential),
         projects: async (signal) =>
           chosenProjects(await readAllPages(client.projects(signal)), settings.projectIds).projects,
       };

@@ -212,7 +212,11 @@ export const RotationView = z
             slowestSeconds: z.int().meta({
               description: "Longest time in seconds until the consumer reads a new value without help. 0 if unknown.",
             }),
-            included: z.boolean().meta({ description: "Whether the consumer is refreshed." }),
+            included: z.boolean().meta({ description: "Whether the request includes the consumer." }),
+            brokenBefore: z.boolean().meta({
+              description:
+                "Whether the consumer could not use the secret before the rotation wrote anything; `problem` says why. It is then neither refreshed nor checked, and can't stop the rotation.",
+            }),
             state: z.enum(CONSUMER_STATES).meta({ description: "Progress." }),
             holds: z.enum(["new", "old", "gone", "unknown"]).nullable().meta({
               description:
@@ -237,7 +241,7 @@ export const RotationView = z
             .meta({ description: "How certain it is that this place stores the old secret." }),
           reason: z.enum(LEFT_OUT_REASONS).nullable().meta({
             description:
-              "`newPlace`: the place certainly stores the old secret, but no user confirmed it and no earlier rotation wrote it. Confirm the match, also during the overlap period, to have it written. `uncertain`: it may store the old secret; verify and confirm the match. `notNamed`: `targets` names the only places to write. `unreadable`: its vault denies access to the service; grant access. Null for a handover.",
+              "`newPlace`: the place certainly stores the old secret, but no user confirmed it and no earlier rotation wrote it. Confirm the match, also during the overlap period, to have it written. `uncertain`: it may store the old secret; verify and confirm the match. `notNamed`: `targets` names the only places to write. `unreadable`: its vault denies access to the service; grant access. `unanswered`: its vault gave no clear answer, and no user confirmed it and no rotation wrote it. Null for a handover.",
           }),
         }),
       )
@@ -345,6 +349,7 @@ function consumerView(one: RotationConsumer): z.input<typeof RotationView>["cons
     how,
     slowestSeconds,
     included,
+    brokenBefore: one.brokenBefore ?? false,
     state,
     holds: one.holds ?? null,
     problem: one.problem ?? null,
@@ -377,7 +382,9 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
   const { consumers = [] } = record;
   const places = publications.map(placeOf).join(", ");
   const handover = publications.every(({ kind }) => kind === "handover");
-  const acted = consumers.filter(({ included, how }) => included && how === "action").length;
+  const acted = consumers.filter(
+    ({ included, how, brokenBefore }) => included && how === "action" && !brokenBefore,
+  ).length;
   const verify = {
     step: "verify" as const,
     text: verificationText(acted, skipVerification === true),

@@ -14,6 +14,7 @@ import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
 import { allPolicies, lifetimeDays } from "./policies.ts";
 import { minLifetimeDays, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
+import { TRANSIENT_FAILURE_CODES } from "./problems.ts";
 import { isOver, type RotationSummary } from "./rotation.ts";
 import type { Rotations } from "./rotations.ts";
 import { isCertain, type Target } from "./targets.ts";
@@ -201,9 +202,11 @@ export function createAutomaticRotation(deps: {
     { keyId }: PasswordCredential,
     rotations: readonly RotationSummary[],
   ) {
-    // Only rotations since the last change of the policy count, so that saving the policy resets the count.
+    // Only rotations since the last change of the policy count, so that saving the policy resets the count. One that an outage
+    // ended is tried again.
     const tries = rotations.filter(
-      ({ oldKeyId, automatic, createdAt }) => automatic && same(oldKeyId ?? "", keyId) && createdAt > row.updatedAt,
+      ({ oldKeyId, automatic, createdAt, failure }) =>
+        automatic && same(oldKeyId ?? "", keyId) && createdAt > row.updatedAt && !canPass(failure),
     );
     if (tries.length >= MAX_ATTEMPTS) {
       const message = `${tries.length} rotations of the secret ${keyId} ended without success, the last one ${tries[0]!.rotationId}.`;
@@ -213,7 +216,11 @@ export function createAutomaticRotation(deps: {
         "Check these rotations. Then rotate the secret manually, or save the policy again to reset the count.",
       );
     }
-    const certain = (await deps.matches.targetsOf(app, keyId)).filter(isCertain);
+    const targets = await deps.matches.targetsOf(app, keyId);
+    const certain = targets.filter(isCertain);
+    const isNamed = (one: Target) => row.targets.some((target) => isTarget(row, target, one));
+    const unclear = targets.find((one) => one.unanswered !== undefined && (certain.length === 0 || isNamed(one)));
+    if (unclear?.unanswered !== undefined) throw unclear.unanswered;
     const missing = row.targets.filter((target) => !certain.some((one) => isTarget(row, target, one)));
     if (certain.length === 0 || missing.length > 0) {
       const what =
@@ -247,6 +254,10 @@ function isTarget(
 }
 
 const attentionOf = (code: string, message: string, remedy: string) => ({ code, message, remedy });
+/** Codes of rotations that an outage can end: the cloud's own, no secret after several attempts, and no sign-in for minutes. */
+const OUTAGE_CODES: ReadonlySet<string> = new Set([...TRANSIENT_FAILURE_CODES, "notCreated", "notProven"]);
+const canPass = (failure: RotationSummary["failure"]): boolean =>
+  failure !== undefined && OUTAGE_CODES.has(failure.code);
 const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
 
 /**

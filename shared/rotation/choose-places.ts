@@ -24,6 +24,7 @@ type LeftOut = RotationRecord["notUpdated"][number];
  * value longest.
  *
  * @throws {Problem} notRotatable if there is no place to write, or a named place is not a certain match.
+ * @throws {CloudFailure} if a place that decides gives no clear answer: a named one, or any if none is known.
  */
 export function choosePlaces(
   targets: readonly Target[],
@@ -34,6 +35,8 @@ export function choosePlaces(
   const places = [...(namedTargets ?? []), ...(requestedPlace === undefined ? [] : [requestedPlace])];
   const named = new Set(places.map(placeKey));
   const isNamed = (target: Target) => named.has(placeKey(target));
+  const unansweredPlace = targets.find((target) => target.unanswered !== undefined && isNamed(target));
+  if (unansweredPlace?.unanswered !== undefined) throw unansweredPlace.unanswered;
   const unproved = places.filter((place) => !certain.some((target) => placeKey(target) === placeKey(place)));
   if (unproved.length > 0) {
     throw new Problem(
@@ -41,13 +44,15 @@ export function choosePlaces(
       `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not proven to store this client secret. Test or confirm the match first.`,
     );
   }
+  const allowed = certain.filter((target) => isNamed(target) || (namedTargets === undefined && !isNew(target)));
+  const unanswered = targets.find((target) => target.unanswered !== undefined)?.unanswered;
+  if (allowed.length === 0 && unanswered !== undefined) throw unanswered;
   if (certain.length === 0) {
     throw new Problem(
       "notRotatable",
       "No key vault secret is a certain match of this client secret, so no place would receive the new secret. Confirm a match, or send updateKeyVaults: false to store it in the handover vault.",
     );
   }
-  const allowed = certain.filter((target) => isNamed(target) || (namedTargets === undefined && !isNew(target)));
   if (allowed.length === 0 && automatic) throw new Problem("notRotatable", needsConfirmation(certain));
   const unreadable = targets.filter((target) => target.unreadable);
   if (allowed.length === 0 && unreadable.length > 0) {
@@ -86,5 +91,6 @@ function reasonFor(target: Target, { targets: only, reason }: PlacesRequest): Le
   // place.
   if (only !== undefined && (reason === "compromised" || !isNewPlace)) return "notNamed";
   if (isNewPlace) return "newPlace";
+  if (target.unanswered !== undefined) return "unanswered";
   return target.unreadable ? "unreadable" : "uncertain";
 }

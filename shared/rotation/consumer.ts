@@ -74,6 +74,14 @@ export interface ConsumersOfSecrets {
     appId?: string | undefined;
   }): Promise<{ consumers: PlannedConsumer[]; coverage: string[] }>;
   /**
+   * Returns why a consumer can't use the secret that it references, or can't sign in with its copy, as a text for users. Called
+   * before the rotation writes anything. Undefined if it can, or if that can't be seen. Anyone can reference any secret, so a
+   * consumer with such a problem proves no right on it.
+   *
+   * @throws {CloudFailure}
+   */
+  currentProblem(consumer: PlannedConsumer): Promise<string | undefined>;
+  /**
    * Makes a consumer with `how: "action"` read the current version. Safe to repeat.
    *
    * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
@@ -98,6 +106,7 @@ export function unknownConsumers(): ConsumersOfSecrets {
         "Dependencies are not available, so the consumers of the key vault secrets are unknown: apps that still use the old value are not listed here.",
       ],
     }),
+    currentProblem: async () => undefined,
     refresh: () => Promise.reject(new Error("There are no known consumers to refresh.")),
     check: async () => ({ holds: "unknown" }),
   };

@@ -34,12 +34,13 @@ export interface Conditions {
 export async function reasonsAgainstEnd(context: StepContext, isUserRequest: boolean): Promise<Conditions> {
   try {
     const places = await reasonsFromPlaces(context);
-    const directory = isVaultSecret(context.record) ? [] : await reasonsFromDirectory(context);
+    const noTargets = { reasons: [], hasUnanswered: false };
+    const directory = isVaultSecret(context.record) ? noTargets : await reasonsFromDirectory(context);
     const { reasons, consumers } = await reasonsFromConsumers(context, isUserRequest);
     return {
-      reasons: [...places, ...directory, ...reasons, ...(await reasonsFromLogs(context))],
+      reasons: [...places, ...directory.reasons, ...reasons, ...(await reasonsFromLogs(context))],
       consumers,
-      nextCheckSeconds: DAY_SECONDS,
+      nextCheckSeconds: directory.hasUnanswered ? HOUR_SECONDS : DAY_SECONDS,
     };
   } catch (error) {
     const failure = throwIfTransient(context, error);
@@ -68,20 +69,20 @@ async function reasonsFromPlaces(context: StepContext): Promise<string[]> {
       "The new secret was handed over and written to no known place, so the service can't see whether it is in use.",
     );
   }
-  const value = await readHeldCopy(context);
+  const heldCopy = await readHeldCopy(context);
   for (const publication of publications) {
     if (publication.kind === "handover") continue;
-    const { holds } = await inspectPlace(context, publication, value);
+    const { holds } = await inspectPlace(context, publication, heldCopy);
     if (holds !== "new") reasons.push(`${placeOf(publication)} no longer stores the new secret.`);
   }
   return reasons;
 }
 
-async function reasonsFromDirectory(context: StepContext): Promise<string[]> {
+async function reasonsFromDirectory(context: StepContext): Promise<{ reasons: string[]; hasUnanswered: boolean }> {
   const { deps, record } = context;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
   const app = await deps.graph.findApplication({ objectId });
-  if (app === undefined) return ["The application is no longer in the directory."];
+  if (app === undefined) return { reasons: ["The application is no longer in the directory."], hasUnanswered: false };
   const reasons: string[] = [];
   if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
@@ -91,10 +92,13 @@ async function reasonsFromDirectory(context: StepContext): Promise<string[]> {
   if (signedIn === "unclear") throw signInUnclear(appId);
   if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
   // Copies in other places are ignored: an attacker could keep a compromised secret valid by storing it in a vault.
-  if (record.reason === "compromised") return reasons;
+  if (record.reason === "compromised") return { reasons, hasUnanswered: false };
   const written = new Set(record.publications.map(placeKey));
   const unwritten = (await deps.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
-  return [...reasons, ...unwritten.flatMap((target) => reasonsFromTarget(record, target))];
+  return {
+    reasons: [...reasons, ...unwritten.flatMap((target) => reasonsFromTarget(record, target))],
+    hasUnanswered: unwritten.some(({ unanswered }) => unanswered !== undefined),
+  };
 }
 
 function reasonsFromTarget({ updateKeyVaults }: RotationRecord, target: Target): string[] {
@@ -109,14 +113,17 @@ function reasonsFromTarget({ updateKeyVaults }: RotationRecord, target: Target):
 
 /**
  * Returns reasons from the consumers. For a client secret all known consumers count, also excluded ones, because they fail
- * without the old secret. For a vault secret only included consumers count, because the old versions stay readable.
+ * without the old secret. For a vault secret only included consumers count, because the old versions stay readable. A consumer
+ * that could not use the secret before counts in neither case.
  */
 async function reasonsFromConsumers(
   context: StepContext,
   isUserRequest: boolean,
 ): Promise<Omit<Conditions, "nextCheckSeconds">> {
   const allConsumers = await currentConsumers(context);
-  const counted = isVaultSecret(context.record) ? allConsumers.filter(({ included }) => included) : allConsumers;
+  const counted = allConsumers.filter(
+    ({ included, brokenBefore }) => !brokenBefore && (included || !isVaultSecret(context.record)),
+  );
   const checked = await checkConsumers(context, counted);
   const reasons = checked.flatMap((one) => {
     const { kind, name, holds, problem } = one;
@@ -136,7 +143,7 @@ async function reasonsFromConsumers(
   };
 }
 
-/** The old secret counts as unused if no sign-in with it was logged in this period. */
+/** The old secret is not removed while a sign-in with it was logged within this period. */
 const UNUSED_MS = DAY_MS;
 
 /**

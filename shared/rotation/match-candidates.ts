@@ -3,7 +3,7 @@ import { type AssetRecord, Assets, isCredentialId, placesOf, sourceOf } from "..
 import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/asset-keys.ts";
 import type { PasswordCredential } from "../platform/azure/graph.ts";
 import type { Logger } from "../platform/runtime.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
+import { keyEnd, keyTextOf } from "../platform/storage/keys.ts";
 import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import {
   COMPARED_COLUMNS,
@@ -63,8 +63,12 @@ export async function findCandidates(
 
   // Results of earlier tests and confirmations of this application, by the key of their secret.
   const records = new Map<string, MatchRecord>();
-  // Rows that this service did not write are ignored.
-  const onCorrupt = (row: StorageCorrupt) => deps.log.error(row.message);
+  // A row that this service did not write, or that can't be read, costs only its own results.
+  const onCorrupt = (row: StorageCorrupt) => {
+    deps.log.error(row.message);
+    const place = row.rowKey.split("|").map(keyTextOf).join("/");
+    coverage.push(`The stored confirmation and tests of ${place} can't be read. Confirm the match again.`);
+  };
   for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId), onCorrupt }))
     for (const row of rows) records.set(row.rowKey, row);
 

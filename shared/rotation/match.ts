@@ -105,6 +105,11 @@ export const MatchRecord = z.object({
   /** The value was tested and is no working secret of the application. */
   refused: Statement.optional(),
   confirmed: Statement.optional(),
+  /**
+   * A user's statement that the version stores no credential of the application. Its metadata alone then stops no rotation.
+   * Without `version`, because a vault that denies access does not say which version is current.
+   */
+  rejected: Statement.omit({ keyId: true, version: true }).optional(),
   /** The last completed rotation that wrote the secret. */
   rotated: z
     .object({

@@ -62,7 +62,10 @@ export const MatchToConfirm = z
     keyId: z.guid("must be a key id (a GUID)").optional().meta({
       description: "Key ID of the credential that the secret stores. Optional if the application has only one.",
     }),
-    confirmed: z.boolean().default(true).meta({ description: "False withdraws an earlier confirmation." }),
+    confirmed: z.boolean().default(true).meta({
+      description:
+        "False withdraws an earlier confirmation and states that the current version stores no credential of the application.",
+    }),
   })
   .meta({ id: "RotationMatchToConfirm" });
 

@@ -15,8 +15,7 @@ import { loadOnce } from "../platform/load-once.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import type { Tables } from "../platform/storage/tables.ts";
-import { DAY_MS } from "../platform/time.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import {
   type ComparedSecret,
   MATCHED_SECRETS,
@@ -33,10 +32,10 @@ import {
 import { findCandidates, readSecretRecord, secretPlace } from "./match-candidates.ts";
 import { claimsOf, evaluateMatch } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
+import { targetOf } from "./match-targets.ts";
 import { failureIfDenied, PROOF_LIMITS, type Proof, verifyMatch } from "./match-verification.ts";
 import { currentVersion } from "./plan.ts";
-import { signInUnclear } from "./problems.ts";
-import { isCertain, type Matches, placeKey, type Target } from "./targets.ts";
+import { isCertain, type Matches, type Target } from "./targets.ts";
 import { findWrittenPlaces, writtenMatches } from "./written-places.ts";
 
 /** Number of vaults that are read concurrently for the targets of a rotation. */
@@ -66,7 +65,9 @@ export interface MatchFinder extends Matches {
     caller: Caller,
   ): Promise<{ match: Match | undefined; proof: Proof }>;
   /**
-   * Stores or withdraws a user's confirmation that the current version of a secret stores a credential.
+   * Stores a user's statement about the current version of a secret: that it stores a credential (a confirmation), or that it
+   * stores none (a rejection, which also withdraws the confirmation). After a rejection of a version, its metadata alone stops
+   * no rotation.
    *
    * @throws {Problem} notFound; serviceVault; conflict; invalidRequest for a credential that the application does not have.
    */
@@ -80,7 +81,8 @@ export interface MatchFinder extends Matches {
    * content types, so a target is `certain` only if a user confirmed its current version or the version signed in as the
    * application. A version without such a result is read and tested. A wrong value is tested again after a day.
    *
-   * @throws {CloudFailure} transient, including an unclear sign-in. No target is left out because it could not be read.
+   * @throws {CloudFailure} transient, including an unclear sign-in, of a place that a user confirmed or a rotation wrote. No
+   * target is left out because it could not be read.
    */
   targetsOf(app: MatchedApp, keyId: string): Promise<Target[]>;
   /**
@@ -151,22 +153,45 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return { secret, vault };
   }
 
-  const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
-    tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
-
   /** Stores a test result, a confirmation or a rotation. The pointer is written first, so `credentialOf` finds all records. */
   async function storeStatement(
     app: Pick<MatchedApp, "appId">,
     secret: Pick<ComparedSecret, "vaultName" | "name">,
-    change: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed"> | Pick<MatchRecord, "rotated">,
+    change:
+      | Pick<MatchRecord, "verified" | "refused">
+      | Pick<MatchRecord, "confirmed" | "rejected">
+      | Pick<MatchRecord, "rotated">,
   ) {
     const { vaultName, name: secretName } = secret;
     const pointer = pointerKey(vaultName, secretName, app.appId);
     await tables.put(MatchPointers, MATCHED_SECRETS, pointer, { appId: app.appId });
-    await tables.modify(MatchRows, matchPartition(app.appId), matchKey(vaultName, secretName), (now) => ({
-      ...(now ? withoutKeys(now) : { vaultName, secretName }),
-      ...change,
-    }));
+    const [partition, key] = [matchPartition(app.appId), matchKey(vaultName, secretName)];
+    try {
+      await tables.modify(MatchRows, partition, key, (now) => ({
+        ...(now ? withoutKeys(now) : { vaultName, secretName }),
+        ...change,
+      }));
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      // Nothing of an unreadable row counts, so it is replaced.
+      deps.log.error(error.message);
+      await tables.put(MatchRows, partition, key, { vaultName, secretName, ...change });
+    }
+  }
+
+  /**
+   * Returns a user's rejection of the current version: as the vault lists it, or as the last scan found it if the vault denies
+   * that. Undefined if its creation time is unknown.
+   */
+  async function rejectionOf(
+    secret: ComparedSecret,
+    vault: VaultRecord,
+    caller: Caller,
+  ): Promise<MatchRecord["rejected"]> {
+    const newest = await failureIfDenied(readNewestVersion(vault, secret.name));
+    const versionCreatedOn = (newest instanceof CloudFailure ? undefined : newest?.createdOn) ?? secret.createdOn;
+    if (versionCreatedOn === undefined) return undefined;
+    return { versionCreatedOn, at: clock.now().toISOString(), by: caller.actor, vaultId: vault.id };
   }
 
   /** @param claimed - Key ID of the expected credential. It decides if several credentials have the same hint. */
@@ -201,6 +226,12 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return await audited(audit, event, verifyOnce, outcome);
   }
 
+  const targetDeps = {
+    ...deps,
+    verify: (app: MatchedApp, secret: ComparedSecret, vault: VaultRecord, keyId: string | undefined) =>
+      verifyAndStore(app, secret, vault, SYSTEM, keyId),
+  };
+
   return {
     index,
 
@@ -232,7 +263,10 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         details: { ...details, confirmed, credentialId },
       };
       await audited(audit, event, async () => {
-        if (!confirmed) return await storeStatement(app, secret, { confirmed: undefined });
+        if (!confirmed) {
+          const rejected = await rejectionOf(secret, vault, caller);
+          return await storeStatement(app, secret, { confirmed: undefined, rejected });
+        }
         const version = await readNewestVersion(vault, secret.name);
         if (!version) throw notFound(`The secret ${id}`);
         if (version.managed)
@@ -242,6 +276,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
           );
         await storeStatement(app, secret, {
           confirmed: statementOf(vault, version, credentialId, caller, clock.now()),
+          rejected: undefined,
         });
       });
       return await findMatch(app, secret);
@@ -255,7 +290,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const fits = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
       const history = loadOnce(() => findWrittenPlaces(deps, app.appId));
-      const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match, history), {
+      const targets = await pMap(matches.filter(fits), (match) => targetOf(targetDeps, app, match, history), {
         concurrency: PARALLEL,
       });
       return targets.filter((target) => target !== undefined);
@@ -279,7 +314,8 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         const match = app && (await findMatch(app, secret));
         if (match?.keyId === undefined || match.confidence !== "certain") continue;
         // Only the target's confidence matters here, not its approval, so no earlier rotations are read.
-        const target = await targetOf(app!, match, async () => new Map());
+        const target = await targetOf(targetDeps, app!, match, async () => new Map());
+        if (target?.unanswered !== undefined) throw target.unanswered;
         if (target !== undefined && isCertain(target)) return { appId: app!.appId, keyId: match.keyId };
       }
       return undefined;
@@ -291,69 +327,14 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     const appIds = new Set(claimsOf(secret).map(({ appId }) => appId));
     const prefix = pointerKey(secret.vaultName, secret.name, "");
     const range = { partitionKey: MATCHED_SECRETS, from: prefix, before: keyEnd(prefix) };
-    for await (const rows of tables.pages(MatchPointers, range))
+    const onCorrupt = (row: StorageCorrupt) => deps.log.error(row.message);
+    for await (const rows of tables.pages(MatchPointers, { ...range, onCorrupt }))
       for (const { appId } of rows) appIds.add(appId.toLowerCase());
     return appIds;
   }
 
   async function readNewestVersion({ name: vaultName, vaultUri }: VaultRecord, secretName: string) {
     return await currentVersion(deps.vaults, { vaultName, vaultUri, secretName });
-  }
-
-  /**
-   * Returns the target of a match; undefined if the vault is gone. The secret is read only if the match is `certain`: undefined
-   * then also if the secret is gone, disabled, or belongs to a certificate.
-   *
-   * @param history - Returns the places that earlier rotations wrote. Called only if needed.
-   */
-  async function targetOf(
-    app: MatchedApp,
-    match: Match,
-    history: () => Promise<ReadonlyMap<string, string | undefined>>,
-  ): Promise<Target | undefined> {
-    const { secret, keyId, confidence } = match;
-    const vault = await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
-    if (!vault) return undefined;
-    const { name: vaultName, vaultUri, id: vaultId } = vault;
-    // The result without proof by a confirmation or a sign-in: metadata alone makes a target at most `likely`.
-    const uncertainTarget: Target = {
-      vaultName,
-      vaultUri,
-      vaultId,
-      secretName: secret.name,
-      confidence: confidence === "certain" ? "likely" : confidence,
-      approval: "new",
-    };
-    if (confidence !== "certain") return uncertainTarget;
-    const newest = await failureIfDenied(readNewestVersion(vault, secret.name));
-    if (newest instanceof CloudFailure) return { ...uncertainTarget, unreadable: true };
-    if (!newest?.enabled || newest.managed) return undefined;
-    const certain = { ...uncertainTarget, confidence, heldSince: newest.createdOn };
-    const record = await recordOf(app, secret);
-    // Rows of earlier versions have no vault ID and apply to any vault of the name.
-    const isHere = (id: string | undefined) => id === undefined || id.toLowerCase() === vaultId.toLowerCase();
-    const isValid = (statement: Statement | undefined) =>
-      statement?.version === newest.version && statement.keyId === keyId && isHere(statement.vaultId);
-    if (isValid(record?.confirmed)) return { ...certain, approval: "confirmed" };
-    if (!(record?.verified?.kind === "signIn" && isValid(record.verified))) {
-      // Rotations call this function repeatedly, so a wrong value is tested at most once a day.
-      const refused = record?.refused;
-      if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
-        return { ...uncertainTarget, confidence: "possible" };
-      const { outcome, keyIds } = await verifyAndStore(app, secret, vault, SYSTEM, keyId);
-      if (outcome === "unclear") throw signInUnclear(app.appId);
-      if (outcome === "refused" || outcome === "otherHint") return { ...uncertainTarget, confidence: "possible" };
-      if (outcome === "unreadable") return { ...uncertainTarget, unreadable: true };
-      if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return uncertainTarget;
-    }
-    return { ...certain, approval: (await wasRotated()) ? "rotated" : "new" };
-
-    async function wasRotated(): Promise<boolean> {
-      if (record?.rotated !== undefined) return isHere(record.rotated.vaultId);
-      const writtenPlaces = await history();
-      const key = placeKey({ vaultName, secretName: secret.name });
-      return writtenPlaces.has(key) && isHere(writtenPlaces.get(key));
-    }
   }
 }
 

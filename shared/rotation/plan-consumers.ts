@@ -1,5 +1,8 @@
+import pMap from "p-map";
+import { CloudFailure } from "../platform/azure/failure.ts";
 import { invalidBody, Problem } from "../platform/http/problem.ts";
 import type { ConsumersOfSecrets, PlannedConsumer } from "./consumer.ts";
+import { failureIfDenied } from "./match-verification.ts";
 import { placeOf } from "./publications.ts";
 import type { RotationConsumer, RotationRecord } from "./rotation.ts";
 
@@ -20,29 +23,51 @@ export interface ConsumersRequest {
 const MAX_CHARACTERS = 400_000;
 /** Characters by which the record of a consumer may grow during the rotation. */
 const GROWTH_CHARACTERS = 350;
+/** Number of consumers that are read concurrently. */
+const PARALLEL = 4;
 /** Maximum number of names in one message. */
 const MAX_NAMED = 20;
 
 /**
- * Plans the consumers of the written places, smallest blast radius first: the order of their refresh.
+ * Plans the consumers of the written places, smallest blast radius first: the order of their refresh. Reads each consumer that
+ * the rotation depends on: the included ones, and for a client secret all.
  *
  * @throws {Problem} willBreak if an included consumer would keep the old value; invalidRequest for an ID that uses none of the
  * places; notRotatable if there are too many.
+ * @throws {CloudFailure} if a consumer can't be read for a moment.
  */
 export async function planConsumers(
-  consumersOfSecrets: Pick<ConsumersOfSecrets, "findConsumers">,
+  consumersOfSecrets: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">,
   rotation: Pick<RotationRecord, "publications" | "appId">,
   { includeResources }: ConsumersRequest,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
   const { consumers: found, coverage } = await consumersOfSecrets.findConsumers(placesToRead(rotation));
   requireConsumersFit(found);
   const included = createInclusionFilter(found, includeResources);
-  const consumers = found
-    .map((one) => toRotationConsumer(one, included(one.id)))
-    .sort((a, b) => a.blast - b.blast || (consumerKey(a) < consumerKey(b) ? -1 : 1));
-  const broken = consumers.filter((one) => one.included && one.how === "willBreak");
-  if (broken.length > 0) throw willBreak(broken);
+  const planned = found.map((one) => toRotationConsumer(one, included(one.id)));
+  const consumers = await pMap(
+    planned,
+    async (one) => (one.included || rotation.appId !== undefined ? await markIfBroken(consumersOfSecrets, one) : one),
+    { concurrency: PARALLEL },
+  );
+  consumers.sort((a, b) => a.blast - b.blast || (consumerKey(a) < consumerKey(b) ? -1 : 1));
+  const pinned = consumers.filter((one) => one.included && one.how === "willBreak" && !one.brokenBefore);
+  if (pinned.length > 0) throw willBreak(pinned);
   return { consumers, coverage };
+}
+
+/**
+ * Marks a consumer that can't use the secret now. A consumer that the service may not read is not marked.
+ *
+ * @throws {CloudFailure} transient
+ */
+export async function markIfBroken(
+  consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
+  consumer: RotationConsumer,
+): Promise<RotationConsumer> {
+  const problem = await failureIfDenied(consumersOfSecrets.currentProblem(consumer));
+  if (problem === undefined || problem instanceof CloudFailure) return consumer;
+  return { ...consumer, brokenBefore: true, state: "unverified", problem };
 }
 
 /** @throws {Problem} notRotatable if the row of a rotation can't store all consumers. */

@@ -74,7 +74,7 @@ export interface PlanDependencies {
   graph: Graph;
   vaults: VaultSecretsClients;
   matches: Matches;
-  consumers: Pick<ConsumersOfSecrets, "findConsumers">;
+  consumers: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
 }
 

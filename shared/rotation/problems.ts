@@ -43,7 +43,7 @@ export function throwAsProblem(error: unknown): never {
  * Includes wrong answers, other changes in progress and rejected sign-ins of this service: they can pass during a rotation's
  * retries.
  */
-const TRANSIENT_FAILURE_CODES = new Set([
+export const TRANSIENT_FAILURE_CODES: ReadonlySet<string> = new Set([
   ...TRANSIENT_CODES,
   "badResponse",
   "conflict",

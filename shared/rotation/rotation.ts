@@ -132,6 +132,11 @@ export const RotationConsumer = z.object({
   ...PlannedConsumer.shape,
   /** False if `includeResources` of the request does not name it. It is then not refreshed. */
   included: z.boolean(),
+  /**
+   * It could not use the secret before the rotation wrote anything, or when it was first seen; `problem` says why. It is neither
+   * refreshed nor checked, and decides nothing.
+   */
+  brokenBefore: z.boolean().optional(),
   state: z.enum(CONSUMER_STATES),
   /** Value that it had at the last check. */
   holds: z.enum(["new", "old", "gone", "unknown"]).optional(),
@@ -162,9 +167,10 @@ export const ROTATION_REASONS = ["compromised"] as const;
 /**
  * Reasons why a place (vault secret) is not written. `newPlace`: it certainly stores the old secret, but no user confirmed it
  * and no earlier rotation wrote it. `uncertain`: it may store the old secret. `notNamed`: the request names other places only.
- * `unreadable`: its vault denies access, so the service can't check what it stores.
+ * `unreadable`: its vault denies access, so the service can't check what it stores. `unanswered`: no user confirmed it and no
+ * rotation wrote it, and its vault or the sign-in gave no clear answer.
  */
-export const LEFT_OUT_REASONS = ["newPlace", "uncertain", "notNamed", "unreadable"] as const;
+export const LEFT_OUT_REASONS = ["newPlace", "uncertain", "notNamed", "unreadable", "unanswered"] as const;
 export type LeftOutReason = (typeof LEFT_OUT_REASONS)[number];
 
 /** Texts for the user who must act: what happened, what the rotation changed, what is safe and what to do. */
@@ -245,8 +251,8 @@ const RotationRecord = z.object({
     }),
   ),
   /**
-   * When a user last confirmed a place of the application during this rotation. Removed when the overlap step has processed the
-   * confirmation.
+   * When a user last confirmed or rejected a place of the application during this rotation. Removed when the overlap step has
+   * processed it.
    */
   placeConfirmedAt: z.string().optional(),
   /** Decisions that differ from the request, such as a shorter lifetime. */
@@ -316,7 +322,17 @@ export const RotationSummaries = entity("Rotations", Summary);
  * Points to a rotation: from its subject while it is unfinished, from its due time, and from a held copy that is written before
  * the rotation.
  */
-export const RotationPointers = entity("Rotations", z.object({ rotationId: z.string() }));
+export const RotationPointers = entity(
+  "Rotations",
+  z.object({
+    rotationId: z.string(),
+    /**
+     * Only of a pointer by due time: when the message arrives that follows a message which came while the rotation was leased
+     * or not due.
+     */
+    followUpAt: z.string().optional(),
+  }),
+);
 /** Events for alerts: a rotation ended, needs attention, or started with a new place left out. */
 export const RotationEvents = entity(
   "Rotations",

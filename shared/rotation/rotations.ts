@@ -63,11 +63,11 @@ export interface Rotations {
    */
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
   /**
-   * Called after a user confirmed a place (vault secret) of an application. An unfinished rotation in its overlap period then
-   * checks immediately whether to write that place too. In an earlier step the rotation checks when it reaches the overlap
-   * period.
+   * Called after a user confirmed or rejected a place (vault secret) of an application. An unfinished rotation in its overlap
+   * period then checks immediately whether to write that place too, or whether it can end. In an earlier step the rotation
+   * checks when it reaches the overlap period.
    */
-  placeConfirmed(appId: string): Promise<void>;
+  placeReviewed(appId: string): Promise<void>;
   /** Lists rotations, the newest first. @throws {Problem} invalidCursor */
   history(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
   /** Returns the ID of the unfinished rotation of an application (by client ID) or an asset. */
@@ -256,7 +256,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
       });
     },
 
-    async placeConfirmed(appId) {
+    async placeReviewed(appId) {
       await repeatOnConflict(async () => {
         const rotationId = await rows.unfinishedOf(appId);
         const row = rotationId === undefined ? undefined : await rows.get(rotationId);

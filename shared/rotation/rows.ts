@@ -1,9 +1,10 @@
 import { encodeTime } from "ulid";
 import type { Clock, Randomness } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../platform/storage/keys.ts";
 import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
-import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { isUlid, newestFirst } from "../platform/ulid.ts";
 import {
   isOver,
@@ -32,6 +33,9 @@ export class UnfinishedRotation extends Error {
 
 /** A rotation that is overdue by this time has lost its queue message. The timer then sends another one. */
 const LOST_MESSAGE_MS = 15 * MINUTE_MS;
+
+/** A follow-up that arrives within this time may be the current message, on a worker whose clock is slightly behind. */
+const FOLLOW_UP_SLACK_MS = 5 * SECOND_MS;
 
 /** A held copy without a rotation is deleted after this time. Its request can't store the rotation anymore. */
 const UNCLAIMED_COPY_MS = HOUR_MS;
@@ -101,6 +105,13 @@ export interface RotationRows {
    * read.
    */
   save(before: Row<RotationRecord>, after: RotationRecord): Promise<Row<RotationRecord>>;
+  /**
+   * Claims the one follow-up of all messages that can't work on the rotation yet, so that duplicate messages don't multiply.
+   * If the caller crashes before it sends the follow-up, the timer continues the rotation.
+   *
+   * @returns False if the follow-up of another message is still to arrive.
+   */
+  claimFollowUp(record: RotationRecord, arrivesAt: Date): Promise<boolean>;
   /** Lists the IDs of rotations whose message was lost, longest overdue first. */
   listOverdue(): AsyncGenerator<string[]>;
   /** Deletes an ended rotation and the rows of its lists. */
@@ -188,6 +199,22 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
         operations.push(remove(RotationPointers, unfinishedKey(subjectOf(after))));
       const etags = await tables.transaction(Rotations.table, ROTATIONS, operations);
       return { ...after, partitionKey: ROTATIONS, rowKey: before.rowKey, etag: etags.get(before.rowKey)! };
+    },
+
+    async claimFollowUp(record, arrivesAt) {
+      const key = dueKey(record);
+      const pointer = key === undefined ? undefined : await tables.get(RotationPointers, ROTATIONS, key);
+      // The rotation changed since it was read. That is too rare for messages to multiply.
+      if (!pointer) return true;
+      const { followUpAt } = pointer;
+      if (followUpAt !== undefined && Date.parse(followUpAt) > clock.now().getTime() + FOLLOW_UP_SLACK_MS) return false;
+      try {
+        await tables.replace(RotationPointers, { ...pointer, followUpAt: arrivesAt.toISOString() });
+        return true;
+      } catch (error) {
+        if (isConflict(error)) return false;
+        throw error;
+      }
     },
 
     async *listOverdue() {

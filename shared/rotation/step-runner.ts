@@ -62,6 +62,13 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
     if (wait <= LONGEST_MESSAGE_WAIT_MS) await send(rotationId, wait);
   }
 
+  /** Sends a message of a rotation that can't continue yet again. Duplicates of the message send it once. */
+  async function sendFollowUp(record: RotationRecord, delayMs: number): Promise<void> {
+    if (delayMs > LONGEST_MESSAGE_WAIT_MS) return;
+    if (await rows.claimFollowUp(record, new Date(clock.now().getTime() + delayMs)))
+      await send(record.rotationId, delayMs);
+  }
+
   async function run(context: StepContext, name: StepName): Promise<void> {
     const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
     // `working` is the ID of the worker that has the lease. Each save below also ends this worker's lease.
@@ -131,8 +138,9 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
       const rotation = await rows.getWithAge(rotationId);
       if (rotation === undefined || isOver(rotation.row.status) || rotation.row.status === "needsAttention") return;
       const { row, ageMs } = rotation;
-      if (row.working !== undefined && ageMs < LEASE_MS) return await send(rotationId, LEASE_MS - ageMs + SECOND_MS);
-      if (Date.parse(row.dueAt) > clock.now().getTime()) return await scheduleNext(row);
+      if (row.working !== undefined && ageMs < LEASE_MS) return await sendFollowUp(row, LEASE_MS - ageMs + SECOND_MS);
+      const msUntilDue = Date.parse(row.dueAt) - clock.now().getTime();
+      if (msUntilDue > 0) return await sendFollowUp(row, msUntilDue);
       const owner = randomness.ulid(clock.now());
       const caller: Caller = { actor: "system", requestId };
       try {

@@ -1,3 +1,4 @@
+import type { CloudFailure } from "../platform/azure/failure.ts";
 import type { GraphApplication } from "../platform/azure/graph.ts";
 import type { RotationRecord } from "./rotation.ts";
 
@@ -23,6 +24,11 @@ export interface Target extends Place {
   heldSince?: number | undefined;
   /** True if the vault denies access to the secret, for example by its firewall. */
   unreadable?: boolean;
+  /**
+   * Why the service can't tell now whether the place stores the client secret. Set only for a place that no user confirmed and
+   * no rotation wrote.
+   */
+  unanswered?: CloudFailure;
 }
 
 /** Finds the key vault secrets that store a client secret. */
@@ -30,7 +36,7 @@ export interface Matches {
   /**
    * Returns all places that store, or may store, the client secret `keyId`, except those in the service's own vault.
    *
-   * @throws {CloudFailure} if a read fails temporarily, so that no place is omitted because its vault is busy.
+   * @throws {CloudFailure} if a place that a user confirmed or a rotation wrote can't be read for a moment.
    */
   targetsOf(app: GraphApplication, keyId: string): Promise<Target[]>;
   /** Records the places that a completed rotation wrote, so that their `approval` is `rotated`. Safe to repeat. */

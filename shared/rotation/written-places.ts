@@ -7,16 +7,22 @@ import { placeKey } from "./targets.ts";
 /** Number of latest completed rotations of an application that are read. */
 const MAX_ROTATIONS = 20;
 
+/** How a rotation wrote a place. */
+export interface WrittenPlace {
+  version: string;
+  /** Resource ID of the vault. Absent if an earlier version of the service wrote the place. */
+  vaultId?: string | undefined;
+}
+
 /**
- * Returns the places (vault secrets) that completed rotations of an application wrote, by `placeKey`, each with the vault's
- * resource ID if it was recorded. Needed for rotations of earlier versions, which did not store `MatchRecord.rotated`. Reads
+ * Returns the places (vault secrets) that completed rotations of an application wrote, by `placeKey`. Needed for rotations of earlier versions, which did not store `MatchRecord.rotated`. Reads
  * the signed records, because the list of summaries is not signed.
  */
 export async function findWrittenPlaces(
   { tables, log }: { tables: Tables; log: Logger },
   appId: string,
-): Promise<Map<string, string | undefined>> {
-  const written = new Map<string, string | undefined>();
+): Promise<Map<string, WrittenPlace>> {
+  const written = new Map<string, WrittenPlace>();
   const range = listRange(listPrefix({ subject: appId, status: "completed" }), {});
   for await (const page of tables.pages(RotationSummaries, {
     ...range,
@@ -28,7 +34,8 @@ export async function findWrittenPlaces(
       if (record?.status !== "completed" || record.appId?.toLowerCase() !== appId.toLowerCase()) continue;
       for (const publication of writtenMatches(record)) {
         const key = placeKey(publication);
-        if (!written.has(key)) written.set(key, publication.vaultId);
+        const { vaultId, writtenVersion: version } = publication;
+        if (!written.has(key)) written.set(key, { version: version!, vaultId });
       }
     }
     // The first page has `MAX_ROTATIONS` rows, and no more are read.

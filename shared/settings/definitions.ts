@@ -14,6 +14,8 @@ export interface SettingValues {
   enableNotifications: boolean;
   enableComplianceScanning: boolean;
   watchAll: boolean;
+  requirePasswordChange: boolean;
+  unusedPasswordDays: number;
   logLevel: (typeof LOG_LEVELS)[number];
   defaultThresholdDays: number;
   criticalExpiryDays: number;
@@ -101,6 +103,24 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     environmentVariable: "WATCH_ALL",
     description:
       "Monitors every subscription that the service's identity can read. If off, monitors only added subscriptions and those in the environment variable AZURE_SUBSCRIPTION_IDS.",
+  },
+  requirePasswordChange: {
+    category: "features",
+    type: "boolean",
+    default: false,
+    environmentVariable: "REQUIRE_PASSWORD_CHANGE",
+    description:
+      "New users must change the password that an administrator gave them at the first sign-in, if POST /auth/users does not contain mustChangePassword.",
+  },
+  unusedPasswordDays: {
+    category: "features",
+    type: "integer",
+    default: 14,
+    minimum: 1,
+    maximum: 365,
+    environmentVariable: "UNUSED_PASSWORD_DAYS",
+    description:
+      "Days after which a password that an administrator gave a user expires if the user never signed in with it.",
   },
   logLevel: {
     category: "logging",

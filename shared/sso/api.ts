@@ -32,6 +32,10 @@ export const SsoConfigurationView = z
       .meta({ description: "Expiry date of the client secret, if it was given." }),
     oidcScopes: z.array(z.string()).meta({ description: "Requested scopes." }),
     samlEntryPoint: z.string().nullable().meta({ description: "Sign-in URL of the provider, for SAML." }),
+    samlLogoutUrl: z.string().nullable().meta({
+      example: "https://login.example.com/slo",
+      description: "Single logout URL of the provider, for SAML. Null: signing out here ends only the session here.",
+    }),
     samlIdpEntityId: z.string().nullable().meta({ description: "Entity ID of the identity provider, for SAML." }),
     samlIdpCertificates: z.array(z.object({ certificate: z.string(), expiresOn: instant })).meta({
       description:
@@ -101,6 +105,10 @@ const samlProvider = {
     .max(2048)
     .nullable()
     .meta({ description: "Sign-in URL of the provider (HTTP-Redirect binding)." }),
+  samlLogoutUrl: address.max(2048).nullable().meta({
+    description:
+      "Single logout URL of the provider (HTTP-Redirect binding). Used with samlSignRequests, because logout messages must be signed.",
+  }),
   samlIdpEntityId: z.string().min(1).max(1024).nullable().meta({ description: "Entity ID of the identity provider." }),
   samlIdpCertificates: z.array(certificate).min(1).max(5).nullable().meta({
     description:
@@ -112,7 +120,7 @@ const samlProvider = {
     .max(256 * 1024)
     .meta({
       writeOnly: true,
-      description: "Metadata of the identity provider. Replaces the three fields above.",
+      description: "Metadata of the identity provider. Replaces the four fields above.",
     }),
 };
 
@@ -230,6 +238,27 @@ export const SsoLogin = z.strictObject({
 export const SamlCallback = z.looseObject({
   SAMLResponse: z.string().meta({ description: "SAML Response in base64." }),
   RelayState: z.string().optional().meta({ description: "State of the sign-in request." }),
+});
+
+/** The form that an OpenID Connect provider posts to end sessions. Providers may add members of their own. */
+export const SsoLogoutToken = z
+  .looseObject({
+    logout_token: z.string().max(16_384).meta({
+      description: "Logout token of OpenID Connect Back-Channel Logout 1.0.",
+      example: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln",
+    }),
+  })
+  .meta({ id: "SsoLogoutToken" });
+
+/** The result of a back-channel logout. */
+export const SsoSessionsEnded = z
+  .object({ endedSessions: z.int().meta({ description: "Number of sessions that ended." }) })
+  .meta({ id: "SsoSessionsEnded" });
+
+/** The query of a SAML logout message. Its signature covers the query as it was sent. */
+export const SamlLogout = z.looseObject({
+  SAMLRequest: z.string().optional().meta({ description: "LogoutRequest of the identity provider." }),
+  SAMLResponse: z.string().optional().meta({ description: "LogoutResponse to a request of this service." }),
 });
 
 /** The query with which an OpenID Connect provider redirects the browser back. Providers may add members of their own. */

@@ -13,6 +13,7 @@ const OTHER_MEMBERS: readonly string[] = [
   "ssoOnlyMode",
   "loginButtonText",
   "oidcClientSecretExpiresOn",
+  "samlLogoutUrl",
   "generation",
   "revision",
   "updatedAt",

@@ -22,6 +22,8 @@ const configuration = z.object({
   oidcScopes: z.array(z.string()),
   /** Sign-in URL of the identity provider, to which browsers are redirected. */
   samlEntryPoint: z.string().optional(),
+  /** Single logout URL of the provider, to which browsers are redirected. */
+  samlLogoutUrl: z.string().optional(),
   samlIdpEntityId: z.string().optional(),
   /** Signing certificates of the identity provider, PEM. Several during a rollover. */
   samlIdpCertificates: z.array(z.string()).optional(),

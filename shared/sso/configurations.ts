@@ -38,14 +38,21 @@ export interface Configurations {
    * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
    */
   change(
-    given: SsoChange,
+    requested: SsoChange,
     ifMatch: string | undefined,
     caller: Caller,
     testConnection: (next: SsoConfiguration, secret: string | undefined, before: SsoConfiguration) => Promise<void>,
   ): Promise<SsoConfigurationView>;
-  /** Turns single sign-on off and keeps the rest of the configuration. @throws {Problem} notFound, preconditionFailed */
+  /**
+   * Turns single sign-on off, allows passwords again and keeps the rest of the configuration.
+   *
+   * @throws {Problem} notFound, preconditionFailed
+   */
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** Counts a sign-in. If storage fails, the count is lost, but the sign-in succeeds. */
+  /**
+   * Counts a sign-in. The sign-in of an administrator is also recorded, because it is required before passwords can be turned
+   * off. If storage fails, both are lost, but the sign-in succeeds.
+   */
   signedIn(config: SsoConfiguration, role: Role): Promise<void>;
 }
 
@@ -56,6 +63,7 @@ export function createConfigurations(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
   secrets: SsoSecrets;
+  /** Which hosts of identity providers the service may call. */
   targets: OutgoingOptions;
   /**
    * Returns true if the bootstrap administrator can sign in while passwords are turned off: see

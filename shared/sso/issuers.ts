@@ -45,7 +45,10 @@ const PERSONAL_TENANT = "9188040d-6c67-4c5b-b112-36a304b66dad";
 /** Matches a tenant ID, a GUID. */
 const TENANT = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Returns true for an issuer of Entra that is not a single tenant: `common`, `organizations`, a domain, `{tenantid}`. */
+/**
+ * Returns true for an issuer of Entra that does not name one organization by its ID: `common`, `organizations`, a domain,
+ * `{tenantid}`, or the tenant of personal accounts.
+ */
 export function isEntraWithoutTenant(issuer: URL): boolean {
   if (!ENTRA_HOSTS.has(issuer.hostname)) return false;
   const tenant = issuer.pathname.split("/")[1] ?? "";

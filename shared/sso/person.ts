@@ -1,3 +1,5 @@
+import type { ProviderSession } from "../access/user.ts";
+
 // Reads the name and email address of a person from the claims or attributes that an identity provider sent.
 
 /** A person whom an identity provider authenticated. */
@@ -10,24 +12,58 @@ export interface Person {
   claims: Readonly<Record<string, unknown>>;
 }
 
-/** Claims and attributes that may contain the person's name. The first one present is used. */
+/** A person who just signed in at the identity provider. */
+export interface SignedInPerson extends Person {
+  /** The session at the provider. */
+  session: ProviderSession;
+}
+
+const CLAIMS = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims";
+/**
+ * Claims and attributes with the email address: of OIDC, Entra and ADFS, then LDAP's `mail` and PKCS#9's `emailAddress` by name
+ * and object identifier, as Keycloak, Okta, Ping and Shibboleth send them.
+ */
+const EMAIL_CLAIMS = [
+  "email",
+  `${CLAIMS}/emailaddress`,
+  "mail",
+  "urn:oid:0.9.2342.19200300.100.1.3",
+  "emailAddress",
+  "urn:oid:1.2.840.113549.1.9.1",
+];
+/** Claims and attributes that may contain the person's name. The first one present is used: sign-in names before full names. */
 const NAME_CLAIMS = [
   "preferred_username",
   "upn",
-  "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/name",
-  "email",
+  `${CLAIMS}/upn`,
+  `${CLAIMS}/name`,
+  "username",
+  "uid",
+  "urn:oid:0.9.2342.19200300.100.1.1",
+  ...EMAIL_CLAIMS,
   "name",
+  "displayName",
+  "urn:oid:2.16.840.1.113730.3.1.241",
+  "http://schemas.microsoft.com/identity/claims/displayname",
+  "http://schemas.xmlsoap.org/claims/CommonName",
+  "cn",
+  "urn:oid:2.5.4.3",
 ];
-const EMAIL_CLAIMS = ["email", "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress"];
+const GIVEN_NAME_CLAIMS = ["given_name", "givenName", `${CLAIMS}/givenname`, "urn:oid:2.5.4.42", "firstName"];
+const SURNAME_CLAIMS = ["family_name", "sn", "surname", `${CLAIMS}/surname`, "urn:oid:2.5.4.4", "lastName"];
 
 /** Longer names and addresses are ignored, as if the provider had not sent the claim. */
 const MAX_CLAIM_CHARACTERS = 1024;
 
 const EMAIL_FORMAT = /^[^\s@]{1,64}@[^\s@]{1,255}$/;
 
-/** Returns the person's name according to the provider. If the name is an email address, returns the part before the @. */
+/**
+ * Returns the person's name according to the provider: a sign-in name or full name, or given name and surname. If the name is an
+ * email address, returns the part before the @.
+ */
 export function nameOf(person: Person): string | undefined {
-  const name = firstClaim(person, NAME_CLAIMS);
+  const parts = [GIVEN_NAME_CLAIMS, SURNAME_CLAIMS].flatMap((names) => firstClaim(person, names) ?? []);
+  const name = firstClaim(person, NAME_CLAIMS) ?? (parts.length > 0 ? parts.join(" ") : undefined);
   const end = name?.indexOf("@") ?? -1;
   return end < 0 ? name : name?.slice(0, end);
 }

@@ -1,5 +1,6 @@
+import type { ProviderSession } from "../access/user.ts";
 import type { SsoConfiguration } from "./configuration.ts";
-import type { Person } from "./person.ts";
+import type { SignedInPerson } from "./person.ts";
 import type { SignInRequest } from "./sign-in-requests.ts";
 
 /** The response of an identity provider, sent through the browser. */
@@ -30,5 +31,16 @@ export interface Protocol {
    *
    * @throws {SignInRefused}
    */
-  complete(config: SsoConfiguration, request: SignInRequest, callback: Callback, origin: string): Promise<Person>;
+  complete(
+    config: SsoConfiguration,
+    request: SignInRequest,
+    callback: Callback,
+    origin: string,
+  ): Promise<SignedInPerson>;
+  /**
+   * Returns the URL that ends the session at the provider. Undefined if the provider has none, or does not answer now.
+   *
+   * @throws {SignInRefused} secretUnreadable
+   */
+  logoutUrl(config: SsoConfiguration, session: ProviderSession, origin: string): Promise<URL | undefined>;
 }

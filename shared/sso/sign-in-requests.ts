@@ -61,9 +61,15 @@ export interface SignInRequests {
    * Completes the request of a callback, so that no other call can.
    *
    * @param cookie - Value of the binding cookie.
+   * @param count - Counts the sign-in, after the request was verified. If it throws, the request can still be completed.
    * @throws {SignInRefused} unknownRequest, otherBrowser, expired, used
    */
-  complete(protocol: ProtocolName, id: string | undefined, cookie: string | undefined): Promise<SignInRequest>;
+  complete(
+    protocol: ProtocolName,
+    id: string | undefined,
+    cookie: string | undefined,
+    count: () => Promise<void>,
+  ): Promise<SignInRequest>;
   /** Deletes expired requests. */
   cleanUp(): Promise<void>;
 }
@@ -84,7 +90,7 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
       };
     },
 
-    async complete(protocol, id, cookie) {
+    async complete(protocol, id, cookie, count) {
       if (id === undefined || !ID.test(id)) throw new SignInRefused("unknownRequest");
       const row = await tables.get(Request, PARTITION, id);
       if (row?.protocol !== protocol) throw new SignInRefused("unknownRequest");
@@ -93,6 +99,7 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
       if (!isSameBrowser) throw new SignInRefused("otherBrowser");
       if (Date.parse(row.expiresAt) <= clock.now().getTime()) throw new SignInRefused("expired");
       if (row.usedBy !== undefined) throw new SignInRefused("used");
+      await count();
       try {
         await tables.replace(Request, { ...row, usedBy: random(ID_BYTES) });
       } catch (error) {

@@ -2,13 +2,14 @@ import type { FederatedSignIn } from "../access/federated-sign-in.ts";
 import { identityId } from "../access/user.ts";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { Problem } from "../platform/http/problem.ts";
+import { Problem, retryLater } from "../platform/http/problem.ts";
+import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Configurations } from "./configurations.ts";
-import { emailOf, nameOf, type Person, verifiedDomainOf } from "./person.ts";
+import { emailOf, nameOf, type Person, type SignedInPerson, verifiedDomainOf } from "./person.ts";
 import type { Protocol } from "./protocol.ts";
 import { asLocation, isOwnPath } from "./return-url.ts";
 import { roleOf } from "./roles.ts";
@@ -45,7 +46,12 @@ export interface SignIns {
    * unavailable
    */
   begin(returnUrl: string | undefined, origin: string | undefined, caller: Caller): Promise<Redirection>;
-  /** Completes a sign-in. @throws {Problem} conflict, signInStale, signInFailed, signInRefused, unavailable */
+  /**
+   * Completes a sign-in. Only a callback of a sign-in that this browser started counts against the sign-in limit of its address,
+   * so that pages of other sites can't use up the limit with forged callbacks.
+   *
+   * @throws {Problem} conflict, signInStale, signInFailed, signInRefused, rateLimited, unavailable
+   */
   complete(arrival: Arrival, origin: string | undefined, caller: Caller): Promise<Redirection>;
   /** Deletes expired requests. */
   cleanUp(): Promise<void>;
@@ -56,6 +62,7 @@ export function createSignIns(deps: {
   configurations: Configurations;
   protocols: Partial<Record<ProtocolName, Protocol>>;
   federated: FederatedSignIn;
+  limiter: RateLimiter;
   audit: Pick<Audit, "refused">;
   clock: Clock;
   randomness: Randomness;
@@ -71,14 +78,26 @@ export function createSignIns(deps: {
       type: "user.signInRefused",
       caller,
       outcome: "refused",
-      // The audit log combines repeated rejections with the same target into one entry, so the target must identify the person.
+      // The audit log counts repeats with the same target, reason and code in one entry, so the target identifies the person.
       target: { type: "ssoIdentity", id: identity ? identityId(identity) : error.reason },
       details: { reason: error.reason, by: "sso", ...error.details, ...identity },
     });
     return error.problem();
   }
 
-  async function signInPerson(config: SsoConfiguration, person: Person, caller: Caller, userAgent: string | undefined) {
+  /** Counts a sign-in of the caller's address. @throws {Problem} rateLimited */
+  async function countSignIn({ address }: Caller): Promise<void> {
+    const { allowed, retryAfterSeconds } = await deps.limiter.take(`address:${address}`);
+    if (!allowed)
+      throw retryLater("rateLimited", `Wait ${retryAfterSeconds} seconds, then try again.`, retryAfterSeconds);
+  }
+
+  async function signInPerson(
+    config: SsoConfiguration,
+    person: SignedInPerson,
+    caller: Caller,
+    userAgent: string | undefined,
+  ) {
     const domains = config.allowedEmailDomains;
     const domain = verifiedDomainOf(person);
     if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
@@ -86,6 +105,7 @@ export function createSignIns(deps: {
       identity: { issuer: person.issuer, subject: person.subject },
       name: nameOf(person),
       email: emailOf(person),
+      session: person.session,
       create: config.autoCreateUsers,
       role: (currentRole: Parameters<typeof roleOf>[2]) => roleOf(config, person, currentRole),
     };
@@ -116,9 +136,9 @@ export function createSignIns(deps: {
     async complete({ protocol: name, parameters, requestId, cookie, userAgent }, origin, caller) {
       const config = await configurations.read();
       const { ownOrigin, protocol } = ready(config, protocols, origin);
-      let person: Person | undefined;
+      let person: SignedInPerson | undefined;
       try {
-        const request = await requests.complete(name, requestId, cookie);
+        const request = await requests.complete(name, requestId, cookie, () => countSignIn(caller));
         if (name !== config.providerType || request.generation !== config.generation) {
           throw new SignInRefused("changedMeanwhile");
         }

@@ -20,6 +20,7 @@ import { type Configurations, createConfigurations } from "./configurations.ts";
 import { credentialsExpiring, type SsoCredential } from "./expiring-credentials.ts";
 import { type Candidate, testOidc } from "./oidc/connection-test.ts";
 import { createDiscovery, type DiscoveryDocument, fetchDiscoveryDocument } from "./oidc/discovery.ts";
+import { createLogoutTokens } from "./oidc/logout-token.ts";
 import { createOidc } from "./oidc/oidc.ts";
 import type { Check, Protocol } from "./protocol.ts";
 import { testSaml } from "./saml/configuration-test.ts";
@@ -28,6 +29,7 @@ import { checkSaml, withSamlMetadata } from "./saml/settings.ts";
 import { SSO_SECRETS } from "./secrets.ts";
 import type { ProtocolName } from "./sign-in-requests.ts";
 import { createSignIns, type SignIns } from "./sign-ins.ts";
+import { createSignOuts, type SignOuts } from "./sign-outs.ts";
 
 /** Single sign-on (SSO): its configuration, and sign-ins with an identity provider. The endpoints under /auth/sso call it. */
 export interface Sso {
@@ -70,6 +72,9 @@ export interface Sso {
   samlMetadata(origin: string | undefined): Promise<string>;
   begin: SignIns["begin"];
   complete: SignIns["complete"];
+  logoutUrl: SignOuts["logoutUrl"];
+  endByLogoutToken: SignOuts["endByLogoutToken"];
+  endBySaml: SignOuts["endBySaml"];
   /** Decides whether a user may sign in with a password now. */
   passwordSignIn: PasswordSignIn;
   /** Returns true if a mapping assigns the roles of SSO users. */
@@ -92,6 +97,8 @@ export interface SsoDependencies {
   licensing: Pick<Licensing, "tier">;
   /** Undefined if the service has no key vault of its own. Then client secrets are rejected. */
   vault: ServiceKeyVault | undefined;
+  /** Limits sign-ins per client address, together with those with a password. */
+  signInLimiter: RateLimiter;
   /** Limits calls of `discover` per client address. */
   discoverLimiter: RateLimiter;
   clock: Clock;
@@ -121,9 +128,9 @@ export function createSso(deps: SsoDependencies): Sso {
     log,
   });
   const discovery = createDiscovery({ outgoing, clock, allowed });
-  const saml = createSaml({ tables, secrets, clock });
-  const protocols: Partial<Record<ProtocolName, Protocol>> = {
-    oidc: createOidc({ discovery, secrets, outgoing, clock }),
+  const saml = createSaml({ tables, secrets, clock, randomness });
+  const protocols: Record<ProtocolName, Protocol> = {
+    oidc: createOidc({ discovery, secrets, outgoing, clock, allowed }),
     saml,
   };
   const signIns = createSignIns({
@@ -131,9 +138,21 @@ export function createSso(deps: SsoDependencies): Sso {
     configurations,
     protocols,
     federated: access.federated,
+    limiter: deps.signInLimiter,
     audit,
     clock,
     randomness,
+  });
+
+  const signOuts = createSignOuts({
+    tables,
+    configurations,
+    protocols,
+    logoutTokens: createLogoutTokens({ discovery, outgoing, clock }),
+    saml,
+    federated: access.federated,
+    audit,
+    clock,
   });
 
   const isOn = async ({ isEnabled }: SsoConfiguration) => isEnabled && (await licensing.tier()) === "pro";
@@ -254,6 +273,9 @@ export function createSso(deps: SsoDependencies): Sso {
 
     begin: signIns.begin,
     complete: signIns.complete,
+    logoutUrl: signOuts.logoutUrl,
+    endByLogoutToken: signOuts.endByLogoutToken,
+    endBySaml: signOuts.endBySaml,
 
     // `breakGlass`: passwords are turned off for all users except the bootstrap administrator.
     async passwordSignIn(username) {
@@ -273,6 +295,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
     async cleanUp(caller) {
       await signIns.cleanUp();
+      await signOuts.cleanUp();
       await saml.cleanUp();
       const { oidcClientSecret, samlServiceKey } = await configurations.read();
       const used = [oidcClientSecret, samlServiceKey].flatMap((secret) => secret ?? []);

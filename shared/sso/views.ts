@@ -19,6 +19,7 @@ export const ssoConfigurationView = (
     oidcClientSecretExpiresOn: config.oidcClientSecretExpiresOn ?? null,
     oidcScopes: config.oidcScopes,
     samlEntryPoint: config.samlEntryPoint ?? null,
+    samlLogoutUrl: config.samlLogoutUrl ?? null,
     samlIdpEntityId: config.samlIdpEntityId ?? null,
     samlIdpCertificates: (config.samlIdpCertificates ?? []).map(certificateView),
     samlIdAttribute: config.samlIdAttribute ?? null,

@@ -1,8 +1,10 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { NewUsername } from "../../shared/access/api.ts";
+import { createTokens } from "../../shared/access/tokens.ts";
 import { Identity, identityKey, USERS_PARTITION, User, type UserRecord } from "../../shared/access/user.ts";
 import { createUsers } from "../../shared/access/users.ts";
 import type { Problem } from "../../shared/platform/http/problem.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables, insert } from "../../shared/platform/storage/tables.ts";
 import {
   ADMIN,
@@ -120,6 +122,74 @@ describe("a reset password", () => {
     await createSsoUser();
     expect(await outcomeOf(updateUser("sso-maria", { password: NEW_PASSWORD }))).toBe("conflict");
   });
+});
+
+describe("a password that an administrator gave", () => {
+  const DAYS = 24 * 60 * MINUTES;
+  const withPassword = (password: string) => outcomeOf(instance.access.signIn({ ...MARIA, password }, CALLER));
+
+  test("expires if it is not used, and the answer to the right password says so", async () => {
+    await instance.access.users.create(MARIA, CALLER);
+    deployment.clock.pass(14 * DAYS);
+    expect(await withPassword("wrong password")).toBe("invalidCredentials");
+    await expect(instance.access.signIn(MARIA, CALLER)).rejects.toMatchObject({
+      code: "passwordExpired",
+      status: 401,
+      message: expect.stringContaining("Ask an administrator"),
+    });
+    expect((await deployment.auditEntries("user.signInRefused"))[0]).toMatchObject({
+      target: { id: "maria" },
+      details: { reason: "passwordExpired" },
+    });
+    await updateUser("maria", { password: NEW_PASSWORD });
+    deployment.clock.pass(14 * DAYS - 1);
+    expect(await withPassword(NEW_PASSWORD)).toBe("done");
+  });
+
+  test("does not expire after it was used once, nor does a password that the user chose", async () => {
+    await instance.access.users.create(MARIA, CALLER);
+    const { access_token } = await instance.access.signIn(MARIA, CALLER);
+    const authenticated = await authenticateToken(instance, access_token);
+    deployment.clock.pass(20 * MINUTES);
+    await updateUser("maria", { password: NEW_PASSWORD });
+    deployment.clock.pass(20 * MINUTES);
+    const own = "maria's own new password";
+    if (authenticated.kind === "valid")
+      await instance.access.changePassword(authenticated.actor, passwords(NEW_PASSWORD, own), CALLER);
+    deployment.clock.pass(400 * DAYS);
+    expect(await withPassword(own)).toBe("done");
+    await instance.access.users.create({ ...MARIA, username: "used" }, CALLER);
+    await instance.access.signIn({ ...MARIA, username: "used" }, CALLER);
+    deployment.clock.pass(400 * DAYS);
+    expect(await outcomeOf(instance.access.signIn({ ...MARIA, username: "used" }, CALLER))).toBe("done");
+  });
+
+  test("does not expire if an earlier version stored it, nor does the bootstrap administrator's", async () => {
+    await instance.access.users.create(MARIA, CALLER);
+    const tables = createTables({ connectionString: deployment.connectionString });
+    const { unusedPasswordSince, ...earlier } = (await tables.get(User, USERS_PARTITION, "maria"))!;
+    expect(unusedPasswordSince).toBe(deployment.clock.now().toISOString());
+    await tables.replace(User, earlier);
+    deployment.clock.pass(400 * DAYS);
+    expect(await withPassword(MARIA.password)).toBe("done");
+    expect(await outcomeOf(instance.access.signIn(ADMIN, CALLER))).toBe("done");
+  });
+});
+
+test.each([
+  [59, "valid"],
+  [61, "invalid"],
+  [3 * 3600, "invalid"],
+])("a token with an issue time %i seconds ahead is %s", async (seconds, kind) => {
+  await instance.access.users.create(MARIA, CALLER);
+  const tables = createTables({ connectionString: deployment.connectionString });
+  const { uid } = (await tables.get(User, USERS_PARTITION, "maria"))!;
+  const { config, clock } = deployment;
+  const tokens = createTokens({ config, clock, randomness: systemRandomness() });
+  const issuedAt = new Date(clock.now().getTime() + seconds * 1000);
+  expect((await authenticateToken(instance, await tokens.issue({ username: "maria", uid: uid! }, issuedAt))).kind).toBe(
+    kind,
+  );
 });
 
 describe("the last administrator", () => {

@@ -98,3 +98,32 @@ test.each(["credential4q!zk", "lifecycle4q!zk", "keyvault4q!zk", "service4q!zk"]
     await rejectWeakPassword(password.replace(/^[a-z]+/, "zanzibarquill"), { username: "ada" }, "newPassword");
   },
 );
+
+test.each([
+  ["the service's name", "credential-lifecycle", "ada"],
+  ["the service's name with digits for letters", "Cr3dent1al-Lifecycle!", "ada"],
+  ["the service's name reversed", "elcycefil-laitnederc", "ada"],
+  ["the service's word and a year", "KeyVault-2026-!!", "ada"],
+  ["the username twice, with a sign", "h3user-h3user", "h3user"],
+  ["the username with digits around it", "2026.maria.lopez!", "maria.lopez"],
+  ["a part of the username with digits", "bob-1234-bob-5678", "bob.miller"],
+  ["a season and a year", "Summer2026!!!", "ada"],
+  ["a season between years", "2026-Winter-2027", "ada"],
+  ["a month and a year", "March#2026#09", "ada"],
+])("a password of %s is weak, and the message says what to choose: %s", async (_what, password, username) => {
+  await expect(rejectWeakPassword(password, { username }, "password")).rejects.toMatchObject({
+    code: "invalidRequest",
+    message: expect.stringContaining("choose four or more unrelated words"),
+    errors: [{ path: "body.password" }],
+  });
+});
+
+test.each([
+  ["seven green bicycles uphill", "ada"],
+  ["a summer of 2026 without rain", "ada"],
+  ["lifecycle of purple otters", "ada"],
+  ["maria's password", "maria"],
+  ["x7K!9qW2-vR4#", "ada"],
+])("a password with more than such words is accepted: %s", async (password, username) => {
+  await expect(rejectWeakPassword(password, { username }, "password")).resolves.toBeUndefined();
+});

@@ -14,6 +14,8 @@ const secondKey = signingKey("second");
 const firstKey = { kid: "first", key: new Uint8Array(randomBytes(64)) };
 const config = { JWT_SIGNING_KEYS: [firstKey, secondKey], JWT_ISSUER: "issuer", JWT_AUDIENCE: "audience" };
 
+const HEADER = { alg: "HS256", kid: "first" };
+
 function createTestTokens(overrides: Partial<typeof config> = {}) {
   const clock = new TestClock();
   return { clock, tokens: createTokens({ config: { ...config, ...overrides }, clock, randomness }) };
@@ -23,12 +25,12 @@ function createTestTokens(overrides: Partial<typeof config> = {}) {
 function forge(
   clock: TestClock,
   change: (token: SignJWT) => SignJWT,
-  header: { alg: string; kid?: string } = { alg: "HS256", kid: "first" },
+  header: { alg: string; kid?: string; typ?: string } = { alg: "HS256", kid: "first" },
   key = firstKey.key,
 ): Promise<string> {
   const nowSeconds = clock.now().getTime() / 1000;
   const token = new SignJWT({ iat: nowSeconds, exp: nowSeconds + 3600 })
-    .setProtectedHeader(header)
+    .setProtectedHeader({ typ: "JWT", ...header })
     .setIssuer("issuer")
     .setAudience("audience")
     .setSubject("maria")
@@ -81,12 +83,26 @@ describe("tokens", () => {
     ["an unknown key", (clock) => forge(clock, (token) => token, { alg: "HS256", kid: "third" })],
     ["no key name", (clock) => forge(clock, (token) => token, { alg: "HS256" })],
     ["no algorithm", async (clock) => withoutSignature(await forge(clock, (token) => token))],
+    ["another type", (clock) => forge(clock, (token) => token, { ...HEADER, typ: "license+jwt" })],
+    ["the type of an OAuth access token", (clock) => forge(clock, (token) => token, { ...HEADER, typ: "at+jwt" })],
+    ["a lifetime of more than an hour", (clock) => forge(clock, (token) => token.setExpirationTime(at(clock, 3601)))],
+    ["no end", (clock) => forge(clock, (token) => token.setExpirationTime(1e300))],
+    ["padding", async (clock) => `${await forge(clock, (token) => token)}=`],
+    ["other unused bits", async (clock) => withOtherUnusedBits(await forge(clock, (token) => token))],
     ["an empty name", (clock) => forge(clock, (token) => token.setSubject(""))],
     ["an empty id", (clock) => forge(clock, (token) => token.setJti(""))],
     ["a changed name", async (clock) => withAnotherSubject(await forge(clock, (token) => token))],
   ])("a token with %s is invalid", async (_description, forgeToken) => {
     const { clock, tokens } = createTestTokens();
     expect(await tokens.verify(await forgeToken(clock))).toBeUndefined();
+  });
+
+  test("a token is valid in whichever millisecond it is issued", async () => {
+    const { clock, tokens } = createTestTokens();
+    for (let step = 0; step < 1_000; step++) {
+      clock.pass(1);
+      expect(await tokens.verify(await tokens.issue({ username: "maria", uid: "u1" }, clock.now()))).toBeDefined();
+    }
   });
 
   test("random text is invalid and does not make `verify` throw", async () => {
@@ -118,6 +134,14 @@ describe("tokens", () => {
     expect(await tokensAfterRemoval.verify(newerToken)).toBeDefined();
   });
 });
+
+const at = (clock: TestClock, seconds: number): number => clock.now().getTime() / 1000 + seconds;
+
+/** Changes bits of the signature's last character that the decoder ignores: 32 bytes take 43 characters, with two bits to spare. */
+function withOtherUnusedBits(token: string): string {
+  const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  return token.slice(0, -1) + digits[digits.indexOf(token.at(-1)!) + 1]!;
+}
 
 const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
 

@@ -1,6 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { AutomationSource, AutomationType, PendingNotice } from "../../shared/alerts/automation-events.ts";
+import { NotificationRows } from "../../shared/alerts/notification-log.ts";
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -12,6 +13,7 @@ import { caller, type Fixture, openFixture } from "./alerts-setup.ts";
  */
 
 const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
 /** Storage accounts: each test takes the next unused one. */
 const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);
 
@@ -122,6 +124,31 @@ describe("rules about rotation, sync and dependency events", () => {
     expect(mail!.plainText).not.toMatch(/^Subject: other/m);
     expect(mail!.html).not.toContain("<b>API");
     expect(mail!.subject + mail!.plainText + mail!.html).not.toContain("\u202e");
+  });
+
+  test("are remembered for 30 days, and longer while the source lists the event", async () => {
+    const { rule, mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    await run();
+    const policy: PendingNotice = { id: "policy.a", notice: async () => noticeText };
+    pending.rotationFailed = [pendingNotice("end.1"), policy];
+    await run();
+    /** Returns the row keys of the rule's notifications of automation events. */
+    const notifiedKeys = async () => {
+      const keys: string[] = [];
+      const range = { partitionKey: rule.ruleId, from: "m!", before: "n!", select: [] as const };
+      for await (const rows of fixture.tables.pages(NotificationRows, range))
+        keys.push(...rows.map((row) => row.rowKey));
+      return keys;
+    };
+    pending.rotationFailed = [policy];
+    fixture.clock.add(29 * DAY_MS);
+    await fixture.instance().cleanUp(caller);
+    expect(await notifiedKeys()).toEqual(["m!end.1", "m!policy.a"]);
+    fixture.clock.add(2 * DAY_MS);
+    await fixture.instance().cleanUp(caller);
+    expect(await notifiedKeys()).toEqual(["m!policy.a"]);
+    await run();
+    expect(mails()).toHaveLength(1);
   });
 
   test("can be tested with an example by webhook", async () => {

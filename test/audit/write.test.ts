@@ -134,6 +134,27 @@ test("repeats of one rejected request within a minute are counted in one entry f
   expect((await fixture.audit.list({}, page())).items.map(({ count }) => count)).toEqual([1, 1, 41]);
 });
 
+test("an entry of repeats has the request IDs of the first 20, and another reason or code has its own entry", async () => {
+  const { audit } = openLog();
+  const refusal = (requestId: string, details?: Record<string, string>) =>
+    event({ type: "access.refused", outcome: "refused", caller: { actor: "ada", requestId }, details });
+  for (let request = 0; request < 25; request++)
+    await audit.refused(refusal(`r${request}`, { reason: "a", code: "x" }));
+  await audit.refused(refusal("other-code", { reason: "a", code: "y" }));
+  await audit.refused(refusal("other-reason", { reason: "b", code: "x" }));
+  const { items } = await audit.list({}, page());
+  const ids = Array.from({ length: 20 }, (_, request) => `r${request}`);
+  expect(items.find(({ requestId }) => requestId === "r0")).toMatchObject({
+    count: 25,
+    details: { reason: "a", code: "x", requestIds: ids },
+  });
+  expect(items.map(({ requestId, count }) => `${requestId} ${count}`).sort()).toEqual([
+    "other-code 1",
+    "other-reason 1",
+    "r0 25",
+  ]);
+});
+
 test("a rejected request that is repeated after its interval was sealed gets a new entry", async () => {
   const fixture = openLog();
   const refusal = event({ type: "access.refused", outcome: "refused" });

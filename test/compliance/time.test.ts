@@ -130,6 +130,15 @@ test("results of a policy that was reverted are evaluated again", async () => {
   expect(await listViolations()).toEqual([]);
 });
 
+test("a change of the critical expiry range alone is evaluated", async () => {
+  await fixture.scan(vault("kv"), [secret("a", { expiresOn: inDays(9) })]);
+  expect(await listViolations()).toEqual(["a: secret-near-expiry-warning"]);
+  fixture.settings.criticalExpiryDays = 10;
+  await fixture.compliance.policyChanged(["criticalExpiryDays"]);
+  await fixture.drain();
+  expect(await listViolations()).toEqual(["a: secret-near-expiry-critical"]);
+});
+
 test("a change of settings that checks don't use evaluates nothing", async () => {
   await fixture.compliance.policyChanged(["logLevel", "discoveryMaxWorkers"]);
   expect(await fixture.drain()).toEqual([]);

@@ -11,7 +11,7 @@ import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
 import { createConnectionProofs } from "../../shared/devops/connection-proofs.ts";
 import { createDevops, type Devops } from "../../shared/devops/devops.ts";
-import { replaceConnectionSecret } from "../../shared/devops/service-connections.ts";
+import { replaceConnectionSecret, signInProblem } from "../../shared/devops/service-connections.ts";
 import { hasSecretVariable, replaceVariable } from "../../shared/devops/variable-groups.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
@@ -698,6 +698,39 @@ describe("a service connection's secret", () => {
     expect(await signsIn(place("deploy-federated"), signInAs())).toBeUndefined();
     const missing = { ...place("deploy"), connectionId: appIdOf("none") };
     expect(await expectFailure(signsIn(missing, signInAs()))).toMatchObject({ code: "notFound" });
+  });
+
+  test("says why its connection does not sign in before a rotation, without a call to an address of the creator's choice", async () => {
+    const { signInProblem: problemOf } = (await integration.organization())!;
+    const unknown = { ...place("deploy"), connectionId: appIdOf("none") };
+    expect([
+      await problemOf(place("deploy"), signInAs()),
+      await problemOf(place("deploy-dead"), signInAs()),
+      await problemOf(place("deploy-federated"), signInAs()),
+      await problemOf(place("deploy"), signInAs("Other API")),
+      await problemOf(unknown, signInAs()),
+    ]).toEqual([
+      undefined,
+      "Azure DevOps can't sign in with the connection.",
+      undefined,
+      undefined,
+      "It no longer exists, or the service's identity has no access to it.",
+    ]);
+    // A connection that signed in before may only be hidden for a while, so it still counts.
+    const proofs = createConnectionProofs({ tables, clock }).of("https://hidden.example");
+    await proofs.store(unknown, signInAs());
+    const resourceManagers = ["https://management.azure.com"];
+    expect(await signInProblem({ client, proofs, resourceManagers }, unknown, signInAs())).toBeUndefined();
+    const original = { ...devops.organization.connectionNamed("deploy-dead") };
+    devops.organization.changeConnection("deploy-dead", (connection) =>
+      Object.assign(connection, { url: "https://management.elsewhere.example/" }),
+    );
+    service.cloud.control.resetCounts();
+    expect(await problemOf(place("deploy-dead"), signInAs())).toBe(
+      "Its address is not that of Azure Resource Manager.",
+    );
+    expect(Object.keys(service.cloud.control.counts()).filter((call) => /proxy|test/i.test(call))).toEqual([]);
+    devops.organization.changeConnection("deploy-dead", (connection) => Object.assign(connection, original));
   });
 
   test("is replaced even if DevOps updates the connection's state between two reads", async () => {

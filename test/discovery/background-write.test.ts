@@ -47,8 +47,8 @@ beforeEach(() => {
 });
 
 /**
- * Returns a fixture that scans with one worker. Each vault contains 60 secrets. Before each write of asset rows, it calls
- * `beforeWriting`.
+ * Returns a fixture that scans with one worker, unless a test raises `discoveryMaxWorkers`. Each vault contains 60
+ * secrets. Before each write of asset rows, it calls `beforeWriting`.
  */
 function createSingleWorker(
   beforeWriting: (vaultName: string) => Promise<void> = async () => {},
@@ -344,15 +344,15 @@ describe("if two workers scan the same vault,", () => {
     startHanging(worker.run.scanVaults(message, 1));
     await expect.poll(() => worker.sentMessages.length).toBe(1);
     const [busy] = worker.sentMessages;
-    const failing = createSingleWorker();
-    failing.cloud.whileListingSecrets = async () => {
+    const failedDelivery = createSingleWorker();
+    failedDelivery.cloud.whileListingSecrets = async () => {
       throw new Error("once");
     };
-    await expect(failing.run.scanVaults(busy!.message, 1)).rejects.toThrow("once");
-    const second = createSingleWorker();
-    await second.run.scanVaults(busy!.message, 2);
-    const third = createWorkerHangingInSecondVault(released);
-    for (const { message: redelivered } of second.sentMessages) startHanging(third.run.scanVaults(redelivered, 1));
+    await expect(failedDelivery.run.scanVaults(busy!.message, 1)).rejects.toThrow("once");
+    const redelivery = createSingleWorker();
+    await redelivery.run.scanVaults(busy!.message, 2);
+    const nextWorker = createWorkerHangingInSecondVault(released);
+    for (const { message: next } of redelivery.sentMessages) startHanging(nextWorker.run.scanVaults(next, 1));
     release();
     await delay(1_500);
     expect(await countActiveWorkers(scanId)).toBe(1);
@@ -379,7 +379,7 @@ test("a scan ends only after its background write, also if its last vault was re
 });
 
 test.each(["read", "written"])(
-  "a claim of a vault that is busy when it is %s is not renewed after its message is sent",
+  "the claim of a vault that is busy when it is %s is not renewed after its message is sent",
   async (when) => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     try {

@@ -140,6 +140,8 @@ const EXPECTED_FAILURES: Record<string, { status: number; needs: string }> = {
   discoverSso: { status: 400, needs: "an identity provider at a public address" },
   ssoCallback: { status: 400, needs: "a response of the identity provider" },
   ssoSamlCallback: { status: 400, needs: "a response of the identity provider" },
+  ssoBackchannelLogout: { status: 400, needs: "a logout token of the identity provider" },
+  ssoSamlLogout: { status: 400, needs: "a logout message of the identity provider" },
 };
 
 /** Returns every operation. Signing out is last, because it ends the session of the other requests. */
@@ -222,7 +224,7 @@ interface SwaggerUi {
 }
 
 /** Operations that browsers navigate to. Swagger UI can't follow their redirects to another site. */
-const NAVIGATIONS = new Set(["ssoLogin", "ssoCallback", "ssoSamlCallback"]);
+const NAVIGATIONS = new Set(["ssoLogin", "ssoCallback", "ssoSamlCallback", "ssoSamlLogout"]);
 
 /** Returns a sample of the operations, or in a campaign all of them. */
 function sampledOperations() {

@@ -114,7 +114,7 @@ test("an operation lists the problem codes of each status that it can return", (
   expect(problemCodes("post", "/auth/login")).toEqual({
     ...ofEveryEndpoint,
     400: "malformedRequest,invalidRequest,missingBody,valueRequired",
-    401: "invalidCredentials",
+    401: "invalidCredentials,passwordExpired",
     403: "ssoOnly,crossSite",
     409: ofEveryChange[409],
     413: ofEveryChange[413],
@@ -164,7 +164,7 @@ test("every problem code is documented with its stable status", () => {
     Object.fromEntries([...byStatus].map(([status, all]) => [status, all.map(([code]) => code).join(" ")])),
   ).toEqual({
     400: "malformedRequest invalidRequest missingBody valueRequired invalidCursor signInStale signInFailed",
-    401: "unauthorized invalidCredentials",
+    401: "unauthorized invalidCredentials passwordExpired",
     403: "forbidden interactiveOnly passwordChangeRequired ssoOnly signInRefused crossSite licenseRequired",
     404: "notFound unknownPath",
     405: "methodNotAllowed",

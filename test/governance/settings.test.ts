@@ -41,6 +41,8 @@ function createValues(
     enableNotifications: enabled,
     enableComplianceScanning: enabled,
     watchAll: enabled,
+    requirePasswordChange: enabled,
+    unusedPasswordDays: 20 + days,
     logLevel,
     defaultThresholdDays: 100 + days,
     criticalExpiryDays: days,

@@ -84,6 +84,29 @@ describe("signing in", () => {
     expect(answer.text).not.toContain(PASSWORD);
   });
 
+  test.each(["/auth/login", "/auth/password"])("to %s, a password as a field's name is not repeated", async (path) => {
+    const typed = "Planted-Password_7";
+    const headers = { "X-Forwarded-For": newAddress() };
+    const answer = await service.call("POST", path, {
+      token: await tokenOf("user"),
+      body: { username: "user", [typed]: "" },
+      headers,
+    });
+    expect([answer.status, answer.body.code]).toEqual([400, "invalidRequest"]);
+    expect(answer.body.errors).toContainEqual({ path: "body.…", message: expect.stringContaining("not a member") });
+    expect(answer.text).not.toContain(typed);
+  });
+
+  test("a form with a password as the name of two fields does not get it back", async () => {
+    const typed = "Planted-Password_7";
+    const answer = await service.call("POST", "/auth/login", {
+      body: `username=user&${typed}=&${typed}=`,
+      headers: { "Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-For": newAddress() },
+    });
+    expect([answer.status, answer.body.code]).toEqual([400, "invalidRequest"]);
+    expect(answer.text).not.toContain(typed);
+  });
+
   // Filter syntax, a NUL, the key of an internal row of the users table, and a line break.
   test.each(["user' or '1'='1", "us\u0000er", "|bootstrap", "ADMIN\n🔑"])(
     "with the username %j is answered like any unknown username",

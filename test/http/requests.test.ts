@@ -571,7 +571,7 @@ describe("every answer", () => {
     expect([...answer.headers.keys()]).not.toEqual(expect.arrayContaining(["x-injected"]));
   });
 
-  test("is the same with headers that override the method or path in other servers", async () => {
+  test("is not changed by headers that override the method or path in other servers", async () => {
     const answer = await service.call("GET", "/nothing", {
       token,
       headers: { "X-HTTP-Method-Override": "POST", "X-Original-URL": "/health", "X-Rewrite-URL": "/health" },

@@ -87,6 +87,9 @@ describe("users", () => {
   test.each<[string, object, string]>([
     ["a short password", { password: "short" }, "body.password"],
     ["a common password", { password: "password1234" }, "body.password"],
+    ["the service's name as a password", { password: "credential-lifecycle" }, "body.password"],
+    ["a season and a year as a password", { password: "Summer2026!!!" }, "body.password"],
+    ["mustChangePassword as text", { mustChangePassword: "yes" }, "body.mustChangePassword"],
     ["the username in the password", { password: "zoe.smith.zoe" }, "body.password"],
     ["an unknown role", { role: "root" }, "body.role"],
     ["an invalid e-mail address", { email: "zoe" }, "body.email"],
@@ -94,7 +97,7 @@ describe("users", () => {
     ["a name that is reserved for single sign-on", { username: "sso-1" }, "body.username"],
     ["the key of an internal row of the users table", { username: "|directory" }, "body.username"],
     ["the form of an Entra user's name", { username: "entra:1:2" }, "body.username"],
-    ["an unknown member", { state: "disabled" }, "body.state"],
+    ["an unknown member", { state: "disabled" }, "body.…"],
   ])("are not created with %s", async (_what, change, path) => {
     const answer = await admin("POST", "/auth/users", { username: "zoe.smith", password: PASSWORD, ...change });
     expect([...codeOf(answer), answer.body.errors[0].path]).toEqual([400, "invalidRequest", path]);
@@ -140,6 +143,22 @@ describe("users", () => {
     expect((await call("POST", "/auth/password", { token: restrictedToken, body: change })).status).toBe(200);
     const fullToken = (await signIn("reset", change.newPassword)).body.access_token;
     expect((await call("GET", "/subscriptions", { token: fullToken })).status).toBe(200);
+  });
+
+  test("must change their first password if the administrator or the setting says so", async () => {
+    const create = async (username: string, more: object = {}): Promise<unknown> =>
+      (await admin("POST", "/auth/users", { username, password: PASSWORD, ...more })).body.mustChangePassword;
+    expect(await create("first.a", { mustChangePassword: true })).toBe(true);
+    const { access_token } = (await signIn("first.a", PASSWORD)).body;
+    expect(codeOf(await call("GET", "/subscriptions", { token: access_token }))).toEqual([
+      403,
+      "passwordChangeRequired",
+    ]);
+    expect(await create("first.b")).toBe(false);
+    expect((await admin("PUT", "/api/settings/features", { requirePasswordChange: true })).status).toBe(200);
+    await expect.poll(() => create(`first.c${callCount}`), { timeout: 30_000 }).toBe(true);
+    expect(await create("first.d", { must_change_password: false })).toBe(false);
+    await admin("DELETE", "/api/settings/features/requirePasswordChange");
   });
 
   test("can't be deleted, disabled or demoted if they are the last administrator with a password", async () => {

@@ -221,7 +221,7 @@ function syncRecordCase(target: string, targetService: string, name: string, mor
         typed: {
           "Check interval (hours)": "12",
           "Enable sync": true,
-          "If the target value is changed later": "Only report the difference",
+          "If someone changes the target value": "Only report the difference",
         },
         press: ["Save sync"],
         verify: async () =>

@@ -157,6 +157,28 @@ test("if an app can't resolve its Key Vault reference, the rotation is rolled ba
   expect(all.currentValues().gaps).toEqual([]);
 });
 
+test("an app that could not resolve its reference before the rotation does not stop it", async () => {
+  const secret = `db-${++nameCount}`;
+  const request = { ...world.addVaultSecret(secret, OLD, NEW), overlapDays: 0 };
+  const all = await createConsumers(secret, { webApp: 2, slot: 1 });
+  const { consumers } = world.cloud.control;
+  const foreign = all.ids[1]!.id;
+  consumers.setSiteFault(foreign, { statuses: { DB_PASSWORD: "AccessToKeyVaultDenied" } });
+  const { row } = await world.run((await world.start().begin(request, BOSS)).rotationId);
+  expect(row.status, JSON.stringify(row)).toBe("completed");
+  expect(row.consumers!.map(({ id, state, problem }) => [id, state, problem]).sort()).toEqual(
+    all.ids
+      .map(({ id }) =>
+        id === foreign
+          ? [id, "unverified", "App Service can't follow DB_PASSWORD: AccessToKeyVaultDenied."]
+          : [id, "verified", undefined],
+      )
+      .sort(),
+  );
+  expect(row.consumers!.find(({ id }) => id === foreign)!.touchedAt).toBeUndefined();
+  consumers.setSiteFault(foreign, undefined);
+});
+
 function expectRefreshedConsumersRestored({ consumers = [] }: RotationRecord): void {
   expect(consumers.some(({ touchedAt }) => touchedAt !== undefined)).toBe(true);
   for (const { id, touchedAt, state } of consumers) if (touchedAt !== undefined) expect(state, id).toBe("restored");

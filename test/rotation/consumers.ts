@@ -21,6 +21,8 @@ interface SimulatedConsumer {
   refreshFault?: RefreshFault | undefined;
   /** Settings that another writer changes during the refresh. */
   changedMeanwhile: string[];
+  /** Why it can't use the secret, before and after the rotation. */
+  brokenBefore?: string | undefined;
   /** Value and version of the secret that the consumer uses. */
   value: string;
   version: string;
@@ -52,13 +54,14 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
     id: string,
     secretName: string,
     how: RefreshMethod,
-    rest: Partial<PlannedConsumer> & { refreshFault?: RefreshFault } = {},
+    rest: Partial<PlannedConsumer> & { refreshFault?: RefreshFault; brokenBefore?: string } = {},
   ): void {
-    const { refreshFault, ...others } = rest;
+    const { refreshFault, brokenBefore, ...others } = rest;
     const planned = { id, kind: "webApp", name: id, vaultName: VAULT, secretName, evidence: "SECRET", how } as const;
     const consumer: SimulatedConsumer = {
       planned: { ...planned, slowestSeconds: how === "automatic" ? 1800 : 0, blast: 1, ...others },
       refreshFault,
+      brokenBefore,
       changedMeanwhile: [],
       value: "",
       version: "",
@@ -100,9 +103,14 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
     return { consumers: [...this.consumersById.values()].filter(uses).map(({ planned }) => planned), coverage: [] };
   }
 
+  async currentProblem({ id }: PlannedConsumer): Promise<string | undefined> {
+    return this.consumersById.get(id)!.brokenBefore;
+  }
+
   async refresh({ id }: PlannedConsumer, wanted: RefreshRequest): Promise<{ changedMeanwhile: string[] }> {
     const reader = this.consumersById.get(id)!;
     this.calls.push({ id, call: "refresh" });
+    if (reader.brokenBefore !== undefined) throw failure("accessDenied");
     if (reader.refreshFault === "denied") throw failure("accessDenied");
     if (reader.refreshFault === "throttled") throw failure("throttled");
     this.refreshed.push(id);
@@ -117,6 +125,7 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
     const reader = this.consumersById.get(id)!;
     this.calls.push({ id, call: "check" });
     this.reloadDueConsumers();
+    if (reader.brokenBefore !== undefined) return { holds: "old", problem: reader.brokenBefore };
     if (reader.refreshFault === "says it can't") return { holds: "old", problem: "AccessToKeyVaultDenied" };
     return { holds: reader.version === version ? "new" : "old" };
   }

@@ -207,6 +207,16 @@ test("an asset is rotated with its consumers without exposing the value", async 
     },
     { timeout: 150_000, interval: 300 },
   );
+  // The pinned version does not exist, so the app can't break.
+  const broken = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), {
+    newValue: NEW_VALUE,
+    dryRun: true,
+  });
+  expect(broken.body.consumers).toMatchObject([
+    { name: "web-pinned", how: "willBreak", brokenBefore: true, problem: expect.stringContaining("NotFound") },
+  ]);
+  const { consumers } = service.cloud.control;
+  consumers.setSiteFault(consumers.idOf("web-pinned"), { statuses: { DB: "Resolved" } });
   const pinned = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), { newValue: NEW_VALUE });
   expect([pinned.status, pinned.body.code]).toEqual([409, "willBreak"]);
   expect(pinned.body.resources[0]).toMatch(/web-pinned$/);

@@ -158,7 +158,7 @@ export function openMatchingFixture(
     }),
 
     /** Writes the rows that scans and discoveries create for these applications and the secrets of their vaults. */
-    async discover(...apps: { name: string; appId: string; contentType: string; place: string }[]) {
+    async discover(...apps: { name: string; appId: string; contentType: string; place: string; createdOn?: number }[]) {
       for (const place of new Set(apps.map((app) => app.place))) {
         const vault = {
           ...vaultRecord(place),
@@ -167,8 +167,8 @@ export function openMatchingFixture(
           contents: { secret: `${Math.random()}` },
         };
         const appsInVault = apps.filter((app) => app.place === place);
-        const secretOf = ({ name, contentType }: (typeof apps)[number]) =>
-          assetRecord(vault, "secret", name, { contentType });
+        const secretOf = ({ name, contentType, createdOn }: (typeof apps)[number]) =>
+          assetRecord(vault, "secret", name, { contentType, ...(createdOn !== undefined && { createdOn }) });
         await writeVault(writer, vault, appsInVault.map(secretOf));
       }
       const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];

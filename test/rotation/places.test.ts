@@ -3,7 +3,7 @@ import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
-import { DAY_MS } from "../../shared/platform/time.ts";
+import { DAY_MS, DAY_SECONDS } from "../../shared/platform/time.ts";
 import { MatchRows } from "../../shared/rotation/match.ts";
 import { isOver, ROTATIONS, type RotationRecord, Rotations } from "../../shared/rotation/rotation.ts";
 import { recordKey } from "../../shared/rotation/rows.ts";
@@ -71,7 +71,7 @@ const skippedPlaces = ({ notUpdated }: Pick<RotationRecord, "notUpdated">) =>
 /** Confirms as an administrator over the API, which notifies the rotation. */
 async function confirm(app: App): Promise<void> {
   await fixture.confirm(app);
-  await fixture.rotations.placeConfirmed(app.appId);
+  await fixture.rotations.placeReviewed(app.appId);
 }
 
 describe("a new place", () => {
@@ -451,4 +451,70 @@ test("a place that was unreadable during planning is reported and written when i
   const { row } = await fixture.world.run(rotationId);
   expect([row.status, publicationStates(row)]).toEqual(["completed", [`${VAULT} written`, `${SECOND_VAULT} written`]]);
   expect(isOver(row.status)).toBe(true);
+});
+
+describe("a user's statement that a vault secret is no copy", () => {
+  const confidenceIn = async (app: App, vault: string) => {
+    const directory = (await fixture.graph.findApplication({ appId: app.appId }))!;
+    const targets = await fixture.matches.targetsOf(directory, app.keyId);
+    return targets.find(({ vaultName }) => vaultName === vault)?.confidence;
+  };
+
+  test.each([
+    ["the secret", { vault: STRANGER_VAULT }],
+    ["its value", { vault: STRANGER_VAULT, operation: "keyvault.getSecret" }],
+  ])("holds for its version although the vault denies %s, and its tags then stop no rotation", async (_, match) => {
+    const app = fixture.addApplication();
+    const tagged = fixture.copySecretTo(app, STRANGER_VAULT, 5);
+    const createdOn = Math.floor((fixture.world.clock.now().getTime() - 5 * DAY_MS) / 1000);
+    await fixture.discover(app, { ...tagged, createdOn });
+    await fixture.confirm(app);
+    fixture.control.addFault({ match, action: { kind: "deny" } });
+    const { rotationId } = await startRotation(app);
+    const waiting = await runUntil(rotationId, waitsForConfirmation);
+    expect(waiting.reasons).toEqual([expect.stringMatching(/probably stores the old secret/)]);
+
+    const reject = () => fixture.matches.confirm(app.appId, { assetId: tagged.assetId, confirmed: false }, BOSS);
+    await reject();
+    expect(await confidenceIn(app, STRANGER_VAULT)).toBe("possible");
+    // The statement does not cover another version.
+    const { name, contentType } = app;
+    fixture.control.putSecret(STRANGER_VAULT, { name, value: "x", contentType, createdDaysAgo: 2 });
+    await fixture.discover({ ...tagged, createdOn: createdOn + 3 * DAY_SECONDS });
+    expect(await confidenceIn(app, STRANGER_VAULT)).toBe("likely");
+    await reject();
+    await fixture.rotations.placeReviewed(app.appId);
+    const reviewedAt = fixture.world.clock.now().getTime();
+    const { row } = await fixture.world.run(rotationId);
+    expect([row.status, row.reasons, validKeyIds(app)]).toEqual(["completed", [], [row.newKeyId]]);
+    expect(fixture.world.clock.now().getTime() - reviewedAt).toBeLessThan(DAY_MS);
+  });
+
+  test("does not cover a value that signs in", async () => {
+    const app = fixture.addApplication();
+    const copy = fixture.copySecretTo(app, SECOND_VAULT);
+    await fixture.discover(app, copy);
+    await fixture.confirm(app);
+    await fixture.matches.confirm(app.appId, { assetId: copy.assetId, confirmed: false }, BOSS);
+    expect(await confidenceIn(app, SECOND_VAULT)).toBe("certain");
+    const { rotationId } = await startRotation(app);
+    const waiting = await runUntil(rotationId, waitsForConfirmation);
+    expect(waiting.reasons).toEqual([expect.stringMatching(/stores the old secret, is new to this service/)]);
+  });
+
+  test("ends with a confirmation, and does not cover another vault of the same name", async () => {
+    const app = fixture.addApplication();
+    const tagged = fixture.copySecretTo(app, STRANGER_VAULT, 5);
+    const createdOn = Math.floor((fixture.world.clock.now().getTime() - 5 * DAY_MS) / 1000);
+    await fixture.discover(app, { ...tagged, createdOn });
+    await fixture.matches.confirm(app.appId, { assetId: tagged.assetId, confirmed: false }, BOSS);
+    fixture.control.addFault({ match: { vault: STRANGER_VAULT }, action: { kind: "deny" } });
+    expect(await confidenceIn(app, STRANGER_VAULT)).toBe("possible");
+    fixture.vaultIds[STRANGER_VAULT] = "/subscriptions/other/vaults/recreated";
+    await fixture.discover({ ...tagged, createdOn });
+    expect(await confidenceIn(app, STRANGER_VAULT)).toBe("likely");
+    fixture.control.clearFaults();
+    await fixture.confirm(tagged);
+    expect(await confidenceIn(app, STRANGER_VAULT)).toBe("certain");
+  });
 });

@@ -368,4 +368,30 @@ describe("automatic rotation of a due secret", () => {
     await fixture.runTimer();
     expect(await fixture.rotationsOf(app.appId)).toHaveLength(4);
   });
+
+  test("a rotation that an outage ended is attempted again each day", async () => {
+    const app = fixture.addApplication();
+    await fixture.discover(app);
+    await fixture.confirm(app);
+    await fixture.setPolicy(app.appId);
+    live.cloud.control.addFault({
+      match: { operation: "graph.addPassword" },
+      action: { kind: "throttle" },
+    });
+    for (let day = 1; day <= 4; day++) {
+      await fixture.runTimer();
+      for (const { rotationId, status } of await fixture.rotationsOf(app.appId))
+        if (!isOver(status)) await fixture.world.run(rotationId);
+      fixture.world.advanceClock(DAY_MS);
+    }
+    const rotations = await fixture.rotationsOf(app.appId);
+    expect(rotations.map(({ status, failure }) => [status, failure!.code])).toEqual(
+      Array.from({ length: 4 }, () => ["failed", "notCreated"]),
+    );
+    expect((await fixture.policies.get(app.appId)).attention).toBeUndefined();
+    live.cloud.control.clearFaults();
+    await fixture.runTimer();
+    const [last] = await fixture.rotationsOf(app.appId);
+    expect((await fixture.world.run(last!.rotationId)).row.status).toBe("completed");
+  });
 });

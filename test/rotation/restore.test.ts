@@ -1,5 +1,7 @@
 import { TableClient, type TableEntityResult } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
@@ -10,13 +12,20 @@ import { BOSS, VAULT, World } from "./world.ts";
 // An operator may restore the tables from a backup. The restored tables are older than the directory and the vaults, so a
 // rotation that was in progress at the backup resumes from an outdated record. These tests check that it causes no lockout.
 
+/** Vault that receives a new value if a rotation must not write the vaults that store the old one. */
+const HANDOVER_VAULT = "kv-handover";
+/** The service's own vault, which stores a copy of a new value until the rotation ends. */
+const SERVICE_VAULT = "kv-lifecycle-service";
+
 let world: World;
 let azurite: TestStorage;
 let appCount = 0;
 
 beforeAll(async () => {
   azurite = await openStorage();
-  const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
+  const subscriptions = [
+    { id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }, { name: HANDOVER_VAULT }] },
+  ];
   const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString());
 });
@@ -171,5 +180,50 @@ test.each(situations)(
       expectNobodyLockedOut(restored.app, restored.copied);
     }
     expect(steps).toBeGreaterThan(8);
+  },
+);
+
+test.each([
+  { phase: "proving", held: "gone", handover: "purged", end: "failed" },
+  { phase: "proving", held: "restored too", handover: "purged", end: "overlapping" },
+  { phase: "publishing", held: "restored too", handover: "deleted", end: "rolledBack" },
+])(
+  "a handed-over secret is not removed if the table is restored from the $phase phase, with the held copy $held and the handover $handover",
+  async ({ phase, held, handover, end }) => {
+    const { config } = world;
+    world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.vaultUriOf(HANDOVER_VAULT) };
+    const { control } = world.cloud;
+    const secrets = [
+      { name: "old", expiresInDays: 20 },
+      { name: "second", expiresInDays: 200 },
+    ];
+    const app = world.addApplication(`restore-${++appCount}`, { secrets });
+    world.targets = [];
+    const { rotationId } = await world.start().begin({ ...app.request, updateKeyVaults: false }, BOSS);
+    const { row: copied } = await world.run(rotationId, { until: ({ status }) => status === phase });
+    const copy = await copyTable();
+    const heldName = `rotation-${rotationId}-${copied.newKeyId}`;
+    const heldValue = control.secretValue(SERVICE_VAULT, heldName)!;
+    await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+    await world.start().finish(rotationId, true, BOSS);
+    const { newKeyId, publications, status } = (await world.run(rotationId)).row;
+    expect(status).toBe("completed");
+    // A user takes the value to a place that the service does not know, and deletes the handover secret.
+    const { vaultName: name, vaultUri, secretName } = publications[0]!;
+    if (handover === "purged") control.remove(HANDOVER_VAULT, "secrets", secretName);
+    else {
+      const services = { config, identity: createIdentity(config), log: world.log };
+      await createVaultSecrets(services).open({ name, vaultUri }).remove(secretName);
+    }
+    if (held !== "gone") control.putSecret(SERVICE_VAULT, { name: heldName, value: heldValue });
+    await restoreTable(copy);
+    world.messages.length = 0;
+    const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+    world.config = config;
+    expect(row.status, JSON.stringify(row)).toBe(end);
+    if (row.status !== "overlapping")
+      expect(row.notes.join(" ")).toMatch(new RegExp(`${newKeyId} was not removed: .* can't see who took it`));
+    const live = control.directory.secrets(app.appId).filter(({ removedAt }) => removedAt === undefined);
+    expect(live.map(({ keyId }) => keyId)).toContain(newKeyId);
   },
 );

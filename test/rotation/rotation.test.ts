@@ -173,6 +173,35 @@ test("simultaneous requests start one rotation", async () => {
   expect(await world.start().begin({ ...app.request, secretId: keyId! }, BOSS)).toMatchObject({ status: "planned" });
 });
 
+test("copies of a message send one follow-up while a rotation is leased or not due, and it ends after a crash", async () => {
+  const app = world.addApplication(newAppName());
+  const rotationId = await startRotation(app);
+  world.messages.length = 0;
+  const deliverCopies = async () => {
+    const workers = Array.from({ length: 20 }, () => world.start());
+    await Promise.all(workers.map((worker) => worker.work(rotationId, "copy")));
+  };
+  // The worker crashes in its first step, after it took the lease.
+  const crashing = world.start({ callNumber: 3, crashKind: "before" });
+  await expect(crashing.work(rotationId, "crashed")).rejects.toBeInstanceOf(WorkerCrashed);
+  expect((await world.start().get(rotationId)).working).toBeDefined();
+  for (let deliveries = 0; deliveries < 2; deliveries++) {
+    await deliverCopies();
+    expect(world.messages).toHaveLength(1);
+  }
+
+  const isWaiting = ({ status, dueAt }: RotationRecord) =>
+    status === "proving" && Date.parse(dueAt) > world.clock.now().getTime();
+  await world.run(rotationId, { until: isWaiting });
+  world.messages.length = 0;
+  await deliverCopies();
+  expect(world.messages).toHaveLength(1);
+
+  const { row } = await world.run(rotationId);
+  expect(row.status).toBe("completed");
+  await expectRotationInvariants(world, app, row);
+});
+
 test("duplicate messages to two workers at once repeat no step", async () => {
   const app = world.addApplication(newAppName(), { places: 2 });
   const rotationId = await startRotation(app);
@@ -448,6 +477,49 @@ test("a forced finish does not remove the last unexpired client secret", async (
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "lastCredential" } });
   expect(row.attention!.message).toMatch(/has no other client secret that has not expired/);
   expect(validKeyIds(app)).toEqual([app.keyId]);
+});
+
+test("a forced finish does not remove the old secret if the new one is gone, although another secret is valid", async () => {
+  const secrets = [
+    { name: "old", expiresInDays: 20 },
+    { name: "second", expiresInDays: 200 },
+  ];
+  const app = world.addApplication(newAppName(), { secrets });
+  const { rotationId, newKeyId } = await runToOverlap(app);
+  control().directory.removeSecret(app.appId, newKeyId!);
+  control().putSecret(VAULT, { name: app.places[0]!, value: app.oldValue });
+  await world.start().finish(rotationId, true, BOSS);
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "needsAttention", attention: { code: "newSecretGone" } });
+  expect(row.attention!.message).toContain(`the secret ${newKeyId} that replaces it is not in the directory`);
+  expect(validKeyIds(app)).toContain(app.keyId);
+});
+
+test.each([
+  ["deleted", (place: string) => control().remove(VAULT, "secrets", place)],
+  ["disabled", (place: string) => control().change(VAULT, "secrets", place, { enabled: false })],
+])("a failed rotation does not remove its new secret while the place is %s, and notes that", async (_, change) => {
+  const app = world.addApplication(newAppName());
+  const rotationId = await startRotation(app);
+  await world.run(rotationId, { until: ({ status }) => status === "publishing" });
+  change(app.places[0]!);
+  const { row } = await world.run(rotationId);
+  expect(row.status, JSON.stringify(row)).toBe("failed");
+  expect(row.notes).toEqual([expect.stringMatching(`${row.newKeyId} was not removed: .* was deleted or disabled`)]);
+  expect(validKeyIds(app)).toEqual([app.keyId, row.newKeyId]);
+});
+
+test("a rollback does not remove the new secret while another vault secret certainly holds it", async () => {
+  const app = world.addApplication(newAppName());
+  const { rotationId, newKeyId } = await runToOverlap(app);
+  const value = control().secretValue(VAULT, app.places[0]!)!;
+  const copy = `${app.places[0]}-copy`;
+  control().putSecret(VAULT, { name: copy, value });
+  world.targets.push({ ...world.target(copy, { approval: "new" }), appId: app.appId });
+  await world.start().cancel(rotationId, BOSS);
+  const waiting = (await world.run(rotationId)).row;
+  expect(waiting).toMatchObject({ status: "cancelled", notes: [expect.stringContaining(`${VAULT}/${copy} holds it`)] });
+  expect(validKeyIds(app)).toEqual([app.keyId, newKeyId]);
 });
 
 test("a failed rotation does not remove the only valid client secret", async () => {

@@ -68,7 +68,8 @@ export class World {
   /** Vault secrets that a rotation of `appId` writes. Without `appId` the entry applies to every application. */
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
-    targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId),
+    targetsOf: async ({ appId }, keyId) =>
+      this.targets.filter((one) => (one.appId ?? appId) === appId && !this.#storesOtherSecret(one, appId, keyId)),
     recordWrittenPlaces: async () => {},
   };
   /** Wraps the Microsoft Graph client, so that a test can change its responses. */
@@ -139,6 +140,14 @@ export class World {
     return { appId, keyId, places, request, oldValue: secretValueOf(name, "old") };
   }
 
+  /** Returns whether a vault secret stores another client secret of the application. */
+  #storesOtherSecret({ vaultName, secretName }: Target, appId: string, keyId: string): boolean {
+    const { control } = this.cloud;
+    const value = control.secretValue(vaultName, secretName);
+    const stored = value === undefined ? undefined : control.directory.keyIdOf(appId, value);
+    return stored !== undefined && stored !== keyId;
+  }
+
   /** Adds a vault secret that belongs to no application. Returns the request that gives the secret a new value. */
   addVaultSecret(secretName: string, oldValue: string, value: string): VaultSecretRequest {
     this.cloud.control.putSecret(VAULT, { name: secretName, value: oldValue, tags: { owner: "shop@acme.example" } });
@@ -199,6 +208,7 @@ export class World {
       },
       consumers: crashable("consumers", {
         findConsumers: (written) => this.consumers.findConsumers(written),
+        currentProblem: (consumer) => this.consumers.currentProblem(consumer),
         refresh: (consumer, wanted) => this.consumers.refresh(consumer, wanted),
         check: (consumer, version, since) => this.consumers.check(consumer, version, since),
       } satisfies ConsumersOfSecrets),

@@ -83,6 +83,8 @@ const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> =
   enableNotifications: ["false", "true", false],
   enableComplianceScanning: ["false", "true", false],
   watchAll: ["false", "true", false],
+  requirePasswordChange: ["true", "false", true],
+  unusedPasswordDays: ["1", "2", 365],
   logLevel: ["DEBUG", "WARNING", "ERROR"],
   defaultThresholdDays: ["1", "2", 365],
   criticalExpiryDays: ["0", "1", 2],

@@ -1,3 +1,4 @@
+import type { OidcModeName } from "simulated-cloud/idp/oidc-modes.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { ProviderVisitor } from "../support/provider-visitor.ts";
@@ -120,14 +121,66 @@ describe("a browser", () => {
   });
 });
 
+describe("the audit log", () => {
+  test("has each rejected sign-in of one address under the request ID on its page, with its own reason", async () => {
+    const headers = browserHeaders();
+    const rejectionsBy = async (mode: OidcModeName, times: number) => {
+      service.cloud.control.setOidcMode(mode);
+      const requestIds: string[] = [];
+      for (let time = 0; time < times; time++) {
+        const { path, cookie } = await startSignIn("uma");
+        const page = await service.call("GET", path, { headers: { ...headers, cookie } });
+        expect(page.status).toBe(400);
+        requestIds.push(page.headers.get("x-request-id")!);
+      }
+      return requestIds;
+    };
+    const wrongParty = await rejectionsBy("otherAuthorizedParty", 2);
+    const [later] = await rejectionsBy("issuedLater", 1);
+    const [unsupported] = await rejectionsBy("clientSecretHmac", 1);
+    const { items } = (await service.admin("GET", "/audit/entries?event_type=user.signInRefused")).body;
+    const detailsOf = (requestId: string) =>
+      items.find(
+        (entry: { requestId: string; details: { requestIds?: string[] } }) =>
+          entry.requestId === requestId || entry.details.requestIds?.includes(requestId),
+      )?.details;
+    expect(wrongParty.map(detailsOf)).toMatchObject([{ code: "azp" }, { code: "azp" }]);
+    expect(detailsOf(later!)).toMatchObject({ reason: "badResponse", code: "iat" });
+    expect(detailsOf(unsupported!)).toMatchObject({
+      code: "alg",
+      algorithm: "HS256",
+      accepted: expect.stringContaining("EdDSA"),
+    });
+  });
+});
+
+describe("the connection test", () => {
+  test.each<[OidcModeName, string, RegExp]>([
+    ["correct", "wrong secret", /does not know this client, or the secret is wrong \(invalid_client\)/],
+    [
+      "unauthorizedClient",
+      "wrong secret",
+      /401 unauthorized_client.*secret is wrong, or.*know this client, or.*code flow/,
+    ],
+  ])("names the fault for a provider in the mode %s and a %s", async (mode, secret, detail) => {
+    service.cloud.control.setOidcMode(mode);
+    const { status, body } = await service.admin("POST", "/auth/sso/config/test", { oidcClientSecret: secret });
+    expect([status, body.success]).toEqual([200, false]);
+    expect(body.checks.at(-1)).toMatchObject({ name: "client", passed: false, detail: expect.stringMatching(detail) });
+    expect(body.checks.at(-2).detail).toContain("accepted with RS256");
+  });
+});
+
 describe("callbacks from one address", () => {
   test("count as sign-ins on both hosts, so the eleventh in a minute is rejected", async () => {
     const { path, cookie } = await startSignIn("uma");
     const statuses = [];
     for (let call = 0; call < 10; call++) {
       const host = service.hosts[call % 2]!.url;
-      const response = await service.call("GET", `${host}/auth/sso/callback?state=x`, {
-        headers: browserHeaders("192.0.2.7"),
+      // The browser that started the sign-in, with an answer that is not the provider's.
+      const started = await startSignIn("uma");
+      const response = await service.call("GET", `${host}${started.path.replace(/code=/, "code=x")}`, {
+        headers: { ...browserHeaders("192.0.2.7"), cookie: started.cookie },
       });
       statuses.push(response.status);
     }
@@ -145,6 +198,32 @@ describe("callbacks from one address", () => {
     // The rejected callback can be repeated, here from another address.
     const fromOtherAddress = await service.call("GET", path, { headers: { ...browserHeaders("192.0.2.8"), cookie } });
     expect([fromOtherAddress.status, fromOtherAddress.headers.get("location")]).toEqual([302, "/docs"]);
+  });
+});
+
+describe("callbacks of sign-ins that the browser did not start", () => {
+  test.each<[string, (started: { path: string; cookie: string }) => { path: string; cookie?: string }]>([
+    ["without a cookie", ({ path }) => ({ path })],
+    ["with an invented cookie", ({ path }) => ({ path, cookie: `__Host-sso=${"A".repeat(43)}` })],
+    ["with an unknown state", ({ cookie }) => ({ path: "/auth/sso/callback?code=x&state=y", cookie })],
+    ["that were already completed", (started) => started],
+  ])("%s don't use up the sign-ins of their address", async (_description, change) => {
+    const address = `192.0.2.${100 + ++clientAddresses}`;
+    const started = await startSignIn("uma");
+    const completed = await service.call("GET", started.path, {
+      headers: { ...browserHeaders(), cookie: started.cookie },
+    });
+    expect(completed.status).toBe(302);
+    const forged = change(started);
+    for (let call = 0; call < 15; call++) {
+      const response = await service.call("GET", forged.path, {
+        headers: { ...browserHeaders(address), ...(forged.cookie && { cookie: forged.cookie }) },
+      });
+      expect(response.status).toBe(400);
+    }
+    const { path, cookie } = await startSignIn("uma");
+    const signedIn = await service.call("GET", path, { headers: { ...browserHeaders(address), cookie } });
+    expect([signedIn.status, signedIn.headers.get("location")]).toEqual([302, "/docs"]);
   });
 });
 

@@ -90,6 +90,13 @@ describe("a sign-in", () => {
     expect(await instance.sso.configuration()).toMatchObject({ totalSsoLogins: 2 });
   });
 
+  test("works with an ID token that is signed with Ed25519", async () => {
+    deployments.cloud.control.setOidcMode("edDsa");
+    // A new instance has not cached the discovery document, which lists the algorithms.
+    const freshInstance = deployment.start();
+    expect(await authenticateSession(instance, await signIn(freshInstance, "uma"))).toMatchObject({ username: "uma" });
+  });
+
   test("works after the provider changed its keys", async () => {
     await signIn(instance, "uma");
     deployments.cloud.control.rollOidcKeys();
@@ -127,6 +134,7 @@ describe("a response of the provider", () => {
     ["wrongAudience", "badResponse"],
     ["wrongAuthorizedParty", "badResponse"],
     ["otherAuthorizedParty", "badResponse azp"],
+    ["wrongAccessTokenHash", "badResponse at_hash"],
     ["wrongNonce", "badResponse"],
     ["missingNonce", "badResponse"],
     ["missingSubject", "badResponse"],
@@ -147,6 +155,11 @@ describe("a response of the provider", () => {
     expect(deployment.events.some(({ type }) => type === "user.created")).toBe(false);
     // The same sign-in without the defect succeeds.
     deployments.cloud.control.setOidcMode("correct");
+    expect(await authenticateSession(instance, await signIn(instance, "uma"))).toBeDefined();
+  });
+
+  test("without the optional hash of the access token is accepted", async () => {
+    deployments.cloud.control.setOidcMode("missingAccessTokenHash");
     expect(await authenticateSession(instance, await signIn(instance, "uma"))).toBeDefined();
   });
 

@@ -93,6 +93,17 @@ describe("an email address", () => {
     expect(nameOf(person({ upn: claim }))).toBe(name);
   });
 
+  test.each<[string, Record<string, unknown>, string, string | undefined]>([
+    ["Okta and Ping", { firstName: "Ada", lastName: "Lind", email: "ada@acme.example" }, "ada", "ada@acme.example"],
+    ["Keycloak", { "urn:oid:2.5.4.42": ["Ada"], "urn:oid:2.5.4.4": ["Lind"] }, "Ada Lind", undefined],
+    ["Keycloak with an address", { "urn:oid:1.2.840.113549.1.9.1": ["ada@acme.example"] }, "ada", "ada@acme.example"],
+    ["Shibboleth", { "urn:oid:0.9.2342.19200300.100.1.1": ["ada"], "urn:oid:2.5.4.3": ["Ada Lind"] }, "ada", undefined],
+    ["ADFS", { "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/upn": ["ada@corp"] }, "ada", undefined],
+    ["Entra", { "http://schemas.microsoft.com/identity/claims/displayname": ["Ada Lind"] }, "Ada Lind", undefined],
+  ])("is read from the attributes of %s", (_provider, attributes, name, email) => {
+    expect([nameOf(person(attributes)), emailOf(person(attributes))]).toEqual([name, email]);
+  });
+
   test("ignores claims of more than 1,024 characters and uses the next one", () => {
     const name = `${"a".repeat(1011)}@acme.example`;
     expect(nameOf(person({ upn: name, name: "Ada" }))).toBe("a".repeat(1011));

@@ -103,6 +103,7 @@ export class Deployment {
       access,
       licensing: { tier: async () => tier },
       vault,
+      signInLimiter: createRateLimiter({ tables, clock, limits, name: "ssoSignIn" }),
       discoverLimiter: createRateLimiter({
         tables,
         clock,

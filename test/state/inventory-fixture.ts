@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
-import type { Cloud } from "simulated-cloud/cloud.ts";
 import { createEvaluator, type Evaluator } from "../../shared/compliance/evaluator.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
 import { planVaults } from "../../shared/discovery/plan-vaults.ts";
@@ -32,7 +31,7 @@ export interface Worker {
 }
 
 /** Creates workers of one simulated cloud. All workers see the same time, so that the same assets lead to the same results. */
-export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
+export function createWorkers({ config }: { config: Config }) {
   const identity = createIdentity(config);
   const keyVaults = createKeyVaults({ config, identity, log });
   const resourceManager = createResourceManager({ config, identity, log });
@@ -91,14 +90,16 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
   return { worker, plan, runDeltaScan };
 }
 
-/** Matches names of members with times or ids of writes, in which two inventories of the same cloud may differ. */
-const TIME_MEMBERS =
+/**
+ * Matches names of members with keys, times or ids of writes. Two inventories of the same cloud may differ in times and ids.
+ */
+const IGNORED_MEMBERS =
   /^(etag|timestamp|partitionKey|rowKey|odata.*|firstSeenAt|listedAt_json|fences_json|describedAt|createdAt|evaluatedAt|evaluationId)$/;
 
 /**
  * Returns all rows of assets, vaults and compliance results as text, by table and key, so that two inventories can be compared.
- * Leaves out everything that depends on the history instead of the cloud's state: fences, logged changes, times, and the start
- * of each failure with the hashes over it.
+ * Leaves out everything that depends on the history instead of the cloud's state: fences, logged changes, totals, times, and
+ * the start of each failure.
  */
 export async function readAllRows(connectionString: string): Promise<Map<string, string>> {
   const rows = new Map<string, string>();
@@ -109,10 +110,11 @@ export async function readAllRows(connectionString: string): Promise<Map<string,
         const key = row.rowKey!;
         const isFence = table === "Compliance" ? key.endsWith("!!fence") : key.startsWith("f!");
         // Row keys start with a prefix for their kind. `0!`: new violations. `4!`: the last evaluation, thresholds and totals.
-        const isEvent = table === "Compliance" && /^[04]!/.test(key);
+        const isHistoryResult = table === "Compliance" && /^[04]!/.test(key);
         // `c!`: logged changes. `k!`: totals of all vaults. `l!`: markers of outdated totals. `x!`: removed vaults.
-        const isChange = table === "Vaults" && /^[cklx]!/.test(key);
-        if (!isFence && !isEvent && !isChange) rows.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
+        const isHistoryOfVaults = table === "Vaults" && /^[cklx]!/.test(key);
+        if (!isFence && !isHistoryResult && !isHistoryOfVaults)
+          rows.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
       }
     } catch (error) {
       if ((error as { statusCode?: number }).statusCode !== 404) throw error;
@@ -135,7 +137,7 @@ function textOf(table: string, row: Record<string, unknown>): string {
     return JSON.stringify(unpackFindings(row.items as Uint8Array).map(([name, , evidence]) => [name, evidence]));
   // In a vault's row, these members contain the times and hashes of the last reads.
   const isReadHistory = (name: string) => table === "Vaults" && (name === "details_json" || name === "answers_json");
-  const isHistory = (name: string) => TIME_MEMBERS.test(name) || isReadHistory(name);
+  const isHistory = (name: string) => IGNORED_MEMBERS.test(name) || isReadHistory(name);
   const members = Object.entries(row).filter(([name]) => !isHistory(name));
   return JSON.stringify(
     members
@@ -143,6 +145,7 @@ function textOf(table: string, row: Record<string, unknown>): string {
         if (value instanceof Uint8Array) return [name, Buffer.from(value).toString("base64")];
         if (name === "failures_json" && table === "Compliance")
           return [name, (JSON.parse(String(value)) as { since: number }[]).map(withoutSince)];
+        // Outside of `Vaults`, only the number of details is compared.
         return name === "details_json" ? [name, (JSON.parse(String(value)) as unknown[]).length] : [name, value];
       })
       .sort(([a], [b]) => (String(a) < String(b) ? -1 : 1)),

@@ -8,7 +8,7 @@ import { MAX_TEXT_UNITS } from "../../shared/platform/storage/limits.ts";
 
 const { members } = entity("Texts", z.object({ text: z.string() }));
 
-/** Characters of two UTF-16 units: the first and the last of each range of high surrogates, and one between. */
+/** Characters of two UTF-16 units (surrogate pairs), from the first to the last code point that needs two. */
 const PAIRS = ["\u{10000}", "\u{103ff}", "\u{1f511}", "\u{10fc00}", "\u{10ffff}"];
 
 test.each(PAIRS)("a long text is not split within the surrogate pair %j", (pair) => {

@@ -24,6 +24,25 @@ export class ProviderVisitor {
     return chosen.left;
   }
 
+  /**
+   * Opens the provider's sign-out address and confirms.
+   *
+   * @returns The address on another host to which the provider redirects the browser, or "nobody is signed in".
+   * @throws {Error} With the provider's response, if the provider rejects the request.
+   */
+  async signOut(address: string): Promise<string> {
+    const { origin } = new URL(address);
+    const page = await this.#follow(origin, address);
+    const xsrf = /name="xsrf" value="([^"]*)"/.exec(page.text)?.[1];
+    if (page.status !== 200 || xsrf === undefined)
+      throw new Error(`The provider answered ${page.status}: ${page.text}`);
+    if (!page.text.includes("op.logoutForm")) return "nobody is signed in";
+    const form = new URLSearchParams({ xsrf, logout: "yes" }).toString();
+    const confirmed = await this.#follow(origin, `${origin}/session/end/confirm`, form);
+    if (confirmed.left === undefined) throw new Error(`The provider answered ${confirmed.status}: ${confirmed.text}`);
+    return confirmed.left;
+  }
+
   /** Opens an address and follows its redirects while they stay at `origin`. `left` is the first address elsewhere. */
   async #follow(origin: string, start: string, form?: string) {
     let [address, body] = [start, form];

@@ -63,7 +63,7 @@ function write(
     return failure(409, "ObjectIsDeletedButRecoverable", message);
   }
   const existing = vault.collections.secrets.get(name);
-  const createdAt = Math.floor(Date.now() / 1000);
+  const createdAt = Math.floor(options.consumers.now() / 1000);
   const version = { id: randomBytes(16).toString("hex"), enabled: true, created: createdAt, updated: createdAt, value };
   const secret = { name: existing?.name ?? name, versions: [...(existing?.versions ?? []), version] };
   options.resources.putItem(vault.name, "secrets", secret);

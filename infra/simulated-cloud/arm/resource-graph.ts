@@ -39,7 +39,7 @@ const recentQueries = new WeakMap<ArmOptions, Map<string, number[]>>();
 function takeQuota(options: ArmOptions, { oid }: Claims): number | undefined {
   const timesByPrincipal = recentQueries.get(options) ?? new Map<string, number[]>();
   recentQueries.set(options, timesByPrincipal);
-  const now = Date.now();
+  const now = options.consumers.now();
   const times = (timesByPrincipal.get(oid) ?? []).filter((at) => now - at < WINDOW_MS);
   timesByPrincipal.set(oid, times);
   if (options.consumers.graphSettings.limited && times.length >= QUOTA) return undefined;
@@ -90,7 +90,7 @@ function runQuery(options: ArmOptions, body: Row | undefined): ServiceResponse {
       : positionOf(queryOptions.$skipToken, query);
   if (start === undefined) return invalid("InvalidSkipToken", "The skip token is not valid for this query.");
   try {
-    return results(options, parse(query, Date.now()), { query, subscriptions, top, start });
+    return results(options, parse(query, options.consumers.now()), { query, subscriptions, top, start });
   } catch (error) {
     if (!(error instanceof QueryError)) throw error;
     return invalid("ParserFailure", `${error.message} at position ${error.position}.`);

@@ -68,8 +68,8 @@ export const ROLES = {
 } as const;
 
 /**
- * A system that must accept a secret's value for the value to work. Without an issuer, every current or former value of the
- * vault secret works.
+ * Names a secret whose values a system issues, such as a database. A value works only while its issuer accepts it. For a secret
+ * without an issuer, every current or former value works.
  */
 export interface CompanyIssuer {
   vault: string;

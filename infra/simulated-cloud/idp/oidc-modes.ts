@@ -6,9 +6,11 @@ export interface OidcMode {
   claims?: (claims: Members) => Members;
   /**
    * Signs the ID token differently from RS256 with the provider's key. `foreignKey` uses an unpublished key under the
-   * provider's key ID.
+   * provider's key ID. `edDsa` uses a published Ed25519 key.
    */
-  signature?: "none" | "clientSecretHmac" | "publicKeyHmac" | "foreignKey";
+  signature?: "none" | "clientSecretHmac" | "publicKeyHmac" | "foreignKey" | "edDsa";
+  /** Changes the response of the token endpoint to a client that fails to authenticate. */
+  rejectedClient?: (error: Members) => Members;
   /** Changes the parameters of the redirect that carries the code. */
   callback?: (parameters: URLSearchParams) => void;
   /** Creates the discovery document from the correct document. */
@@ -31,6 +33,14 @@ const without = (members: Members, name: string): Members =>
  */
 export const OIDC_MODES = {
   correct: {},
+  // Keycloak's response to a wrong client secret: status 401 with another error code than RFC 6749, section 5.2.
+  unauthorizedClient: { rejectedClient: (error) => ({ ...error, error: "unauthorized_client" }) },
+  // Not a mistake: the ID token has a signature of Ed25519.
+  edDsa: {
+    signature: "edDsa",
+    discovery: (document) => ({ ...document, id_token_signing_alg_values_supported: ["EdDSA", "RS256"] }),
+  },
+  noLogout: { discovery: (document) => without(document, "end_session_endpoint") },
   wrongIssuer: { claims: (claims) => ({ ...claims, iss: ELSEWHERE }) },
   wrongAudience: { claims: (claims) => ({ ...claims, aud: "another-client" }) },
   // The token has two audiences and was issued to the other one.
@@ -39,6 +49,9 @@ export const OIDC_MODES = {
   },
   // The audience is correct, but the token was issued to another client.
   otherAuthorizedParty: { claims: (claims) => ({ ...claims, azp: "another-client" }) },
+  // The ID token was issued with another access token.
+  wrongAccessTokenHash: { claims: (claims) => ({ ...claims, at_hash: "AAAAAAAAAAAAAAAAAAAAAA" }) },
+  missingAccessTokenHash: { claims: (claims) => without(claims, "at_hash") },
   wrongNonce: { claims: (claims) => ({ ...claims, nonce: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }) },
   missingNonce: { claims: (claims) => without(claims, "nonce") },
   missingSubject: { claims: (claims) => without(claims, "sub") },

@@ -1,17 +1,30 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { KoaContextWithOIDC, default as Provider } from "oidc-provider";
-import { decodeUnverified, hs256, publicPem, rs256, type SigningKey, signingKey, unsigned } from "../jwt.ts";
+import {
+  decodeUnverified,
+  ed25519Key,
+  edDsa,
+  hs256,
+  publicPem,
+  rs256,
+  type SigningKey,
+  signingKey,
+  unsigned,
+} from "../jwt.ts";
+import { type LogoutTokenChange, logoutToken } from "./logout-tokens.ts";
 import { OIDC_MODES, type OidcMode, type OidcModeName } from "./oidc-modes.ts";
 import { oidcStore } from "./oidc-store.ts";
 import type { People } from "./people.ts";
-import { signInPage } from "./sign-in-page.ts";
+import { signInPage, signOutPage } from "./sign-in-page.ts";
 
 export interface OidcClient {
   clientId: string;
   clientSecret: string;
 }
 
+/** Page of the service to which the browser returns after a sign-out. */
+const POST_LOGOUT_URI = "http://localhost/";
 /** Redirect URI of the service, on any port: RFC 8252, section 7.3, leaves the ports of loopback addresses open. */
 const REDIRECT_URI = "http://localhost/auth/sso/callback";
 
@@ -33,7 +46,11 @@ export class OidcProvider {
   #mode: OidcModeName = "correct";
   /** Undefined before the first request and after `rollKeys`. */
   #loading: Promise<{ provider: Provider; key: SigningKey }> | undefined;
+  #key: Promise<SigningKey> | undefined;
   #foreignKey: Promise<SigningKey> | undefined;
+  #ed25519Key: Promise<SigningKey> | undefined;
+  /** URL of the service that is called when a session ends. */
+  #backchannelLogoutUri: string | undefined;
 
   constructor(issuer: string, client: OidcClient, people: People) {
     this.#issuer = issuer;
@@ -51,7 +68,23 @@ export class OidcProvider {
 
   /** Signs with a new key and publishes only the new key. */
   rollKeys(): void {
+    this.#key = undefined;
     this.#loading = undefined;
+  }
+
+  /** Registers the client's back-channel logout URI. Sessions and keys stay. */
+  setBackchannelLogoutUri(uri: string | undefined): void {
+    this.#backchannelLogoutUri = uri;
+    this.#loading = undefined;
+  }
+
+  /** Returns a logout token with the changes, as the provider would send it to the back-channel logout URI. */
+  async logoutToken(session: { sub?: string; sid?: string }, change: LogoutTokenChange = {}): Promise<string> {
+    this.#loading ??= this.#load();
+    const { key } = await this.#loading;
+    this.#foreignKey ??= signingKey(key.id);
+    const keys = { key, foreignKey: await this.#foreignKey, clientSecret: this.#client.clientSecret };
+    return logoutToken({ issuer: this.#issuer, clientId: this.#client.clientId }, session, keys, change);
   }
 
   async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -70,10 +103,8 @@ export class OidcProvider {
   }
 
   async #load() {
-    const [{ default: Provider, interactionPolicy }, key] = await Promise.all([
-      import("oidc-provider"),
-      signingKey(randomBytes(8).toString("hex")),
-    ]);
+    this.#key ??= signingKey(randomBytes(8).toString("hex"));
+    const [{ default: Provider, interactionPolicy }, key] = await Promise.all([import("oidc-provider"), this.#key]);
     const policy = interactionPolicy.base();
     // The company's administrator has consented for all users.
     policy.remove("consent");
@@ -85,6 +116,9 @@ export class OidcProvider {
           client_secret: this.#client.clientSecret,
           application_type: "native",
           redirect_uris: [REDIRECT_URI],
+          post_logout_redirect_uris: [POST_LOGOUT_URI],
+          ...(this.#backchannelLogoutUri !== undefined && { backchannel_logout_uri: this.#backchannelLogoutUri }),
+          backchannel_logout_session_required: true,
           response_types: ["code"],
           grant_types: ["authorization_code"],
           token_endpoint_auth_method: "client_secret_basic",
@@ -94,8 +128,20 @@ export class OidcProvider {
       cookies: { keys: [this.#cookieKey] },
       routes: { authorization: "/authorize", userinfo: "/userinfo" },
       interactions: { policy, url: (_ctx, interaction) => `/interaction/${interaction.uid}` },
-      features: { devInteractions: { enabled: false }, rpInitiatedLogout: { enabled: false } },
+      features: {
+        devInteractions: { enabled: false },
+        backchannelLogout: { enabled: true },
+        rpInitiatedLogout: {
+          enabled: true,
+          logoutSource(ctx, form) {
+            ctx.body = signOutPage(form);
+          },
+        },
+      },
       pkce: { required: () => true },
+      // The library's own `fetch` rejects addresses of this machine, where the service's back-channel logout URI is.
+      fetch: (url, { method, headers, body, redirect, signal } = {}) =>
+        globalThis.fetch(url, { method, headers, body, redirect, signal } as RequestInit),
       scopes: ["openid", "profile", "email"],
       claims: {
         openid: ["sub", "oid"],
@@ -171,7 +217,19 @@ export class OidcProvider {
         if (mode.discovery) ctx.body = mode.discovery(members);
         break;
       case "token":
+        if (mode.rejectedClient && members?.error === "invalid_client") {
+          ctx.body = mode.rejectedClient(members);
+          // With a challenge, clients don't read the body. Keycloak sends none.
+          ctx.remove("www-authenticate");
+        }
         if (typeof members?.id_token === "string") members.id_token = await this.#idToken(mode, members.id_token, key);
+        break;
+      case "jwks":
+        if (mode.signature === "edDsa") {
+          const { id, publicKey } = await this.#edDsaKey();
+          const jwk = { ...publicKey.export({ format: "jwk" }), kid: id, use: "sig", alg: "EdDSA" };
+          ctx.body = { keys: [...(members.keys as unknown[]), jwk] };
+        }
         break;
       case "userinfo":
         if (mode.userinfo && ctx.status === 200) ctx.body = mode.userinfo(members);
@@ -202,9 +260,16 @@ export class OidcProvider {
       case "foreignKey":
         this.#foreignKey ??= signingKey(key.id);
         return rs256(header, payload, await this.#foreignKey);
+      case "edDsa":
+        return edDsa(header, payload, await this.#edDsaKey());
       case undefined:
         return rs256(header, payload, key);
     }
+  }
+
+  async #edDsaKey(): Promise<SigningKey> {
+    this.#ed25519Key ??= ed25519Key("ed25519");
+    return await this.#ed25519Key;
   }
 }
 

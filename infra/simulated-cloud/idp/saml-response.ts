@@ -55,7 +55,7 @@ export async function samlResponse(
   request: SamlRequest,
   person: Person,
   key: SamlKey,
-  { now, id, mode = {} }: { now: Date; id: () => string; mode?: SamlMode },
+  { now, id, sessionIndex, mode = {} }: { now: Date; id: () => string; sessionIndex?: string; mode?: SamlMode },
 ): Promise<string> {
   const timeAfter = (minutes: number) => new Date(now.getTime() + minutes * MINUTE_MS).toISOString();
   const {
@@ -73,7 +73,7 @@ export async function samlResponse(
       `<saml:Subject><saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">${person.objectId}</saml:NameID>`,
       `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData InResponseTo="${escapeHtml(inResponseTo)}" NotOnOrAfter="${timeAfter(5)}" Recipient="${escapeHtml(request.acsUrl)}"/></saml:SubjectConfirmation></saml:Subject>`,
       `<saml:Conditions NotBefore="${timeAfter(-5)}" NotOnOrAfter="${timeAfter(60)}"><saml:AudienceRestriction><saml:Audience>${escapeHtml(request.issuer)}</saml:Audience></saml:AudienceRestriction></saml:Conditions>`,
-      `<saml:AuthnStatement AuthnInstant="${timeAfter(-1)}" SessionIndex="${id()}"><saml:AuthnContext><saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>`,
+      `<saml:AuthnStatement AuthnInstant="${timeAfter(-1)}" SessionIndex="${sessionIndex ?? id()}"><saml:AuthnContext><saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>`,
       `<saml:AttributeStatement>${attributes(person)}</saml:AttributeStatement></saml:Assertion>`,
     ].join(""),
   );

@@ -2,8 +2,16 @@ import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes } fro
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { makeCertificate } from "../x509.ts";
 import type { People } from "./people.ts";
+import { logoutRequest, logoutResponse, redirectUrl, type SamlLogoutRequest } from "./saml-logout.ts";
 import { SAML_MODES, type SamlModeName } from "./saml-modes.ts";
-import { InvalidSamlRequest, readRequest, readServiceProvider, type ServiceProvider } from "./saml-request.ts";
+import {
+  InvalidSamlRequest,
+  readLogoutRequest,
+  readLogoutResponse,
+  readRequest,
+  readServiceProvider,
+  type ServiceProvider,
+} from "./saml-request.ts";
 import { CANCELED_SIGN_IN, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
 import type { SamlKey } from "./saml-signature.ts";
 import { escapeHtml, signInPage } from "./sign-in-page.ts";
@@ -24,6 +32,8 @@ export class SamlProvider {
   #keys: SamlKey[];
   #foreignKey: SamlKey | undefined;
   #mode: SamlModeName = "correct";
+  /** The sessions of people who signed in. */
+  #sessions: { nameId: string; sessionIndex: string }[] = [];
   /** Service providers by entity ID. */
   readonly #serviceProviders = new Map<string, ServiceProvider>();
 
@@ -72,23 +82,70 @@ export class SamlProvider {
         `<md:KeyDescriptor use="signing"><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>${certificate}</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>`,
     );
     const protocol = "urn:oasis:names:tc:SAML:2.0:protocol";
+    const logout = `<md:SingleLogoutService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="${this.#origin}${SAML_PATH}slo"/>`;
     const service = `<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="${this.#origin}${SAML_PATH}sso"/>`;
-    return `<md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${this.entityId}"><md:IDPSSODescriptor protocolSupportEnumeration="${protocol}">${keys.join("")}${service}</md:IDPSSODescriptor></md:EntityDescriptor>`;
+    return `<md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${this.entityId}"><md:IDPSSODescriptor protocolSupportEnumeration="${protocol}">${keys.join("")}${logout}${service}</md:IDPSSODescriptor></md:EntityDescriptor>`;
   }
 
   async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(message.url ?? "/", this.#origin);
     if (message.method === "GET" && url.pathname === `${SAML_PATH}metadata`)
       return sendText(response, 200, "application/samlmetadata+xml", this.metadata());
-    if (url.pathname !== `${SAML_PATH}sso`) return sendText(response, 404, "text/plain", "Not found.\n");
     const [, query = ""] = (message.url ?? "").split("?");
-    let request: SamlRequest;
     try {
-      request = await readRequest(query, `${this.#origin}${SAML_PATH}sso`, this.#serviceProviders);
+      if (url.pathname === `${SAML_PATH}sso`) await this.#signIn(message, response, query);
+      else if (url.pathname === `${SAML_PATH}slo`) await this.#signOut(response, query);
+      else sendText(response, 404, "text/plain", "Not found.\n");
     } catch (error) {
       if (!(error instanceof InvalidSamlRequest)) throw error;
-      return sendText(response, 400, "text/plain; charset=utf-8", `The SAML request is invalid. ${error.message}\n`);
+      sendText(response, 400, "text/plain; charset=utf-8", `The SAML request is invalid. ${error.message}\n`);
     }
+  }
+
+  /** Returns the URL with a LogoutRequest to a registered service provider. */
+  logoutRequestUrl(entityId: string, request: SamlLogoutRequest): string {
+    const [destination] = this.#serviceProviders.get(entityId)?.logoutUrls ?? [];
+    if (destination === undefined) throw new Error(`${entityId} has no single logout service.`);
+    this.#foreignKey ??= newKey();
+    const key = { none: undefined, foreignKey: this.#foreignKey, own: this.#keys[0]! }[request.signature ?? "own"];
+    const id = `_${randomBytes(16).toString("hex")}`;
+    const { change = (xml) => xml } = request;
+    const xml = change(logoutRequest(request, { id, issuer: this.entityId, destination }));
+    return redirectUrl(destination, "SAMLRequest", xml, key, "state");
+  }
+
+  /** Handles a logout message: answers a request, and accepts a successful response. */
+  async #signOut(response: ServerResponse, query: string): Promise<void> {
+    const parameters = new URLSearchParams(query);
+    const own = `${this.#origin}${SAML_PATH}slo`;
+    if (parameters.has("SAMLResponse")) {
+      const { status } = await readLogoutResponse(query, own, this.#serviceProviders);
+      const success = "urn:oasis:names:tc:SAML:2.0:status:Success";
+      if (status !== success) throw new InvalidSamlRequest(`The status is ${status}.`);
+      return sendText(response, 200, "text/plain; charset=utf-8", "Signed out everywhere.\n");
+    }
+    const request = await readLogoutRequest(query, own, this.#serviceProviders);
+    const isKnown = this.#sessions.some(
+      ({ nameId, sessionIndex }) => nameId === request.nameId && request.sessionIndexes.includes(sessionIndex),
+    );
+    if (!isKnown) throw new InvalidSamlRequest("No session has this NameID and SessionIndex.");
+    this.#sessions = this.#sessions.filter(({ sessionIndex }) => !request.sessionIndexes.includes(sessionIndex));
+    const [destination] = request.sender.logoutUrls;
+    if (destination === undefined) throw new InvalidSamlRequest("The sender's metadata has no SingleLogoutService.");
+    const id = `_${randomBytes(16).toString("hex")}`;
+    const xml = logoutResponse({ id, issuer: this.entityId, destination, inResponseTo: request.id });
+    const location = redirectUrl(
+      destination,
+      "SAMLResponse",
+      xml,
+      this.#keys[0],
+      parameters.get("RelayState") ?? undefined,
+    );
+    response.writeHead(302, { location }).end();
+  }
+
+  async #signIn(message: IncomingMessage, response: ServerResponse, query: string): Promise<void> {
+    const request = await readRequest(query, `${this.#origin}${SAML_PATH}sso`, this.#serviceProviders);
     if (message.method !== "POST")
       return sendText(
         response,
@@ -102,7 +159,7 @@ export class SamlProvider {
       response,
       200,
       "text/html; charset=utf-8",
-      sendingPage(request.acsUrl, xml, url.searchParams.get("RelayState")),
+      sendingPage(request.acsUrl, xml, new URLSearchParams(query).get("RelayState")),
     );
   }
 
@@ -113,9 +170,12 @@ export class SamlProvider {
     this.#foreignKey ??= mode.foreignKey && newKey();
     const key = mode.foreignKey ? this.#foreignKey! : this.#keys[0]!;
     const id = () => `_${randomBytes(16).toString("hex")}`;
+    const sessionIndex = id();
+    if (person) this.#sessions.push({ nameId: person.objectId, sessionIndex });
     return await samlResponse(this.entityId, request, person ?? this.#people.list()[0]!, key, {
       now: new Date(),
       id,
+      sessionIndex,
       mode,
     });
   }

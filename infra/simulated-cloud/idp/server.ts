@@ -21,8 +21,10 @@ const OPERATIONS: readonly (readonly [pathPrefix: string, name: string])[] = [
   ["/interaction/", "oidc.choose"],
   ["/token", "oidc.token"],
   ["/userinfo", "oidc.userinfo"],
+  ["/session/end", "oidc.logout"],
   [`${SAML_PATH}metadata`, "saml.metadata"],
   [`${SAML_PATH}sso`, "saml.signIn"],
+  [`${SAML_PATH}slo`, "saml.logout"],
 ];
 
 /**

@@ -30,6 +30,19 @@ ${buttons.join("\n")}
 `;
 }
 
+/** Renders the page that asks whether to sign out. @param form - The provider's form with the ID `op.logoutForm`. */
+export function signOutPage(form: string): string {
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Sign out of Acme (OIDC)</title>
+<h1>Sign out of Acme (OIDC)?</h1>
+${form}
+<button form="op.logoutForm" name="logout" value="yes">Sign out</button>
+</html>
+`;
+}
+
 export function escapeHtml(text: string): string {
   const names: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
   return text.replace(/[&<>"]/g, (character) => names[character]!);

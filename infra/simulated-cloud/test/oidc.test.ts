@@ -223,12 +223,29 @@ describe("the OIDC provider", () => {
  */
 const checkMode: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
   correct: async () => expect(await hasValidSignature(await idTokenFor("uma"))).toBe(true),
+  unauthorizedClient: async () => {
+    const authorization = `Basic ${Buffer.from(`${cloud.oidc.clientId}:wrong`).toString("base64")}`;
+    const body = new URLSearchParams({ grant_type: "authorization_code", code: "none" });
+    const answer = await fetch(`${cloud.oidc.issuer}/token`, { method: "POST", headers: { authorization }, body });
+    expect([answer.status, answer.headers.has("www-authenticate")]).toEqual([401, false]);
+    expect(await answer.json()).toMatchObject({ error: "unauthorized_client" });
+  },
+  edDsa: async () => {
+    const { header, signed, signature } = decodeIdToken(await idTokenFor("uma"));
+    const { keys } = await fetchJson(`${cloud.oidc.issuer}/jwks`);
+    const jwk = keys.find(({ kid }: { kid: string }) => kid === header.kid);
+    expect([header.alg, jwk.crv]).toEqual(["EdDSA", "Ed25519"]);
+    expect(verify(null, Buffer.from(signed), createPublicKey({ key: jwk, format: "jwk" }), signature)).toBe(true);
+  },
+  noLogout: async () => expect(await fetchDiscovery()).not.toHaveProperty("end_session_endpoint"),
   wrongIssuer: async () => expect((await newClaims()).iss).toBe("https://login.elsewhere.example"),
   wrongAudience: async () => expect((await newClaims()).aud).toBe("another-client"),
   wrongAuthorizedParty: async () => {
     const { aud, azp } = await newClaims();
     expect([aud, azp]).toEqual([[cloud.oidc.clientId, "another-client"], "another-client"]);
   },
+  wrongAccessTokenHash: async () => expect((await newClaims()).at_hash).toBe("AAAAAAAAAAAAAAAAAAAAAA"),
+  missingAccessTokenHash: async () => expect(await newClaims()).not.toHaveProperty("at_hash"),
   otherAuthorizedParty: async () => {
     const { aud, azp } = await newClaims();
     expect([aud, azp]).toEqual([cloud.oidc.clientId, "another-client"]);

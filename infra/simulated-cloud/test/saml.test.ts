@@ -24,7 +24,7 @@ beforeEach(() => registerService());
 afterAll(() => cloud?.stop());
 
 /** Reads the sign-in address from the metadata of the provider. */
-const signInUrl = () => /Location="([^"]*)"/.exec(cloud.saml.metadata())![1]!;
+const signInUrl = () => /SingleSignOnService [^>]*Location="([^"]*)"/.exec(cloud.saml.metadata())![1]!;
 
 /** Returns the SAML metadata of the service. With a certificate, the metadata says that the service signs its requests. */
 function metadataOf(certificate: string, acsUrl = ACS_URL): string {

@@ -5,7 +5,7 @@ import type { Randomness } from "../../platform/runtime.ts";
 import { isConflict } from "../../platform/storage/conflict.ts";
 import { merge, RowMissing, replace } from "../../platform/storage/tables.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
-import { entryOf, entryText, readEntry } from "../entry.ts";
+import { type AuditEntry, entryOf, entryText, readEntry } from "../entry.ts";
 import type { AuditEvent } from "../event.ts";
 import { intervalOf } from "../interval.ts";
 import { readRow } from "../read-rows.ts";
@@ -20,28 +20,39 @@ import { type EntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./en
 /** Maximum number of write conflicts of one counted entry before the call fails. */
 const MAX_CONFLICTS = 20;
 
+/** Maximum number of request ids that a counted entry keeps, the first one included. */
+const MAX_REQUEST_IDS = 20;
+
 /** The events that share one entry: their common key, and the length of the window. */
 export interface CountGroup {
   key: string;
   windowMs: number;
+  /** Whether the entry keeps the ids of repeated requests. A person has such an id from an error page. */
+  keepsRequestIds: boolean;
 }
 
-/** Groups repeats of one rejected request by actor and address within a minute. */
-export const refusalGroup = ({ type, caller, target }: AuditEvent): CountGroup => ({
-  key: JSON.stringify([type, caller.actor, caller.address, target?.type, target?.id]),
+/**
+ * Groups repeats of one rejected request by actor, address and cause within a minute. Another `reason` or `code` in the details
+ * is another cause: both are fixed texts of this service.
+ */
+export const refusalGroup = ({ type, caller, target, details }: AuditEvent): CountGroup => ({
+  key: JSON.stringify([type, caller.actor, caller.address, target?.type, target?.id, details?.reason, details?.code]),
   windowMs: MINUTE_MS,
+  keepsRequestIds: true,
 });
 
 /** Groups readings of one kind and filter by one actor within 15 minutes. */
 export const readingGroup = ({ type, caller, target }: AuditEvent): CountGroup => ({
   key: JSON.stringify([type, caller.actor, target?.type, target?.id]),
   windowMs: 15 * MINUTE_MS,
+  keepsRequestIds: false,
 });
 
 /**
  * Creates the function that records an event as a new entry, or increases the count of the entry of its group and window. The
  * entry's id is derived from the group and the window, so that all instances use the same entry. If that entry is already
- * sealed, a second one is created. Events of a group that arrive during a write are counted together by the next write.
+ * sealed, a second one is created. Events of a group that arrive during a write are counted together by the next write. Once
+ * the count of a rejection exceeds 1, `details.requestIds` has the ids of up to 20 of the requests, so that each can be found.
  */
 export function createCounter(
   deps: EntryWriterDependencies & { randomness: Randomness; writer: EntryWriter },
@@ -49,10 +60,10 @@ export function createCounter(
   const { tables, clock, randomness, writer } = deps;
   /** The write in progress of each group, by the group's key. */
   const currentWrites = new Map<string, Promise<void>>();
-  /** The next write of each group, with the number of events that it will count. */
-  const nextWrites = new Map<string, { times: number; done: Promise<void> }>();
+  /** The next write of each group, with the request ids of the events that it will count. */
+  const nextWrites = new Map<string, { requestIds: string[]; done: Promise<void> }>();
 
-  async function count(event: AuditEvent, group: CountGroup, times: number): Promise<void> {
+  async function count(event: AuditEvent, group: CountGroup, requestIds: readonly string[]): Promise<void> {
     /** Start of the first interval that is not sealed, once an interval was found closed. */
     let notBefore = 0;
     let occupiedIds = 0;
@@ -71,7 +82,8 @@ export function createCounter(
         continue;
       }
       if (!row || !existing) {
-        const entry = { ...entryOf(event, id, occurredAtMs, notBefore > now ? now : undefined), count: times };
+        const first = entryOf(event, id, occurredAtMs, notBefore > now ? now : undefined);
+        const entry = withRepeats(first, requestIds.slice(1), group);
         const result = await writer.insert(interval, id, entryText(entry));
         if (result === "inserted") return await writer.writeIndex(entry);
         // If the row exists, another instance was faster, and the next attempt increases the count of its entry.
@@ -79,8 +91,7 @@ export function createCounter(
         continue;
       }
       const entry = {
-        ...existing,
-        count: existing.count + times,
+        ...withRepeats(existing, requestIds, group),
         lastOccurredAt: new Date(occurredAtMs).toISOString(),
       };
       try {
@@ -102,18 +113,18 @@ export function createCounter(
   return (event, group) => {
     const nextWrite = nextWrites.get(group.key);
     if (nextWrite) {
-      nextWrite.times += 1;
+      nextWrite.requestIds.push(event.caller.requestId);
       return nextWrite.done;
     }
     const currentWrite = currentWrites.get(group.key);
-    const write = { times: 1, done: Promise.resolve() };
+    const write = { requestIds: [event.caller.requestId], done: Promise.resolve() };
     if (currentWrite) nextWrites.set(group.key, write);
     write.done = (async () => {
       if (currentWrite) {
         await currentWrite.catch(() => undefined); // the caller of that write handles the error
         nextWrites.delete(group.key);
       }
-      await count(event, group, write.times);
+      await count(event, group, write.requestIds);
     })();
     currentWrites.set(group.key, write.done);
     const removeCurrentWrite = () => {
@@ -122,6 +133,16 @@ export function createCounter(
     write.done.then(removeCurrentWrite, removeCurrentWrite);
     return write.done;
   };
+}
+
+/** Returns an entry that also counts the requests with these ids. */
+function withRepeats(entry: AuditEntry, requestIds: readonly string[], { keepsRequestIds }: CountGroup): AuditEntry {
+  const counted = { ...entry, count: entry.count + requestIds.length };
+  if (!keepsRequestIds || requestIds.length === 0) return counted;
+  const details = { ...(entry.details as Record<string, unknown> | undefined) };
+  const known = Array.isArray(details.requestIds) ? (details.requestIds as string[]) : [entry.requestId];
+  const all = [...new Set([...known, ...requestIds])].slice(0, MAX_REQUEST_IDS);
+  return { ...counted, details: { ...details, requestIds: all } };
 }
 
 /**

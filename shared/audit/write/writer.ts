@@ -9,8 +9,8 @@ import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./e
 /** Records events in the audit log. */
 export interface Writer extends AuditRecorder {
   /**
-   * Like `append`, but repeats of one rejected request (actor, address, type, target) within a minute share an entry with a
-   * count.
+   * Like `append`, but repeats of one rejected request (actor, address, type, target, and `reason` and `code` of the details)
+   * within a minute share an entry with a count and their request ids.
    */
   refused(event: AuditEvent): Promise<void>;
   /**

@@ -30,6 +30,14 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
   return {
     canCheck: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
+    async currentProblem(consumer) {
+      for (const { name, keyVault } of await readNamedValues(consumer)) {
+        const { code } = keyVault?.lastStatus ?? {};
+        if (code !== undefined && code !== SUCCESS) return unreadText(name, code);
+      }
+      return undefined;
+    },
+
     async refresh(consumer) {
       const values = await readNamedValues(consumer);
       for (const [index, { id }] of values.entries()) {
@@ -55,9 +63,12 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
         if (!readSince)
           return { holds: readBefore !== undefined || afterSinceMs < -MAX_CLOCK_DIFFERENCE_MS ? "old" : "unknown" };
         if (code === SUCCESS) return { holds: "new" };
-        return { holds: "old", problem: `API Management could not read ${name}: ${code}.` };
+        return { holds: "old", problem: unreadText(name, code) };
       });
       return checks.find(({ holds }) => holds !== "new") ?? { holds: values.length === 0 ? "gone" : "new" };
     },
   };
 }
+
+const unreadText = (name: string, code: string | undefined): string =>
+  `API Management could not read ${name}: ${code}.`;

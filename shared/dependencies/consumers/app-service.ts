@@ -14,17 +14,27 @@ const RESOLVED = "Resolved";
  * has; `gone`: it no longer uses the secret.
  */
 export function appServiceConsumers(appService: AppService, names: KeyVaultNames): KindOfConsumer {
+  /** Returns the references to the secret; undefined if the site does not exist. */
+  async function allReferences(consumer: PlannedConsumer): Promise<KeyVaultReference[] | undefined> {
+    const found = await unlessMissing(appService.references(consumer.id));
+    return found?.entries.filter(({ reference }) => namesSecret(names.ofReference(reference), consumer));
+  }
+
   /** Returns the unpinned references to the secret; undefined if the site does not exist. */
   async function references(consumer: PlannedConsumer): Promise<KeyVaultReference[] | undefined> {
-    const found = await unlessMissing(appService.references(consumer.id));
-    return found?.entries.filter(({ reference }) => {
-      const named = names.ofReference(reference);
-      return named?.version === undefined && namesSecret(named, consumer);
-    });
+    const found = await allReferences(consumer);
+    return found?.filter(({ reference }) => names.ofReference(reference)?.version === undefined);
   }
+
+  const unresolvedText = (found: readonly KeyVaultReference[]): string | undefined => {
+    const unresolved = found.find(({ status }) => status !== RESOLVED);
+    return unresolved && `App Service can't follow ${unresolved.name}: ${unresolved.status}.`;
+  };
 
   return {
     canCheck: () => true,
+
+    currentProblem: async (consumer) => unresolvedText((await allReferences(consumer)) ?? []),
 
     async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
@@ -43,10 +53,8 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
     async check(consumer, version) {
       const found = await references(consumer);
       if (found === undefined || found.length === 0) return { holds: "gone" };
-      const unresolved = found.find(({ status }) => status !== RESOLVED);
-      if (unresolved) {
-        return { holds: "old", problem: `App Service can't follow ${unresolved.name}: ${unresolved.status}.` };
-      }
+      const problem = unresolvedText(found);
+      if (problem !== undefined) return { holds: "old", problem };
       // If some settings have the new version and some the old one, the value that the app uses is unknown.
       const current = found.filter(({ activeVersion }) => activeVersion === version).length;
       if (current < found.length) return { holds: current === 0 ? "old" : "unknown" };

@@ -10,6 +10,10 @@ export interface KindOfConsumer {
   /** Returns whether `check` can verify this dependency. Otherwise the value that the consumer has is unknown. */
   canCheck(edge: Pick<Edge, "evidence">): boolean;
   /**
+   * Returns why the consumer can't use the secret now, as `ConsumersOfSecrets.currentProblem`. Left out if that can't be seen.
+   */
+  currentProblem?(consumer: PlannedConsumer): Promise<string | undefined>;
+  /**
    * Makes the consumer read the current version. Safe to repeat. Left out if consumers of this kind can't be refreshed.
    *
    * @throws {CloudFailure} If it is not `unclear`, nothing was changed.

@@ -110,6 +110,8 @@ export function createConsumersOfSecrets(deps: {
       };
     },
 
+    currentProblem: async (consumer) => await kinds[consumer.kind as ConsumerKind]?.currentProblem?.(consumer),
+
     async refresh(consumer, wanted) {
       const { refresh } = kindOf(consumer);
       if (refresh === undefined) throw new Error(`A ${consumer.kind} can't be refreshed.`);

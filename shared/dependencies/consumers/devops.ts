@@ -1,5 +1,6 @@
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
 import type { VariablePlace } from "../../devops/secret-locations.ts";
+import { NO_SIGN_IN } from "../../devops/service-connections.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
 import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
@@ -93,6 +94,11 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   return {
     canCheck: () => true,
 
+    async currentProblem(consumer) {
+      const found = await connectionOf(consumer);
+      return await found?.organization.signInProblem(found.place, credentialOf(consumer));
+    },
+
     async refresh(consumer, { value }) {
       const found = await connectionOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
@@ -112,7 +118,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
       // Undefined: the connection no longer contains a client secret of the application.
       if (works === undefined) return { holds: "gone" };
       if (works) return { holds: "new" };
-      return { holds: "old", problem: "Azure DevOps can't sign in with the connection." };
+      return { holds: "old", problem: NO_SIGN_IN };
     },
   };
 }

@@ -16,6 +16,11 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
   return {
     canCheck: () => true,
 
+    async currentProblem(consumer) {
+      const record = await undefinedIfGone(sync.get(recordIdOf(consumer.id)));
+      return record?.state === "failing" ? failureText(record) : undefined;
+    },
+
     async refresh(consumer) {
       const triggered = sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" });
       await undefinedIfGone(triggered).catch((error: unknown) => {
@@ -30,8 +35,10 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
       const record = await undefinedIfGone(sync.get(recordIdOf(consumer.id)));
       if (record === undefined) return { holds: "gone" };
       if (record.lastSourceVersion === version && record.state === "inSync") return { holds: "new" };
-      const { failure } = record;
-      return { holds: "old", ...(failure && { problem: `${failure.message} ${failure.remedy}` }) };
+      return { holds: "old", ...(record.failure && { problem: failureText(record) }) };
     },
   };
 }
+
+const failureText = ({ failure }: { failure?: { message: string; remedy: string } | undefined }): string =>
+  failure === undefined ? "Its last run failed." : `${failure.message} ${failure.remedy}`;

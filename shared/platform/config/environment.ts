@@ -299,6 +299,8 @@ const runtime = {
   ROTATION_RETENTION_DAYS: integer(1, 3650).optional(),
   SCAN_RETENTION_DAYS: integer(1, 3650).optional(),
   WATCH_ALL: flag.optional(),
+  REQUIRE_PASSWORD_CHANGE: flag.optional(),
+  UNUSED_PASSWORD_DAYS: integer(1, 365).optional(),
   OUT_OF_SCOPE_RETENTION_DAYS: integer(1, 3650).optional(),
   ROTATION_TRIGGER_DAYS: integer(1, 365).optional(),
   DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),

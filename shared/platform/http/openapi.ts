@@ -79,6 +79,7 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   ssoOnly: () => false,
   unauthorized: ({ access }) => access !== "open",
   invalidCredentials: () => false,
+  passwordExpired: () => false,
   tooManyAttempts: () => false,
   forbidden: ({ access }) => access !== "open",
   interactiveOnly: ({ interactive = false }) => interactive,

@@ -69,9 +69,12 @@ export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path:
  * @throws {Problem} invalidRequest that lists all errors.
  */
 export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "body" | "query" | "path"): z.output<S> {
+  const takesPassword = hasPassword(schema);
   const result = schema.safeParse(withDeclaredNames(schema, value, where), { error: validationMessage });
   if (result.success) return result.data;
-  const errors = result.error.issues.flatMap((issue) => partsOf(issue, where)).slice(0, MAX_NAMED_ERRORS);
+  const errors = result.error.issues
+    .flatMap((issue) => partsOf(issue, where, takesPassword))
+    .slice(0, MAX_NAMED_ERRORS);
   const detail = `Correct ${errors.length === 1 ? "this" : "these"} and send the request again: ${errors
     .slice(0, 5)
     .map((error) => `${error.path}: ${error.message}`)
@@ -85,8 +88,25 @@ export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "bo
  */
 const PLAIN_NAME = /^[\w .-]{1,64}$/;
 
-function partsOf(issue: z.core.$ZodIssue, where: string): ProblemPart[] {
+/** Returns whether a member of the schema is a password, such as in the body of a sign-in. */
+function hasPassword(schema: z.core.$ZodType): boolean {
+  const plain = unwrap(schema);
+  if (!(plain instanceof z.ZodObject)) return false;
+  const members = Object.values(plain.shape as Record<string, z.core.$ZodType>);
+  return members.some((member) => z.globalRegistry.get(unwrap(member))?.format === "password");
+}
+
+/**
+ * Converts a validation error to the parts of a problem document.
+ *
+ * @param takesPassword - Whether the request contains a password. A user can type a password as a name, so the document then
+ *   repeats no name of an unknown member.
+ */
+function partsOf(issue: z.core.$ZodIssue, where: string, takesPassword: boolean): ProblemPart[] {
   const path = [where, ...issue.path.map(String)].join(".");
+  if (issue.code === "unrecognized_keys" && takesPassword) {
+    return [{ path: `${path}.…`, message: "has a name that is not a member of this request" }];
+  }
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => ({
       path: `${path}.${PLAIN_NAME.test(key) ? key : "…"}`,
@@ -112,7 +132,7 @@ export async function readBody(
   if (bytes.length > MAX_BODY_BYTES) throw tooLarge();
   const type = (request.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
   if (form && type === "application/x-www-form-urlencoded") {
-    return { present: true, value: singleValues(new URLSearchParams(textOf(bytes)), "form field", "body") };
+    return { present: true, value: formValues(new URLSearchParams(textOf(bytes))) };
   }
   if (type !== "application/json" && !/^application\/[\w.-]+\+json$/.test(type)) {
     const other = form ? ", or as a form with application/x-www-form-urlencoded" : "";
@@ -179,16 +199,27 @@ const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body can have up 
  * @throws {Problem} invalidRequest for a repeated parameter.
  */
 export const readQuery = (url: URL): Record<string, string> =>
-  singleValues(url.searchParams, "query parameter", "query");
+  singleValues(url.searchParams, (name) => {
+    const shortName = name.slice(0, 64);
+    return new Problem("invalidRequest", `Send the query parameter "${shortName}" once.`, {
+      errors: [{ path: `query.${shortName}`, message: "is given more than once" }],
+    });
+  });
 
-function singleValues(given: URLSearchParams, what: string, where: string): Record<string, string> {
+/** Returns the fields of a form. Forms are sign-ins, so the problem for a repeated field does not contain the field's name. */
+const formValues = (form: URLSearchParams): Record<string, string> =>
+  singleValues(
+    form,
+    () =>
+      new Problem("invalidRequest", "Send each form field once.", {
+        errors: [{ path: "body.…", message: "is given more than once" }],
+      }),
+  );
+
+function singleValues(given: URLSearchParams, repeated: (name: string) => Problem): Record<string, string> {
   const values: Record<string, string> = {};
   for (const [name, value] of given) {
-    if (Object.hasOwn(values, name)) {
-      throw new Problem("invalidRequest", `Send the ${what} "${name.slice(0, 64)}" once.`, {
-        errors: [{ path: `${where}.${name.slice(0, 64)}`, message: "is given more than once" }],
-      });
-    }
+    if (Object.hasOwn(values, name)) throw repeated(name);
     Object.defineProperty(values, name, { value, enumerable: true, configurable: true, writable: true });
   }
   return values;

@@ -44,6 +44,11 @@ export const PROBLEMS = {
     detail: "Send a valid token: Authorization: Bearer <token>.",
   },
   invalidCredentials: { status: 401, title: "The username or password is wrong", detail: "Check both and try again." },
+  passwordExpired: {
+    status: 401,
+    title: "The password has expired",
+    detail: "An administrator set this password, and it was not used in time. Ask an administrator for a new one.",
+  },
   forbidden: { status: 403, title: "Your role does not allow this", detail: "This requires the role admin." },
   interactiveOnly: {
     status: 403,

@@ -1,7 +1,7 @@
 import ipaddr from "ipaddr.js";
 
 /**
- * Addresses of the platform itself, which serve credentials or configuration. Always blocked, whatever is configured.
+ * Addresses of Azure (168.63.129.16) and of AWS (fd00:ec2::254) that serve credentials or configuration. Always blocked.
  * https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service and
  * https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
  */
@@ -9,12 +9,19 @@ const PLATFORM = new Set(["168.63.129.16", "fd00:ec2::254"]);
 /** Contains the metadata service (169.254.169.254) and App Service's endpoint for tokens, such as 169.254.130.1. */
 const PLATFORM_IPV4 = ipaddr.IPv4.parseCIDR("169.254.128.0/17");
 
-/** Which addresses a request to a user-configured host may reach. Public addresses are always allowed. */
+/**
+ * Which addresses a request to a user-configured host may reach. Public addresses are always allowed; IPv4-mapped ones are
+ * blocked for `public`.
+ */
 export type AllowedNetwork =
+  /** For all other hosts: public addresses alone. */
   | "public"
-  /** For hosts in the configuration: also the service's own network, without link-local addresses. */
+  /**
+   * For hosts that an environment variable names (identity providers, sync targets): also private networks, without link-local
+   * addresses.
+   */
   | "named"
-  /** The service's own network, with link-local addresses. */
+  /** For webhooks, if the environment allows it: also private networks, with link-local addresses. */
   | "ownNetwork";
 
 const NAMED_RANGES: readonly string[] = ["private", "loopback", "uniqueLocal", "carrierGradeNat"];

@@ -1,7 +1,7 @@
 import { Problem } from "../../platform/http/problem.ts";
 import { throwIfTransient } from "../end-conditions.ts";
 import { planMatch } from "../plan.ts";
-import { requireConsumersFit, toRotationConsumer } from "../plan-consumers.ts";
+import { markIfBroken, requireConsumersFit, toRotationConsumer } from "../plan-consumers.ts";
 import { openVault, placeOf } from "../publications.ts";
 import { clientSecretOf, isVaultSecret, type Publication, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
@@ -77,7 +77,9 @@ async function planFor(context: StepContext, added: readonly Target[]) {
     requireConsumersFit([...known, ...users]);
     // If the request limited the consumers, new ones are excluded.
     const isLimited = known.some(({ included }) => !included);
-    const consumers = users.map((one) => toRotationConsumer(one, !isLimited && one.how !== "willBreak"));
+    const consumers = await Promise.all(
+      users.map((one) => markIfBroken(deps.consumers, toRotationConsumer(one, !isLimited && one.how !== "willBreak"))),
+    );
     return { publications, consumers, coverage };
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

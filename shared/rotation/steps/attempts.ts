@@ -110,7 +110,7 @@ async function useSecret(
  * @param final - True at the end of the rotation: the secret also stays if a place stores it, or if a place can't be read for
  * long.
  * @returns Undefined if the secret was removed, otherwise the reason why it stays, such as that the application has no other
- * valid client secret.
+ * valid client secret, or that it is unclear who uses the secret.
  * @throws {ContinueLater} if the directory does not list the secret, which can happen shortly after its creation.
  */
 async function removeCreated(
@@ -124,7 +124,7 @@ async function removeCreated(
     if (removed === "removed" || context.now().getTime() - Date.parse(askedAt) > SETTLE_TIME_MS) return undefined;
   } catch (error) {
     if (error instanceof NeedsAttention) {
-      if (final || error.failure.code === "lastCredential") return error.failure;
+      if (final || error.failure.code !== "stillInUse") return error.failure;
       throw error;
     }
     if (!final) throw error;

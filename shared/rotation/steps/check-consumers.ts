@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import type { ConsumerCheck } from "../consumer.ts";
 import { expectedVersionOf } from "../expected-version.ts";
-import { consumerKey, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
+import { consumerKey, markIfBroken, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 
@@ -10,15 +10,19 @@ import type { StepContext } from "../step-context.ts";
 /** Number of consumers that are checked concurrently. */
 const PARALLEL = 4;
 
-/** Returns the planned consumers and those that started to use the written places since. */
+/**
+ * Returns the planned consumers and those that started to use the written places since. Of these, one that can't use the secret
+ * is marked as broken.
+ */
 export async function currentConsumers({ deps, record }: StepContext): Promise<RotationConsumer[]> {
   const planned = record.consumers ?? [];
   const keys = new Set(planned.map(consumerKey));
   const { consumers } = await deps.consumers.findConsumers(placesToRead(record));
-  return [
-    ...planned,
-    ...consumers.filter((one) => !keys.has(consumerKey(one))).map((one) => toRotationConsumer(one, false)),
-  ];
+  const added = consumers.filter((one) => !keys.has(consumerKey(one)));
+  const marked = await pMap(added, (one) => markIfBroken(deps.consumers, toRotationConsumer(one, false)), {
+    concurrency: PARALLEL,
+  });
+  return [...planned, ...marked];
 }
 
 /**

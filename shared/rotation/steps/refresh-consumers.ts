@@ -101,8 +101,8 @@ const isSettled = ({ state }: RotationConsumer): boolean => state === "verified"
  * Returns whether the old value must stay valid until this consumer has had its longest time to read the new one. For a client
  * secret also excluded consumers count, because they fail without the old secret.
  */
-const isAwaited = (record: RotationRecord, { state, included, how }: RotationConsumer): boolean =>
-  state !== "verified" && how !== "willBreak" && (included || !isVaultSecret(record));
+const isAwaited = (record: RotationRecord, { state, included, how, brokenBefore }: RotationConsumer): boolean =>
+  state !== "verified" && how !== "willBreak" && !brokenBefore && (included || !isVaultSecret(record));
 
 const slowestMs = ({ slowestSeconds }: RotationConsumer): number => slowestSeconds * SECOND_MS;
 
@@ -266,7 +266,12 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
   const all = context.record.consumers ?? (await currentConsumers(context));
   const isLeft = ({ state }: RotationConsumer) => state === "left";
   const open = all.filter(
-    (one) => !isLeft(one) && one.state !== "restored" && one.how !== "willBreak" && written.has(placeOf(one)),
+    (one) =>
+      !isLeft(one) &&
+      !one.brokenBefore &&
+      one.state !== "restored" &&
+      one.how !== "willBreak" &&
+      written.has(placeOf(one)),
   );
   const users = all.filter(isLeft);
   let wait = 0;

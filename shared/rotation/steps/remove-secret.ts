@@ -7,10 +7,11 @@ import { readHeldClientSecret, readHeldCopy } from "../held-copies.ts";
 import { readEnabledVersion } from "../new-value.ts";
 import { isExpired, MAX_CLOCK_DIFFERENCE_MS } from "../plan.ts";
 import { signInUnclear } from "../problems.ts";
-import { placeOf } from "../publications.ts";
-import { clientSecretOf } from "../rotation.ts";
+import { openVault, placeOf } from "../publications.ts";
+import { clientSecretOf, type Publication } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { NeedsAttention } from "../step-errors.ts";
+import { isCertain, placeKey } from "../targets.ts";
 
 /** Which client secret is removed: an expired one, the one being replaced, or one that this rotation created. */
 export type RemovalKind = "expired" | "old" | "new";
@@ -19,12 +20,14 @@ export type RemovalKind = "expired" | "old" | "new";
  * Removes a client secret of the application. The only function that does.
  *
  * The record can be older than the directory and the vaults, for example after the tables were restored from a backup. So this
- * function first reads the application's credentials and the places. Exceptions: an expired secret is removed without these
- * checks, and with `force` the old secret is removed without reading the places.
+ * function first reads the application's credentials and the places, and removes nothing if it is unclear who uses the secret:
+ * a user decides then. Exceptions: a secret that has expired by the directory is removed without reading the places, and with
+ * `force` so is the old secret.
  *
  * @param beforeRemoval - Called immediately before the request, under the directory lease, to record the intent.
  * @returns `absent` if the directory does not list the secret, which can also happen shortly after its creation.
- * @throws {NeedsAttention} stillInUse if a place stores the secret; lastCredential if no other valid secret would remain.
+ * @throws {NeedsAttention} stillInUse if a place stores the secret; lastCredential if no other valid secret would remain;
+ * newSecretGone if the secret that replaces the old one does not exist; placeGone, handedOver if it is unclear who uses it.
  * @throws {CloudFailure} if a place or the directory can't be read, or a sign-in that decides gives no clear answer.
  */
 export async function removeClientSecret(
@@ -63,15 +66,41 @@ async function requireNoLockout(context: StepContext, keyId: string, which: Remo
       "Check which client secrets the application has and which one its key vault secrets hold.",
     );
   }
+  // The rotation may have been rolled back since the record was written. The places then hold the old secret again.
+  if (which === "old" && !app.passwords.some((one) => one.keyId === record.newKeyId)) {
+    throw new NeedsAttention(
+      "newSecretGone",
+      `The client secret ${keyId} was not removed: the secret ${record.newKeyId} that replaces it is not in the directory.`,
+      "Check in the audit log of the directory who removed it.",
+    );
+  }
   // With `force`, a user has seen which places store the secret.
   if (which === "old" && record.finish?.force) return;
   await requireNotInPlaces(context, app, keyId);
+  if (which === "new") await requireNotElsewhere(context, app, keyId);
 }
 
-/** @throws {NeedsAttention} stillInUse if the current version of a place stores the client secret. */
+/**
+ * @throws {NeedsAttention} stillInUse if the current version of a place stores the client secret; placeGone if a place has no
+ * version that can be used; handedOver if the secret was stored in the handover vault, unless a user cancelled the rotation.
+ */
 export async function requireNotInPlaces(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
   for (const publication of context.record.publications) {
+    if (publication.kind === "handover" && (await wasHandedOver(context, publication, keyId))) {
+      throw new NeedsAttention(
+        "handedOver",
+        `The client secret ${keyId} was not removed: it was, or may have been, stored in ${placeOf(publication)}, and the service can't see who took it from there.`,
+        "Remove the secret in the directory if nothing uses it.",
+      );
+    }
     const current = await readEnabledVersion(context, publication);
+    if (current === undefined && publication.kind !== "handover") {
+      throw new NeedsAttention(
+        "placeGone",
+        `The client secret ${keyId} was not removed: ${placeOf(publication)} was deleted or disabled, so the service can't see which secret its consumers use.`,
+        "Remove the secret in the directory if nothing uses it.",
+      );
+    }
     if (current === undefined || !(await storesSecret(context, app, current, keyId))) continue;
     throw new NeedsAttention(
       "stillInUse",
@@ -79,6 +108,29 @@ export async function requireNotInPlaces(context: StepContext, app: GraphApplica
       "Write a client secret that works to that key vault secret, or finish the rotation.",
     );
   }
+}
+
+/** @throws {NeedsAttention} stillInUse if a vault secret that the rotation does not write certainly stores the secret. */
+async function requireNotElsewhere(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
+  const { deps, record } = context;
+  const own = new Set(record.publications.map(placeKey));
+  const target = (await deps.matches.targetsOf(app, keyId)).find((one) => isCertain(one) && !own.has(placeKey(one)));
+  if (target === undefined) return;
+  throw new NeedsAttention(
+    "stillInUse",
+    `The client secret ${keyId} was not removed: ${placeOf(target)} holds it.`,
+    "Write a client secret that works to that key vault secret, or remove the copy.",
+  );
+}
+
+/**
+ * Returns whether a user may have taken the secret from the handover vault: a version there has it, or the handover secret does
+ * not exist, so that it may have been deleted. A user who cancels the rotation has decided that nobody uses it.
+ */
+async function wasHandedOver(context: StepContext, publication: Publication, keyId: string): Promise<boolean> {
+  if (context.record.cancel !== undefined) return false;
+  const versions = await openVault(context, publication).versions(publication.secretName);
+  return versions.length === 0 || versions.some(({ tags }) => tags["entra-key-id"] === keyId);
 }
 
 /** Returns whether another client secret is certainly valid now, allowing for clock differences. */

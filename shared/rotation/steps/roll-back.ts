@@ -102,9 +102,12 @@ export async function removeNewSecret(context: StepContext): Promise<void> {
   // This check comes before the secret is marked for removal, because until then a user can still finish the rotation.
   if (newKeyId !== undefined) {
     const app = await context.deps.graph.findApplication({ objectId: objectId! });
-    // If a place can't be read for long, the rollback continues, and the secret stays.
+    // If a place can't be read for long, or it is unclear who uses the secret, the rollback continues, and the secret stays.
     if (app !== undefined)
-      await requireNotInPlaces(context, app, newKeyId).catch((error: unknown) => void throwIfTransient(context, error));
+      await requireNotInPlaces(context, app, newKeyId).catch((error: unknown) => {
+        if (error instanceof NeedsAttention && error.failure.code !== "stillInUse") return;
+        throwIfTransient(context, error);
+      });
   }
   const users = await consumersOfNewValue(context);
   await context.save(({ attempts, notes, newKeyId }) => ({

@@ -2,8 +2,14 @@ import * as z from "zod";
 import { type Outgoing, Unreachable } from "../../platform/outgoing/outgoing.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import type { Check } from "../protocol.ts";
-import { type DiscoveryDocument, fetchDiscoveryDocument, NoDiscoveryDocument, problemsOf } from "./discovery.ts";
-import { CALLBACK_PATH, errorCodeOf, openIdClient } from "./oidc.ts";
+import {
+  algorithms,
+  type DiscoveryDocument,
+  fetchDiscoveryDocument,
+  NoDiscoveryDocument,
+  problemsOf,
+} from "./discovery.ts";
+import { CALLBACK_PATH, errorCodeOf, openIdClient, statusOf } from "./oidc.ts";
 
 /** The issuer and client to test, saved or not. */
 export interface Candidate {
@@ -46,13 +52,15 @@ export async function testOidc(candidate: Candidate, origin: string, deps: Depen
   return [...checks, keys, await testClient(document, { id: clientId, secret }, origin, deps)];
 }
 
-async function testKeys({ jwks_uri: address }: DiscoveryDocument, { outgoing }: Dependencies): Promise<Check> {
+async function testKeys(document: DiscoveryDocument, { outgoing }: Dependencies): Promise<Check> {
+  const { jwks_uri: address } = document;
   try {
     const { status, body } = await outgoing.send(address, { method: "GET", headers: { accept: "application/json" } });
     if (status !== 200) return failed("keys", `The provider's jwks_uri returned status ${status}.`);
     const keys = Keys.parse(JSON.parse(body.toString("utf8"))).keys.filter(({ use }) => use !== "enc");
     if (keys.length === 0) return failed("keys", "The provider's jwks_uri has no signing key.");
-    return passed("keys", `The provider has ${keys.length} signing ${keys.length === 1 ? "key" : "keys"}.`);
+    const count = `The provider has ${keys.length} signing ${keys.length === 1 ? "key" : "keys"}.`;
+    return passed("keys", `${count} Its ID tokens are accepted with ${algorithms(document).join(", ")}.`);
   } catch (error) {
     if (error instanceof Unreachable) return failed("keys", error.message);
     if (error instanceof SyntaxError || error instanceof z.ZodError) {
@@ -76,18 +84,29 @@ async function testClient(
   // A code that the provider did not issue. A PKCE verifier has at least 43 characters.
   const invalidCode = { code: "none", redirect_uri: origin + CALLBACK_PATH, code_verifier: "none".padEnd(43, "-") };
   let errorCode: unknown;
+  let status: number | undefined;
   try {
     await genericGrantRequest(providerClient, "authorization_code", invalidCode);
   } catch (error) {
     errorCode = errorCodeOf(error);
+    status = statusOf(error);
   }
   if (CLIENT_ACCEPTED_CODES.includes(String(errorCode)))
     return passed("client", "The provider accepts this client and its secret.");
   if (errorCode === "invalid_client")
-    return failed("client", "The provider does not know this client, or the secret is wrong.");
-  if (errorCode === "unauthorized_client") return failed("client", "This client may not use the code flow.");
+    return failed("client", "The provider does not know this client, or the secret is wrong (invalid_client).");
+  if (errorCode === "unauthorized_client") return failed("client", unauthorizedClientDetail(status));
   return failed("client", "The response of the provider's token_endpoint does not conform to RFC 6749.");
 }
+
+/**
+ * RFC 6749, 5.2 has the code `unauthorized_client` for an authenticated client that may not use the grant. Keycloak sends it
+ * with status 401 for a wrong secret.
+ */
+const unauthorizedClientDetail = (status: number | undefined): string =>
+  status === 401
+    ? "The provider rejected the client (401 unauthorized_client). Either the secret is wrong, or the provider does not know this client, or the code flow is turned off for this client."
+    : "This client may not use the code flow (unauthorized_client). Turn on the authorization code flow for this client at the provider.";
 
 const passed = (name: Check["name"], detail: string): Check => ({ name, passed: true, detail });
 const failed = (name: Check["name"], detail: string): Check => ({ name, passed: false, detail });

@@ -109,7 +109,9 @@ function jsonOf({ status, headers, body, complete }: OutgoingAnswer): unknown {
 /**
  * Matches the accepted signature algorithms of ID tokens, for example RS256. All are asymmetric: HS256 and `none` are rejected.
  */
-const ACCEPTED_ALGORITHM = /^(RS|PS|ES)(256|384|512)$/;
+const ACCEPTED_ALGORITHM = /^((RS|PS|ES)(256|384|512)|EdDSA|Ed25519)$/;
+/** The accepted algorithms, for messages. */
+export const ACCEPTED_ALGORITHMS = "RS, PS and ES with 256, 384 or 512, EdDSA (Ed25519)";
 
 /**
  * Returns the problems of a discovery document that prevent sign-ins, one sentence each. Issuer: OpenID Connect Discovery 1.0,
@@ -131,7 +133,7 @@ export function problemsOf(
     if (address !== undefined && !allowed(address)) problems.push(`The document's ${name} is not an allowed address.`);
   }
   if (algorithms(document).length === 0)
-    problems.push("The provider signs ID tokens with none of the algorithms RS, PS and ES.");
+    problems.push(`The provider signs ID tokens with none of the accepted algorithms: ${ACCEPTED_ALGORITHMS}.`);
   const methods = document.code_challenge_methods_supported;
   if (methods && !methods.includes("S256")) problems.push("The provider does not support PKCE with S256.");
   return problems;
@@ -139,7 +141,9 @@ export function problemsOf(
 
 /** Returns the accepted signature algorithms of the provider. RS256 is mandatory for providers (OpenID Connect Core, 15.1). */
 export const algorithms = (document: DiscoveryDocument): string[] =>
-  (document.id_token_signing_alg_values_supported ?? ["RS256"]).filter((name) => ACCEPTED_ALGORITHM.test(name));
+  (document.id_token_signing_alg_values_supported ?? ["RS256"]).filter(isAcceptedAlgorithm);
+
+export const isAcceptedAlgorithm = (name: string): boolean => ACCEPTED_ALGORITHM.test(name);
 
 /** A cache of the configured issuer's discovery document in this instance. Sign-ins read the document through it. */
 export interface Discovery {

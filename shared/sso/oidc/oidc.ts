@@ -8,7 +8,16 @@ import type { Person } from "../person.ts";
 import type { Protocol } from "../protocol.ts";
 import type { SsoSecrets } from "../secrets.ts";
 import { SignInRefused } from "../sign-in-refused.ts";
-import { algorithms, type Discovery, type DiscoveryDocument, isUnreachable, NoDiscoveryDocument } from "./discovery.ts";
+import { isIssuedWith } from "./access-token-hash.ts";
+import {
+  ACCEPTED_ALGORITHMS,
+  algorithms,
+  type Discovery,
+  type DiscoveryDocument,
+  isAcceptedAlgorithm,
+  isUnreachable,
+  NoDiscoveryDocument,
+} from "./discovery.ts";
 
 /** Tolerated clock difference to the provider, in seconds. */
 const SKEW_SECONDS = 60;
@@ -65,6 +74,8 @@ export function createOidc(deps: {
   secrets: Pick<SsoSecrets, "read">;
   outgoing: Outgoing;
   clock: Clock;
+  /** Decides whether the service redirects browsers to an address of the provider. */
+  allowed: (address: string) => boolean;
 }): Protocol {
   const { discovery, secrets } = deps;
 
@@ -132,8 +143,12 @@ export function createOidc(deps: {
           idTokenExpected: true,
         });
         const claims = tokens.claims()!;
-        const person = { issuer: claims.iss, subject: claims.sub, claims };
+        const session = { issuer: claims.iss, ...sessionClaims(claims) };
+        const person = { issuer: claims.iss, subject: claims.sub, claims, session };
         requireValidClaims(person, config, deps.clock);
+        if (!isIssuedWith(tokens.access_token, tokens.id_token!, claims.at_hash)) {
+          throw new SignInRefused("badResponse", { code: "at_hash" });
+        }
         if (
           !client.serverMetadata().userinfo_endpoint ||
           neededClaims(config).every((name) => Object.hasOwn(claims, name))
@@ -148,7 +163,38 @@ export function createOidc(deps: {
         throw rejectionOf(error);
       }
     },
+
+    /**
+     * OpenID Connect RP-Initiated Logout 1.0, 2. The client is named by `client_id`: an `id_token_hint` would need an ID token,
+     * which is not stored.
+     */
+    async logoutUrl({ oidcIssuer, oidcClientId }, { logoutHint }, origin) {
+      let document: DiscoveryDocument;
+      try {
+        document = await discovery.documentOf(oidcIssuer!);
+      } catch (error) {
+        if (error instanceof NoDiscoveryDocument || isUnreachable(error)) return undefined;
+        throw error;
+      }
+      const { end_session_endpoint: address } = document;
+      if (address === undefined || !deps.allowed(address)) return undefined;
+      const url = new URL(address);
+      url.searchParams.set("client_id", oidcClientId!);
+      url.searchParams.set("post_logout_redirect_uri", `${origin}/`);
+      if (logoutHint !== undefined) url.searchParams.set("logout_hint", logoutHint);
+      return url;
+    },
   };
+}
+
+/** Longer identifiers of a session are ignored. */
+const MAX_SESSION_CLAIM_CHARACTERS = 512;
+
+/** Returns the claims that identify the session at the provider. */
+function sessionClaims({ sid, login_hint: hint }: Record<string, unknown>) {
+  const isStored = (claim: unknown): claim is string =>
+    typeof claim === "string" && claim !== "" && claim.length <= MAX_SESSION_CLAIM_CHARACTERS;
+  return { ...(isStored(sid) && { sessionId: sid }), ...(isStored(hint) && { logoutHint: hint }) };
 }
 
 /** Returns the claims that a sign-in needs. If the ID token lacks one of them, UserInfo is requested. */
@@ -189,6 +235,9 @@ const ERROR_CODES: readonly string[] = [
 /** Returns the error code, or "other" for a text that is not a standard code and must not be recorded. */
 const knownErrorCode = (error: unknown): string => (ERROR_CODES.includes(String(error)) ? String(error) : "other");
 
+/** Returns the HTTP status of a token endpoint's error response. Undefined for other errors. */
+export const statusOf = (error: unknown): number | undefined => (error as { status?: number }).status;
+
 /**
  * Returns the error code of a token endpoint: from the body, or from the challenge that a rejected client gets (RFC 6749, 5.2),
  * after which the library does not read the body.
@@ -207,7 +256,10 @@ export function errorCodeOf(error: unknown): unknown {
 function rejectionOf(error: unknown): SignInRefused {
   if (error instanceof SignInRefused) return error;
   if (isUnreachable(error)) return new SignInRefused("providerUnreachable", { code: "request" });
-  const { code, cause } = error as { code?: unknown; cause?: { status?: unknown } };
+  const { code, cause } = error as {
+    code?: unknown;
+    cause?: { status?: unknown; cause?: { header?: { alg?: unknown } } };
+  };
   const errorCode = errorCodeOf(error);
   if (code === "OAUTH_TIMEOUT") return new SignInRefused("providerUnreachable", { code: "timeout" });
   if (code === "OAUTH_RESPONSE_IS_NOT_CONFORM" && Number(cause?.status) >= 500) {
@@ -218,6 +270,10 @@ function rejectionOf(error: unknown): SignInRefused {
   }
   if (code === "OAUTH_RESPONSE_BODY_ERROR")
     return new SignInRefused("badResponse", { code: knownErrorCode(errorCode) });
+  const algorithm = cause?.cause?.header?.alg;
+  // The name of an algorithm, for example HS256. Other texts are not recorded.
+  if (typeof algorithm === "string" && /^([A-Z]{2}\d{3}K?|none)$/.test(algorithm) && !isAcceptedAlgorithm(algorithm))
+    return new SignInRefused("badResponse", { code: "alg", algorithm, accepted: ACCEPTED_ALGORITHMS });
   const safeCode = typeof code === "string" && /^OAUTH_[A-Z_]{1,60}$/.test(code) ? code : "other";
   return new SignInRefused("badResponse", { code: safeCode });
 }

@@ -1,4 +1,6 @@
+import type { ProviderSession } from "../../access/user.ts";
 import { SECOND_MS } from "../../platform/time.ts";
+import { nameIdOf } from "./name-id.ts";
 import { SamlRefused } from "./saml-refused.ts";
 import { allChildren, attribute, child, children, isElement, textOf } from "./xml.ts";
 
@@ -40,6 +42,8 @@ export interface VerifiedAssertion {
   subject: string;
   /** Attributes by name, each with all its plain-text values. */
   attributes: ReadonlyMap<string, readonly string[]>;
+  /** The NameID and the SessionIndex, which a logout request must repeat. */
+  session: Omit<ProviderSession, "issuer">;
   assertionId: string;
   /** The assertion expires at this time, clock tolerance included. */
   endsAt: Date;
@@ -59,12 +63,13 @@ export function checkAssertion(assertion: Element, expected: ExpectedValues): Ve
   const subject = child(assertion, "assertion", "Subject");
   if (!subject) throw new SamlRefused("confirmation");
   const expiryTimes = [...checkConditions(assertion, expected), ...checkConfirmations(subject, expected)];
-  checkStatements(assertion, expected.now);
+  const sessionIndex = checkStatements(assertion, expected.now);
   const attributes = attributesOf(assertion);
   return {
     issuer: expected.idpEntityId,
     subject: subjectOf(subject, attributes, expected),
     attributes,
+    session: sessionOf(subject, sessionIndex),
     assertionId,
     endsAt: new Date(Math.min(...expiryTimes) + SKEW_MS),
   };
@@ -110,12 +115,29 @@ function checkConfirmations(subject: Element, { acsUrl, requestId, now }: Expect
   });
 }
 
-/** Requires an authentication at the identity provider in a session that has not expired (Core, 2.7.2). */
-function checkStatements(assertion: Element, now: Date): void {
+/**
+ * Requires an authentication at the identity provider in a session that has not expired (Core, 2.7.2).
+ *
+ * @returns The SessionIndex of the first authentication, if it has one.
+ */
+function checkStatements(assertion: Element, now: Date): string | undefined {
   const statements = children(assertion, "assertion", "AuthnStatement");
   if (statements.length === 0) throw new SamlRefused("malformed");
   const sessionEnds = statements.map((statement) => timeOf(statement, "SessionNotOnOrAfter"));
   if (sessionEnds.some((end) => end !== undefined && end + SKEW_MS <= now.getTime())) throw new SamlRefused("expired");
+  return attribute(statements[0]!, "SessionIndex");
+}
+
+/** Longer identifiers of a session are ignored. */
+const MAX_SESSION_CHARACTERS = 512;
+
+/** Returns the identifiers of the session at the provider. Encrypted NameIDs are not read. */
+function sessionOf(subject: Element, sessionIndex: string | undefined): VerifiedAssertion["session"] {
+  const nameId = nameIdOf(subject);
+  return {
+    ...(sessionIndex !== undefined && sessionIndex.length <= MAX_SESSION_CHARACTERS && { sessionId: sessionIndex }),
+    ...(nameId && JSON.stringify(nameId).length <= MAX_SESSION_CHARACTERS && { nameId }),
+  };
 }
 
 /** Checks `NotBefore` and `NotOnOrAfter` of an element. @returns The expiry time, if there is one. */

@@ -10,6 +10,8 @@ export interface IdpMetadata {
   entityId: string;
   /** Sign-in URL for browsers. */
   entryPoint: string;
+  /** Single logout URL for browsers, if the identity provider has one with the binding HTTP-Redirect. */
+  logoutUrl: string | undefined;
   /** Signing certificates, PEM: current ones and those for a rollover. */
   certificates: string[];
 }
@@ -36,7 +38,13 @@ export function parseIdpMetadata(xml: string): IdpMetadata {
   );
   const entryPoint = service && attribute(service, "Location");
   if (entryPoint === undefined) throw invalidMetadata("must have a SingleSignOnService with the binding HTTP-Redirect");
-  return { entityId, entryPoint, certificates: certificatesOf(descriptor) };
+  const logout = children(descriptor, "metadata", "SingleLogoutService").find(
+    (candidate) => attribute(candidate, "Binding") === REDIRECT,
+  );
+  // Answers to requests of the provider go to ResponseLocation, if it has one (Metadata, 2.2.2). Such a provider is not offered
+  // single logout, because the configuration has one URL.
+  const logoutUrl = logout && !attribute(logout, "ResponseLocation") ? attribute(logout, "Location") : undefined;
+  return { entityId, entryPoint, logoutUrl, certificates: certificatesOf(descriptor) };
 }
 
 /** Returns the certificates whose use is signing or is not specified. */

@@ -1,26 +1,35 @@
-import { createHash } from "node:crypto";
-import * as z from "zod";
 import { CloudFailure } from "../../platform/azure/failure.ts";
-import type { Clock } from "../../platform/runtime.ts";
-import { entity } from "../../platform/storage/entity.ts";
-import { RowExists, type Tables } from "../../platform/storage/tables.ts";
+import type { Clock, Randomness } from "../../platform/runtime.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import type { Protocol } from "../protocol.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "../secrets.ts";
 import { SignInRefused } from "../sign-in-refused.ts";
 import type { SignInRequest } from "../sign-in-requests.ts";
-import type { VerifiedAssertion } from "./assertion.ts";
+import { createUsedOnce } from "../used-once.ts";
+import type { LogoutRequest } from "./logout.ts";
+import type { LogoutParties } from "./messages.ts";
 import { SamlRefused } from "./saml-refused.ts";
 import { serviceNamesAt } from "./service-names.ts";
-
-const PARTITION = "assertions";
-/** A row for each accepted assertion until it expires, so that it can't be used again. */
-const Assertion = entity("Sso", z.object({ endsAt: z.string() }));
 
 /** The SAML protocol, with the service's metadata and a clean-up. */
 export interface Saml extends Protocol {
   /** Returns the service's metadata for identity providers, as XML. @param origin - The service's own origin. */
   metadata(config: SsoConfiguration, origin: string): Promise<string>;
+  /**
+   * Verifies a LogoutRequest of the identity provider.
+   *
+   * @param query - The query string as the browser sent it, without the question mark.
+   * @throws {SamlRefused}
+   */
+  verifyLogout(config: SsoConfiguration, query: string, origin: string): Promise<LogoutRequest>;
+  /**
+   * Returns the identity provider's URL with the answer to its LogoutRequest.
+   *
+   * @throws {SignInRefused} secretUnreadable
+   * @throws {SamlRefused} notSigned if the service has no logout URL of the provider or no key
+   */
+  logoutAnswerUrl(config: SsoConfiguration, request: LogoutRequest, origin: string): Promise<URL>;
   /** Deletes the records of expired assertions. */
   cleanUp(): Promise<void>;
 }
@@ -29,8 +38,14 @@ export interface Saml extends Protocol {
  * SAML 2.0 sign-in: the Web Browser SSO Profile, initiated by this service, with requests by HTTP-Redirect and responses by
  * HTTP-POST. https://docs.oasis-open.org/security/saml/v2.0/saml-profiles-2.0-os.pdf, 4.1
  */
-export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "read">; clock: Clock }): Saml {
-  const { tables, secrets, clock } = deps;
+export function createSaml(deps: {
+  tables: Tables;
+  secrets: Pick<SsoSecrets, "read">;
+  clock: Clock;
+  randomness: Randomness;
+}): Saml {
+  const { secrets, clock, randomness } = deps;
+  const usedAssertions = createUsedOnce("assertions", deps);
 
   /** Returns the service's private key, if there is one. */
   async function serviceKey({ samlServiceKey }: SsoConfiguration): Promise<string | undefined> {
@@ -43,15 +58,19 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
     return key;
   }
 
-  /** Accepts each assertion once, across all instances: of two concurrent inserts, storage accepts one. */
-  async function useOnce({ issuer, assertionId, endsAt }: VerifiedAssertion): Promise<void> {
-    const key = createHash("sha256").update(`${issuer}\0${assertionId}`).digest("hex");
-    try {
-      await tables.insert(Assertion, PARTITION, key, { endsAt: endsAt.toISOString() });
-    } catch (error) {
-      if (error instanceof RowExists) throw new SignInRefused("used", { code: "assertion" });
-      throw error;
-    }
+  /** Returns what a logout message needs. Undefined without a logout URL or a key: browsers bring only signed messages. */
+  async function logoutParties(config: SsoConfiguration, origin: string): Promise<LogoutParties | undefined> {
+    const { samlLogoutUrl, samlIdpEntityId } = config;
+    const signingKey = samlLogoutUrl === undefined ? undefined : await serviceKey(config);
+    if (signingKey === undefined) return undefined;
+    return {
+      names: serviceNamesAt(origin),
+      idpEntityId: samlIdpEntityId!,
+      logoutUrl: samlLogoutUrl!,
+      signingKey,
+      id: `_${Buffer.from(randomness.bytes(16)).toString("hex")}`,
+      issuedAt: clock.now(),
+    };
   }
 
   return {
@@ -85,9 +104,34 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
         const reason = error.reason === "status" ? "providerRefused" : "badResponse";
         throw new SignInRefused(reason, { code: error.reason });
       });
-      await useOnce(assertion);
-      const { issuer, subject, attributes } = assertion;
-      return { issuer, subject, claims: Object.fromEntries(attributes) };
+      const { issuer, subject, attributes, assertionId, endsAt, session } = assertion;
+      if (!(await usedAssertions.use(issuer, assertionId, endsAt)))
+        throw new SignInRefused("used", { code: "assertion" });
+      return { issuer, subject, claims: Object.fromEntries(attributes), session: { issuer, ...session } };
+    },
+
+    async logoutUrl(config, { nameId, sessionId }, origin) {
+      const parties = nameId && (await logoutParties(config, origin));
+      if (!parties) return undefined;
+      const { logoutRequestUrl } = await import("./messages.ts");
+      return logoutRequestUrl(parties, { nameId, sessionId });
+    },
+
+    async verifyLogout(config, query, origin) {
+      const { verifyLogoutRequest } = await import("./logout.ts");
+      return verifyLogoutRequest(query, {
+        idpEntityId: config.samlIdpEntityId!,
+        certificates: config.samlIdpCertificates!,
+        destination: serviceNamesAt(origin).logoutUrl,
+        now: clock.now(),
+      });
+    },
+
+    async logoutAnswerUrl(config, request, origin) {
+      const parties = await logoutParties(config, origin);
+      if (!parties) throw new SamlRefused("notSigned");
+      const { logoutResponseUrl } = await import("./messages.ts");
+      return logoutResponseUrl(parties, request);
     },
 
     async metadata({ samlServiceCertificate, samlSignRequests = false }, origin) {
@@ -95,14 +139,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
       return serviceMetadata(serviceNamesAt(origin), { certificate: samlServiceCertificate, signed: samlSignRequests });
     },
 
-    async cleanUp() {
-      const now = clock.now().getTime();
-      for await (const rows of tables.pages(Assertion, { partitionKey: PARTITION, select: ["endsAt"] })) {
-        for (const { rowKey, endsAt } of rows) {
-          if (Date.parse(endsAt) <= now) await tables.remove(Assertion, PARTITION, rowKey);
-        }
-      }
-    },
+    cleanUp: () => usedAssertions.cleanUp(),
   };
 }
 

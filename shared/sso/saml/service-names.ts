@@ -4,10 +4,13 @@ export interface ServiceNames {
   entityId: string;
   /** Assertion consumer service of this service, to which responses are sent. */
   acsUrl: string;
+  /** Single logout service of this service, to which logout messages are sent. */
+  logoutUrl: string;
 }
 
 /** Returns the SAML names of this service for its configured origin. */
 export const serviceNamesAt = (origin: string): ServiceNames => ({
   entityId: `${origin}/auth/sso/metadata`,
   acsUrl: `${origin}/auth/sso/callback`,
+  logoutUrl: `${origin}/auth/sso/logout`,
 });

@@ -23,13 +23,19 @@ export async function withSamlMetadata({ samlIdpMetadataXml: xml, ...given }: Ss
     const certificates = given.samlIdpCertificates;
     return certificates ? { ...given, samlIdpCertificates: certificates.map(normalizeCertificate) } : given;
   }
-  const duplicate = (["samlEntryPoint", "samlIdpEntityId", "samlIdpCertificates"] as const).find(
+  const duplicate = (["samlEntryPoint", "samlIdpEntityId", "samlLogoutUrl", "samlIdpCertificates"] as const).find(
     (name) => name in given,
   );
   if (duplicate) throw invalidBody(duplicate, "is also in samlIdpMetadataXml: set only one of them");
   const { parseIdpMetadata } = await import("./idp-metadata.ts");
-  const { entryPoint, entityId, certificates } = parseIdpMetadata(xml);
-  return { ...given, samlEntryPoint: entryPoint, samlIdpEntityId: entityId, samlIdpCertificates: certificates };
+  const { entryPoint, entityId, logoutUrl, certificates } = parseIdpMetadata(xml);
+  return {
+    ...given,
+    samlEntryPoint: entryPoint,
+    samlIdpEntityId: entityId,
+    samlLogoutUrl: logoutUrl ?? null,
+    samlIdpCertificates: certificates,
+  };
 }
 
 function normalizeCertificate(text: string, index: number): string {
@@ -44,10 +50,11 @@ function normalizeCertificate(text: string, index: number): string {
  * @throws {Problem} invalidRequest
  */
 export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): void {
-  const { providerType, isEnabled, samlEntryPoint, samlIdAttribute } = config;
-  if (samlEntryPoint !== undefined) {
-    const problem = entryPointProblem(samlEntryPoint, targets);
-    if (problem !== undefined) throw invalidBody("samlEntryPoint", problem);
+  const { providerType, isEnabled, samlIdAttribute } = config;
+  for (const member of ["samlEntryPoint", "samlLogoutUrl"] as const) {
+    const url = config[member];
+    const problem = url === undefined ? undefined : browserUrlProblem(url, targets);
+    if (problem !== undefined) throw invalidBody(member, problem);
   }
   if (samlIdAttribute !== undefined && EMAIL_ATTRIBUTES.includes(samlIdAttribute.toLowerCase()))
     throw invalidBody(
@@ -61,8 +68,8 @@ export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): v
   }
 }
 
-/** Returns the problem of a sign-in URL. The URL may be an internal address, because only browsers connect to it. */
-function entryPointProblem(text: string, targets: OutgoingOptions): string | undefined {
+/** Returns the problem of a provider's URL. It may be an internal address, because only browsers connect to it. */
+function browserUrlProblem(text: string, targets: OutgoingOptions): string | undefined {
   const url = new URL(text);
   if (url.protocol !== "https:" && !(url.protocol === "http:" && targets.plainHttp(url)))
     return "must start with https://";

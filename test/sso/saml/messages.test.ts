@@ -112,6 +112,7 @@ describe("The service's key", () => {
     expect(x509.subject).toBe("CN=lifecycle.acme.example");
     expect(x509.validFromDate).toEqual(NOW);
     expect(x509.validToDate).toEqual(certificate.expiresOn);
+    expect(x509.validToDate.getTime() - NOW.getTime()).toBe(3 * 365 * 24 * 60 * 60 * 1000);
     expect(readCertificate(certificate.pem)).toEqual(certificate);
   });
 });

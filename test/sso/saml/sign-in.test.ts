@@ -4,6 +4,7 @@ import { makeCertificate, pem } from "simulated-cloud/x509.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { encrypt } from "xml-encryption";
 import * as z from "zod";
+import { systemRandomness } from "../../../shared/platform/runtime.ts";
 import { entity } from "../../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../shared/platform/time.ts";
 import type { SsoChange, SsoTest } from "../../../shared/sso/api.ts";
@@ -153,7 +154,12 @@ describe("a response", () => {
       derived: (purpose) => purpose.replace(" ", "-"),
     };
     const saml = ({ tables }: Instance) =>
-      createSaml({ tables, secrets: { read: async () => undefined }, clock: deployment.clock });
+      createSaml({
+        tables,
+        secrets: { read: async () => undefined },
+        clock: deployment.clock,
+        randomness: systemRandomness(),
+      });
     const url = await saml(instance).begin(config, request, ORIGIN);
     const parameters = new URLSearchParams({ ...(await chooseBySaml(url.href, "uma")).form });
     const work = [instance, otherInstance].map((each) => saml(each).complete(config, request, { parameters }, ORIGIN));
@@ -365,7 +371,7 @@ const ASSERTION_ROWS = entity("Sso", z.object({ endsAt: z.string() }));
 
 const matchInMetadata = (pattern: RegExp) => pattern.exec(deployments.cloud.saml.metadata())![1]!;
 const entityId = () => matchInMetadata(/entityID="([^"]*)"/);
-const signInUrl = () => matchInMetadata(/Location="([^"]*)"/);
+const signInUrl = () => matchInMetadata(/SingleSignOnService [^>]*Location="([^"]*)"/);
 const certificates = () =>
   (deployments.cloud.saml.metadata().match(/(?<=<ds:X509Certificate>)[^<]*/g) ?? []).map((base64) =>
     pem("CERTIFICATE", Buffer.from(base64, "base64")),

@@ -31,6 +31,17 @@ describe("A hostile document", () => {
     expect(parseFromString).not.toHaveBeenCalled();
   });
 
+  it.each(Object.entries(HOSTILE_XML))("costs a few looks at each of its characters: %s", (_name, { xml }) => {
+    const characters = countedCharacters(() => expect(() => checkXmlLimits(xml)).toThrow(SamlRefused));
+    expect(characters).toBeLessThanOrEqual(MAX_LOOKS * xml.length + 200);
+  });
+
+  it("has up to 256 KiB, and there are at least 40 of them", () => {
+    const sizes = Object.values(HOSTILE_XML).map(({ xml }) => xml.length);
+    expect(sizes.length).toBeGreaterThanOrEqual(40);
+    expect(sizes.filter((size) => size > 240 * 1024).length).toBeGreaterThanOrEqual(10);
+  });
+
   it("is rejected before it is parsed if it was encrypted for the service", async () => {
     const decryptionKey = readFileSync(path.join(import.meta.dirname, "../../fixtures/saml/service.key"), "utf8");
     const { xml } = HOSTILE_XML["another prefix on each of 4,900 levels"]!;
@@ -78,6 +89,51 @@ describe("A document at the limit is accepted, and beyond the limit rejected:", 
     });
   });
 });
+
+/** How often the check may look at a character: it searches, cuts out and compares texts. Not a multiple of the size. */
+const MAX_LOOKS = 8;
+
+/**
+ * Returns the number of characters that the built-in functions look at while `work` runs. `checkXmlLimits` uses a Set for single
+ * characters, and the functions of strings and regular expressions for texts.
+ */
+function countedCharacters(work: () => void): number {
+  let characters = 0;
+  const restore: (() => void)[] = [];
+  const count = <T extends object>(
+    owner: T,
+    name: keyof T,
+    looks: (self: never, args: never[], result: never) => number,
+  ) => {
+    const original = owner[name] as (...args: never[]) => never;
+    owner[name] = function (this: never, ...args: never[]) {
+      const result = Reflect.apply(original, this, args) as never;
+      characters += looks(this, args, result);
+      return result;
+    } as T[keyof T];
+    restore.push(() => {
+      owner[name] = original as T[keyof T];
+    });
+  };
+  count(Set.prototype, "has", () => 1);
+  count(String.prototype, "slice", (_self, _args, result: string) => result.length);
+  count(String.prototype, "startsWith", (_self, [text]: string[]) => text!.length);
+  count(String.prototype, "includes", (self: string) => self.length);
+  count(String.prototype, "indexOf", (self: string, [text, from = 0]: [string, number?], result: number) =>
+    result < 0 ? self.length - from : result + text.length - from,
+  );
+  count(Array, "from", (_self, [text]: string[]) => text!.length);
+  // Anchored and sticky expressions look at the beginning only: the declaration's has the most characters, about 130.
+  count(RegExp.prototype, "exec", ({ sticky, source }: RegExp, [text]: string[]) =>
+    sticky || source.startsWith("^") ? Math.min(text!.length, 10) : text!.length,
+  );
+  try {
+    work();
+  } finally {
+    for (const undo of restore) undo();
+  }
+  return characters;
+}
 
 /** Returns content as the `EncryptedData` element for the holder of a key. */
 function encryptedFor(privateKey: string, content: string): Promise<string> {

@@ -48,11 +48,15 @@ const LEFT_OUT = {
   notNamed: "is not in the list of secrets to update.",
   unreadable:
     "can't be read. Assign the role Key Vault Secrets Officer on the vault to the service's identity, or allow the service in the vault's firewall.",
+  unanswered:
+    "may store the old secret, but its vault gave no clear answer. Test or confirm the match if it belongs to the application.",
 } as const satisfies Record<NonNullable<Schemas["Rotation"]["notUpdated"][number]["reason"]>, string>;
 
 /** The vault secrets that a rotation does not write, with a link to confirm those that belong to the application. */
 export function NotWritten({ of: { appId, notUpdated } }: { of: Schemas["Rotation"] }) {
-  const canBeConfirmed = notUpdated.some(({ reason }) => reason === "newPlace" || reason === "uncertain");
+  const canBeConfirmed = notUpdated.some(({ reason }) =>
+    ["newPlace", "uncertain", "unanswered"].includes(reason ?? ""),
+  );
   return (
     <>
       <Lines

@@ -119,8 +119,10 @@ function ThemeButton() {
 /** The menu with the signed-in user, a link to the API documentation, and sign-out. */
 function PersonMenu() {
   const { username, role, tier } = useCurrentUser();
-  // A reload clears everything that was read or entered from memory.
-  const signOut = api.useMutation("post", "/auth/logout", { onSettled: () => location.reload() });
+  // Leaving or reloading the page clears everything that was read or entered from memory.
+  const signOut = api.useMutation("post", "/auth/logout", {
+    onSettled: (body) => (body?.logoutUrl ? location.assign(body.logoutUrl) : location.reload()),
+  });
   return (
     <Menu>
       <MenuTrigger disableButtonEnhancement>

@@ -20,7 +20,7 @@ const COLUMNS: Column<Schemas["Violation"]>[] = [
       </>
     ),
   },
-  { title: "Since", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
+  { title: "First found", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
 ];
 
 /** The card of an asset's page with the checks that it fails. */

@@ -27,8 +27,8 @@ const EVENTS: Record<string, string> = {
   "rotation.begun": "Rotation started",
   "rotation.secretPublished": "Rotation saved new secret to key vault",
   "rotation.secretPutBack": "Rotation saved old secret again",
-  "rotation.secretRemoved": "Rotation deleted client secret",
-  "rotation.secretAdded": "Rotation created client secret",
+  "rotation.secretRemoved": "Client secret deletion by rotation",
+  "rotation.secretAdded": "Client secret creation by rotation",
   "scope.changed": "Monitored subscriptions changed",
   "scope.forgotten": "Data of subscriptions no longer monitored deleted",
   "sso.configured": "Single sign-on configured",
@@ -39,6 +39,7 @@ const EVENTS: Record<string, string> = {
   "user.bootstrapReset": "Bootstrap administrator reset",
   "user.identityAllowed": "Single sign-on identity unblocked",
   "user.signInRefused": "Sign-in denied",
+  "user.signOutRefused": "Sign-out of the identity provider denied",
   "user.signInFailed": "Sign-in failed",
 };
 

@@ -46,8 +46,12 @@ export function Frameworks() {
           {items.map(({ id, name, version, score, failed, controlsByStatus }) => (
             <AccordionItem key={id} value={id}>
               <AccordionHeader className={styles.header}>
-                {name} {version}: score {score} of 100, {counted(controlsByStatus.fail, "failed control")},{" "}
-                {counted(failed, "violation")}
+                {name} {version}: score {score} of 100 (higher is better), {controlsByStatus.fail} of{" "}
+                {counted(
+                  Object.values(controlsByStatus).reduce((sum, count) => sum + count, 0),
+                  "control",
+                )}{" "}
+                failed, {counted(failed, "violation")}
               </AccordionHeader>
               <AccordionPanel>
                 <ProgressBar value={score / 100} aria-label={`Score of ${name}`} />

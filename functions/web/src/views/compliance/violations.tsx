@@ -41,7 +41,7 @@ const COLUMNS: Column<Violation>[] = [
         </Link>
       ),
   },
-  { title: "Since", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
+  { title: "First found", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
 ];
 
 /** The table of violations on the Compliance page, most severe first. The filters are in the address. */

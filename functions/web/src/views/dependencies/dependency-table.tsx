@@ -25,7 +25,8 @@ const FILTERS = [
 const COLUMNS: Column<Dependency>[] = [
   {
     title: "Asset",
-    // Without an asset ID, the consumer uses a whole vault or any secret of an Entra application. Type null means all types.
+    // `secret` is the asset ID. Null: the consumer can read all assets of the vault, of one type or, if the type is null, of
+    // all types.
     cell: ({ secret, type, vaultName, name }) =>
       secret === null ? (
         `${type === null ? "all assets" : `all ${type}s`} in ${vaultName}`

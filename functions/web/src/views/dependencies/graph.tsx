@@ -67,8 +67,9 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
       </div>
       <div className={styles.legend}>
         <Text size={200}>
-          Thick line: the consumer's configuration references the asset. Thin line: the consumer has permission to read
-          the asset, or a log shows that it read the asset. The colors show the effect of a new version.
+          Thick line (confirmed): the consumer's configuration references the asset. Thin line (possible): the consumer
+          has permission to read the asset, or a log shows that it read the asset. The colors show the effect of a new
+          version.
         </Text>
         {EFFECTS.filter((refresh) => edges.some((edge) => edge.refresh === refresh)).map((refresh) => (
           <Text key={refresh} size={200}>

@@ -94,7 +94,8 @@ function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt
       )}
       {inGrace && graceEndsAt !== null && (
         <Text>
-          PRO features stay available until <Instant at={graceEndsAt} />. Stored data is kept after that.
+          PRO features stay available until <Instant at={graceEndsAt} />. Data that is already stored is kept after this
+          date.
         </Text>
       )}
     </>

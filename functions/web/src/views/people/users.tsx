@@ -46,12 +46,18 @@ export function Users() {
                 email: typedOrNull(form, "email"),
                 password: String(form.get("password")),
                 role: chosen(form, "role", ROLES),
+                mustChangePassword: true,
               },
             })
           }
         >
           <TextField name="username" label="Username" hint="Example: maria.lopez" required />
-          <TextField name="email" label="Email address" hint="Example: maria.lopez@contoso.com" type="email" />
+          <TextField
+            name="email"
+            label="Email address"
+            hint="Shown in the list of users. Example: maria.lopez@contoso.com"
+            type="email"
+          />
           <SecretField
             name="password"
             label="Password"

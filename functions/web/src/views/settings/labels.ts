@@ -5,6 +5,8 @@ const LABELS: Record<string, { label: string; unit?: string }> = {
   enableNotifications: { label: "Send alerts" },
   enableComplianceScanning: { label: "Evaluate compliance" },
   watchAll: { label: "Monitor all subscriptions" },
+  requirePasswordChange: { label: "Require new users to change their password" },
+  unusedPasswordDays: { label: "Lifetime of unused passwords", unit: "days" },
   logLevel: { label: "Log level" },
   defaultThresholdDays: { label: "Default alert threshold before expiry", unit: "days" },
   criticalExpiryDays: { label: "Critical expiry threshold", unit: "days" },

@@ -98,8 +98,8 @@ function Actions({ record }: { record: SyncRecord }) {
         submit={(_, run) => run({ params })}
       >
         <Text>
-          Compares both secrets and overwrites {targetName} with the source value if it differs. The preview shows what
-          would happen. The sync starts only when you select Sync now.
+          Compares the source secret with the target secret {targetName}. If their values differ, the target gets the
+          source value. The preview shows what would happen. The sync starts only when you select Sync now.
         </Text>
       </Operate>{" "}
       <Operate

@@ -23,13 +23,13 @@ export function RecordFields({ record }: { record?: Schemas["SyncRecord"] }) {
       />
       <ChoiceField
         name="onDrift"
-        label="If the target value is changed later"
+        label="If someone changes the target value"
         options={ON_DRIFT}
         defaultValue={record?.onDrift ?? "overwrite"}
       />
       <CheckField
         name="adopt"
-        label="If a secret with the target name already exists, overwrite it"
+        label="Overwrite the target secret even if this sync didn't create it"
         hint="If off, the sync fails when another user or program created that secret."
         defaultChecked={record?.adopt ?? false}
       />

@@ -1,0 +1,17 @@
+import { createHash } from "node:crypto";
+import { decodeProtectedHeader } from "jose";
+
+/**
+ * Returns true if an ID token was issued with this access token: its claim `at_hash`, which is optional in the code flow, is absent
+ * or the first half of the access token's hash (OpenID Connect Core, 3.1.3.6 and 3.1.3.8). The library openid-client does not
+ * check it.
+ *
+ * @param idToken - An ID token whose signature was verified, with one of the algorithms RS, PS and ES.
+ */
+export function isIssuedWith(accessToken: string, idToken: string, atHash: unknown): boolean {
+  if (atHash === undefined) return true;
+  // The last three digits of the algorithm name the hash: RS256 uses SHA-256.
+  const bits = decodeProtectedHeader(idToken).alg?.slice(-3);
+  const hash = createHash(`sha${bits}`).update(accessToken).digest();
+  return atHash === hash.subarray(0, hash.length / 2).toString("base64url");
+}

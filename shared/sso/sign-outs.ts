@@ -1,0 +1,164 @@
+import type { FederatedSignIn } from "../access/federated-sign-in.ts";
+import type { ProviderSession } from "../access/user.ts";
+import type { Audit } from "../audit/audit.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Clock } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import type { SsoConfiguration } from "./configuration.ts";
+import type { Configurations } from "./configurations.ts";
+import { LogoutRefused } from "./logout-refused.ts";
+import type { LogoutTokens } from "./oidc/logout-token.ts";
+import type { Protocol } from "./protocol.ts";
+import type { Saml } from "./saml/saml.ts";
+import { SamlRefused } from "./saml/saml-refused.ts";
+import { SignInRefused } from "./sign-in-refused.ts";
+import type { ProtocolName } from "./sign-in-requests.ts";
+import { createUsedOnce } from "./used-once.ts";
+
+/** Sign-outs that involve the identity provider: started here, or by the provider. */
+export interface SignOuts {
+  /**
+   * Returns the URL that ends a session at the provider. Null if the provider has none or does not answer, or if the session
+   * belongs to another provider than the configured one.
+   *
+   * @param origin - The service's own origin. Undefined if it is not configured.
+   */
+  logoutUrl(session: ProviderSession, origin: string | undefined): Promise<string | null>;
+  /**
+   * Ends the sessions that a logout token of the OpenID Connect provider names.
+   *
+   * @returns The number of ended sessions.
+   * @throws {Problem} invalidRequest, unavailable
+   */
+  endByLogoutToken(token: string, caller: Caller): Promise<number>;
+  /**
+   * Handles a message at the SAML single logout URL, which the browser brings. A LogoutRequest of the provider ends the sessions
+   * that it names.
+   *
+   * @param query - The query string as the browser sent it, without the question mark.
+   * @returns The URL with the answer to a request. The page of this service for an answer to a request of this service, whose
+   * session has ended before.
+   * @throws {Problem} invalidRequest, unavailable
+   */
+  endBySaml(query: string, origin: string | undefined, caller: Caller): Promise<string>;
+  /** Deletes the records of expired messages. */
+  cleanUp(): Promise<void>;
+}
+
+export function createSignOuts(deps: {
+  tables: Tables;
+  configurations: Configurations;
+  protocols: Record<ProtocolName, Protocol>;
+  logoutTokens: LogoutTokens;
+  saml: Pick<Saml, "verifyLogout" | "logoutAnswerUrl">;
+  federated: Pick<FederatedSignIn, "endSessions">;
+  audit: Pick<Audit, "refused">;
+  clock: Clock;
+}): SignOuts {
+  const { configurations, protocols, logoutTokens, saml, federated, audit } = deps;
+  const usedMessages = createUsedOnce("logouts", deps);
+
+  /** Records why a sign-out was rejected, and returns the problem for the caller. */
+  async function recordRejection(error: unknown, caller: Caller): Promise<unknown> {
+    const isRefused = error instanceof LogoutRefused || error instanceof SamlRefused || error instanceof SignInRefused;
+    if (!isRefused) return error;
+    await audit.refused({
+      type: "user.signOutRefused",
+      caller,
+      outcome: "refused",
+      target: { type: "sso", id: "logout" },
+      details: { reason: error.reason, by: "provider" },
+    });
+    return error instanceof SamlRefused ? new LogoutRefused(error.reason).problem() : error.problem();
+  }
+
+  /** Returns the configuration. @throws {LogoutRefused} if another protocol is configured, or single sign-on is turned off */
+  async function configurationFor(protocol: ProtocolName): Promise<SsoConfiguration> {
+    const config = await configurations.read();
+    if (!config.isEnabled || config.providerType !== protocol) throw new LogoutRefused("otherProtocol");
+    return config;
+  }
+
+  /**
+   * Ends sessions by a message that is accepted once. The record is written last: after a crash, a repeated message ends the
+   * remaining sessions.
+   */
+  async function endOnce(
+    message: { issuer: string; id: string; endsAt: Date },
+    end: () => Promise<number>,
+  ): Promise<number> {
+    const { issuer, id, endsAt } = message;
+    if (await usedMessages.isUsed(issuer, id)) throw new LogoutRefused("used");
+    const ended = await end();
+    await usedMessages.use(issuer, id, endsAt);
+    return ended;
+  }
+
+  return {
+    async logoutUrl(session, origin) {
+      const config = await configurations.read();
+      const issuer = config.providerType === "oidc" ? config.oidcIssuer : config.samlIdpEntityId;
+      if (!config.isEnabled || issuer !== session.issuer || origin === undefined) return null;
+      try {
+        return (await protocols[config.providerType].logoutUrl(config, session, origin))?.href ?? null;
+      } catch (error) {
+        // The signing key can't be read now. The session here has ended.
+        if (error instanceof SignInRefused) return null;
+        throw error;
+      }
+    },
+
+    async endByLogoutToken(token, caller) {
+      try {
+        const message = await logoutTokens.verify(token, await configurationFor("oidc"));
+        const { issuer, subject, sessionId } = message;
+        return await endOnce(message, () =>
+          federated.endSessions(
+            {
+              issuer,
+              subject,
+              // Sessions of earlier versions have no `sid`, so a token that also names the person ends them.
+              matches: (provider) =>
+                sessionId === undefined ||
+                provider?.sessionId === sessionId ||
+                (subject !== undefined && provider?.sessionId === undefined),
+            },
+            caller,
+          ),
+        );
+      } catch (error) {
+        throw await recordRejection(error, caller);
+      }
+    },
+
+    async endBySaml(query, origin, caller) {
+      const parameters = new URLSearchParams(query);
+      if (parameters.has("SAMLResponse") && !parameters.has("SAMLRequest")) return "/";
+      try {
+        const config = await configurationFor("saml");
+        if (origin === undefined) throw new LogoutRefused("otherProtocol");
+        const request = await saml.verifyLogout(config, query, origin);
+        const issuer = config.samlIdpEntityId!;
+        await endOnce({ issuer, id: request.id, endsAt: request.endsAt }, () =>
+          federated.endSessions(
+            {
+              issuer,
+              // The NameID may differ from the attribute that identifies the person here.
+              subject: undefined,
+              matches: (provider) =>
+                provider?.nameId?.value === request.nameId.value &&
+                provider.nameId.format === request.nameId.format &&
+                (request.sessionIndexes.length === 0 || request.sessionIndexes.includes(provider.sessionId ?? "")),
+            },
+            caller,
+          ),
+        );
+        return (await saml.logoutAnswerUrl(config, request, origin)).href;
+      } catch (error) {
+        throw await recordRejection(error, caller);
+      }
+    },
+
+    cleanUp: () => usedMessages.cleanUp(),
+  };
+}
