@@ -13,7 +13,7 @@ import { createVaultSecrets, type VaultSecretsClients } from "../../shared/platf
 import type { Config } from "../../shared/platform/config/config.ts";
 import { type Clock, type Logger, type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
-import { storageAccount } from "../../shared/platform/storage/connection.ts";
+import { type StorageConnection, storageAccount } from "../../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings, type Settings, type SettingValues } from "../../shared/settings/settings.ts";
@@ -29,6 +29,8 @@ export interface Platform {
   clock: Clock;
   randomness: Randomness;
   log: Logger;
+  /** How the storage account is reached. */
+  connection: StorageConnection;
   tables: Tables;
   unreadableRows: UnreadableRows;
   queues: Queues;
@@ -87,6 +89,7 @@ export function createPlatform(config: Config): Platform {
     clock,
     randomness,
     log,
+    connection,
     tables,
     unreadableRows,
     queues,

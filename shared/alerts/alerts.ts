@@ -21,6 +21,7 @@ import { createCleanUp } from "./clean-up.ts";
 import { createDeliveryWorker } from "./deliver.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./delivery.ts";
 import { createEvaluation, newDelivery } from "./evaluate.ts";
+import { createHeldDeliveries, type HeldDeliveries } from "./held-deliveries.ts";
 import { createHistory, type History } from "./history.ts";
 import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
@@ -94,6 +95,8 @@ export interface Alerts {
   readonly snoozes: Snoozes;
   readonly acknowledgements: Acknowledgements;
   readonly history: History;
+  /** Deliveries that a restore of the store holds. */
+  readonly held: HeldDeliveries;
   readonly owners: Owners;
   /** Evaluates the rules that are due and creates deliveries. Called by the timer and soon after a scan. */
   evaluate(): Promise<void>;
@@ -188,6 +191,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     snoozes,
     acknowledgements,
     history,
+    held: createHeldDeliveries({ tables, queues, history, clock }),
     owners,
 
     evaluate: evaluation.run,

@@ -272,9 +272,10 @@ const entryFields = {
   deliveryMethod: z.enum(DELIVERY_METHODS),
   deliveryMode: z.enum(DELIVERY_MODES),
   test: z.boolean().meta({ description: "Whether a user requested this notification to test the rule." }),
-  status: z
-    .enum(DELIVERY_STATUSES)
-    .meta({ description: "`pending`: in progress. `partial`: some recipients were not reached." }),
+  status: z.enum(DELIVERY_STATUSES).meta({
+    description:
+      "`pending`: in progress. `partial`: some recipients were not reached. `inDoubt`: the store was restored from a copy and the message may have been sent before, so an administrator must send or drop it with `npm run store`.",
+  }),
   createdAt: instant,
   finishedAt: instant.nullable(),
   nextAttemptAt: instant
@@ -378,6 +379,7 @@ export function alertTestView(delivery: DeliveryRecord): z.infer<typeof AlertTes
     partial: `The test did not reach all recipients: ${entry.error}`,
     failed: entry.error ?? "The test failed.",
     cancelled: entry.error ?? "The test was canceled.",
+    inDoubt: "The store was restored. The test may have been sent before.",
     pending: isAccepted
       ? "The mail provider accepted the test. The history will show whether it was delivered."
       : `The result is not known yet. The history will show it. ${entry.error ?? delayText}`.trim(),

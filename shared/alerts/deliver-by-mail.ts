@@ -135,7 +135,9 @@ export function createMailDeliveries(deps: {
     const isReplaced = await repeatOnConflict(async () => {
       const row = await history.get(entry.deliveryId);
       const part = row?.parts[entry.part];
-      if (!row || !part || row.status !== "pending" || isFinal(part)) return false;
+      // The outcome of a mail whose delivery is held is known after all.
+      const isOpen = row?.status === "pending" || row?.status === "inDoubt";
+      if (!row || !part || !isOpen || isFinal(part)) return false;
       const { status, attempts, looks, error, notBefore } = mail;
       const outcome = {
         status,

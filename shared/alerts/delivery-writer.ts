@@ -81,7 +81,8 @@ export function createDeliveryWriter(deps: {
 
     async conclude(row) {
       let current = row;
-      if (row.status === "pending" && row.parts.every(isFinal)) {
+      const isOpen = row.status === "pending" || row.status === "inDoubt";
+      if (isOpen && row.parts.every(isFinal)) {
         current = await complete(row);
         log.info("A delivery is complete", { deliveryId: row.deliveryId, status: current.status });
         recordMetric("alerts.sent", 1, { status: current.status, method: row.deliveryMethod });

@@ -12,8 +12,11 @@ import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "
  * send it from a queue, with retries.
  */
 
-/** `pending` changes to one of the others. `cancelled`: the rule was deleted or disabled before sending. */
-export const DELIVERY_STATUSES = ["pending", "delivered", "partial", "failed", "cancelled"] as const;
+/**
+ * `pending` changes to one of the others. `cancelled`: the rule was deleted or disabled before sending. `inDoubt`: the store was
+ * restored and the message may have been sent before, so a person must send or drop it (held-deliveries.ts).
+ */
+export const DELIVERY_STATUSES = ["pending", "delivered", "partial", "failed", "cancelled", "inDoubt"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
 /** Maximum number of items in one message. Further items go into further messages, most urgent first. */
@@ -93,6 +96,8 @@ const summary = {
   newsTotal: z.int(),
   /** For an escalation: the rule whose alerts were not acknowledged. */
   escalatedFrom: z.string().optional(),
+  /** When the delivery became `inDoubt`. Kept afterwards. */
+  heldAt: z.string().optional(),
 };
 /** A delivery with its first items, as lists show it. */
 export const DeliverySummary = z.object({ ...summary, firstNews: z.array(ItemSchema) });

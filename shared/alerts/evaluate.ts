@@ -14,6 +14,7 @@ import { createItemFinder, type EvaluationContext, type FoundItems, type ItemFin
 import type { History } from "./history.ts";
 import { byUrgency, type Item, Item as ItemSchema } from "./items.ts";
 import { createFollowUps, followUpAfter } from "./reminders.ts";
+import { mayBeSentBefore, type RestoreMarker, readRestoreMarker } from "./restore-marker.ts";
 import { isAboutExpiry, isTracked, type RuleRecord } from "./rule.ts";
 import { RuleStates, STATES, type StateRecord } from "./rule-state.ts";
 import type { AlertRules } from "./rules.ts";
@@ -90,6 +91,7 @@ export function createEvaluation(
   async function run(): Promise<void> {
     if (!(await deps.settings.values()).enableNotifications) return log.info("Notifications are turned off");
     const now = clock.now();
+    const restored = await readRestoreMarker(tables);
     const failures: unknown[] = [];
     const states = new Map<string, Row<StateRecord>>();
     for await (const rows of tables.pages(RuleStates, { partitionKey: STATES }))
@@ -107,14 +109,14 @@ export function createEvaluation(
       }
     };
     await forEach([...states.values()], async (state) => {
-      if (state.pending) states.set(state.rowKey, await completeCommit(state));
+      if (state.pending) states.set(state.rowKey, await completeCommit(state, restored));
     });
     const due = (await rules.all()).filter((rule) => isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now));
     if (due.length > 0) {
       const context = await contextOf(due, now, true);
       await forEach(due, async (rule) => {
         const state = states.get(rule.ruleId);
-        if (!state?.pending) await evaluateRule(rule, state, context);
+        if (!state?.pending) await evaluateRule(rule, state, context, restored);
       });
     }
     for (const deliveryId of await history.overdue(new Date(now.getTime() - LOST_AFTER_MS))) {
@@ -146,8 +148,10 @@ export function createEvaluation(
     rule: RuleRecord,
     stored: Row<StateRecord> | undefined,
     context: EvaluationContext,
+    restored: RestoreMarker | undefined,
   ): Promise<void> {
     const { now, vaults } = context;
+    const held = mayBeSentBefore(rule, stored, restored);
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
@@ -166,11 +170,11 @@ export function createEvaluation(
         followed: before.followed || opensTrackedAlert || undefined,
         followUpAt: earlier(before.followUpAt, followUpAfter(rule, [...foundItems.items, ...foundItems.adopted], now)),
       };
-      if (foundItems.items.length > 0) row = await notify(rule, row, after, foundItems.items, now);
+      if (foundItems.items.length > 0) row = await notify(rule, row, after, foundItems.items, { now, held });
       else if (foundItems.more || row === undefined || isWorthWriting(rule, row, after))
         row = await commit(rule, row, after);
       if (foundItems.more) continue;
-      if (row) await followUp(rule, row, context);
+      if (row) await followUp(rule, row, context, held);
       return;
     }
     log.warn("A rule has more items than one run may notify of. The next run continues.", { ruleId: rule.ruleId });
@@ -191,16 +195,23 @@ export function createEvaluation(
   }
 
   /** Sends reminders of persisting failures, and escalates alerts without acknowledgment. */
-  async function followUp(rule: RuleRecord, stored: Row<StateRecord>, context: EvaluationContext): Promise<void> {
+  async function followUp(
+    rule: RuleRecord,
+    stored: Row<StateRecord>,
+    context: EvaluationContext,
+    held: boolean,
+  ): Promise<void> {
     const { now } = context;
     if (stored.followUpAt === undefined || stored.followUpAt > now.toISOString()) return;
     const { stillFailing, escalated, nextAt } = await followUps(rule, context);
     let row = stored;
     const reminders = stillFailing.slice(0, MAX_ITEMS);
-    if (reminders.length > 0) row = await notify(rule, row, withoutKeys(row), reminders, now);
+    if (reminders.length > 0) row = await notify(rule, row, withoutKeys(row), reminders, { now, held });
     const escalations = escalated.slice(0, MAX_ITEMS);
-    if (escalations.length > 0)
-      row = await notify(rule, row, withoutKeys(row), escalations, now, await escalationChannels.channelOf(rule));
+    if (escalations.length > 0) {
+      const channel = await escalationChannels.channelOf(rule);
+      row = await notify(rule, row, withoutKeys(row), escalations, { now, held, channel });
+    }
     // If one message could not contain all items, the next run continues.
     const isComplete = reminders.length === stillFailing.length && escalations.length === escalated.length;
     if (isComplete) await commit(rule, row, { ...withoutKeys(row), followUpAt: nextAt });
@@ -210,15 +221,15 @@ export function createEvaluation(
    * Commits a delivery of items and completes it.
    *
    * @param after - The state of the rule after the delivery.
-   * @param channel - For an escalation: the rule whose channel sends it.
+   * @param how - `held`: the delivery may have been sent before a restore. `channel`, for an escalation: the rule whose channel
+   * sends it.
    */
   async function notify(
     rule: RuleRecord,
     row: Row<StateRecord> | undefined,
     after: StateRecord,
     items: Item[],
-    now: Date,
-    channel?: RuleRecord,
+    { now, held, channel }: { now: Date; held: boolean; channel?: RuleRecord | undefined },
   ): Promise<Row<StateRecord>> {
     const deliveryId = deliveryIdOf(rule.ruleId, now, items);
     const delivery = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
@@ -228,10 +239,11 @@ export function createEvaluation(
       ...delivery,
       ...(channel && { channel: withoutKeys(channel) }),
       ...(secondStep && { secondStep: withoutKeys(secondStep) }),
+      ...(held && { held }),
     };
     const committed = await commit(rule, row, { ...after, pending, pendingNews: pack(items) });
     log.info("A rule notifies", { ruleId: rule.ruleId, deliveryId, items: items.length });
-    return await completeCommit(committed);
+    return await completeCommit(committed, undefined);
   }
 
   /** Writes the state row. Fails with a conflict if another run wrote it since it was read. */
@@ -248,7 +260,10 @@ export function createEvaluation(
    * Completes the steps after a commit: notification log, tracked alerts, delivery. `secondStep` is the rule that closes
    * incidents of escalations.
    */
-  async function completeCommit(state: Row<StateRecord>): Promise<Row<StateRecord>> {
+  async function completeCommit(
+    state: Row<StateRecord>,
+    restored: RestoreMarker | undefined,
+  ): Promise<Row<StateRecord>> {
     const { pending, pendingNews, ...completed } = state;
     if (!pending || !pendingNews) return state;
     const { deliveryId, createdAt, rule, channel, secondStep } = pending;
@@ -259,20 +274,21 @@ export function createEvaluation(
     await notifications.add(rule.ruleId, deliveryId, items, trackedAlerts.operations(deliveryId, createdAt, items));
     await close(rule.ruleId, resolved);
     const escalatedFrom = { escalatedFrom: rule.ruleId };
-    const fields = { deliveryId, createdAt, items: itemsFor(rule, items) };
+    const held = pending.held === true || (restored !== undefined && createdAt <= restored.restoredAt);
+    const fields = { deliveryId, createdAt, items: itemsFor(rule, items), held };
     if (fields.items.length > 0)
       await enqueue(channel ? newDelivery(channel, { ...fields, ...escalatedFrom }) : newDelivery(rule, fields));
     const escalated = secondStep ? await escalationChannels.escalatedAmong(rule.ruleId, resolved) : [];
     if (secondStep && escalated.length > 0) {
       const id = deliveryIdOf(secondStep.ruleId, new Date(createdAt), escalated);
-      await enqueue(newDelivery(secondStep, { deliveryId: id, createdAt, items: escalated, ...escalatedFrom }));
+      await enqueue(newDelivery(secondStep, { deliveryId: id, createdAt, items: escalated, held, ...escalatedFrom }));
     }
     return await tables.replace(RuleStates, completed);
   }
 
   async function enqueue(delivery: DeliveryRecord): Promise<void> {
     await history.record(delivery);
-    await queues.send(DELIVERY_QUEUE, { deliveryId: delivery.deliveryId });
+    if (delivery.status === "pending") await queues.send(DELIVERY_QUEUE, { deliveryId: delivery.deliveryId });
   }
 
   return {
@@ -296,9 +312,11 @@ export function newDelivery(
     items: readonly Item[];
     test?: boolean;
     requestedBy?: string;
+    /** Whether a person must send or drop the delivery. */
+    held?: boolean;
   },
 ): DeliveryRecord {
-  const { deliveryId, createdAt, items, test = false, requestedBy = "system", escalatedFrom } = fields;
+  const { deliveryId, createdAt, items, test = false, requestedBy = "system", held = false, escalatedFrom } = fields;
   return {
     deliveryId,
     ruleId: rule.ruleId,
@@ -310,7 +328,8 @@ export function newDelivery(
     test,
     requestedBy,
     createdAt,
-    status: "pending",
+    status: held ? "inDoubt" : "pending",
+    ...(held && { heldAt: createdAt }),
     parts: partsOf(rule),
     nextAt: createdAt,
     revivals: 0,

@@ -81,7 +81,8 @@ const PURGE_PARALLEL = 8;
 
 /** Deliveries and their lists. */
 export interface History {
-  /** Writes the list entries of a delivery in one transaction and removes those of its former status `pending`. Idempotent.
+  /** Writes the list entries of a delivery and removes those of its former status, in one transaction unless the delivery was
+   * held. Idempotent.
    */
   updateLists(delivery: DeliveryRecord): Promise<void>;
   /** Adds a new delivery and its list entries. If the delivery exists, only writes its list entries again. */
@@ -120,12 +121,13 @@ export function createHistory(tables: Tables): History {
       const row: DeliverySummary = { ...members, firstNews: itemsIn(delivery).slice(0, LISTED_ITEMS) };
       const { ruleId, deliveryId, status } = delivery;
       const entries = keysOf(ruleId, deliveryId, status).map((key) => put(HistoryRow, key, row));
-      const stale =
-        status === "pending"
-          ? []
-          : keysOf(ruleId, deliveryId, "pending")
-              .filter((key) => !entries.some(({ rowKey }) => rowKey === key))
-              .map((key) => remove(HistoryRow, key));
+      const formerStatuses = delivery.heldAt === undefined ? (["pending"] as const) : (["pending", "inDoubt"] as const);
+      const stale = formerStatuses
+        .filter((former) => former !== status && (status !== "pending" || former === "inDoubt"))
+        .flatMap((former) => keysOf(ruleId, deliveryId, former))
+        .filter((key, index, keys) => keys.indexOf(key) === index && !entries.some(({ rowKey }) => rowKey === key))
+        .map((key) => remove(HistoryRow, key));
+      if (delivery.heldAt !== undefined) return await tables.write(HistoryRow.table, HISTORY, [...entries, ...stale]);
       try {
         await tables.transaction(HistoryRow.table, HISTORY, [...entries, ...stale]);
       } catch (error) {

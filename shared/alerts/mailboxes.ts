@@ -127,14 +127,17 @@ export function createMailboxes(deps: {
       for (const [index, part] of (row?.parts ?? []).entries()) {
         if (isFinal(part) || (part.status !== "waiting" && !part.alone)) continue;
         // A test, and a part whose mail an earlier version started, get a mailbox of their own.
-        const alone = row!.test || part.alone ? `${deliveryId}/${index}` : "";
+        // So does a mail that was held after a restore, because its operation id then names exactly this mail.
+        const wasHeld = row!.heldAt !== undefined;
+        const alone = row!.test || part.alone || wasHeld ? `${deliveryId}/${index}` : "";
         const ofOwner = part.owner !== undefined;
         const key = mailboxKey(part.recipients, ofOwner, alone);
         const urgency = row!.test ? TEST_URGENCY : urgencyIn(itemsOf(part, all), new Date(row!.createdAt));
         const entry = { deliveryId, part: index, urgency };
         const box = changed.get(key) ?? boxes.get(key) ?? emptyMailbox(part.recipients, ofOwner);
         added.set(index, key);
-        if (containsEntry(box, entry)) continue;
+        const isInProgress = wasHeld && [...boxes.values()].some((other) => containsEntry(other, entry));
+        if (isInProgress || containsEntry(box, entry)) continue;
         // An earlier version, without mailboxes, started this part's mail. The mail gets a mailbox of its own, already in
         // progress.
         if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
@@ -195,7 +198,7 @@ export function createMailboxes(deps: {
     for (const entry of entriesToSend(box)) {
       const row = await history.get(entry.deliveryId);
       const part = row?.parts[entry.part];
-      if (!row || !part || isFinal(part)) continue;
+      if (row?.status !== "pending" || !part || isFinal(part)) continue;
       const { news: _, ...delivery } = row;
       const rule = await deps.rules.find(row.ruleId);
       const { reason, owner } = part;
@@ -244,7 +247,11 @@ export function createMailboxes(deps: {
     }
     const content = await deps.compose(contents);
     const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
-    await applyOutcome({ ...claimed, etag: etags.get(box.rowKey)! }, await mails.send(mail, content, test));
+    // The mail of a delivery that was held after a restore may have been sent under this operation id.
+    const wasHeld = contents.some(({ delivery }) => delivery.heldAt !== undefined);
+    const known = wasHeld ? await mails.findOutcome(mail) : undefined;
+    const outcome = known ?? (await mails.send(mail, content, test));
+    await applyOutcome({ ...claimed, etag: etags.get(box.rowKey)! }, outcome);
     return "sent";
   }
 

@@ -38,6 +38,8 @@ const StateRecord = z.object({
       channel: RuleRecord.optional(),
       /** The rule that opened incidents for escalated alerts, which gets their resolutions. */
       secondStep: RuleRecord.optional(),
+      /** Whether the delivery is held, because it may have been sent before a restore. */
+      held: z.boolean().optional(),
     })
     .optional(),
   /** The items of the pending delivery, packed. */

@@ -1,5 +1,5 @@
 import type { PipelineResponse } from "@azure/core-rest-pipeline";
-import type { StoredRow } from "./columns.ts";
+import type { Columns, StoredRow } from "./columns.ts";
 import { restPipeline } from "./http-client.ts";
 import { encodeKey, PATH_END, partitionPath } from "./keys.ts";
 import type { ConnectedTable } from "./table-clients.ts";
@@ -33,13 +33,41 @@ export interface PageQuery {
  * @throws RestError like the SDK's `listEntities`.
  */
 export async function queryPage(reached: ConnectedTable, table: string, query: PageQuery): Promise<StoredPage> {
-  const response = await send(reached, `${table}()?${parametersOf(query)}${reached.signature.replace("?", "&")}`);
+  const response = await sendQuery(reached, table, query);
+  const rows = await parseBody(response, (body) => (body as { value?: WireRow[] }).value);
+  return { rows: rows.map(storedRow), next: continuationOf(response) };
+}
+
+/** A row with the exact types of its columns. */
+export interface TypedRow {
+  readonly partitionKey: string;
+  readonly rowKey: string;
+  /** Changes with each write of the row. */
+  readonly etag: string;
+  readonly columns: Columns;
+}
+
+/**
+ * Like `queryPage`, for rows of any program: keeps the type of each column, so that writing the columns restores the row. The
+ * service marks no type of a number. A number with a fraction or an exponent is a Double, and any other number an Int32.
+ */
+export async function queryTypedPage(
+  reached: ConnectedTable,
+  table: string,
+  query: PageQuery,
+): Promise<{ rows: TypedRow[]; next: Continuation | undefined }> {
+  const response = await sendQuery(reached, table, query);
+  const rows = await parseBody(response, (body) => (body as { value?: WireRow[] }).value, markDouble);
+  return { rows: rows.map(typedRow), next: continuationOf(response) };
+}
+
+const sendQuery = (reached: ConnectedTable, table: string, query: PageQuery): Promise<PipelineResponse> =>
+  send(reached, `${table}()?${parametersOf(query)}${reached.signature.replace("?", "&")}`);
+
+function continuationOf(response: PipelineResponse): Continuation | undefined {
   const partitionKey = response.headers.get("x-ms-continuation-nextpartitionkey");
   const rowKey = response.headers.get("x-ms-continuation-nextrowkey");
-  return {
-    rows: (await parseBody(response, (body) => (body as { value?: WireRow[] }).value)).map(storedRow),
-    next: partitionKey ? { partitionKey, rowKey: rowKey || undefined } : undefined,
-  };
+  return partitionKey ? { partitionKey, rowKey: rowKey || undefined } : undefined;
 }
 
 /**
@@ -89,11 +117,18 @@ function parametersOf({ filter, select, top, next }: PageQuery): string {
 
 type WireRow = Record<string, unknown>;
 
-/** @param find - Returns the expected part of the body, or undefined if the body does not contain it. */
-async function parseBody<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
+/**
+ * @param find - Returns the expected part of the body, or undefined if the body does not contain it.
+ * @param revive - Receives each value of the body with its text.
+ */
+async function parseBody<T>(
+  response: PipelineResponse,
+  find: (body: WireRow) => T | undefined,
+  revive?: (key: string, value: unknown, context: { source: string }) => unknown,
+): Promise<T> {
   const { request, status } = response;
   try {
-    const content = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
+    const content = find(JSON.parse(response.bodyAsText ?? "", revive as Parameters<typeof JSON.parse>[1]) as WireRow);
     if (content !== undefined) return content;
   } catch {
     // The parser's message is dropped because it repeats a part of the text.
@@ -131,4 +166,31 @@ function storedRow(wire: WireRow): StoredRow {
       typeof value === "string" && wire[name + TYPE] === "Edm.Binary" ? Buffer.from(value, "base64") : value;
   }
   return row;
+}
+
+/** A number whose text has a fraction or an exponent. */
+class Double {
+  readonly value: number;
+
+  constructor(value: number) {
+    this.value = value;
+  }
+}
+
+const markDouble = (_key: string, value: unknown, { source }: { source: string }): unknown =>
+  typeof value === "number" && /[.eE]/.test(source) ? new Double(value) : value;
+
+/** Returns a row with its columns in alphabetical order, so that equal rows have equal JSON. */
+function typedRow(wire: WireRow): TypedRow {
+  const columns: Columns = {};
+  for (const name of Object.keys(wire).sort()) {
+    if (Object.hasOwn(NAMES, name) || name.startsWith("odata.") || name.endsWith(TYPE)) continue;
+    const value = wire[name];
+    columns[name] = value instanceof Double ? value.value : (value as string | number | boolean);
+    const type = wire[name + TYPE] as string | undefined;
+    if (value instanceof Double) columns[name + TYPE] = "Edm.Double";
+    else if (type !== undefined && type !== "Edm.String" && type !== "Edm.Boolean") columns[name + TYPE] = type;
+  }
+  const { PartitionKey: partitionKey, RowKey: rowKey, "odata.etag": etag = wire.Timestamp } = wire;
+  return { partitionKey: partitionKey as string, rowKey: rowKey as string, etag: etag as string, columns };
 }

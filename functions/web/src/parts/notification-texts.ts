@@ -16,6 +16,7 @@ export const DELIVERY_STATUSES = {
   partial: "Partially delivered",
   failed: "Failed",
   cancelled: "Canceled",
+  inDoubt: "In doubt (restored)",
 } as const satisfies Record<Schemas["AlertHistoryEntry"]["status"], string>;
 
 export const RECIPIENT_STATUSES = {

@@ -1,0 +1,126 @@
+/**
+ * A command that copies the tables of a deployment, restores a copy, and decides on the alerts that a restore holds. See HELP.
+ */
+
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import * as z from "zod";
+import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
+import { storageAccount } from "../../shared/platform/storage/connection.ts";
+import { isUnclear } from "../../shared/platform/storage/tables.ts";
+import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
+import { CopyFailed, copyStore } from "../../shared/store/copy.ts";
+import { restoreStore } from "../../shared/store/restore.ts";
+import { workInProgress } from "../../shared/store/work-in-progress.ts";
+import type { Services } from "../services.ts";
+
+const HELP = `npm run store -- COMMAND [options]
+
+Copies the tables of the service that \`npm start\` runs, or of the deployment that the environment variables configure.
+Stop the app before backup and restore, and wait until no invocation runs.
+
+  backup  --to FOLDER                copies all tables to a new folder
+  restore --from FOLDER [--replace]  restores a copy into an empty store; with --replace into any store, whose rows are lost
+  held                               lists alerts that the service may have sent between the copy and the restore
+  send    --id ID|all                sends held alerts
+  drop    --id ID|all                drops held alerts
+
+Only the owner can read a copy. It contains hashes of passwords and signed rows, and no secret values. Queues are not copied.`;
+
+const OPTIONS = {
+  to: { type: "string" },
+  from: { type: "string" },
+  id: { type: "string" },
+  replace: { type: "boolean", default: false },
+} as const;
+
+interface Options {
+  to?: string | undefined;
+  from?: string | undefined;
+  id?: string | undefined;
+  replace: boolean;
+}
+
+/** Returns an option. Ends the process if the option is missing. */
+const required = (options: Options, name: "to" | "from" | "id"): string =>
+  options[name] ?? usedWrong(`--${name} is missing`);
+
+/** Calls an action for one held delivery or for all. */
+async function forHeld(
+  { alerts }: Services,
+  options: Options,
+  action: (deliveryId: string) => Promise<void>,
+): Promise<number> {
+  const id = required(options, "id");
+  // Reads all first, because the actions remove deliveries from the list.
+  const deliveryIds: string[] = [];
+  for await (const { deliveryId } of alerts.held.list())
+    if (id === "all" || deliveryId === id) deliveryIds.push(deliveryId);
+  if (deliveryIds.length === 0 && id !== "all") throw new CopyFailed(`${id} is not held. See held.`);
+  for (const deliveryId of deliveryIds) await action(deliveryId);
+  return deliveryIds.length;
+}
+
+const COMMANDS: Record<string, (services: Services, options: Options) => Promise<void>> = {
+  async backup({ connection, clock }, options) {
+    const wholeTables = createWholeTables(connection);
+    const { version } = z
+      .object({ version: z.string() })
+      .parse(JSON.parse(await readFile(path.join(import.meta.dirname, "../../package.json"), "utf8")));
+    const source = { tables: wholeTables, clock, account: storageAccount(connection), version };
+    const { copiedAt } = await copyStore(source, required(options, "to"), console.log);
+    console.log(`Copied all tables as of ${copiedAt}. Keep the folder as safe as the storage account.`);
+  },
+
+  async restore({ connection, clock, tables, alerts }, options) {
+    const target = { wholeTables: createWholeTables(connection), tables, held: alerts.held, clock };
+    const folder = required(options, "from");
+    const { manifest, heldDeliveries } = await restoreStore(target, { folder, replace: options.replace }, console.log);
+    console.log(`Restored the copy of ${manifest.copiedAt} of ${manifest.account}. What happened since is undone.`);
+    for await (const line of workInProgress({ tables, clock })) console.log(line);
+    console.log(`Alerts that were being sent, and are held now: ${heldDeliveries}. More are held after the start.
+Next: start the app, start a full scan, and decide on held alerts (npm run store -- held). Until the scan has ended, alerts
+that the service may have sent after the copy are held. Review the users, revoke API tokens, and run GET /audit/verify.`);
+  },
+
+  async held({ alerts }) {
+    for await (const { deliveryId, createdAt, ruleName, deliveryMethod, newsTotal, parts } of alerts.held.list()) {
+      const recipients = parts.flatMap((part) => part.recipients).join(", ");
+      console.log([deliveryId, createdAt, ruleName, deliveryMethod, `${newsTotal} items`, recipients].join("\t"));
+    }
+  },
+
+  async send(services, options) {
+    const sent = await forHeld(services, options, services.alerts.held.send);
+    console.log(`Sending ${sent} held alerts.`);
+  },
+
+  async drop(services, options) {
+    const dropped = await forHeld(services, options, services.alerts.held.drop);
+    console.log(`Dropped ${dropped} held alerts.`);
+  },
+};
+
+async function main(): Promise<void> {
+  const { positionals, values } = commandLine(HELP, { allowPositionals: true, options: OPTIONS });
+  const [name = "help", ...extraArguments] = positionals;
+  if (name === "help") return console.log(HELP);
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!command || extraArguments.length > 0)
+    return usedWrong(`Unknown command: ${[name, ...extraArguments].join(" ")}`);
+  const { createServices } = await import("../services.ts");
+  await command(createServices(loadConfig(process.env)), values);
+}
+
+try {
+  await main();
+} catch (error) {
+  if (error instanceof Error && isUnclear(error))
+    console.error(
+      `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network, and run the command again.`,
+    );
+  else if (error instanceof CopyFailed || error instanceof ConfigError) console.error(error.message);
+  else throw error;
+  process.exitCode = 1;
+}

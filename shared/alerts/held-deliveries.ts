@@ -1,0 +1,98 @@
+import type { Clock } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { replace, type Tables } from "../platform/storage/tables.ts";
+import {
+  DELIVERY_QUEUE,
+  DELIVERY_ROW,
+  Deliveries,
+  type DeliveryRecord,
+  type DeliverySummary,
+  isFinal,
+} from "./delivery.ts";
+import type { History } from "./history.ts";
+import { MAILBOX_PREFIX, MAILBOXES, Mailboxes } from "./mailbox.ts";
+
+/**
+ * Deliveries of a restored store that may have been sent before the restore. They are `inDoubt`: no worker sends them until a
+ * person decides. Each method can be repeated after a crash.
+ */
+export interface HeldDeliveries {
+  /** Holds a pending delivery. Does nothing if the delivery is not pending. */
+  hold(deliveryId: string): Promise<void>;
+  list(): AsyncGenerator<DeliverySummary, void>;
+  /**
+   * Sends a held delivery now. The mail provider is first asked for mails by their operation id, so that a known mail is not
+   * sent again.
+   */
+  send(deliveryId: string): Promise<void>;
+  /** Drops a held delivery: the status of what was not delivered becomes `cancelled`. */
+  drop(deliveryId: string): Promise<void>;
+}
+
+/** Creates the access to held deliveries. */
+export function createHeldDeliveries(deps: {
+  tables: Tables;
+  queues: Pick<Queues, "send">;
+  history: Pick<History, "get" | "list" | "updateLists">;
+  clock: Clock;
+}): HeldDeliveries {
+  const { tables, queues, history, clock } = deps;
+
+  /** Changes a delivery that has one of the two statuses, and then its list entries. */
+  async function change(
+    deliveryId: string,
+    from: DeliveryRecord["status"],
+    next: (row: DeliveryRecord, now: string) => Partial<DeliveryRecord>,
+  ): Promise<void> {
+    await repeatOnConflict(async () => {
+      const row = await history.get(deliveryId);
+      if (row === undefined) return;
+      let value: DeliveryRecord = withoutKeys(row);
+      if (row.status === from) {
+        value = { ...value, ...next(value, clock.now().toISOString()) };
+        await tables.transaction(Deliveries.table, deliveryId, [replace(Deliveries, DELIVERY_ROW, value, row.etag)]);
+      }
+      // Also if an earlier attempt crashed between the two writes.
+      await history.updateLists(value);
+    });
+  }
+
+  return {
+    async hold(deliveryId) {
+      await change(deliveryId, "pending", (_row, now) => ({ status: "inDoubt", heldAt: now }));
+      // Mails in progress stay, because the provider is asked for their outcome. Waiting mails get a mailbox of their own later.
+      for await (const boxes of tables.pages(Mailboxes, { partitionKey: MAILBOXES, from: MAILBOX_PREFIX })) {
+        for (const box of boxes.filter(({ waiting }) => waiting.some((entry) => entry.deliveryId === deliveryId)))
+          await tables.replace(Mailboxes, {
+            ...box,
+            waiting: box.waiting.filter((entry) => entry.deliveryId !== deliveryId),
+          });
+      }
+    },
+
+    async *list() {
+      let cursor: string | undefined;
+      do {
+        const page = await history.list({ status: "inDoubt" }, { limit: 1000, offset: 0, cursor });
+        yield* page.items;
+        cursor = page.nextCursor ?? undefined;
+      } while (cursor !== undefined);
+    },
+
+    async send(deliveryId) {
+      await change(deliveryId, "inDoubt", (_row, now) => ({ status: "pending", nextAt: now }));
+      await queues.send(DELIVERY_QUEUE, { deliveryId });
+    },
+
+    drop: (deliveryId) =>
+      change(deliveryId, "inDoubt", ({ parts }, now) => ({
+        status: "cancelled",
+        finishedAt: now,
+        parts: parts.map((part) =>
+          isFinal(part) ? part : { ...part, status: "cancelled", error: "Dropped after a restore.", finishedAt: now },
+        ),
+      })),
+  };
+}

@@ -1,0 +1,237 @@
+import { execFile } from "node:child_process";
+import { appendFileSync, mkdtempSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { TableClient } from "@azure/data-tables";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createHeldDeliveries } from "../../shared/alerts/held-deliveries.ts";
+import { createHistory } from "../../shared/alerts/history.ts";
+import { systemClock } from "../../shared/platform/runtime.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
+import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
+import type { RotationRecord } from "../../shared/rotation/rotation.ts";
+import { copyStore } from "../../shared/store/copy.ts";
+import { restoreStore } from "../../shared/store/restore.ts";
+import { workInProgress } from "../../shared/store/work-in-progress.ts";
+import { openFixture } from "../alerts/alerts-setup.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
+import { BOSS, VAULT, World } from "../rotation/world.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+
+// Copies of the store and their restores, by the functions of `npm run store` and once by the command itself.
+
+let azurite: TestStorage;
+let world: World;
+
+beforeAll(async () => {
+  azurite = await openStorage(["source", "target", "rotation", "alerts"]);
+  const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
+  const { cloud, config } = await startTestCloud({ company: { subscriptions } });
+  world = new World(cloud, config, azurite.connectionString("rotation"));
+});
+afterAll(async () => {
+  await world.cloud.stop();
+  await azurite.stop();
+});
+
+const JWT_SIGNING_KEYS = `k1:${Buffer.alloc(32, 1).toString("base64")}`;
+const newFolder = () => path.join(mkdtempSync(path.join(tmpdir(), "copy-")), "copy");
+const clientOf = (account: string, table: string) =>
+  TableClient.fromConnectionString(azurite.connectionString(account), table, { allowInsecureConnection: true });
+
+const copy = (account: string, folder: string, report: (line: string) => unknown = () => {}) => {
+  const tables = createWholeTables({ connectionString: azurite.connectionString(account) });
+  return copyStore({ tables, clock: systemClock, account, version: "1" }, folder, report);
+};
+
+function restore(account: string, folder: string, { replace = false, clock = systemClock } = {}) {
+  const connection = { connectionString: azurite.connectionString(account) };
+  const tables = createTables(connection);
+  const history = createHistory(tables);
+  const held = createHeldDeliveries({ tables, history, clock, queues: { send: async () => {} } });
+  return restoreStore(
+    { wholeTables: createWholeTables(connection), tables, held, clock },
+    { folder, replace },
+    () => {},
+  );
+}
+
+/** Returns the rows of a table with the types of their columns. */
+async function typedRows(account: string, table: string): Promise<object[]> {
+  const rows: object[] = [];
+  for await (const row of clientOf(account, table).listEntities({ disableTypeConversion: true })) {
+    const { etag: _, timestamp: __, ...columns } = row as Record<string, unknown>;
+    rows.push(columns);
+  }
+  return rows;
+}
+
+/** Runs `npm run store` on an account. */
+const run = (account: string, ...args: string[]): Promise<{ code: number; out: string; err: string }> =>
+  new Promise((resolve) => {
+    const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
+    const env = { PATH: process.env.PATH, AzureWebJobsStorage: azurite.connectionString(account), JWT_SIGNING_KEYS };
+    execFile(process.execPath, [command, ...args], { env }, (error, out, err) =>
+      resolve({ code: error ? Number(error.code) : 0, out, err }),
+    );
+  });
+
+const row = {
+  partitionKey: "a'b",
+  rowKey: "ü|1",
+  text: "é\u2028",
+  yes: true,
+  int: 7,
+  whole: { type: "Double", value: "3" },
+  fraction: 2.5,
+  long: { type: "Int64", value: "9007199254740993" },
+  date: { type: "DateTime", value: "2026-11-21T10:00:00.1234567Z" },
+  guid: { type: "Guid", value: "11111111-1111-4111-8111-111111111111" },
+  bytes: new Uint8Array([0, 1, 255]),
+} as const;
+
+test("the command restores every row with the types of its columns, and refuses a store that is not empty", async () => {
+  const users = clientOf("source", "Users");
+  await users.createTable();
+  await users.createEntity(row);
+  for (let index = 0; index < 150; index++) await users.createEntity({ partitionKey: "many", rowKey: String(index) });
+  const folder = newFolder();
+  expect(await run("source", "backup", "--to", folder)).toMatchObject({ code: 0, err: "" });
+  expect(statSync(path.join(folder, "Users.jsonl")).mode & 0o777).toBe(0o600);
+  expect(await run("target", "restore", "--from", folder)).toMatchObject({ code: 0, err: "" });
+  const restored = await typedRows("target", "Users");
+  expect(restored).toHaveLength(151);
+  expect(restored).toEqual(await typedRows("source", "Users"));
+
+  await clientOf("target", "Users").createEntity({ partitionKey: "later", rowKey: "1" });
+  const refused = await run("target", "restore", "--from", folder);
+  expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("The store is not empty")]);
+  await restore("target", folder, { replace: true });
+  expect(await typedRows("target", "Users")).toEqual(await typedRows("source", "Users"));
+});
+
+test("a table that changes during the copy is copied again, and a store that keeps changing is not copied", async () => {
+  const settings = clientOf("source", "Settings");
+  await settings.createTable();
+  let writes = 0;
+  const write = () => settings.upsertEntity({ partitionKey: "p", rowKey: "r", writes: ++writes });
+  const folder = newFolder();
+  await copy("source", folder, async (line) => {
+    if (line.startsWith("Copied Vaults")) await write();
+  });
+  await restore("target", folder, { replace: true });
+  expect(await typedRows("target", "Settings")).toEqual(await typedRows("source", "Settings"));
+  await expect(copy("source", newFolder(), write)).rejects.toThrow(
+    "Settings changed during the copy, 5 times. Stop the app",
+  );
+});
+
+test("a changed copy is not restored", async () => {
+  const folder = newFolder();
+  await copy("source", folder);
+  appendFileSync(path.join(folder, "Users.jsonl"), '["x","y",{}]\n');
+  await expect(restore("target", folder, { replace: true })).rejects.toThrow("The file of the table Users");
+});
+
+/** Returns a text that changes whenever a rotation has changed something in the cloud or is about to. */
+const progressOf = ({ status, attempts, publications, steps }: RotationRecord): string =>
+  [
+    status,
+    ...attempts.map(({ state }) => state),
+    ...publications.map(({ state }) => state),
+    ...steps.flatMap(({ name, status: at }) => (at === "done" ? [name] : [])),
+  ].join(" ");
+
+test("a completed rotation causes no lockout if the store is restored from a copy of any of its steps", async () => {
+  let steps = 0;
+  for (let at = 1; ; at++) {
+    const app = world.addApplication(`copied-${at}`, { places: 2 });
+    const reader = world.start();
+    const recordedSteps: string[] = [];
+    let folder: string | undefined;
+    world.afterWrite = async () => {
+      const rotationId = await reader.unfinishedOf(app.appId);
+      if (folder !== undefined || rotationId === undefined) return;
+      const progress = progressOf(await reader.get(rotationId));
+      if (recordedSteps.includes(progress)) return;
+      recordedSteps.push(progress);
+      if (recordedSteps.length !== at) return;
+      folder = newFolder();
+      await copy("rotation", folder);
+    };
+    const { rotationId } = await world.start().begin(app.request, BOSS);
+    expect((await world.run(rotationId)).row.status).toBe("completed");
+    world.afterWrite = async () => {};
+    if (folder === undefined) break;
+    steps++;
+    await restore("rotation", folder, { replace: true });
+    const lines: string[] = [];
+    for await (const line of workInProgress({ tables: world.tables(), clock: world.clock })) lines.push(line);
+    expect(lines.join("\n")).toContain(
+      `Rotation ${rotationId} of copied-${at} was ${recordedSteps.at(-1)!.split(" ")[0]}.`,
+    );
+    world.messages.length = 0;
+    await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+    const { directory } = world.cloud.control;
+    const copied = `copied at: ${recordedSteps.at(-1)}`;
+    expect(
+      directory.secrets(app.appId).filter(({ removedAt }) => removedAt === undefined),
+      copied,
+    ).not.toEqual([]);
+    for (const place of app.places)
+      expect(directory.signsIn(app.appId, world.cloud.control.secretValue(VAULT, place)!), copied).toBe(true);
+    expect(
+      directory.gaps().filter(({ appId }) => appId === app.appId),
+      copied,
+    ).toEqual([]);
+  }
+  expect(steps).toBeGreaterThan(8);
+});
+
+test("alerts that were sent after the copy are held after a restore, and are sent or dropped only on request", async () => {
+  const { cloud } = world;
+  const connectionString = azurite.connectionString("alerts");
+  const fixture = openFixture({ connectionString, cloud });
+  await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 8.5 }]);
+  const hook = await fixture.webhookRule();
+  const mail = await fixture.mailRule();
+  const posted = () => hook.received().length;
+  const mailed = () => mail.mails().length;
+  const alerts = fixture.instance();
+  // The deliveries of the threshold 30 are pending in the copy. Those of the threshold 7 are created after the copy.
+  await alerts.evaluate();
+  const folder = newFolder();
+  await copy("alerts", folder);
+  await fixture.handleAllMessages(alerts);
+  fixture.clock.add(2 * 86_400_000);
+  await alerts.evaluate();
+  await fixture.handleAllMessages(alerts);
+  expect([posted(), mailed()]).toEqual([2, 2]);
+
+  await restore("alerts", folder, { replace: true, clock: fixture.clock });
+  const restarted = fixture.instance();
+  const work = async () => {
+    fixture.clock.add(60_000);
+    await restarted.evaluate();
+    await fixture.handleAllMessages(restarted);
+  };
+  await work();
+  await work();
+  expect([posted(), mailed()]).toEqual([2, 2]);
+  const page = { limit: 100, offset: 0, cursor: undefined };
+  const held = (await restarted.history.list({ status: "inDoubt" }, page)).items;
+  expect(held).toHaveLength(4);
+  expect((await restarted.history.list({ status: "pending" }, page)).items).toEqual([]);
+
+  // The mail provider knows the mail that was pending in the copy by its operation id. It does not know the other delivery,
+  // which the evaluation after the restore created, so this mail is sent because a person asked for it.
+  for (const { deliveryId, deliveryMethod } of held)
+    await (deliveryMethod === "email" ? restarted.held.send(deliveryId) : restarted.held.drop(deliveryId));
+  await work();
+  expect([posted(), mailed()]).toEqual([2, 3]);
+  const statuses = (await restarted.history.list({}, page)).items.map(
+    ({ status, deliveryMethod: by }) => `${by} ${status}`,
+  );
+  expect(statuses.sort()).toEqual(["email delivered", "email delivered", "webhook cancelled", "webhook cancelled"]);
+  expect((await restarted.history.list({ status: "inDoubt" }, page)).items).toEqual([]);
+});
