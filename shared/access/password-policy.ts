@@ -8,10 +8,27 @@ const MIN_SCORE = 3;
  * (OWASP ASVS 5.0, 6.2.11).
  */
 const CONTEXT_WORDS = [
-  ...["credential", "lifecycle", "keyvault", "service"],
-  ...["spring", "summer", "autumn", "fall", "winter"],
-  ...["january", "february", "march", "april", "may", "june", "july"],
-  ...["august", "september", "october", "november", "december"],
+  "credential",
+  "lifecycle",
+  "keyvault",
+  "service",
+  "spring",
+  "summer",
+  "autumn",
+  "fall",
+  "winter",
+  "january",
+  "february",
+  "march",
+  "april",
+  "may",
+  "june",
+  "july",
+  "august",
+  "september",
+  "october",
+  "november",
+  "december",
 ];
 
 /**

@@ -11,7 +11,7 @@ import type { VaultResource } from "../platform/azure/resource-manager.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { startHeartbeat } from "../platform/runs/heartbeat.ts";
-import type { Logger } from "../platform/runtime.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict, repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
@@ -117,7 +117,7 @@ export function createRescans(deps: RescansDeps): Rescans {
     queues.send(RESCAN_QUEUE, { vaultName }, { delaySeconds: Math.max(0, Math.ceil(waitMs / SECOND_MS)) });
   const instantAfter = (milliseconds: number, from = clock.now().getTime()) =>
     new Date(from + milliseconds).toISOString();
-  const msUntilDue = ({ dueAt }: Pick<RescanRecord, "dueAt">) => Date.parse(dueAt) - clock.now().getTime();
+  const msUntilDue = (row: Pick<RescanRecord, "dueAt">) => msUntil(row.dueAt, clock);
 
   /** Outcomes: `wanted` wrote the vault's row, `joined` found a row and added the event, `ignored` requests no re-scan. */
   async function requestForEvent({ hint }: VaultEvent, delivery: number): Promise<void> {
@@ -147,7 +147,7 @@ export function createRescans(deps: RescansDeps): Rescans {
     // For a vault that the inventory does not have, only events of the resource manager count.
     if (storedVault ? sourceOf(storedVault) !== "keyVault" : hint.about !== "resource") return "ignored";
     if (!(await deps.watched(hint.subscriptionId))) return "ignored";
-    const waitMs = Math.max(EVENT_DELAY_MS, waitAfterRead(storedVault));
+    const waitMs = Math.max(EVENT_DELAY_MS, waitAfterRead(storedVault, clock));
     await tables.insert(RescanRows, RESCANS, rescanKey(hint.vaultName), {
       vaultName: hint.vaultName,
       subscriptionId: storedVault?.subscriptionId.toLowerCase() ?? hint.subscriptionId,
@@ -162,52 +162,19 @@ export function createRescans(deps: RescansDeps): Rescans {
   async function requestForLostVault(vaultName: string, vaultIds: readonly string[]): Promise<LostVault> {
     if (await readRow(vaultName)) return "waiting";
     const at = clock.now().toISOString();
-    for (const id of vaultIds) {
-      const vault = await findVault(vaultName, id);
-      if (!vault) continue;
-      const subscriptionId = vault.subscriptionId.toLowerCase();
-      const want: RescanRequest = { at, vaultId: vault.id, fromVault: false };
-      const row = { vaultName: vault.name, subscriptionId, want, dueAt: at, failures: 0 };
-      try {
-        await tables.insert(RescanRows, RESCANS, rescanKey(vaultName), row);
-      } catch (error) {
-        if (!isConflict(error)) throw error;
-        return "waiting"; // An event requested the re-scan meanwhile.
-      }
-      await sendMessage(vault.name);
-      return "requested";
-    }
-    return "gone";
-  }
-
-  /** Returns a vault of a watched subscription by its ID, or by its name if it moved to another resource group. */
-  async function findVault(vaultName: string, id: string): Promise<VaultResource | undefined> {
-    const subscriptionId = parseResourceId(id)?.subscriptionId.toLowerCase();
-    if (subscriptionId === undefined || !(await deps.watched(subscriptionId))) return undefined;
-    const signal = AbortSignal.timeout(MAX_RESCAN_MS);
-    const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
+    const vault = await findVault(vaultName, vaultIds, deps);
+    if (!vault) return "gone";
+    const subscriptionId = vault.subscriptionId.toLowerCase();
+    const want: RescanRequest = { at, vaultId: vault.id, fromVault: false };
+    const row = { vaultName: vault.name, subscriptionId, want, dueAt: at, failures: 0 };
     try {
-      const vault = await deps.resourceManager.vault(id, signal);
-      if (isWanted(vault.name)) return vault;
+      await tables.insert(RescanRows, RESCANS, rescanKey(vaultName), row);
     } catch (error) {
-      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+      if (!isConflict(error)) throw error;
+      return "waiting"; // An event requested the re-scan meanwhile.
     }
-    // Only a complete listing proves that a vault was deleted.
-    const { vaults, unreadable } = await listVaults(deps.resourceManager, subscriptionId, signal);
-    const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
-    if (entry) throw entry.failure;
-    return vaults.find(({ name }) => isWanted(name));
-  }
-
-  /**
-   * Returns the milliseconds until the vault may be re-scanned: 30 seconds after its last read. Negative if that time has
-   * passed.
-   */
-  function waitAfterRead(storedVault: VaultRecord | undefined): number {
-    const failedAt = Object.values(storedVault?.failures ?? {}).map(({ at }) => at);
-    const readAt = [...Object.values(storedVault?.listedAt ?? {}), ...failedAt].sort().at(-1);
-    const waitMs = readAt === undefined ? 0 : Date.parse(readAt) + MIN_RESCAN_INTERVAL_MS - clock.now().getTime();
-    return Math.min(MIN_RESCAN_INTERVAL_MS, waitMs);
+    await sendMessage(vault.name);
+    return "requested";
   }
 
   async function rescan(vaultName: string, requestId: string): Promise<void> {
@@ -231,7 +198,7 @@ export function createRescans(deps: RescansDeps): Rescans {
   }
 
   async function wakeNextRescan(): Promise<void> {
-    const next = await findWaitingRescan();
+    const next = await findWaitingRescan(deps);
     if (next) await sendMessage(next.vaultName);
   }
 
@@ -334,20 +301,6 @@ export function createRescans(deps: RescansDeps): Rescans {
     }
   }
 
-  /**
-   * Returns a random due re-scan without a worker, or undefined. Re-scans that failed are excluded, because their own message
-   * or that of `watch` retries them. One request per 100 re-scans.
-   */
-  async function findWaitingRescan(): Promise<Row<RescanRecord> | undefined> {
-    for await (const rows of tables.pages(RescanRows, { partitionKey: RESCANS, pageSize: RESCANS_PER_PAGE })) {
-      const due = rows.filter(
-        (row) => row.worker === undefined && row.failures === 0 && msUntilDue(row) <= CLOCK_TOLERANCE_MS,
-      );
-      if (due.length > 0) return due[Math.floor(randomness.number() * due.length)];
-    }
-    return undefined;
-  }
-
   let checkedAt = clock.now().getTime();
   /** Returns true at most every 5 seconds in this process. `watch` finds waiting re-scans that no worker found. */
   function isCheckDue(): boolean {
@@ -363,7 +316,7 @@ export function createRescans(deps: RescansDeps): Rescans {
 
   async function runWaitingRescan(requestId: string): Promise<void> {
     if (!isCheckDue()) return;
-    const row = await findWaitingRescan();
+    const row = await findWaitingRescan(deps);
     if (!row) return;
     try {
       // Without a limit: the caller is a scan's worker between two vaults, so the re-scan occupies no further worker.
@@ -409,3 +362,62 @@ export function createRescans(deps: RescansDeps): Rescans {
 /** Returns whether the vault's ID in the inventory is that of the event. */
 const hasSameId = (storedVault: Pick<VaultRecord, "id"> | undefined, { vaultId }: VaultHint): boolean =>
   storedVault?.id.toLowerCase() === vaultId.toLowerCase();
+
+const msUntil = (instant: string, clock: Clock): number => Date.parse(instant) - clock.now().getTime();
+
+/**
+ * Returns the milliseconds until the vault may be re-scanned: 30 seconds after its last read. Negative if that time has passed.
+ */
+function waitAfterRead(storedVault: VaultRecord | undefined, clock: Clock): number {
+  const failedAt = Object.values(storedVault?.failures ?? {}).map(({ at }) => at);
+  const readAt = [...Object.values(storedVault?.listedAt ?? {}), ...failedAt].sort().at(-1);
+  return readAt === undefined ? 0 : Math.min(MIN_RESCAN_INTERVAL_MS, msUntil(readAt, clock) + MIN_RESCAN_INTERVAL_MS);
+}
+
+/**
+ * Returns a random due re-scan without a worker, or undefined. Re-scans that failed are excluded, because their own message or
+ * that of `watch` retries them. One request per 100 re-scans.
+ */
+async function findWaitingRescan({
+  tables,
+  clock,
+  randomness,
+}: Pick<RescansDeps, "tables" | "clock" | "randomness">): Promise<Row<RescanRecord> | undefined> {
+  for await (const rows of tables.pages(RescanRows, { partitionKey: RESCANS, pageSize: RESCANS_PER_PAGE })) {
+    const due = rows.filter(
+      (row) => row.worker === undefined && row.failures === 0 && msUntil(row.dueAt, clock) <= CLOCK_TOLERANCE_MS,
+    );
+    if (due.length > 0) return due[Math.floor(randomness.number() * due.length)];
+  }
+  return undefined;
+}
+
+/**
+ * Returns the vault of a watched subscription that has this name and one of these IDs, or another ID in the same subscription if
+ * it moved to another resource group.
+ */
+async function findVault(
+  vaultName: string,
+  ids: readonly string[],
+  { watched, resourceManager }: Pick<RescansDeps, "watched" | "resourceManager">,
+): Promise<VaultResource | undefined> {
+  const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
+  for (const id of ids) {
+    const subscriptionId = parseResourceId(id)?.subscriptionId.toLowerCase();
+    if (subscriptionId === undefined || !(await watched(subscriptionId))) continue;
+    const signal = AbortSignal.timeout(MAX_RESCAN_MS);
+    try {
+      const vault = await resourceManager.vault(id, signal);
+      if (isWanted(vault.name)) return vault;
+    } catch (error) {
+      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+    }
+    // Only a complete listing proves that a vault was deleted.
+    const { vaults, unreadable } = await listVaults(resourceManager, subscriptionId, signal);
+    const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
+    if (entry) throw entry.failure;
+    const vault = vaults.find(({ name }) => isWanted(name));
+    if (vault) return vault;
+  }
+  return undefined;
+}
