@@ -7,7 +7,7 @@ import { addressOfCaller, type Gate } from "../shared/platform/http/admission.ts
 import { createPace } from "../shared/platform/http/pace.ts";
 import { Problem, retryLater } from "../shared/platform/http/problem.ts";
 import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
-import { isUnclear, RowChanged } from "../shared/platform/storage/tables.ts";
+import { isUnclear, RowChanged, StorageCorrupt } from "../shared/platform/storage/tables.ts";
 
 /**
  * The pace of 429 responses and static files, which clients could request in a tight loop: one slot every 10 ms, which is 100
@@ -24,6 +24,8 @@ const CONCURRENT_UNKNOWN_SIGN_INS = 4;
 
 /** Retry-After in seconds, if the failed service returned none. */
 const RETRY_SECONDS = 10;
+/** Retry-After in seconds, if a stored row can't be read. A person or the reconciliation has to repair it first. */
+const UNREADABLE_RETRY_SECONDS = 600;
 
 /** Creates the checks that the pipeline runs before every endpoint: authentication, license, rate limits. */
 export function createGate(deps: {
@@ -60,8 +62,8 @@ export function createGate(deps: {
 }
 
 /**
- * Returns the problem document for expected failures: a cloud service that does not respond, or a write conflict. Returns
- * undefined for bugs.
+ * Returns the problem document for expected failures: a cloud service that does not respond, a write conflict, or a stored row
+ * that can't be read. Returns undefined for bugs.
  */
 function problemOf(error: unknown): Problem | undefined {
   if (error instanceof CloudFailure) {
@@ -72,6 +74,13 @@ function problemOf(error: unknown): Problem | undefined {
       "conflict",
       "Another request changed this resource at the same time. Read it again and repeat the request.",
     );
+  if (error instanceof StorageCorrupt) {
+    return retryLater(
+      "rowUnreadable",
+      `A row of the table ${error.table} can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable) and restores it from a backup, or deletes it.`,
+      UNREADABLE_RETRY_SECONDS,
+    );
+  }
   if (isUnclear(error)) {
     return retryLater(
       "unavailable",

@@ -9,6 +9,7 @@ export const timers = [
       await services.limiter.cleanUp();
       await services.access.cleanUp();
       await services.failedMessages.cleanUp();
+      await services.unreadableRows.removeResolved();
       await services.sso.cleanUp({ actor: "system", requestId });
     },
   }),

@@ -5,8 +5,8 @@ import { QUEUE } from "../shared/reconciliation/walk-record.ts";
 import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
 /*
- * Reconciliation: a background job that compares stored inventory and compliance rows, and repairs differences. A timer starts
- * it by a queue message.
+ * Reconciliation: a background job that compares stored rows that must agree, and repairs differences. A timer starts it by a
+ * queue message.
  */
 
 const getReconciliation = endpoint({
@@ -15,7 +15,7 @@ const getReconciliation = endpoint({
   route: "system/reconciliation",
   summary: "Get the status of the storage verification",
   description:
-    "Every three days, a background job compares all stored inventory and compliance rows with the rows of their vaults, each vault at least weekly. Differences that a second read confirms are repaired.",
+    "Every three days, a background job compares all stored inventory and compliance rows with the rows of their vaults, each vault at least weekly. It also checks the index of the audit log, the list of active scans, and the rows of rotations and sync records. Differences that a second read confirms are repaired.",
   tag: "System",
   access: "user",
   tier: "core",

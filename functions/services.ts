@@ -102,7 +102,7 @@ export function createServices(config: Config): Services {
 function createOperations(modules: Omit<Services, keyof Operations>): Operations {
   const { clock, randomness, log, tables, queues, audit, settings, identity, resourceManager } = modules;
   const { serviceKeyVault, appConfiguration, mail, writer, inventory, compliance, subscriptions } = modules;
-  const { discovery, alerts, rotations, sync } = modules;
+  const { unreadableRows, activeScans, discovery, rescans, alerts, rotations, sync } = modules;
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   return {
     complianceReports: createComplianceReports({
@@ -112,7 +112,20 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       unicodeFont: UNICODE_FONT,
       clock,
     }),
-    reconciliation: createReconciliation({ writer, compliance, tables, audit, settings, clock, randomness, log }),
+    reconciliation: createReconciliation({
+      writer,
+      compliance,
+      rescans,
+      activeScans,
+      unreadableRows,
+      hasSignedRows: serviceKeyVault !== undefined,
+      tables,
+      audit,
+      settings,
+      clock,
+      randomness,
+      log,
+    }),
     retention: createRetention({
       settings,
       audit,
@@ -126,7 +139,7 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       ],
     }),
     failedMessages,
-    metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, clock }),
+    metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock }),
     health: createHealth({
       tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
       queues: () => queues.checkReachable(QUEUES.plan),

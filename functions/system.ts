@@ -14,7 +14,7 @@ const health = endpoint({
   route: "health",
   summary: "Check the health of the service",
   description:
-    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports which dependencies respond.",
+    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports which dependencies respond, and how many stored rows can't be read.",
   tag: "System",
   access: "open",
   tier: "core",
@@ -30,8 +30,11 @@ const health = endpoint({
     if (query.deep !== "true") return ok({ status: "healthy" });
     const { services } = await admit("user");
     const dependencies = await services.health.check();
-    const status = dependencies.every((dependency) => dependency.status === "healthy") ? "healthy" : "degraded";
-    return ok({ status, dependencies });
+    // If the tables do not respond, `dependencies` says so.
+    const unreadableRows = await services.unreadableRows.count().catch(() => undefined);
+    const isHealthy =
+      dependencies.every((dependency) => dependency.status === "healthy") && (unreadableRows?.listed ?? 0) === 0;
+    return ok({ status: isHealthy ? "healthy" : "degraded", dependencies, ...(unreadableRows && { unreadableRows }) });
   },
 });
 

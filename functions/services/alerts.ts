@@ -1,5 +1,6 @@
 import { type Alerts, createAlerts } from "../../shared/alerts/alerts.ts";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
+import { createStorageNotices } from "../../shared/alerts/storage-notices.ts";
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
 import type { B2c } from "../../shared/b2c/b2c.ts";
@@ -21,7 +22,7 @@ export function createAlertServices(
   later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices"> & { b2c: B2c },
 ): Alerts {
   const { config, clock, randomness, log, tables, queues, settings, audit, mail, serviceKeyVault } = platform;
-  const { licensed, licensing } = platform;
+  const { licensed, licensing, unreadableRows } = platform;
   return createAlerts({
     tables,
     queues,
@@ -44,10 +45,11 @@ export function createAlertServices(
       { expiring: (by) => later().b2c.expiring(by) },
     ],
     entries: audit,
-    // Sources of alerts about rotations, sync, unresolved references and unexpected readers.
+    // Sources of alerts about rotations, sync, unresolved references, unexpected readers and unreadable rows.
     automation: [
       { notices: (type, from) => later().rotationNotices.notices(type, from) },
       createSyncNotices(sync),
+      createStorageNotices(unreadableRows),
       createReferenceNotices({ unresolved: (from) => later().dependencies.references.unresolved(from) }),
       createUsageNotices({ unexpected: (from) => later().logs.usage.unexpected(from) }),
     ],

@@ -1,6 +1,6 @@
 import { SpanKind } from "@opentelemetry/api";
 import type { Alerts } from "../../shared/alerts/alerts.ts";
-import { createActiveScans } from "../../shared/discovery/active-scans.ts";
+import { type ActiveScanList, createActiveScans } from "../../shared/discovery/active-scans.ts";
 import { createDiscovery, type Discovery } from "../../shared/discovery/discovery.ts";
 import { createFirstScan } from "../../shared/discovery/first-scan.ts";
 import { createRescans, type Rescans } from "../../shared/discovery/rescans.ts";
@@ -18,6 +18,7 @@ import type { Platform } from "./platform.ts";
  */
 export interface DiscoveryServices {
   subscriptions: Subscriptions;
+  activeScans: ActiveScanList;
   rescans: Rescans;
   scanRun: ScanRun;
   discovery: Discovery;
@@ -33,7 +34,7 @@ export function createDiscoveryServices(
 ): DiscoveryServices {
   const { config, clock, randomness, log, tables, queues, settings, audit, identity } = platform;
   const { keyVaults, resourceManager } = platform;
-  const active = createActiveScans({ tables, clock });
+  const active = createActiveScans({ tables, clock, audit });
   const subscriptions = createSubscriptions({
     tables,
     config,
@@ -116,7 +117,7 @@ export function createDiscoveryServices(
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
   const enabled = config.FIRST_SCAN === "on";
   const startFirstScan = createFirstScan({ tables, discovery, enabled, clock, randomness, log });
-  return { subscriptions, rescans, scanRun, discovery, watchScans, startFirstScan };
+  return { subscriptions, activeScans: active, rescans, scanRun, discovery, watchScans, startFirstScan };
 }
 
 async function isWatched(subscriptions: Subscriptions, subscriptionId: string): Promise<boolean> {

@@ -15,9 +15,10 @@ import { type Clock, type Logger, type Randomness, systemRandomness } from "../.
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import { type StorageConnection, storageAccount } from "../../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
-import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { createTables, type StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings, type Settings, type SettingValues } from "../../shared/settings/settings.ts";
 import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
+import { createUnreadableRows, type UnreadableRows } from "../../shared/unreadable-rows/unreadable-rows.ts";
 import { createLogger } from "../log.ts";
 import { storageConnection } from "../storage-connection.ts";
 import { UNICODE_FONT } from "./unicode-font.ts";
@@ -31,6 +32,7 @@ export interface Platform {
   /** How the storage account is reached. */
   connection: StorageConnection;
   tables: Tables;
+  unreadableRows: UnreadableRows;
   queues: Queues;
   identity: Identity;
   serviceKeyVault: ServiceKeyVault | undefined;
@@ -62,11 +64,13 @@ export function createPlatform(config: Config): Platform {
   const connection = storageConnection(config, identity);
   // Keys that sign table rows, so that rows which another program wrote are detected.
   const keys = serviceKeyVault && keyVaultRowKeys(serviceKeyVault, randomness);
-  const tables = createTables(connection, { log, clock, keys });
+  const onUnreadable = (rows: readonly StorageCorrupt[]) => unreadableRows.report(rows);
+  const tables = createTables(connection, { log, clock, keys, onUnreadable });
   const queues = createQueues(connection, { log });
   // The anchor stores outside of the tables where the audit log begins and ends, so that a truncated log is detected.
   const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault, storageAccount(connection));
   const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
+  const unreadableRows: UnreadableRows = createUnreadableRows({ tables, audit, clock, randomness, log });
   const appConfiguration = createAppConfiguration({ config, identity });
   const settings = createSettings({
     tables,
@@ -87,6 +91,7 @@ export function createPlatform(config: Config): Platform {
     log,
     connection,
     tables,
+    unreadableRows,
     queues,
     identity,
     serviceKeyVault,

@@ -33,7 +33,7 @@ export const LAYERS = [
   ["platform/http"],
   ["platform/azure", "platform/outgoing"],
   ["audit"],
-  ["messages", "secrets", "platform/runs"],
+  ["messages", "secrets", "unreadable-rows", "platform/runs"],
   ["settings"],
   ["access", "licensing", "inventory"],
   ["subscriptions", "compliance", "discovery", "sso", "devops"],

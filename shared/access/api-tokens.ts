@@ -11,6 +11,7 @@ import type { Clock, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { insert, RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { ApiTokenView, CreatedApiToken, NewApiToken } from "./api.ts";
@@ -166,9 +167,10 @@ export function createApiTokens(deps: {
    */
   async function withOwners<T extends { user: string; rowKey: string }>(
     rows: readonly T[],
+    readOwner = users.find,
   ): Promise<{ row: T; user: UserRow }[]> {
     const names = [...new Set(rows.map(({ user }) => user))];
-    const owners = await pMap(names, users.find, { concurrency: MAX_CONCURRENT_READS });
+    const owners = await pMap(names, readOwner, { concurrency: MAX_CONCURRENT_READS });
     const byName = new Map(names.map((name, index) => [name, owners[index]]));
     return rows.flatMap((row) => {
       const user = byName.get(row.user);
@@ -266,8 +268,8 @@ export function createApiTokens(deps: {
     async list(actor, user, page) {
       if (user === undefined && actor.role === "admin") {
         const rowPage = await pageOfRows(tables, ApiToken, { ...RANGE, select: MEMBERS }, page);
-        const items = (await withOwners(rowPage.items)).map(({ row, user: owner }) =>
-          view(detailsInUser(owner, idOfRow(row)) ?? detailsInRow(row), row.user),
+        const items = (await withOwners(rowPage.items, (name) => undefinedIfLeftOut(users.find(name)))).map(
+          ({ row, user: owner }) => view(detailsInUser(owner, idOfRow(row)) ?? detailsInRow(row), row.user),
         );
         return { ...rowPage, items };
       }

@@ -12,7 +12,6 @@ import { isUlid } from "../platform/ulid.ts";
 import { itemsIn } from "./delivery.ts";
 import type { History } from "./history.ts";
 import { alertKey, trackedItemOf } from "./items.ts";
-import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { ResolvedItem, TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
 
@@ -64,7 +63,7 @@ export interface Acknowledgements {
   /** Removes the acknowledgments of resolved alerts. */
   removeResolved(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
   /** Removes acknowledgments of deleted rules, and of alerts that were resolved while a user acknowledged them. */
-  cleanUp(rules: readonly RuleRecord[]): Promise<void>;
+  cleanUp(ruleIds: ReadonlySet<string>): Promise<void>;
 }
 
 /** Creates the store of acknowledgments: users confirm that they work on an alert. */
@@ -189,9 +188,8 @@ export function createAcknowledgements(deps: {
       }
     },
 
-    async cleanUp(existingRules) {
+    async cleanUp(ruleIds) {
       const acknowledged = Map.groupBy(await readRows(""), ({ ruleId }) => ruleId);
-      const ruleIds = new Set(existingRules.map(({ ruleId }) => ruleId));
       for (const [ruleId, rows] of acknowledged) {
         const open = ruleIds.has(ruleId) ? await trackedAlerts.of(ruleId) : new Map<string, TrackedAlert>();
         const prefix = rowKeyOf(ruleId, "");

@@ -292,6 +292,7 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
     case "syncFailed":
     case "referenceUnresolved":
     case "unexpectedReader":
+    case "rowUnreadable":
       return automationExample(rule.alertType, now);
     case "complianceViolation":
       return {

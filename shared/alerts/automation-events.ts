@@ -4,7 +4,7 @@ import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
 /**
- * Alert rules about events of automation (rotations, syncs) and of dependency discovery. A source module returns its events; the rule
+ * Alert rules about events of automation (rotations, syncs), of dependency discovery, and of the service's own storage. A source module returns its events; the rule
  * notifies of each event once.
  */
 
@@ -15,7 +15,8 @@ export type AutomationType =
   | "rotationFailed"
   | "syncFailed"
   | "referenceUnresolved"
-  | "unexpectedReader";
+  | "unexpectedReader"
+  | "rowUnreadable";
 
 /** An event that may cause a notification. Its text is created when it is sent; undefined if the event is no longer current. */
 export interface PendingNotice {
@@ -36,7 +37,7 @@ export interface AutomationSource {
 const LATE_MS = DAY_MS;
 
 /** Types of failures that persist until they are fixed. A rule's first evaluation reports existing failures, whatever their age. */
-const PERSISTING_TYPES: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved"]);
+const PERSISTING_TYPES: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved", "rowUnreadable"]);
 
 /** Returns events since the rule's activation without an earlier notification. */
 export async function automationItems(
@@ -110,6 +111,17 @@ export function automationExample(type: AutomationType, now: Date): AutomationIt
       what: "was read by an unexpected identity: example-application",
       why: "Example: SecretGet. No known role, access policy or reference covers this identity.",
       done: "No changes were made.",
+      safe: "",
+      next: "No action is needed.",
+    };
+  }
+  if (type === "rowUnreadable") {
+    return {
+      ...example,
+      title: "A row of the table Sync",
+      what: "can't be read",
+      why: "Example: the signature does not match the content.",
+      done: "Answers leave the row out.",
       safe: "",
       next: "No action is needed.",
     };

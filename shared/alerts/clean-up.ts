@@ -48,9 +48,10 @@ export function createCleanUp(deps: {
 
   async function cleanUp(caller: Caller): Promise<void> {
     await snoozes.cleanUp();
-    const all = await rules.all();
-    await acknowledgements.cleanUp(all);
-    const existingRules = new Map(all.map((rule) => [rule.ruleId, rule]));
+    // Including rules that can't be read, so that their rows stay.
+    const existingRules = await rules.ids();
+    await acknowledgements.cleanUp(existingRules);
+    const readableRules = new Map((await rules.all()).map((rule) => [rule.ruleId, rule]));
     const retainedFrom = new Date(clock.now().getTime() - RETENTION_MS);
     /** The rules whose rows are cleaned up. Every evaluated rule has a state row, also after its deletion. */
     const ruleIds: string[] = [];
@@ -59,12 +60,12 @@ export function createCleanUp(deps: {
     for await (const rows of tables.pages(RuleStates, { partitionKey: STATES, select: ["at", "pending"] }))
       for (const row of rows) if (existingRules.has(row.rowKey) || !row.pending) ruleIds.push(row.rowKey);
     for (const ruleId of ruleIds) {
-      const rule = existingRules.get(ruleId);
-      if (rule) {
+      if (existingRules.has(ruleId)) {
         for (const type of ASSET_TYPES) await removeAssetRows(ruleId, type, retainedFrom);
         for (const prefix of EVENT_PREFIXES) await removeEventRows(ruleId, prefix, retainedFrom);
         await removeEscalationRows(ruleId, retainedFrom);
-        await removeAutomationRows(rule, retainedFrom);
+        const rule = readableRules.get(ruleId);
+        if (rule) await removeAutomationRows(rule, retainedFrom);
       } else {
         for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, select: [] }))
           await removeRows(ruleId, rows);

@@ -129,6 +129,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
       case "syncFailed":
       case "referenceUnresolved":
       case "unexpectedReader":
+      case "rowUnreadable":
         return withoutResolutions(
           await automationItems(rule, from, { sources: deps.automation, notifications }, MAX_ITEMS),
         );

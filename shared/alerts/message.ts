@@ -192,6 +192,7 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   syncFailed: "syncs failed",
   referenceUnresolved: "Key Vault references are not resolved",
   unexpectedReader: "assets were read by unexpected identities",
+  rowUnreadable: "stored rows can't be read",
 };
 
 /** Returns the subject of a message with items of one alert type. */

@@ -2,7 +2,7 @@ import { decodeTime } from "ulid";
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { type Operation, put, type Tables } from "../platform/storage/tables.ts";
+import { type Operation, put, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { type AssetItem, assetKeyPrefix, automationKey, type Item, notificationKey, thresholdOf } from "./items.ts";
 
 /**
@@ -39,14 +39,17 @@ export function createNotificationLog(tables: Tables): NotificationLog {
 
   /** Reads the rows of assets in a range of keys, and adds them to `into` by the key of the asset. */
   async function readThresholds(ruleId: string, from: string, before: string, into: Notified): Promise<void> {
-    for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before })) {
-      for (const { rowKey, deliveryId } of rows) {
-        const asset = rowKey.slice(0, rowKey.lastIndexOf("!") + 1);
-        const previous = into.get(asset) ?? { threshold: Number.POSITIVE_INFINITY, since: Number.POSITIVE_INFINITY };
-        const threshold = Math.min(previous.threshold, thresholdOf(rowKey));
-        // A delivery's id is a ULID, which contains the time of the notification.
-        into.set(asset, { threshold, since: Math.min(previous.since, decodeTime(deliveryId)) });
-      }
+    const add = (rowKey: string, since: number) => {
+      const asset = rowKey.slice(0, rowKey.lastIndexOf("!") + 1);
+      const previous = into.get(asset) ?? { threshold: Number.POSITIVE_INFINITY, since: Number.POSITIVE_INFINITY };
+      const threshold = Math.min(previous.threshold, thresholdOf(rowKey));
+      into.set(asset, { threshold, since: Math.min(previous.since, since) });
+    };
+    // The key of an unreadable row says that the notification was sent, but not when.
+    const onCorrupt = ({ rowKey }: StorageCorrupt) => add(rowKey, Number.POSITIVE_INFINITY);
+    for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before, onCorrupt })) {
+      // A delivery's id is a ULID, which contains the time of the notification.
+      for (const { rowKey, deliveryId } of rows) add(rowKey, decodeTime(deliveryId));
     }
   }
 

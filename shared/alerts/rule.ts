@@ -23,6 +23,7 @@ export const ALERT_TYPES = [
   "syncFailed",
   "referenceUnresolved",
   "unexpectedReader",
+  "rowUnreadable",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /** Returns whether a type is about the expiry of assets. */
@@ -34,9 +35,10 @@ export const hasThresholds = (type: AlertType): boolean => type === "expiration"
 export const isTracked = (type: AlertType): boolean =>
   isAboutExpiry(type) || type === "complianceViolation" || type === "scanFailure";
 
-/** Returns whether a type is about rotation, sync or dependency discovery. */
+/** Returns whether a type is about rotation, sync, dependency discovery, or stored rows that can't be read. */
 export const isAboutAutomation = (type: AlertType): boolean =>
-  type.startsWith("rotation") || ["syncFailed", "referenceUnresolved", "unexpectedReader"].includes(type);
+  type.startsWith("rotation") ||
+  ["syncFailed", "referenceUnresolved", "unexpectedReader", "rowUnreadable"].includes(type);
 
 export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack", "pagerDuty", "serviceNow"] as const;
 export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];

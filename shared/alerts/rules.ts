@@ -38,6 +38,8 @@ export interface AlertRules {
   get(ruleId: string): Promise<Row<RuleRecord>>;
   /** One request per 1,000 rules. */
   all(): Promise<Row<RuleRecord>[]>;
+  /** Returns the IDs of all rules, also of those whose row can't be read. */
+  ids(): Promise<ReadonlySet<string>>;
   /** Returns a page of rules, sorted by name. */
   list(request: PageRequest): Promise<Page<Row<RuleRecord>>>;
   /** Returns the secret of a rule with a webhook. Undefined if the secret is missing. @throws {CloudFailure} */
@@ -99,6 +101,14 @@ export function createRules(deps: {
     const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX) };
     for await (const rows of tables.pages(Rules, range)) rules.push(...rows);
     return rules;
+  }
+
+  async function ids(): Promise<Set<string>> {
+    const found = new Set<string>();
+    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), select: [] };
+    for await (const rows of tables.pages(Rules, range))
+      for (const { rowKey } of rows) found.add(rowKey.slice(RULE_PREFIX.length));
+    return found;
   }
 
   function checkUrl(url: string | undefined): void {
@@ -180,6 +190,7 @@ export function createRules(deps: {
     find,
     get,
     all,
+    ids,
     readSecret: secrets.read,
     cleanUp: secrets.cleanUp,
     list: async (request) => pageOfAll(await all(), request, (rule) => rule.name.toLowerCase()),

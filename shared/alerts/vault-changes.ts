@@ -7,6 +7,7 @@ import { countExpiries } from "../inventory/expiries.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { pack, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
@@ -91,7 +92,7 @@ export async function readVaultSnapshot(
     return changed ? { revision, versions: pack(versions) } : undefined;
   };
   const readOnly = async () => {
-    const stored = await tables.get(VaultVersions, VERSIONS, VERSIONS);
+    const stored = await undefinedIfLeftOut(tables.get(VaultVersions, VERSIONS, VERSIONS));
     return updated(stored) ?? stored;
   };
   const row = storeVersions ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, updated) : await readOnly();

@@ -25,6 +25,7 @@ const EVENT_TYPES = {
   syncFailed: "lifecycle.alert.syncFailed",
   referenceUnresolved: "lifecycle.alert.referenceUnresolved",
   unexpectedReader: "lifecycle.alert.unexpectedReader",
+  rowUnreadable: "lifecycle.alert.rowUnreadable",
 } as const;
 
 /** Returns the allowed webhook targets: public HTTPS addresses, and the service's own network if allowed. Reads 4 KiB of a response,

@@ -3,6 +3,7 @@ import { type Moment, type Status, statusOf } from "../inventory/asset-status.ts
 import { filteredPage } from "../platform/http/filtered-page.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import {
   APPS,
@@ -55,7 +56,7 @@ export async function listApplications(
   moment: Moment,
   { tables, policiesOf }: { tables: Tables; policiesOf: PoliciesOf },
 ): Promise<Page<FoundApplication>> {
-  const state = await tables.get(States, APPS, STATE_KEY);
+  const state = await undefinedIfLeftOut(tables.get(States, APPS, STATE_KEY));
   const matches = matcher(filter, state?.rights, moment);
   const page = await filteredPage<Row<ApplicationRecord>>(request, {
     filters: fingerprint(Object.entries(filter).filter(([, value]) => value !== undefined)),

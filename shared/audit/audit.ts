@@ -8,6 +8,7 @@ import type { Anchor } from "./chain/anchor.ts";
 import { createTrust } from "./chain/trust.ts";
 import type { AuditEvent, AuditRecorder } from "./event.ts";
 import type { ExportPart, ExportRequest } from "./export/export.ts";
+import { type IndexRepair, repairWholeIndex } from "./index-repair.ts";
 import { type AuditPage, type AuditQuery, listEntries } from "./list.ts";
 import { type PurgeResult, purgeSealed } from "./purge/purge.ts";
 import { readingEvent, recordExport } from "./reading-events.ts";
@@ -51,6 +52,11 @@ export interface Audit extends AuditRecorder {
   seal(): Promise<Sealing>;
   /** @throws {Problem} invalidCursor */
   verify(request: VerifyRequest, reader?: Caller): Promise<Verification>;
+  /**
+   * Compares the index with all entries and repairs it, sealed or not (index-repair.ts). A repair is recorded in the log, with
+   * `details`.
+   */
+  repairIndex(caller: Caller, details: Record<string, unknown>): Promise<IndexRepair>;
   /** Deletes old sealed entries. @throws {Problem} conflict if nothing is sealed because `AUDIT_SIGNING_KEYS` is not set. */
   purge(retentionDays: number, caller: Caller): Promise<PurgeResult>;
   statistics(): Promise<AuditStatistics>;
@@ -96,6 +102,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
       if (reader) await reading(readingEvent("audit.verified", reader, request));
       return await verifySealed(readingDeps, request);
     },
+    repairIndex: (caller, details) => repairWholeIndex({ tables, clock, audit: { append } }, caller, details),
     purge: (retentionDays, caller) =>
       purgeSealed({ tables, clock, trust, append, minimumRetentionDays }, retentionDays, caller),
     statistics: () => statistics(readingDeps),

@@ -344,8 +344,9 @@ export function createB2c(deps: {
 
     async cleanUp(caller) {
       await removal.sweep();
-      const used = (await registry.all()).map(({ row }) => row.clientSecret);
-      await secrets.cleanUp(used, caller);
+      const used = await registry.usedSecrets();
+      // The secret of a tampered registration is unknown, and is needed again if the row is restored.
+      if (used) await secrets.cleanUp(used, caller);
     },
   };
 }

@@ -4,11 +4,12 @@ import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { changedMeanwhile, conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
-import type { Clock, Logger } from "../platform/runtime.ts";
+import type { Clock } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import { insert, type Operation, put, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import type { StoredSecrets } from "../secrets/stored-secrets.ts";
+import type { SecretReference, StoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import {
   type RegisteredTenant,
@@ -43,8 +44,10 @@ export interface Registry {
   find(tenantId: string): Promise<TenantRow | undefined>;
   /** Reads a tenant with its discovery status. @throws {Problem} notFound, conflict */
   get(tenantId: string): Promise<RegisteredTenant>;
-  /** Lists all rows, including those being removed, but not those that were tampered with. Costs one request per 1,000 rows. */
+  /** Lists all rows, including those being removed. The answer names those that were tampered with. Costs one request per 1,000 rows. */
   all(): Promise<RegisteredTenant[]>;
+  /** Returns the client secrets of all tenants, or undefined if a tenant's row was tampered with. */
+  usedSecrets(): Promise<SecretReference[] | undefined>;
   /** Registers a tenant. @throws {Problem} alreadyExists, conflict, unavailable */
   register(given: NewTenant, caller: Caller): Promise<RegisteredTenant>;
   /** Changes a registration. @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
@@ -64,12 +67,8 @@ export function createRegistry(deps: {
   /** Returns true for the service's own tenant. */
   isOwnTenant: (tenantId: string) => Promise<boolean>;
   clock: Clock;
-  log: Logger;
 }): Registry {
-  const { tables, audit, secrets, clock, log } = deps;
-  const onCorrupt = ({ message }: StorageCorrupt) =>
-    log.error("A B2C tenant is ignored: the signature of its row is not valid", { row: message });
-
+  const { tables, audit, secrets, clock } = deps;
   const statusOf = async (tenantId: string): Promise<TenantStatus> => {
     const statusRow = await tables.get(Statuses, TENANTS, statusKey(tenantId));
     return statusRow ? withoutKeys(statusRow) : {};
@@ -82,7 +81,6 @@ export function createRegistry(deps: {
       return { row: await tables.get(TenantRows, TENANTS, tenantKey(tenantId)) };
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
-      onCorrupt(error);
       return { row: undefined, broken: { etag: error.etag } };
     }
   }
@@ -112,7 +110,20 @@ export function createRegistry(deps: {
       return { row, status: await statusOf(row.tenantId) };
     },
 
+    async usedSecrets() {
+      let isReadable = true;
+      const onCorrupt = () => {
+        isReadable = false;
+      };
+      const used: SecretReference[] = [];
+      for await (const rows of tables.pages(TenantRows, { ...tenantRange, onCorrupt }))
+        used.push(...rows.map(({ clientSecret }) => clientSecret));
+      return isReadable ? used : undefined;
+    },
+
     async all() {
+      // Names the unreadable tenant in the answer, so that an administrator can delete it.
+      const onCorrupt = (row: StorageCorrupt) => countLeftOut(row, row.rowKey.slice(tenantKey("").length));
       const statuses = new Map<string, TenantStatus>();
       for await (const rows of tables.pages(Statuses, statusRange))
         for (const row of rows) statuses.set(tenantOfStatus(row.rowKey), withoutKeys(row));

@@ -1,3 +1,4 @@
+import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 /**
  * Reads the results of all vaults and their exemptions. An `Overview` has each vault, for lists of violations. A
  * `CountedOverview` is enough for scores: it usually costs one request, because it uses the stored totals.
@@ -73,13 +74,17 @@ export async function readOverview(
   let evaluation: EvaluationRecord | undefined;
   for await (const rows of tables.pages(OverviewRows, { ...overviewRange, select: overviewColumns })) {
     for (const row of rows) {
-      if (isVaultKey(row.rowKey)) {
-        const summary = parseSummary(row);
-        if (!summary.gone) vaults.push({ ...summary, tallies: unpackTallies(summary.tallies) });
-      } else if (isExemptionKey(row.rowKey)) {
-        const exemption = ExemptionRecord.parse(row);
-        if (isActive(exemption, now)) broadExemptions.set(exemption.id, exemption);
-      } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
+      try {
+        if (isVaultKey(row.rowKey)) {
+          const summary = parseSummary(row);
+          if (!summary.gone) vaults.push({ ...summary, tallies: unpackTallies(summary.tallies) });
+        } else if (isExemptionKey(row.rowKey)) {
+          const exemption = ExemptionRecord.parse(row);
+          if (isActive(exemption, now)) broadExemptions.set(exemption.id, exemption);
+        } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
+      } catch (error) {
+        await tables.leaveOut(toStorageCorrupt(error, OverviewRows, row));
+      }
     }
   }
   const isExcluded = await readExclusions(vaults.some(isHolder));
@@ -165,10 +170,14 @@ async function readTotalsAndChanges(tables: Tables, now: number): Promise<Totals
     for await (const rows of tables.pages(TotalsRangeRows, { ...totalsRange, onCorrupt })) {
       for (const row of rows) {
         if (isExemptionKey(row.rowKey)) {
-          const exemption = ExemptionRecord.parse(row);
-          if (isActive(exemption, now)) broadExemptions.set(exemption.id, exemption);
-        } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
-        else if (row.rowKey === TOTALS_KEY) {
+          const exemption = ExemptionRecord.safeParse(row);
+          if (!exemption.success) isReadable = false;
+          else if (isActive(exemption.data, now)) broadExemptions.set(exemption.data.id, exemption.data);
+        } else if (row.rowKey === EVALUATION_KEY) {
+          const parsed = EvaluationRecord.safeParse(row);
+          if (parsed.success) evaluation = parsed.data;
+          else isReadable = false;
+        } else if (row.rowKey === TOTALS_KEY) {
           const totals = readTotals(row);
           totalsRow = totals && { totals, sequence: row.sequence };
           if (!totalsRow) return undefined;

@@ -3,7 +3,7 @@
  * rows that sort by check and vault. Slices whose rows are near each other are read as one range of rows.
  */
 import { keyEnd } from "../platform/storage/keys.ts";
-import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
+import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
@@ -113,7 +113,11 @@ async function readVault(tables: Tables, vaultName: string): Promise<Map<number,
   const range = { partitionKey: STATE, from: detailsKey(vaultName, 0), before: keyEnd(detailsPrefix(vaultName)) };
   for await (const rows of tables.pages(Details, range)) {
     for (const row of rows)
-      assets.push(...withCorruptRowErrors(Details, row, "assets", () => unpackDetails(row.assets, row.facts)).assets);
+      try {
+        assets.push(...unpackDetails(row.assets, row.facts).assets);
+      } catch (error) {
+        await tables.leaveOut(toStorageCorrupt(error, Details, row));
+      }
   }
   const failing = failingByCheck(assets);
   return new Map([...failing.keys()].map((code) => [code, sortedFindings(findingsOf(failing, code))]));
@@ -134,10 +138,11 @@ async function readRowRanges(tables: Tables, rowRanges: readonly RowRange[]): Pr
       // `${to}!` is the next possible key after `to`, so that the range includes `to`.
       for await (const rows of tables.pages(Findings, { partitionKey: STATE, from, before: `${to}!` })) {
         for (const row of rows)
-          findings.set(
-            row.rowKey,
-            withCorruptRowErrors(Findings, row, "items", () => unpackFindings(row.items, row.facts)),
-          );
+          try {
+            findings.set(row.rowKey, unpackFindings(row.items, row.facts));
+          } catch (error) {
+            await tables.leaveOut(toStorageCorrupt(error, Findings, row));
+          }
       }
     }),
   );

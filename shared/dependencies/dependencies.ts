@@ -11,12 +11,13 @@ import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
-import { isOver } from "../platform/runs/run-store.ts";
+import { createRunStore, isOver } from "../platform/runs/run-store.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import type { Tables } from "../platform/storage/tables.ts";
+import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
@@ -25,9 +26,17 @@ import type { EdgeSource } from "./edge-source.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, withSeenAt } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
-import { assetPrefix, Edges, type NotSeenRecord, type RunRecord, rangeOf, type UnitRecord } from "./rows.ts";
-import { createRunWork, QUEUE } from "./run-work.ts";
-import { createRuns } from "./runs.ts";
+import {
+  assetPrefix,
+  Edges,
+  type NotSeenRecord,
+  RUNS,
+  type RunRecord,
+  Runs,
+  rangeOf,
+  type UnitRecord,
+} from "./rows.ts";
+import { failRun, QUEUE, type WorkDeps, workOnRun } from "./run-work.ts";
 
 export { QUEUE } from "./run-work.ts";
 /** Queue message that starts or continues a discovery run. */
@@ -123,14 +132,14 @@ export function createDependencies(deps: {
   waitMs?: number;
 }): Dependencies {
   const { tables, queues, audit, inventory, clock, log, waitMs = WAIT_MS } = deps;
-  const runs = createRuns(deps);
+  const runs = createRunStore({ runs: Runs, partitionKey: RUNS }, deps, "run");
   const references = createReferences({ tables, changed: deps.referencesChanged, clock });
-  const work = createRunWork({
+  const workDeps: WorkDeps = {
     ...deps,
     isServiceVault: (vaultName) => isServiceVault(deps.config, vaultName),
     runs,
     references,
-  });
+  };
 
   /** Starts a run, or returns the one in progress, and sends the message that works on it. */
   async function startRun(request: Pick<RunRecord, "mode" | "trigger">, caller: Caller): Promise<RunRecord> {
@@ -177,11 +186,17 @@ export function createDependencies(deps: {
   /** Returns the first dependencies with a key prefix. */
   async function edgesUnder(prefix: string, units: ReadonlyMap<string, UnitRecord>) {
     const edges: FoundEdge[] = [];
-    for await (const rows of tables.pages(Edges, rangeOf(prefix))) {
+    let unreadable = 0;
+    const onCorrupt = (row: StorageCorrupt) => {
+      countLeftOut(row);
+      unreadable++;
+    };
+    for await (const rows of tables.pages(Edges, { ...rangeOf(prefix), onCorrupt })) {
       edges.push(...rows.map((row) => withSeenAt(withoutKeys(row), units)));
       if (edges.length >= MAX_EDGES) break;
     }
-    return { edges, more: edges.length >= MAX_EDGES };
+    // A rotation must not treat an unreadable dependency as none.
+    return { edges, more: unreadable > 0 || edges.length >= MAX_EDGES };
   }
 
   /** Returns the dependencies of an asset and of its whole vault. */
@@ -252,7 +267,7 @@ export function createDependencies(deps: {
       const { runId } = await startRun({ mode: "full", trigger: "api" }, caller);
       const late = AbortSignal.timeout(waitMs);
       // Works on the run in this process. `false`: no queue message is handled here, `startRun` has sent one.
-      await waitForRun(work.work(runId, false), { runId, late, log });
+      await waitForRun(workOnRun(runId, false, workDeps), { runId, late, log });
       let run = await runs.get(runId);
       // Workers of the queue may still read the last units.
       for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(POLL_MS);
@@ -261,11 +276,11 @@ export function createDependencies(deps: {
 
     async handle({ runId, mode = "full" }, caller) {
       if (runId === undefined) await startScheduledRun(mode, caller);
-      else await work.work(runId, true);
+      else await workOnRun(runId, true, workDeps);
     },
 
     async failed({ runId }) {
-      if (runId !== undefined) await work.failRun(runId);
+      if (runId !== undefined) await failRun(runId, workDeps);
     },
 
     async list(filter, request) {

@@ -2,12 +2,17 @@
  * The row that lists all active scans and re-scans. A scan reads all vaults. A re-scan reads a single vault after an event;
  * stored members call it `looks`. Both share a limit of workers.
  */
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import { Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
-import type { Tables } from "../platform/storage/tables.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
+import { RESCAN_LEASE_MS, rebuildActiveRow } from "./rebuild-active-scans.ts";
 import {
   ACTIVE,
+  type ActiveRow,
   ActiveScans,
   DONE,
   hasEnded,
@@ -37,9 +42,6 @@ export interface ActiveScan {
   createdAt: string;
 }
 
-/** If a re-scan is not renewed for this time, its worker has crashed. */
-const RESCAN_LEASE_MS = MINUTE_MS;
-
 /** A running re-scan of one vault. */
 export interface ActiveRescan {
   /** Identifies this attempt of the worker. */
@@ -54,7 +56,8 @@ export interface ActiveRescan {
 
 /**
  * The row that lists all queued and running scans and the single-vault re-scans, for all instances. It prevents overlapping
- * scans and enforces `discoveryMaxWorkers`.
+ * scans and enforces `discoveryMaxWorkers`. If the row can't be read, every method first rebuilds it from the scans, and
+ * records that in the audit log.
  */
 export interface ActiveScanList {
   /**
@@ -62,6 +65,13 @@ export interface ActiveScanList {
    * scan.
    */
   all(): Promise<ActiveScan[]>;
+  /**
+   * Rebuilds the row if it can't be read, and adds unfinished scans that it lacks. Costs one request per 1,000 stored scans,
+   * and three per unfinished scan.
+   *
+   * @returns the repaired fault, if any.
+   */
+  verify(): Promise<"unreadable" | "missing" | undefined>;
   /**
    * Adds a scan.
    *
@@ -93,7 +103,46 @@ export interface ActiveScanList {
   leaveRescan(worker: string): Promise<void>;
 }
 
-export function createActiveScans({ tables, clock }: { tables: Tables; clock: Clock }): ActiveScanList {
+export function createActiveScans({
+  tables,
+  clock,
+  audit,
+}: {
+  tables: Tables;
+  clock: Clock;
+  audit: Pick<Audit, "append">;
+}): ActiveScanList {
+  /** Repairs the row, and records that in the audit log. */
+  const repaired = <T>(details: Record<string, unknown>, repair: () => Promise<T>): Promise<T> => {
+    const caller = { actor: "system", requestId: "scans" };
+    return audited(
+      audit,
+      { type: "scans.mended", caller, target: { type: "activeScans", id: ACTIVE }, details },
+      repair,
+    );
+  };
+
+  /** Runs a function that reads the row. If the row can't be read, rebuilds it and runs the function again. */
+  async function readable<T>(use: () => Promise<T>): Promise<T> {
+    try {
+      return await use();
+    } catch (error) {
+      if (!isActiveRow(error)) throw error;
+      await rebuild(error.etag);
+      return await use();
+    }
+  }
+
+  async function rebuild(etag: string): Promise<void> {
+    const row = await rebuildActiveRow({ tables, clock });
+    const replaced = { ...row, partitionKey: ACTIVE, rowKey: ACTIVE, etag };
+    const details = { row: "unreadable", scans: row.scans.map(({ scanId }) => scanId) };
+    // If the row changed meanwhile, another process has rebuilt it.
+    await undefinedIfChanged(repaired(details, () => tables.replace(ActiveScans, replaced)));
+  }
+
+  const readRow = () => readable(() => tables.get(ActiveScans, ACTIVE, ACTIVE));
+
   /**
    * Replaces the members of the row that `compute` returns; undefined leaves the row unchanged. Every change also drops
    * the re-scans of crashed workers.
@@ -101,12 +150,14 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
   const modifyRow = (
     compute: (scans: ActiveScan[], looks: LeasedRescans, looksWait: boolean) => Partial<ActiveRow> | undefined,
   ) =>
-    tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => {
-      const { scans = [], looksWait = false } = row ?? {};
-      const looks = aliveRescans(row?.looks);
-      const changed = compute(scans, looks, looksWait);
-      return changed && { scans, looks, looksWait, ...changed };
-    });
+    readable(() =>
+      tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => {
+        const { scans = [], looksWait = false } = row ?? {};
+        const looks = aliveRescans(row?.looks);
+        const changed = compute(scans, looks, looksWait);
+        return changed && { scans, looks, looksWait, ...changed };
+      }),
+    );
 
   const leaseEnd = () => new Date(clock.now().getTime() + RESCAN_LEASE_MS).toISOString();
 
@@ -154,7 +205,31 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
 
   const activeScans: ActiveScanList = {
     async all() {
-      return (await tables.get(ActiveScans, ACTIVE, ACTIVE))?.scans ?? [];
+      return (await readRow())?.scans ?? [];
+    },
+
+    async verify() {
+      let fault: "unreadable" | "missing" | undefined;
+      try {
+        await tables.get(ActiveScans, ACTIVE, ACTIVE);
+      } catch (error) {
+        if (!isActiveRow(error)) throw error;
+        await rebuild(error.etag);
+        fault = "unreadable";
+      }
+      // Read before the row: every scan is in the row before it is stored, and leaves the row after it has ended.
+      const { scans: unfinished } = await rebuildActiveRow({ tables, clock });
+      const listed = new Set((await activeScans.all()).map(({ scanId }) => scanId));
+      for (const scan of unfinished) {
+        if (listed.has(scan.scanId) || !(await activeScans.isAlive(scan))) continue;
+        await repaired({ row: "missing", scans: [scan.scanId] }, () =>
+          modifyRow((scans) =>
+            scans.some(({ scanId }) => scanId === scan.scanId) ? undefined : { scans: [...scans, scan] },
+          ),
+        );
+        fault ??= "missing";
+      }
+      return fault;
     },
 
     async add(scan) {
@@ -177,7 +252,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
     },
 
     async rejectWhileScanned(subscriptionId) {
-      const row = await tables.get(ActiveScans, ACTIVE, ACTIVE);
+      const row = await readRow();
       const coversSubscription = ({ subscriptionId: firstId, otherSubscriptionIds = [] }: ActiveRescan) =>
         [firstId, ...otherSubscriptionIds].includes(subscriptionId.toLowerCase());
       if (aliveRescans(row?.looks).some(coversSubscription)) {
@@ -196,7 +271,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
       if (row) return !hasEnded(row.status);
       // The age of the list's row is measured by storage. The scan is at least that old, even if a wrong clock wrote
       // `createdAt`.
-      const activeRow = await tables.getWithAge(ActiveScans, ACTIVE, ACTIVE);
+      const activeRow = await readable(() => tables.getWithAge(ActiveScans, ACTIVE, ACTIVE));
       const sinceCreated = clock.now().getTime() - Date.parse(scan.createdAt);
       return Math.max(activeRow?.ageMs ?? 0, sinceCreated) < CREATION_TIMEOUT_MS;
     },
@@ -253,12 +328,10 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
   return activeScans;
 }
 
-type LeasedRescans = (ActiveRescan & { until: string })[];
-interface ActiveRow {
-  scans: ActiveScan[];
-  looks: LeasedRescans;
-  looksWait: boolean;
-}
+const isActiveRow = (error: unknown): error is StorageCorrupt =>
+  error instanceof StorageCorrupt && error.table === ActiveScans.table && error.partitionKey === ACTIVE;
+
+type LeasedRescans = ActiveRow["looks"];
 
 function overlaps(a: Pick<ActiveScan, "subscriptions">, b: Pick<ActiveScan, "subscriptions">): boolean {
   if (!a.subscriptions || !b.subscriptions) return true;

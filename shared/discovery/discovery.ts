@@ -6,6 +6,7 @@ import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } 
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { Row } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { isUlid, newestFirst, ULID } from "../platform/ulid.ts";
@@ -132,7 +133,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
   /** Returns the scan's current record for a copy in the list, which is written only when a scan starts and ends. */
   async function currentRecord(copy: ScanRecord): Promise<ScanRecord> {
     if (hasEnded(copy.status)) return copy;
-    return (await tables.get(Scans, scanPartition(copy.scanId), SCAN_ROW)) ?? copy;
+    return (await undefinedIfLeftOut(tables.get(Scans, scanPartition(copy.scanId), SCAN_ROW))) ?? copy;
   }
 
   async function start(

@@ -36,7 +36,7 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
   let isDone = !deps.enabled;
 
   async function hasScans(): Promise<boolean> {
-    const range = { partitionKey: SCAN_LIST, pageSize: 1, select: ["scanId" as const] };
+    const range = { partitionKey: SCAN_LIST, pageSize: 1, select: [] };
     for await (const rows of tables.pages(Scans, range)) return rows.length > 0;
     return false;
   }

@@ -3,7 +3,7 @@
  * alone. Keys and certificates also have details, which cost a request each. For scheduled full scans they are divided into
  * seven parts, the "sevenths" (inventory/details.ts): each scan reads the parts that are due.
  */
-import { ASSET_TYPES, type AssetRecord, type AssetType } from "../inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, type AssetType, contentOf } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
@@ -121,8 +121,13 @@ async function readType(
     const dueParts = dueDetails(type, storedVault, options, deps, now);
     const isDue = (name: string) =>
       dueParts.size === ALL_SEVENTHS.size || (dueParts.size > 0 && dueParts.has(seventhOf(vault.name, name)));
-    const isSameListing = row?.listings[type] === listing && interruptedWrites.size === 0;
     const contentsBefore = row?.contents[type] ?? "";
+    // A scan that a user requested also finds stored assets that another program changed. Other scans rely on the hashes in the
+    // vault's row, and don't read the assets' rows.
+    const comparesRows = row !== undefined && options.mode !== "delta" && !options.scheduled;
+    const areRowsUnchanged =
+      interruptedWrites.size === 0 && (!comparesRows || hasContents(await storedAssets(), contentsBefore));
+    const isSameListing = row?.listings[type] === listing && areRowsUnchanged;
     // If the time of the last read is unknown, the responses are not compared and the details are parsed.
     const answersBefore = type === "secret" || detailsBefore ? row?.answers?.[type] : undefined;
     /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
@@ -155,7 +160,7 @@ async function readType(
     const answers = assetList.answers === undefined ? undefined : hashReading(contents, assetList.answers);
     const list = { listing: assetList.listing, contents, found: assetList.assets.length, details, answers };
     const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };
-    if (row?.contents[type] === contents && interruptedWrites.size === 0) {
+    if (row?.contents[type] === contents && areRowsUnchanged) {
       return { type, changes: [], list: { ...list, assets: undefined }, owners: await recountOwners(), ...failures };
     }
     return {
@@ -175,6 +180,14 @@ async function readType(
     };
   }
 }
+
+/** Returns whether stored assets match their own hashes, and together the hash of their contents in the vault's row. */
+function hasContents(storedAssets: Map<string, AssetRecord>, contents: string): boolean {
+  const assets = [...storedAssets].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, asset]) => asset);
+  return assets.every(isIntact) && hashContents(assets) === contents;
+}
+
+const isIntact = (asset: AssetRecord): boolean => contentOf(asset) === asset.content;
 
 /** Returns the sevenths (parts of the assets) whose details must be read although their list entries have not changed. */
 function dueDetails(
@@ -208,7 +221,9 @@ function compareAssets(
     const assetBefore = unmatched.get(key);
     unmatched.delete(key);
     if (assetBefore) asset.firstSeenAt = assetBefore.firstSeenAt;
-    if (assetBefore?.content !== asset.content || assetBefore.listing !== asset.listing || interruptedWrites.has(key)) {
+    const isUnchanged =
+      assetBefore?.content === asset.content && assetBefore.listing === asset.listing && isIntact(assetBefore);
+    if (!isUnchanged || interruptedWrites.has(key)) {
       changes.push({ type, name: asset.name, before: assetBefore, after: asset });
     }
   }

@@ -5,6 +5,9 @@
 import { sourceOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { VaultBusy } from "../inventory/vault-claim.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { parseResourceId } from "../platform/azure/resource-id.ts";
+import type { VaultResource } from "../platform/azure/resource-manager.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { startHeartbeat } from "../platform/runs/heartbeat.ts";
@@ -17,6 +20,7 @@ import { recordMetric } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { ActiveScanList } from "./active-scans.ts";
+import { listVaults } from "./plan-vaults.ts";
 import {
   EVENT_DELAY_MS,
   MAX_RESCAN_MS,
@@ -48,6 +52,12 @@ const CHECK_INTERVAL_MS = 5 * SECOND_MS;
 /** Number of rows that are read at a time to choose a waiting re-scan. */
 const RESCANS_PER_PAGE = 100;
 
+/**
+ * State of a vault that the inventory has lost. `requested`: a re-scan was requested. `waiting`: one was requested before.
+ * `gone`: no watched subscription has the vault any more.
+ */
+export type LostVault = "requested" | "waiting" | "gone";
+
 /** Re-scans single vaults after events, between scans. A re-scan never starts a scan and never prevents one. */
 export interface Rescans {
   /**
@@ -58,6 +68,13 @@ export interface Rescans {
    * sent the re-scan's message.
    */
   requestForEvent(event: VaultEvent, delivery: number): Promise<void>;
+  /**
+   * Requests a re-scan of a vault that the inventory has lost: rows of its assets exist, but the vault's own row does not.
+   *
+   * @param vaultIds - The resource IDs that these rows name.
+   * @throws {CloudFailure} when it can't be read whether the vault exists.
+   */
+  requestForLostVault(vaultName: string, vaultIds: readonly string[]): Promise<LostVault>;
   /**
    * Runs the requested re-scan of a vault if it is due and a worker is free. Otherwise the next worker that becomes free runs
    * it.
@@ -140,6 +157,46 @@ export function createRescans(deps: RescansDeps): Rescans {
     });
     await sendMessage(hint.vaultName, waitMs);
     return "wanted";
+  }
+
+  async function requestForLostVault(vaultName: string, vaultIds: readonly string[]): Promise<LostVault> {
+    if (await readRow(vaultName)) return "waiting";
+    const at = clock.now().toISOString();
+    for (const id of vaultIds) {
+      const vault = await findVault(vaultName, id);
+      if (!vault) continue;
+      const subscriptionId = vault.subscriptionId.toLowerCase();
+      const want: RescanRequest = { at, vaultId: vault.id, fromVault: false };
+      const row = { vaultName: vault.name, subscriptionId, want, dueAt: at, failures: 0 };
+      try {
+        await tables.insert(RescanRows, RESCANS, rescanKey(vaultName), row);
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+        return "waiting"; // An event requested the re-scan meanwhile.
+      }
+      await sendMessage(vault.name);
+      return "requested";
+    }
+    return "gone";
+  }
+
+  /** Returns a vault of a watched subscription by its ID, or by its name if it moved to another resource group. */
+  async function findVault(vaultName: string, id: string): Promise<VaultResource | undefined> {
+    const subscriptionId = parseResourceId(id)?.subscriptionId.toLowerCase();
+    if (subscriptionId === undefined || !(await deps.watched(subscriptionId))) return undefined;
+    const signal = AbortSignal.timeout(MAX_RESCAN_MS);
+    const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
+    try {
+      const vault = await deps.resourceManager.vault(id, signal);
+      if (isWanted(vault.name)) return vault;
+    } catch (error) {
+      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+    }
+    // Only a complete listing proves that a vault was deleted.
+    const { vaults, unreadable } = await listVaults(deps.resourceManager, subscriptionId, signal);
+    const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
+    if (entry) throw entry.failure;
+    return vaults.find(({ name }) => isWanted(name));
   }
 
   /**
@@ -337,7 +394,16 @@ export function createRescans(deps: RescansDeps): Rescans {
     return stored !== undefined && stored.ageMs >= RESCAN_LEASE_MS;
   }
 
-  return { requestForEvent, rescan, failed, runWaitingRescan, onWorkerFreed, wakeNextRescan, watch };
+  return {
+    requestForEvent,
+    requestForLostVault,
+    rescan,
+    failed,
+    runWaitingRescan,
+    onWorkerFreed,
+    wakeNextRescan,
+    watch,
+  };
 }
 
 /** Returns whether the vault's ID in the inventory is that of the event. */

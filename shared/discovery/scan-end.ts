@@ -136,7 +136,6 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       partitionKey: scanPartition(scanId),
       from: WAITING,
       before: DONE,
-      select: ["name"],
     })) {
       for (const row of rows) row.rowKey.startsWith(WAITING) ? remaining.waiting++ : remaining.claimed++;
     }

@@ -36,7 +36,7 @@ export function scanHistory(tables: Tables): HistoryStore {
       let oldest: string | null = null;
       for await (const rows of tables.pages(Scans, { partitionKey: SCAN_LIST, select: ["createdAt"] })) {
         total += rows.length;
-        oldest = rows.at(-1)!.createdAt;
+        oldest = rows.at(-1)?.createdAt ?? oldest;
         if (total > MAX_COUNTED) return { total: null, totalAtLeast: MAX_COUNTED, oldest };
       }
       return { total, oldest };

@@ -1,10 +1,16 @@
 /** Reads one vault from the cloud and updates the inventory. Workers of scans and re-scans call this. */
 import { ASSET_TYPES, type AssetRecord, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
-import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
+import {
+  DiagnosticSetting,
+  expiriesColumn,
+  ScanResults,
+  VaultDescription,
+  type VaultRecord,
+} from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, StoredVault, WriteDerivedData } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
+import type { ResourceManager } from "../platform/azure/resource-manager.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
@@ -109,7 +115,6 @@ export async function readVault(
     return { changes: 0, write };
   }
 
-  const resource = planned.resource as unknown as VaultResource;
   if (hasMoved) {
     // The vault's rows are stored under the old subscription. Remove them there and add the vault as a new one. Without
     // `listedAt`, the removal stores no row that says that the vault no longer exists.
@@ -118,9 +123,14 @@ export async function readVault(
   }
   const nowText = clock.now().toISOString();
   const storedRecord = storedVault.row && withoutKeys(storedVault.row);
+  // The plan of a vault to scan has its description.
+  const description = describe(planned.resource!);
   const vault: VaultRecord = {
-    ...newVaultRecord(resource, planned.listedAt, nowText),
-    ...(storedRecord ? scanFields(storedRecord) : {}),
+    ...description,
+    // A copy, because this scan changes its own results and compares them with the stored ones.
+    ...(storedRecord ? ScanResults.parse(storedRecord) : noResults(nowText)),
+    describedAt: planned.listedAt,
+    pending: false,
   };
   const failures: VaultOutcome["failures"] = [];
   const addFailure = (list: string, failure: CloudFailure) =>
@@ -128,7 +138,7 @@ export async function readVault(
 
   if (options.mode !== "delta") {
     try {
-      const settings = await deps.resourceManager.diagnosticSettings(resource.id, options.signal);
+      const settings = await deps.resourceManager.diagnosticSettings(description.id, options.signal);
       // Parsing drops fields that are not stored. Otherwise the comparison with the stored record would find a difference.
       vault.diagnostics = settings.map((setting) => DiagnosticSetting.parse(setting));
     } catch (error) {
@@ -273,77 +283,58 @@ function updateBackOff(vault: VaultRecord, failures: VaultOutcome["failures"], c
   vault.retryAt = new Date(clock.now().getTime() + wait).toISOString();
 }
 
-/** Returns a new record of a vault from its description, with nothing listed yet. */
-function newVaultRecord(resource: VaultResource, describedAt: string | undefined, nowText: string): VaultRecord {
-  return {
-    name: resource.name,
-    id: resource.id,
-    vaultUri: resource.vaultUri,
-    location: resource.location,
-    subscriptionId: resource.subscriptionId,
-    resourceGroup: resource.resourceGroup,
-    tenantId: resource.tenantId,
-    sku: resource.sku,
-    ...(resource.tags && Object.keys(resource.tags).length > 0 ? { tags: resource.tags } : {}),
-    softDelete: resource.softDelete,
-    softDeleteRetentionDays: resource.softDeleteRetentionDays,
-    purgeProtection: resource.purgeProtection,
-    rbacAuthorization: resource.rbacAuthorization,
-    publicNetworkAccess: resource.publicNetworkAccess,
-    networkDefaultAction: resource.networkDefaultAction,
-    privateEndpoints: resource.privateEndpoints,
-    describedAt,
-    firstSeenAt: nowText,
-    listedAt: {},
-    failures: {},
-    failedScans: 0,
-    listings: {},
-    contents: {},
-    pending: false,
-  };
+/** Returns the stored part of a vault's description. */
+function describe(resource: VaultDescription): VaultDescription {
+  const { tags, ...others } = VaultDescription.parse(resource);
+  return { ...others, ...(tags && Object.keys(tags).length > 0 ? { tags } : {}) };
 }
 
-/** Returns the fields of a stored vault that scans maintain, without those of the resource manager's description. */
-function scanFields(before: VaultRecord): Partial<VaultRecord> {
-  const { firstSeenAt, diagnostics, failedScans, retryAt, lastEventAt } = before;
-  return {
-    firstSeenAt,
-    diagnostics,
-    failedScans,
-    retryAt,
-    lastEventAt,
-    listedAt: { ...before.listedAt },
-    failures: { ...before.failures },
-    listings: { ...before.listings },
-    contents: { ...before.contents },
-    certificateExpiries: before.certificateExpiries,
-    keyExpiries: before.keyExpiries,
-    secretExpiries: before.secretExpiries,
-    details: before.details,
-    answers: before.answers,
-    owners: before.owners,
-  };
-}
+/** Returns the results of a vault of which nothing was listed yet. */
+const noResults = (nowText: string): ScanResults => ({
+  firstSeenAt: nowText,
+  listedAt: {},
+  failures: {},
+  failedScans: 0,
+  listings: {},
+  contents: {},
+});
+
+/** Whether other modules derive data from a field, such as compliance results. Every field needs an entry. */
+const IS_COMPARED: Record<keyof (VaultDescription & ScanResults), boolean> = {
+  name: true,
+  id: false,
+  vaultUri: false,
+  location: false,
+  subscriptionId: true,
+  resourceGroup: false,
+  tenantId: false,
+  sku: false,
+  tags: true,
+  softDelete: true,
+  softDeleteRetentionDays: true,
+  purgeProtection: true,
+  rbacAuthorization: true,
+  publicNetworkAccess: true,
+  networkDefaultAction: true,
+  privateEndpoints: true,
+  diagnostics: true,
+  firstSeenAt: false,
+  listedAt: false,
+  failures: false,
+  failedScans: false,
+  retryAt: false,
+  lastEventAt: false,
+  listings: false,
+  contents: false,
+  details: false,
+  answers: false,
+  certificateExpiries: false,
+  keyExpiries: false,
+  secretExpiries: false,
+  owners: false,
+};
+const COMPARED = (Object.keys(IS_COMPARED) as (keyof typeof IS_COMPARED)[]).filter((field) => IS_COMPARED[field]);
 
 /** Returns whether both records agree in all fields from which other modules derive data, such as compliance results. */
 export const hasSameComparedFields = (before: VaultRecord, vault: VaultRecord): boolean =>
-  JSON.stringify(comparedFields(before)) === JSON.stringify(comparedFields(vault));
-
-/** Returns the fields that other modules derive data from, without the bookkeeping of scans. */
-function comparedFields(vault: VaultRecord): unknown {
-  const { name, subscriptionId, softDelete, softDeleteRetentionDays, purgeProtection, rbacAuthorization } = vault;
-  const { publicNetworkAccess, networkDefaultAction, privateEndpoints, diagnostics, tags } = vault;
-  return [
-    name,
-    subscriptionId,
-    softDelete,
-    softDeleteRetentionDays,
-    purgeProtection,
-    rbacAuthorization,
-    publicNetworkAccess,
-    networkDefaultAction,
-    privateEndpoints,
-    diagnostics ?? null,
-    tags ?? null,
-  ];
-}
+  COMPARED.every((field) => JSON.stringify(before[field]) === JSON.stringify(vault[field]));

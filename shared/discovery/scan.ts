@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import { ASSET_TYPES } from "../inventory/asset.ts";
-import { VaultFailure } from "../inventory/vault.ts";
+import { VaultDescription, VaultFailure } from "../inventory/vault.ts";
 import { entity } from "../platform/storage/entity.ts";
 
 export const SCAN_MODES = ["full", "delta", "force"] as const;
@@ -119,7 +119,7 @@ export const PlannedVault = z.object({
    */
   action: z.enum(["scan", "remove", "skip", "fail"]),
   /** The resource manager's description. For `scan` and `skip`. */
-  resource: z.record(z.string(), z.unknown()).optional(),
+  resource: VaultDescription.optional(),
   /**
    * When the description, or the listing that lacks the vault, was requested, by the clock of the storage. Absent in rows of
    * earlier versions.
@@ -190,34 +190,33 @@ export const DONE = "3!";
 export const AFTER_DONE = "4";
 
 /** All queued and running scans in one row, to detect overlaps and count workers, and the single-vault re-scans (`looks`). */
-export const ActiveScans = entity(
-  "Scans",
-  z.object({
-    scans: z.array(
+export const ActiveRow = z.object({
+  scans: z.array(
+    z.object({
+      scanId: z.string(),
+      mode: z.enum(SCAN_MODES),
+      subscriptions: z.array(z.string()).optional(),
+      /** Number of workers, each with one claimed vault. 0 until the scan is planned. */
+      workers: z.int(),
+      createdAt: z.string(),
+    }),
+  ),
+  looks: z
+    .array(
       z.object({
-        scanId: z.string(),
-        mode: z.enum(SCAN_MODES),
-        subscriptions: z.array(z.string()).optional(),
-        /** Number of workers, each with one claimed vault. 0 until the scan is planned. */
-        workers: z.int(),
-        createdAt: z.string(),
+        worker: z.string(),
+        subscriptionId: z.string(),
+        otherSubscriptionIds: z.array(z.string()).optional(),
+        /** End of the lease. After that the worker has crashed. */
+        until: z.string(),
       }),
-    ),
-    looks: z
-      .array(
-        z.object({
-          worker: z.string(),
-          subscriptionId: z.string(),
-          otherSubscriptionIds: z.array(z.string()).optional(),
-          /** End of the lease. After that the worker has crashed. */
-          until: z.string(),
-        }),
-      )
-      .default([]),
-    /** True if a re-scan was denied a worker since the last scan ended. Absent in rows of earlier versions. */
-    looksWait: z.boolean().optional(),
-  }),
-);
+    )
+    .default([]),
+  /** True if a re-scan was denied a worker since the last scan ended. Absent in rows of earlier versions. */
+  looksWait: z.boolean().optional(),
+});
+export type ActiveRow = z.infer<typeof ActiveRow>;
+export const ActiveScans = entity("Scans", ActiveRow);
 export const ACTIVE = "active";
 
 /**

@@ -195,7 +195,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     async hasClaimed(scanId) {
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, pageSize: 1 };
-      for await (const _ of tables.pages(PlannedVaults, { ...range, select: ["begun"] })) return true;
+      for await (const rows of tables.pages(PlannedVaults, range)) if (rows.length > 0) return true;
       return false;
     },
   };

@@ -3,7 +3,7 @@ import pMap from "p-map";
 import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
 import { type Entity, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import type { Fence, Tables } from "../platform/storage/tables.ts";
+import type { Fence, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { Assets, type AssetType } from "./asset.ts";
 import { AssetFences, fenceRange, nameKey, partitions, vaultOfFence } from "./asset-keys.ts";
@@ -136,10 +136,13 @@ export async function removeOldFences(tables: Tables, partitionKeys: Iterable<st
   for (const partitionKey of partitionKeys) {
     for await (const rows of tables.pages(AssetFences, { ...fenceRange(partitionKey), select: ["owner"] })) {
       for (const { rowKey } of rows) {
-        const subscription = subscriptions.get(vaultOfFence(rowKey));
-        const isUnused = partitionKey.startsWith("sub:")
-          ? subscription === undefined || partitionKey !== partitions.subscription(subscription)
-          : subscription === undefined;
+        const vault = vaultOfFence(rowKey);
+        const subscription = subscriptions.get(vault);
+        const isUnused =
+          !subscriptions.has(vault) ||
+          (partitionKey.startsWith("sub:") &&
+            subscription !== undefined &&
+            partitionKey !== partitions.subscription(subscription));
         if (isUnused && (await removeOldRow(tables, AssetFences, partitionKey, rowKey))) removed++;
       }
     }
@@ -147,10 +150,13 @@ export async function removeOldFences(tables: Tables, partitionKeys: Iterable<st
   return removed;
 }
 
-/** Returns every vault's subscription by lower-case name. One request per 1,000 vaults. */
-export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string, string>> {
-  const subscriptions = new Map<string, string>();
-  const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")) };
+/** Returns every vault's subscription by lower-case name; undefined if its row can't be read. One request per 1,000 vaults. */
+export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string, string | undefined>> {
+  const subscriptions = new Map<string, string | undefined>();
+  const onCorrupt = ({ rowKey }: StorageCorrupt) => {
+    subscriptions.set(rowKey.slice(vaultKey("").length), undefined);
+  };
+  const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")), onCorrupt };
   for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "subscriptionId"] })) {
     for (const { name, subscriptionId } of rows) subscriptions.set(name.toLowerCase(), subscriptionId);
   }

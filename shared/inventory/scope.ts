@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { entity, type Row } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { VAULTS } from "./vault.ts";
 
@@ -57,5 +58,6 @@ export function scopeOf(record: ScopeRecord | undefined): Scope {
 export const readScopeRow = (tables: Tables): Promise<Row<ScopeRecord> | undefined> =>
   tables.get(ScopeRows, VAULTS, SCOPE_KEY);
 
-/** Reads the scope. One request. */
-export const readScope = async (tables: Tables): Promise<Scope> => scopeOf(await readScopeRow(tables));
+/** Reads the scope. One request. In an answer to a request, an unreadable scope counts as empty, and the answer says so. */
+export const readScope = async (tables: Tables): Promise<Scope> =>
+  scopeOf(await undefinedIfLeftOut(readScopeRow(tables)));

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";
@@ -91,9 +92,13 @@ export async function readVaultRows(
   };
   for await (const rows of tables.pages(ScopeAndVaults, range)) {
     for (const row of rows) {
-      if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
-      else if (isSummaryRow(row)) vaults.push(row);
-      else throw new StorageCorrupt(Vaults.table, row, "it lacks its name, its subscription or when it was listed");
+      try {
+        if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
+        else if (isSummaryRow(row)) vaults.push(row);
+        else throw new StorageCorrupt(Vaults.table, row, "it lacks its name, its subscription or when it was listed");
+      } catch (error) {
+        await tables.leaveOut(toStorageCorrupt(error, Vaults, row));
+      }
     }
   }
   return { vaults, scope: scope ?? scopeOf(undefined) };
@@ -232,8 +237,11 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
           const totals = row.unkept ? undefined : read(row);
           sequencedTotals = totals && { totals, sequence: row.sequence };
         } else if (row.rowKey === TOTALS_END_KEY) sequence = row.sequence;
-        else if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
-        else if (row.rowKey.startsWith(MARK_PREFIX)) {
+        else if (row.rowKey === SCOPE_KEY) {
+          const record = ScopeRecord.safeParse(row);
+          if (record.success) scope = scopeOf(record.data);
+          else isReadable = false;
+        } else if (row.rowKey.startsWith(MARK_PREFIX)) {
           const changedVault = readMark(row, owners);
           if (changedVault) changed.set(row.rowKey.slice(MARK_PREFIX.length), changedVault);
           else isReadable = false;

@@ -46,11 +46,9 @@ export type OwnerCounts = z.infer<typeof OwnerCounts>;
 export const ReadSevenths = z.array(z.tuple([z.int(), z.string()])).length(7);
 export type ReadSevenths = z.infer<typeof ReadSevenths>;
 
-/** A stored vault: its description by the resource manager, and the results of scans. */
-export const VaultRecord = z.object({
+/** A vault as the resource manager describes it, as far as it is stored. Each scan replaces these fields. */
+export const VaultDescription = z.object({
   name: z.string(),
-  /** Absent for key vaults. Otherwise the row is a holder of credentials; see holder.ts. */
-  source: z.enum(SOURCES).optional(),
   id: z.string(),
   vaultUri: z.string(),
   location: z.string(),
@@ -66,13 +64,13 @@ export const VaultRecord = z.object({
   publicNetworkAccess: z.string(),
   networkDefaultAction: z.string(),
   privateEndpoints: z.int(),
+});
+export type VaultDescription = z.infer<typeof VaultDescription>;
+
+/** Results of a vault's scans. They stay until a scan replaces them. */
+export const ScanResults = z.object({
   /** Read by full scans. Undefined until one succeeded. */
   diagnostics: z.array(DiagnosticSetting).optional(),
-  /**
-   * When the description above was requested from the resource manager, by the clock of the storage. Absent in rows of earlier
-   * versions.
-   */
-  describedAt: z.string().optional(),
   firstSeenAt: z.string(),
   /** When each list was last read completely: `lastSeenAt` of its assets. */
   listedAt: perType(z.string()),
@@ -99,6 +97,23 @@ export const VaultRecord = z.object({
   secretExpiries: z.instanceof(Uint8Array).optional(),
   /** Owners of its assets. Absent in rows of earlier versions. */
   owners: perType(OwnerCounts).optional(),
+});
+export type ScanResults = z.infer<typeof ScanResults>;
+
+/**
+ * A stored vault. A new field belongs into one of the three parts, which decides what a scan does with it: `VaultDescription`
+ * is replaced, `ScanResults` stay, and the rest belongs to the writer of the row.
+ */
+export const VaultRecord = z.object({
+  ...VaultDescription.shape,
+  ...ScanResults.shape,
+  /** Absent for key vaults. Otherwise the row is a holder of credentials; see holder.ts. */
+  source: z.enum(SOURCES).optional(),
+  /**
+   * When the description above was requested from the resource manager, by the clock of the storage. Absent in rows of earlier
+   * versions.
+   */
+  describedAt: z.string().optional(),
   /** The worker that is writing this vault's assets. The age of this row decides whether its claim is still valid. */
   lockOwner: z.string().optional(),
   /** Written by earlier versions and no longer used. */

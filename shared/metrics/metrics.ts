@@ -12,6 +12,7 @@ import type { FailedMessages } from "../messages/failed-messages.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { recordMetric } from "../platform/telemetry.ts";
 import { DAY_MS, SECOND_MS } from "../platform/time.ts";
+import { MAX_LISTED, type UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
 import { type Gauge, gaugesText, type Sample } from "./prometheus-text.ts";
 
 /**
@@ -26,7 +27,7 @@ const MESSAGE_WINDOW_MS = DAY_MS;
 export interface Metrics {
   /**
    * Returns the metrics in the text format of Prometheus. Values are read from rows at each call, so all instances return the
-   * same, and each series exists even before the first scan. Costs at most six requests for up to 1,000 vaults, and two more
+   * same, and each series exists even before the first scan. Costs at most eight requests for up to 1,000 vaults, and two more
    * for each further 1,000. Label values are from fixed lists, never names.
    */
   text(): Promise<string>;
@@ -40,9 +41,10 @@ export function createMetrics(deps: {
   discovery: Pick<Discovery, "lastEnded">;
   alerts: Pick<Alerts, "history">;
   failedMessages: Pick<FailedMessages, "countSince">;
+  unreadableRows: Pick<UnreadableRows, "count">;
   clock: Clock;
 }): Metrics {
-  const { inventory, compliance, discovery, alerts, failedMessages, clock } = deps;
+  const { inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock } = deps;
 
   async function readInventoryAndCompliance() {
     const figures = await inventory.assets.figures(await inventory.moment());
@@ -52,11 +54,12 @@ export function createMetrics(deps: {
   return {
     async text() {
       const now = clock.now().getTime();
-      const [counts, scan, deliveries, failed] = await Promise.all([
+      const [counts, scan, deliveries, failed, unreadable] = await Promise.all([
         readInventoryAndCompliance(),
         discovery.lastEnded(),
         alerts.history.countsSince(new Date(now - DELIVERY_WINDOW_MS)),
         failedMessages.countSince(new Date(now - MESSAGE_WINDOW_MS)),
+        unreadableRows.count(),
       ]);
       return gaugesText([
         ...inventoryGauges(counts.figures),
@@ -71,6 +74,11 @@ export function createMetrics(deps: {
           "lifecycle_failed_messages",
           "Messages between the service's own functions that failed for good in the last day, at most 1,000.",
           failed,
+        ),
+        gauge(
+          "lifecycle_unreadable_rows",
+          `Rows in the service's own tables that can't be read. At most ${MAX_LISTED} are counted.`,
+          unreadable.listed,
         ),
       ]);
     },

@@ -9,7 +9,7 @@ const WalkView = z
     finishedAt: z.iso.datetime().nullable().meta({ description: "Null while the run is in progress." }),
     stage: z.enum(STAGES).meta({ description: "Current or last stage." }),
     vaults: z.int().meta({ description: "Number of vaults checked so far." }),
-    rows: z.int().meta({ description: "Number of index rows compared so far." }),
+    rows: z.int().meta({ description: "Number of rows compared so far." }),
     mended: z
       .object({
         missing: z.int().meta({ description: "Number of missing rows." }),
@@ -21,13 +21,24 @@ const WalkView = z
       })
       .meta({
         description:
-          "Differences that were repaired. The audit log contains each as inventory.mended or compliance.mended.",
+          "Differences that were repaired. The audit log contains each as inventory.mended, compliance.mended, scans.mended, audit.indexMended or storage.mended.",
       }),
     awaiting: z.int().meta({ description: "Number of rows that wait for the next listing of their vault." }),
     left: z
-      .array(z.object({ vault: z.string().meta({ description: "Name of the vault." }), reason: z.string() }))
-      .meta({ description: "Vaults that are left to the next run, with the reason. Up to 100 are listed." }),
-    leftTotal: z.int().meta({ description: "Number of vaults that are left to the next run." }),
+      .array(
+        z.object({
+          vault: z.string().meta({ description: "Name of the vault, or of another check." }),
+          reason: z.string(),
+        }),
+      )
+      .meta({
+        description: "Vaults and other checks that are left to the next run, with the reason. Up to 100 are listed.",
+      }),
+    unverified: z.int().meta({
+      description:
+        "Number of signed rows that can't be read or whose signature is wrong. They are not used and not removed. The audit log contains each as storage.rowUnreadable.",
+    }),
+    leftTotal: z.int().meta({ description: "Number of vaults and other checks that are left to the next run." }),
     startedOver: z.boolean().meta({
       description:
         "True when the record of the previous run could not be read, so this run started from the beginning.",
@@ -68,6 +79,7 @@ const walkView = (walk: WalkRecord): z.infer<typeof WalkView> => ({
   mended: walk.mended,
   awaiting: walk.awaiting,
   left: walk.left,
+  unverified: walk.unverified ?? 0,
   leftTotal: walk.leftTotal,
   startedOver: walk.startedOver === true,
 });

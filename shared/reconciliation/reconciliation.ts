@@ -1,14 +1,14 @@
 import pMap from "p-map";
-import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { STATE, THRESHOLDS_KEY, ThresholdsRows } from "../compliance/compliance-rows.ts";
 import { findTotalsFault, renewTotals } from "../inventory/renew-totals.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { insert, type Operation, put, replace, type Tables } from "../platform/storage/tables.ts";
+import { insert, type Operation, put, replace } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
+import type { RecordCheckDeps } from "./record-checks.ts";
 import { createRepairer, type Restorers, type WalkIdentity } from "./repair-differences.ts";
 import { readDirectory, type StageContext, type Step, stepsOf } from "./stages.ts";
 import { readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
@@ -48,7 +48,7 @@ export interface ReconciliationStatus {
 
 /**
  * The reconciliation, a job that finds and repairs inconsistencies that no scan would find: rows of the inventory and of
- * compliance that do not match the original rows of the vaults. A timer, hourly by default, sends a queue message that calls
+ * compliance that do not match the original rows of the vaults, and other rows that follow from stored records. A timer, hourly by default, sends a queue message that calls
  * `run`.
  *
  * One pass over all rows is a walk. It reads every row completely, so that a change of any member is found. With 5,000 vaults,
@@ -58,6 +58,9 @@ export interface ReconciliationStatus {
  * - 6,000 to compare the subscriptions with the partition of all assets;
  * - 5,300 for the names of the partitions;
  * - per 100 vaults one for each compliance check.
+ *
+ * The last stage adds one request per 1,000 scans, re-scans, rotations, sync records and signed rows, five per 1,000 audit
+ * entries, two per day with audit entries, and about 30.
  */
 export interface Reconciliation {
   /**
@@ -69,9 +72,7 @@ export interface Reconciliation {
   status(): Promise<ReconciliationStatus>;
 }
 
-export interface ReconciliationDeps extends Restorers {
-  readonly tables: Tables;
-  readonly audit: Pick<Audit, "append">;
+export interface ReconciliationDeps extends Restorers, RecordCheckDeps {
   readonly settings: Pick<Settings, "values">;
   readonly clock: Clock;
   readonly randomness: Randomness;
@@ -156,6 +157,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
         directory: await readDirectory(tables),
         compliance,
         rowsPerStep,
+        checks: deps,
+        walk: identity,
         removeOldFences: (partitionKeys) => writer.purgeFencesAndMarkers(partitionKeys),
       };
       for await (const step of stepsOf[walk.stage](context, walk)) {
@@ -217,6 +220,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       { concurrency: VAULTS_AT_ONCE },
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));
+    const { result } = step;
+    if (result?.left) left.push(result.left);
     for (const { vault, reason } of left) log.warn("A vault is left to the next reconciliation", { vault, reason });
     return {
       ...walk,
@@ -224,10 +229,14 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       after: step.after,
       vaults: walk.vaults + step.vaults,
       rows: walk.rows + step.rows,
-      mended: outcomes.reduce((sum, { mended }) => addCounts(sum, mended), walk.mended),
+      mended: [...outcomes.map(({ mended }) => mended), { ...noFaults(), ...result?.mended }].reduce(
+        addCounts,
+        walk.mended,
+      ),
       awaiting: outcomes.reduce((sum, { awaiting }) => sum + awaiting, walk.awaiting),
       left: [...walk.left, ...left].slice(0, MAX_NAMED_LEFT),
       leftTotal: walk.leftTotal + left.length,
+      unverified: (walk.unverified ?? 0) + (result?.unverified ?? 0),
     };
   }
 

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Compliance } from "../compliance/compliance.ts";
+import type { Rescans } from "../discovery/rescans.ts";
 import { type AssetRecord, Assets, type AssetType, contentOf } from "../inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
@@ -18,8 +19,9 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
 import { type Fault, inspectVault, isConsistent, recheckRows } from "./inventory.ts";
+import { findLostVault } from "./lost-vault.ts";
 import { parseIndexKey, readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
-import { copyFault, repairVaultRow } from "./vault-row.ts";
+import { copyFault, repairVaultRow, restoreVaultRow } from "./vault-row.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /**
@@ -40,6 +42,7 @@ export interface Restorers {
     "readForUpdate" | "apply" | "restore" | "forgetListings" | "purgeFencesAndMarkers"
   >;
   readonly compliance: Pick<Compliance, "restore" | "removeOldFences" | "renewTotals" | "findTotalsFault">;
+  readonly rescans: Pick<Rescans, "requestForLostVault">;
 }
 
 /** Identifies the walk in audit entries (`walkId`, `caller`) and its worker in the leases of vaults (`owner`). */
@@ -122,6 +125,18 @@ export function createRepairer(
     if (isSuspected("vault") && (await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
       await repairAudited("inventory.mended", { vaultRow: "unreadable" }, () => repairVaultRow(tables, name));
       mended.unreadable++;
+    }
+
+    const lost = name === "" ? undefined : await findLostVault(tables, name, suspected, deps.rescans);
+    if (lost) {
+      const { copy, isRequested } = lost;
+      const restore = async () => copy && (await restoreVaultRow(tables, copy));
+      if (copy || isRequested) {
+        const details = { vaultRow: "missing", restored: copy !== undefined, rescan: isRequested };
+        await repairAudited("inventory.mended", details, restore);
+        mended.missing++;
+      }
+      return suspected.filter((difference) => difference.about === "row").length;
     }
 
     for (const { key } of suspected.filter((difference) => difference.about === "copy")) {

@@ -9,6 +9,8 @@ import type { Range, Tables } from "../platform/storage/tables.ts";
 import { compareMerged, type Entry, entriesOf, hashOf } from "./compare.ts";
 import { type EvaluatedVault, inspectResults, type NameRange, rangeAfter } from "./compliance.ts";
 import { inspectVault } from "./inventory.ts";
+import { RECORD_CHECKS, type RecordCheckDeps, runCheck } from "./record-checks.ts";
+import type { WalkIdentity } from "./repair-differences.ts";
 import {
   indexRange,
   isIndexKey,
@@ -50,6 +52,8 @@ export interface Step {
   readonly suspected: readonly SuspectedDifference[];
   readonly vaults: number;
   readonly rows: number;
+  /** For a step that repaired what it found. */
+  readonly result?: Awaited<ReturnType<typeof runCheck>>;
   /** Whether it is the stage's last step. */
   readonly ends?: boolean;
 }
@@ -101,6 +105,9 @@ export interface StageContext {
   readonly compliance: boolean;
   /** Maximum number of rows in a step of a comparison. */
   readonly rowsPerStep: number;
+  /** What the checks of the last stage need. */
+  readonly checks: RecordCheckDeps;
+  readonly walk: WalkIdentity;
   /** Removes fences (rows that order the writes of one vault) of vaults that were removed days ago, in these partitions. */
   readonly removeOldFences: (partitionKeys: readonly string[]) => Promise<unknown>;
 }
@@ -111,6 +118,7 @@ export const stepsOf: Record<Stage, (context: StageContext, position: Position) 
   partitions: partitionSteps,
   subscriptions: subscriptionSteps,
   all: allSteps,
+  records: recordSteps,
 };
 
 /** Compares each vault's row with its copy, its own partition and its results, and finds results of unknown vaults. */
@@ -267,6 +275,16 @@ async function* subscriptionSteps(context: StageContext, { at, after }: Position
 async function* allSteps(context: StageContext, { after }: Position): AsyncGenerator<Step, void> {
   const parts = [...context.directory.bySubscription.keys()].map((id) => partitions.subscription(id));
   for await (const step of comparePartitions(context, partitions.all, parts, after)) yield { ...step, at: "" };
+}
+
+/** Runs the checks outside of the inventory, one in each step. `at` is the name of the last completed check. */
+async function* recordSteps({ checks, directory, walk }: StageContext, { at }: Position): AsyncGenerator<Step, void> {
+  const remaining = RECORD_CHECKS.slice(RECORD_CHECKS.findIndex(({ name }) => name === at) + 1);
+  for (const check of remaining) {
+    const result = await runCheck(check, { ...checks, directory, walk });
+    const ends = check === remaining.at(-1);
+    yield { at: check.name, after: "", suspected: [], vaults: 0, rows: result.rows, result, ends };
+  }
 }
 
 /** Compares a combined partition with its parts, and yields the suspected differences in steps. */

@@ -2,7 +2,7 @@ import { ChangedVaults, markKey } from "../inventory/changed-vaults.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
+import { insert, type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
 import { readRowOrCorrupt } from "./suspected-differences.ts";
 
@@ -53,6 +53,16 @@ export async function repairVaultRow(tables: Tables, name: string): Promise<void
     replace(Vaults, key, record, unreadable.etag),
     replace(Vaults, copy.rowKey, record, copy.etag),
     markChanged,
+  ]);
+}
+
+/** Restores a vault's missing row from its copy, without fingerprints, so that the next scan reads all lists. */
+export async function restoreVaultRow(tables: Tables, copy: Row<VaultRecord>): Promise<void> {
+  const record: VaultRecord = { ...withoutKeys(copy), listings: {}, contents: {} };
+  await tables.transaction(Vaults.table, VAULTS, [
+    insert(Vaults, vaultKey(record.name), record),
+    replace(Vaults, copy.rowKey, record, copy.etag),
+    put(ChangedVaults, markKey(record.name), { unkept: true }),
   ]);
 }
 

@@ -2,12 +2,11 @@ import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 
 /**
- * The stored record of a walk: one pass of the reconciliation over all rows of the inventory and of compliance. A walk takes
- * many steps and often several runs, so its record contains the position.
+ * The stored record of a walk: one pass of the reconciliation over all stored rows. A walk takes many steps and often several runs, so its record contains the position.
  */
 
 /** The stages of a walk, in this order. Each compares other partitions; stages.ts describes them. */
-export const STAGES = ["vaults", "partitions", "subscriptions", "all"] as const;
+export const STAGES = ["vaults", "partitions", "subscriptions", "all", "records"] as const;
 export type Stage = (typeof STAGES)[number];
 
 /** Maximum number of unrepaired vaults named in a walk's record. `leftTotal` counts all. */
@@ -47,15 +46,23 @@ export const WalkRecord = z.object({
   at: z.string(),
   after: z.string(),
   vaults: z.int(),
-  /** Number of compared index rows. */
+  /** Number of compared rows. */
   rows: z.int(),
   /** Differences confirmed by the second check and repaired. */
   mended: FaultCounts,
   /** Number of wrong rows that are repaired only when the next scan lists their vault. The next walk checks them again. */
   awaiting: z.int(),
-  /** Vaults that were skipped because they could not be repaired, or because a scan was writing them at each attempt. */
+  /**
+   * Vaults that were skipped because they could not be repaired, or because a scan was writing them at each attempt. Also checks
+   * (record-checks.ts) that could not run.
+   */
   left: z.array(z.object({ vault: z.string(), reason: z.string() })),
   leftTotal: z.int(),
+  /**
+   * Number of signed rows that can't be read, or whose signature is wrong. They are not used, and can't be rebuilt. Absent in
+   * records of earlier versions.
+   */
+  unverified: z.int().optional(),
   /** True if the record of the previous walk could not be read, so that this walk started at the beginning. */
   startedOver: z.boolean().optional(),
 });

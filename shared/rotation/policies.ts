@@ -10,6 +10,7 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import type { Row } from "../platform/storage/entity.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { MatchedApp } from "./match.ts";
@@ -64,17 +65,24 @@ export function createPolicies(deps: {
 
   /** Returns undefined for a row that this service did not write, as lists of policies do. */
   async function readTrustedPolicy(appId: string): Promise<Row<PolicyRecord> | undefined> {
+    const { row, broken } = await readRow(appId);
+    if (broken) countLeftOut(broken, appId);
+    return row;
+  }
+
+  /** Returns the stored row. `broken`: the row exists, but this service did not write it. */
+  async function readRow(appId: string): Promise<{ row?: Row<PolicyRecord> | undefined; broken?: StorageCorrupt }> {
     try {
-      return await readPolicy(appId);
+      return { row: await readPolicy(appId) };
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
-      deps.log.error(error.message);
-      return undefined;
+      return { broken: error };
     }
   }
 
   async function requirePolicy(appId: string, ifMatch: string | undefined): Promise<Row<PolicyRecord>> {
-    const row = await readPolicy(appId);
+    const { row, broken } = await readRow(appId);
+    if (broken) throw tampered(appId);
     if (!row) throw notFound(`A policy of the application ${appId}`);
     requireMatch(row.etag, ifMatch, POLICY_LABEL);
     return row;
@@ -167,7 +175,8 @@ export function createPolicies(deps: {
       if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
       const app = await deps.app(appId);
       if (!app) throw notFound(`The application ${appId}`);
-      const currentPolicy = await readPolicy(appId);
+      const { row: currentPolicy, broken } = await readRow(appId);
+      if (broken) throw tampered(appId);
       if (currentPolicy) requireMatch(currentPolicy.etag, ifMatch, POLICY_LABEL);
       else if (ifMatch !== undefined) throw changedSince(POLICY_LABEL);
       await requirePossible(app, change);
@@ -207,25 +216,40 @@ export function createPolicies(deps: {
     },
 
     async remove(appId, caller, ifMatch) {
-      const row = await requirePolicy(appId, ifMatch);
+      // A row that this service did not write is deleted too, so that an administrator can repair it.
+      const { broken } = await readRow(appId);
+      const row = broken ? undefined : await requirePolicy(appId, ifMatch);
       const event = {
         type: "rotation.policyRemoved",
         caller,
-        target: { type: "application", id: row.appId },
-        before: auditedMembers(row),
+        target: { type: "application", id: row?.appId ?? policyKey(appId) },
+        ...(row && { before: auditedMembers(row) }),
       };
+      const etag = (row ?? broken)!.etag;
       await audited(audit, event, () =>
-        conditionalWrite(tables.remove(Policies, POLICIES, row.rowKey, row.etag), ifMatch, POLICY_LABEL),
+        conditionalWrite(tables.remove(Policies, POLICIES, policyKey(appId), etag), ifMatch, POLICY_LABEL),
       );
     },
   };
 }
 
-/** Lists all policies with one request per 1,000. Skips rows that this service did not write. */
+/** Lists all policies with one request per 1,000. The answer names rows that this service did not write. */
 export const allPolicies = (tables: Tables, log: Logger): AsyncGenerator<Row<PolicyRecord>[]> =>
-  tables.pages(Policies, { partitionKey: POLICIES, onCorrupt: (row) => log.error(row.message) });
+  tables.pages(Policies, {
+    partitionKey: POLICIES,
+    onCorrupt: (row) => {
+      log.error(row.message);
+      countLeftOut(row, row.rowKey);
+    },
+  });
 
 const POLICY_LABEL = "The policy";
+
+const tampered = (appId: string) =>
+  new Problem(
+    "conflict",
+    `The policy of the application ${appId.slice(0, 64)} was changed by another program and is not used. Find out who can write this service's tables. Then delete the policy and create it again.`,
+  );
 
 /** Returns the days that a new secret is valid, limited by the tenant's policy. */
 export const lifetimeDays = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>

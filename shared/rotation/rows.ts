@@ -44,8 +44,8 @@ const UNCLAIMED_COPY_MS = HOUR_MS;
 // overdue. `h|<id>`: mark of a held copy. `e|<ULID>`: event. Lists, newest first: `a|` all, `s|<status>|`, `p|<subject>|`,
 // `b|<subject>|<status>|`.
 export const recordKey = (rotationId: string): string => `r|${rotationId}`;
-const unfinishedKey = (subject: string): string => `u|${keyText(subject.toLowerCase())}`;
-const DUE_PREFIX = "d|";
+export const unfinishedKey = (subject: string): string => `u|${keyText(subject.toLowerCase())}`;
+export const DUE_PREFIX = "d|";
 const HELD_COPY_PREFIX = "h|";
 export const EVENTS_PREFIX = "e|";
 
@@ -73,7 +73,7 @@ function listKeys(summary: RotationSummary): string[] {
 }
 
 /** Returns undefined if the rotation does not continue without a user. */
-function dueKey({ status, dueAt, rotationId }: RotationRecord): string | undefined {
+export function dueKey({ status, dueAt, rotationId }: RotationRecord): string | undefined {
   if (isOver(status) || status === "needsAttention") return undefined;
   return `${DUE_PREFIX}${encodeTime(Date.parse(dueAt) + LOST_MESSAGE_MS)}|${rotationId}`;
 }

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { SCAN_STATUSES, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { entity } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { pack, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
@@ -46,7 +47,7 @@ export type EndedScan = Pick<
 export async function readLastScans(
   tables: Tables,
 ): Promise<{ bySubscription: ReadonlyMap<string, LastScan>; all: LastScan | undefined }> {
-  const row = await tables.get(LastScanRow, PARTITION, KEY);
+  const row = await undefinedIfLeftOut(tables.get(LastScanRow, PARTITION, KEY));
   const { [ALL]: all, ...scans } = row ? unpack(LastScanRow, row, "scans", LastScans) : {};
   return { bySubscription: new Map(Object.entries(scans)), all };
 }

@@ -14,6 +14,7 @@ import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Row } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import {
@@ -192,7 +193,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
   async function readAll(): Promise<{ subscriptions: Subscription[]; lastScanOfAll: LastScan | undefined }> {
     const [entries, scope, scans, counts] = await Promise.all([
       readAddedSubscriptions(tables),
-      readScopeRow(tables),
+      undefinedIfLeftOut(readScopeRow(tables)),
       readLastScans(tables),
       inventory.counts(),
     ]);

@@ -8,6 +8,7 @@ import { invalidBody, notFound, Problem, retryLater } from "../platform/http/pro
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
@@ -111,7 +112,7 @@ export function createConfigurations(deps: {
   randomness: Randomness;
   log: Logger;
 }): ProviderConfigurations {
-  const { tables, queues, audit, clock, randomness, log } = deps;
+  const { tables, queues, audit, clock, randomness } = deps;
   const secrets = createStoredSecrets(PROVIDER_SECRETS, deps);
 
   function requireProvider(id: string): AnyProvider {
@@ -121,9 +122,6 @@ export function createConfigurations(deps: {
     throw new Problem("notFound", `There is no sync provider ${id.slice(0, 64)}. There are ${ids}.`);
   }
 
-  const onCorrupt = ({ message }: StorageCorrupt) =>
-    log.error("A sync provider's configuration was skipped: its row is invalid", { row: message });
-
   /** Returns the stored row. `broken`: the row exists, but its signature is invalid. */
   async function readRow(
     id: string,
@@ -132,16 +130,25 @@ export function createConfigurations(deps: {
       return { row: await tables.get(Configurations, SYNC, configurationKey(id)) };
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
-      onCorrupt(error);
       return { row: undefined, broken: error };
     }
   }
 
   async function all(): Promise<Row<ProviderConfiguration>[]> {
+    return (await allWithUnreadable()).found;
+  }
+
+  /** Lists the configurations. Names unreadable ones in the answer, so that an administrator can delete or replace them. */
+  async function allWithUnreadable() {
     const found: Row<ProviderConfiguration>[] = [];
+    let unreadable = 0;
+    const onCorrupt = (row: StorageCorrupt) => {
+      countLeftOut(row, row.rowKey.slice(CONFIGURATION_PREFIX.length));
+      unreadable++;
+    };
     const range = { partitionKey: SYNC, from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX), onCorrupt };
     for await (const rows of tables.pages(Configurations, range)) found.push(...rows);
-    return found;
+    return { found, unreadable };
   }
 
   async function storedSecrets(provider: AnyProvider, stored: ProviderConfiguration): Promise<Record<string, unknown>> {
@@ -199,7 +206,15 @@ export function createConfigurations(deps: {
   }
 
   return {
-    find: async (id) => (await readRow(requireProvider(id).id)).row,
+    async find(id) {
+      const { row, broken } = await readRow(requireProvider(id).id);
+      if (broken)
+        throw new Problem(
+          "conflict",
+          `The configuration of ${id} was changed by another program and is not used. Find out who can write this service's tables. Then configure the provider again, or delete the configuration.`,
+        );
+      return row;
+    },
     all,
 
     async save(id, { expiresOn, ...given }, ifMatch, caller) {
@@ -309,11 +324,13 @@ export function createConfigurations(deps: {
       }
     },
 
-    cleanUp: async (caller) =>
-      await secrets.cleanUp(
-        (await all()).flatMap(({ secret }) => secret ?? []),
-        caller,
-      ),
+    async cleanUp(caller) {
+      const { found, unreadable } = await allWithUnreadable();
+      // The secret of an unreadable configuration is unknown, and is needed again if the row is restored.
+      if (unreadable > 0) return;
+      const used = found.flatMap(({ secret }) => secret ?? []);
+      await secrets.cleanUp(used, caller);
+    },
   };
 
   /** Stores new credentials and returns their reference. Returns the given reference if the stored credentials stay. */

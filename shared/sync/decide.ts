@@ -95,8 +95,11 @@ export function decide(
     const kind = !isNewVersion ? "mended" : record.lastSyncedAt ? "updated" : "created";
     return { action: "none", kind, why: "The target was written by a run that crashed before it stored the result." };
   }
-  // Drift: the target holds something else than this record's last write.
-  const hasDrifted = record.targetMark !== undefined && state.holds !== record.targetMark && isOwned;
+  // Drift: the target holds something else than this record's last write, which a crashed worker may not have stored.
+  const isLastWrite =
+    state.holds === record.targetMark ||
+    (interrupted !== undefined && state.holds === markId({ ...mark, sourceVersion: interrupted.writing }));
+  const hasDrifted = record.targetMark !== undefined && !isLastWrite && isOwned;
   if (hasDrifted && record.onDrift === "report") return { action: "report", kind: "driftFound", why: REASONS.drift };
   if (!isNewVersion && isOwned && target.restoreVersion)
     return { action: "restore", kind: "mended", why: REASONS.drift };

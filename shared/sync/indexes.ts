@@ -1,14 +1,6 @@
-import type { Logger } from "../platform/runtime.ts";
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import {
-  type Operation,
-  put,
-  RowMissing,
-  remove,
-  type StorageCorrupt,
-  type Tables,
-} from "../platform/storage/tables.ts";
+import { type Operation, put, RowMissing, remove, type Tables } from "../platform/storage/tables.ts";
 import { providerOf } from "./providers/providers.ts";
 import {
   DUE_PREFIX,
@@ -45,10 +37,7 @@ export interface RecordIndexes {
   dueRowsOf(recordId: string): Promise<{ rowKey: string; etag: string; aside?: boolean | undefined }[]>;
 }
 
-export function createIndexes({ tables, log }: { tables: Tables; log: Logger }): RecordIndexes {
-  const onCorrupt = (row: StorageCorrupt) =>
-    log.error("An index row of a sync record was skipped: it is invalid", { row: row.message });
-
+export function createIndexes({ tables }: { tables: Tables }): RecordIndexes {
   /** Returns a record's rows in one index, by reading the whole index. */
   async function rowsIn<T>(
     rowsOf: Entity<T>,
@@ -56,8 +45,7 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
     belongsToRecord: (row: Row<T>) => boolean,
   ): Promise<Row<T>[]> {
     const found: Row<T>[] = [];
-    // Invalid rows are skipped, so that one does not hide the others.
-    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt };
+    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) };
     for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(belongsToRecord));
     return found;
   }

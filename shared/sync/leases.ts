@@ -1,98 +1,101 @@
-import { isConflict } from "../platform/storage/conflict.ts";
+import { type LeasedRow, type Taker, takeLease, type WorkKind } from "../platform/runs/leased-row.ts";
 import { type Operation, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
 
 /**
+ * Leases on sync records. A worker needs the lease of a record to run or delete it. States of a lease (`leaseState`). Any event
+ * in another state is rejected.
+ *
+ * | state | event | next state | written |
+ * |---|---|---|---|
+ * | `none`, `free` | taken | `leased` | worker |
+ * | `leased`, expired | taken | `leased` | the new worker |
+ * | `leased` by a deletion that keeps the target | taken by a deletion | `leased` | the new worker |
+ * | `leased` | announced | `leased` | the source version that is about to be written, and whether the target is new |
+ * | `leased` | released | `free` | |
+ * | `leased` | ended, with the outcome of the run | `none` | the row is deleted |
+ *
+ * An announcement stays until the lease ends or another worker announces its own write, so that the worker after a crash knows
+ * which write may have happened. That the target may have been created stays until the lease ends.
+ */
+
+/**
  * A lease expires after this time unless its worker renews it. A run reads for 90 seconds at most, renews its lease, and then
- * writes. All calls of one write end within four minutes.
+ * writes. All calls of one write end within four minutes. There is no heartbeat: a worker that hangs must not keep the record.
  */
 export const LEASE_MS = 6 * MINUTE_MS;
 
-/** A worker's lease on a record. No other worker runs the record. */
-export interface Lease {
-  /** The write that the previous worker announced before it crashed. */
-  readonly interruptedWrite: { writing: string; creating: boolean } | undefined;
-  /** Whether the target did not exist when this worker announced its write. */
-  readonly creating: boolean;
-  /**
-   * Announces a write and renews the lease.
-   *
-   * @param writing - The source version.
-   * @param creating - Whether the target does not exist yet.
-   * @returns False if another worker has taken the lease. The caller must not write then.
-   */
-  announce(writing: string, creating: boolean): Promise<boolean>;
-  /**
-   * Returns the operation that ends the lease, for the transaction of the run's outcome. The transaction fails if another
-   * worker has taken the lease.
-   */
-  end(): Operation;
-  /** Releases the lease without an outcome. */
-  release(): Promise<void>;
+/** Prefixes of the workers that delete a record: without its target, and with it. */
+const DELETION = "delete record ";
+const DELETION_WITH_TARGET = "delete target ";
+/** Returns the name of a worker that deletes a record for a request. */
+export const deletionWorker = (requestId: string, withTarget: boolean): string =>
+  (withTarget ? DELETION_WITH_TARGET : DELETION) + requestId;
+const isDeletion = (worker: string): boolean => worker.startsWith(DELETION) || worker.startsWith(DELETION_WITH_TARGET);
+
+export type LeaseEvent =
+  | ({ type: "taken" } & Taker)
+  | { type: "announced"; writing: string; creating: boolean }
+  | { type: "released" };
+
+export const leaseState = (lease: LeaseRecord | undefined): "none" | "free" | "leased" =>
+  lease === undefined ? "none" : lease.free ? "free" : "leased";
+
+/** Returns the lease after an event; undefined if the event is rejected. */
+export function nextLease(lease: LeaseRecord | undefined, event: LeaseEvent): LeaseRecord | undefined {
+  if (event.type === "taken") {
+    // A deletion that keeps the target writes only rows, under its lease. So another deletion may take over immediately.
+    const isReplaceable = lease?.owner.startsWith(DELETION) === true && isDeletion(event.worker);
+    if (leaseState(lease) === "leased" && !event.abandoned && !isReplaceable) return undefined;
+    return { ...lease, owner: event.worker, free: false };
+  }
+  if (lease === undefined || leaseState(lease) !== "leased") return undefined;
+  if (event.type === "released") return { ...lease, free: true };
+  // If an earlier worker may have created the target, that stays known although the target now exists.
+  return { ...lease, writing: event.writing, creating: event.creating || lease.creating === true };
 }
 
 /**
- * Takes the lease of a record. Returns undefined, with the milliseconds to wait, if another worker has it.
+ * Returns whether a failed run, or an earlier worker that crashed, may have created the target.
  *
- * @param mayTakeOver - Returns whether this worker may take over from that owner immediately, even if the owner is still
- * running.
+ * @param taken - The lease as this worker took it.
+ * @param last - The lease when the run failed.
+ * @param unclear - Whether the write may have happened although it failed.
  */
-export async function takeLease(
+export const mayHaveCreated = (taken: LeaseRecord, last: LeaseRecord, unclear: boolean): boolean =>
+  taken.creating === true || (unclear && last.creating === true);
+
+const LEASE_KIND: WorkKind<LeaseRecord> = {
+  entity: Leases,
+  leaseMs: LEASE_MS,
+  heartbeatMs: undefined,
+  isLeased: (lease) => leaseState(lease) === "leased",
+  take: (lease, taker) => nextLease(lease, { type: "taken", ...taker }),
+};
+
+/** A worker's lease on a record. */
+export type Lease = LeasedRow<LeaseRecord>;
+
+/** Takes the lease of a record. Returns `waitMs`, the milliseconds until the lease expires, if another worker has it. */
+export async function takeRecordLease(
   tables: Tables,
   recordId: string,
-  owner: string,
-  mayTakeOver: (owner: string) => boolean = () => false,
-): Promise<{ lease: Lease } | { lease: undefined; waitMs: number }> {
-  const key = leaseKey(recordId);
-  const found = await tables.getWithAge(Leases, SYNC, key);
-  if (found && !found.row.free && found.ageMs < LEASE_MS && !mayTakeOver(found.row.owner))
-    return { lease: undefined, waitMs: LEASE_MS - found.ageMs };
-  let row: { etag: string };
-  try {
-    row = found
-      ? await tables.replace(Leases, { ...found.row, owner, free: false })
-      : await tables.insert(Leases, SYNC, key, { owner });
-  } catch (error) {
-    if (isConflict(error)) return { lease: undefined, waitMs: LEASE_MS };
-    throw error;
-  }
-  const { writing, creating = false } = found?.row ?? {};
-  // An earlier worker's announcement stays in the row until this worker announces its own write or ends the lease.
-  let announcement: Pick<LeaseRecord, "writing" | "creating"> = writing === undefined ? {} : { writing, creating };
-  let announced = false;
-  async function write(value: LeaseRecord): Promise<boolean> {
-    try {
-      row = await tables.replace(Leases, { ...value, partitionKey: SYNC, rowKey: key, etag: row.etag });
-      return true;
-    } catch (error) {
-      if (isConflict(error)) return false;
-      throw error;
-    }
-  }
-  const lease: Lease = {
-    interruptedWrite: writing === undefined ? undefined : { writing, creating },
-    get creating() {
-      return announced && announcement.creating === true;
-    },
-
-    async announce(version, isNew) {
-      announced = true;
-      announcement = { writing: version, creating: isNew };
-      return await write({ owner, ...announcement });
-    },
-
-    end: () => remove(Leases, key, row.etag),
-
-    async release() {
-      await write({ owner, ...announcement, free: true });
-    },
-  };
-  return { lease };
+  worker: string,
+): Promise<Lease | { waitMs: number }> {
+  const taken = await takeLease(tables, LEASE_KIND, { partitionKey: SYNC, rowKey: leaseKey(recordId) }, worker);
+  return taken!;
 }
+
+/** Writes an event under the lease. @throws A conflict if another worker has taken the lease. */
+export const changeLease = (lease: Lease, event: LeaseEvent): Promise<void> =>
+  lease.change(nextLease(lease.row, event)!);
+
+/** Returns the operation that ends the lease, for a transaction. It fails if another worker has taken the lease. */
+export const leaseEnd = ({ row }: Lease): Operation => remove(Leases, row.rowKey, row.etag);
 
 /** Returns whether a worker has the lease of the record now. */
 export async function isLeased(tables: Tables, recordId: string): Promise<boolean> {
   const found = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
-  return found !== undefined && !found.row.free && found.ageMs < LEASE_MS;
+  return leaseState(found?.row) === "leased" && found!.ageMs < LEASE_MS;
 }

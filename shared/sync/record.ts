@@ -119,7 +119,7 @@ export const IndexKeys = entity(TABLE, z.object({}));
 export const DueRows = entity(
   TABLE,
   z.object({
-    /** Time of the last message for the record. */
+    /** Time of the last message for the record. In the future if the message was sent with a delay. */
     sentAt: z.string().optional(),
     /** The record was tampered with, and its history has an entry about that. From then on the record is checked once a day. */
     aside: z.boolean().optional(),

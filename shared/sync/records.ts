@@ -9,6 +9,7 @@ import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, RowExists, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
@@ -96,7 +97,7 @@ export function createRecords(deps: {
   randomness: Randomness;
   log: Logger;
 }): SyncRecords {
-  const { tables, queues, audit, rules, indexes, clock, randomness, log } = deps;
+  const { tables, queues, audit, rules, indexes, clock, randomness } = deps;
 
   async function readRow(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }> {
     if (!isRecordId(recordId)) return {};
@@ -104,7 +105,6 @@ export function createRecords(deps: {
       return { row: await tables.get(Records, SYNC, recordKey(recordId)) };
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
-      onCorrupt(error);
       return { broken: { recordId, etag: error.etag } };
     }
   }
@@ -147,8 +147,8 @@ export function createRecords(deps: {
     requests: record.requests + 1,
   });
 
-  const onCorrupt = (row: StorageCorrupt) =>
-    log.error("A sync record was skipped: its row is invalid", { row: row.message });
+  /** Names the unreadable record in the answer, so that an administrator can delete it. */
+  const onCorrupt = (row: StorageCorrupt) => countLeftOut(row, row.rowKey.slice(recordKey("").length));
 
   return {
     readRow,

@@ -65,7 +65,13 @@ export function createRules(deps: {
 
   /** Returns the record of the first reference with a key prefix. */
   async function firstRecord(prefix: string): Promise<string | undefined> {
-    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), pageSize: 1 };
+    const range = {
+      partitionKey: SYNC,
+      from: prefix,
+      before: keyEnd(prefix),
+      pageSize: 1,
+      onCorrupt: "throw" as const,
+    };
     for await (const rows of tables.pages(References, range)) return rows[0]!.recordId;
     return undefined;
   }

@@ -10,7 +10,7 @@ import type { Caller, Tier } from "../platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
@@ -21,8 +21,8 @@ import type { Planned } from "./decide.ts";
 import { createHistory } from "./history.ts";
 import { createIndexes, removalOperations } from "./indexes.ts";
 import { createPlans, INSPECT_MS } from "./inspect.ts";
-import { isLeased, takeLease } from "./leases.ts";
-import { createOutcomes } from "./outcomes.ts";
+import { changeLease, deletionWorker, isLeased, leaseEnd, takeRecordLease } from "./leases.ts";
+import { entryOfUnreadable } from "./outcomes.ts";
 import { providerDependencies } from "./providers/provider-dependencies.ts";
 import {
   isRecordId,
@@ -46,7 +46,7 @@ import {
   tampered,
 } from "./records.ts";
 import { createRules } from "./rules.ts";
-import { createRuns } from "./run.ts";
+import { failRun, type RunDeps, runRecord } from "./run.ts";
 import { RunFailed } from "./run-failure.ts";
 import { createSchedule } from "./schedule.ts";
 import { createSources } from "./sources.ts";
@@ -142,8 +142,7 @@ export function createSync(deps: SyncDependencies): Sync {
     rules: createRules({ tables, config, vaults, configurations, canSign: deps.vault !== undefined }),
   });
   const history = createHistory(tables);
-  const outcomes = createOutcomes({ ...deps, indexes, records, history });
-  const runs = createRuns({ ...deps, indexes, records, plans, sources, outcomes });
+  const runDeps: RunDeps = { ...deps, indexes, records, plans, sources, history };
   const schedule = createSchedule({ ...deps, records });
 
   const licensed = async () => (await licensing.tier()) === "pro";
@@ -182,7 +181,7 @@ export function createSync(deps: SyncDependencies): Sync {
         if (!now.broken) return;
         const { etag } = now.broken;
         requireMatch(etag, ifMatch, THE_RECORD);
-        const removed = await outcomes.entryOfUnreadable(recordId, { kind: "removed" });
+        const removed = await entryOfUnreadable(recordId, { kind: "removed" }, runDeps);
         // Deleted first, because there may be more rows than one transaction takes. Without its lease, a run in progress writes
         // nothing more.
         const indexRows = [...(await indexes.deletionsOf(recordId)), remove(Leases, leaseKey(recordId))];
@@ -236,18 +235,16 @@ export function createSync(deps: SyncDependencies): Sync {
       const details = { removeTarget: withTarget };
       const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
       await audited(audit, event, async () => {
-        const owner = withTarget ? `delete target ${caller.requestId}` : `${DELETION}${caller.requestId}`;
-        // Takes over an interrupted deletion immediately if it keeps the target: it writes only rows, under its lease. A
-        // deletion of the target calls the provider and may still be in progress, so its lease must expire first.
-        const taken = await takeLease(tables, recordId, owner, (holder) => holder.startsWith(DELETION));
-        if (!taken.lease) {
+        // Takes over an interrupted deletion immediately if it keeps the target. A deletion of the target calls the provider and
+        // may still be in progress, so its lease must expire first.
+        const lease = await takeRecordLease(tables, recordId, deletionWorker(caller.requestId, withTarget));
+        if ("waitMs" in lease) {
           throw retryLater(
             "unavailable",
             "A run of the record, or its deletion, is in progress. Repeat the request later.",
-            taken.waitMs / SECOND_MS,
+            lease.waitMs / SECOND_MS,
           );
         }
-        const { lease } = taken;
         try {
           if (withTarget) await removeTarget(first).catch(asProblem);
           await repeatOnConflict(async () => {
@@ -262,10 +259,10 @@ export function createSync(deps: SyncDependencies): Sync {
               at: now.toISOString(),
             } as const;
             const removed = history.entryOperations({ ...entry, source: sourceOf(row), target: targetOf(row) });
-            await indexes.submit([lease.end(), ...removalOperations(row), ...removed]);
+            await indexes.submit([leaseEnd(lease), ...removalOperations(row), ...removed]);
           });
         } catch (error) {
-          await lease.release();
+          await undefinedIfChanged(changeLease(lease, { type: "released" }));
           throw error;
         }
       });
@@ -277,8 +274,8 @@ export function createSync(deps: SyncDependencies): Sync {
       for (const recordId of found) await records.request(recordId);
     },
 
-    run: runs.run,
-    failRun: runs.failRun,
+    run: (recordId) => runRecord(recordId, runDeps),
+    failRun: (recordId) => failRun(recordId, runDeps),
     sendDueRecords: schedule.sendDueRecords,
     configured: schedule.configured,
     cleanUp: configurations.cleanUp,
@@ -289,9 +286,6 @@ export function createSync(deps: SyncDependencies): Sync {
 }
 
 const THE_RECORD = "The sync record";
-
-/** Prefix of the lease owner of a deletion that keeps the target. */
-const DELETION = "delete record ";
 
 /** Converts the failure to delete a target into a problem. */
 function asProblem(error: unknown): never {

@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
+import { RESCANS, RescanRows } from "../../shared/discovery/rescan-rows.ts";
 import {
   ACTIVE,
   ActiveScans,
@@ -27,7 +28,7 @@ import { caller, createScanFixture, FIRST_SUBSCRIPTION, type ScanFixture } from 
  * Names of storage accounts in the emulator. A test, or each of its rounds, uses one of its own, so that it starts empty.
  * Several fixtures on one account act like several processes of the service.
  */
-const ACCOUNTS = Array.from({ length: 24 }, (_, index) => `account${index}`);
+const ACCOUNTS = Array.from({ length: 32 }, (_, index) => `account${index}`);
 
 let storage: MovedStorage;
 let usedAccounts = 0;
@@ -145,6 +146,73 @@ test("the watch fails at a scan with a damaged row, and still checks the other s
   await storage.move(11 * MINUTE_MS);
   await expect(fixture.watch()).rejects.toThrow(StorageCorrupt);
   expect(fixture.sentMessages).toMatchObject([{ queue: QUEUES.plan, message: { scanId: other.scanId } }]);
+});
+
+describe("a row of active scans that can't be read", () => {
+  /** Replaces the row with one whose scans lack their creation time. */
+  const damage = () =>
+    fixture.tables.put(
+      entity(ActiveScans.table, z.object({ scans: z.array(z.object({ scanId: z.string() })) })),
+      ACTIVE,
+      ACTIVE,
+      { scans: [{ scanId: "nonsense" }] },
+    );
+  /** Returns the audit entries of repairs, oldest first. */
+  const mended = async () =>
+    (await fixture.auditEntriesOf("scans.mended"))
+      .map(({ outcome, details }) => ({ outcome, ...(details as { row: string; scans: string[] }) }))
+      .reverse();
+
+  test("is rebuilt from the scans by the next scan, and the audit log has that once", async () => {
+    const scanId = await fixture.startAndPlan();
+    const [before] = await fixture.active.all();
+    expect(before!.workers).toBeGreaterThan(0);
+    await damage();
+    await expect(fixture.discovery.start({ mode: "full" }, caller)).rejects.toMatchObject({
+      code: "scanRunning",
+      members: { scanId },
+    });
+    expect(await fixture.active.all()).toEqual([before]);
+    const details = { row: "unreadable", scans: [scanId] };
+    expect(await mended()).toEqual([
+      { outcome: "intent", ...details },
+      { outcome: "success", ...details },
+    ]);
+  });
+
+  test("does not stop the watch, and a scan can start after the running one has ended", async () => {
+    const scanId = await fixture.startAndPlan();
+    await damage();
+    await fixture.watch();
+    await fixture.deliverMessages();
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
+    await damage();
+    expect((await fixture.scan("full")).status).toBe("completed");
+    expect(await fixture.active.all()).toEqual([]);
+  });
+
+  test("keeps the workers of re-scans, so that their subscriptions stay protected", async () => {
+    const row = { vaultName: "kv-one", subscriptionId: FIRST_SUBSCRIPTION, dueAt: "2026-11-27T00:00:00Z", failures: 0 };
+    const want = { at: row.dueAt, fromVault: true };
+    await fixture.tables.put(RescanRows, RESCANS, "kv-one", { ...row, want, worker: "one", begunAt: row.dueAt });
+    await damage();
+    await expect(fixture.active.rejectWhileScanned(FIRST_SUBSCRIPTION)).rejects.toMatchObject({ code: "conflict" });
+  });
+
+  test("and a scan that the row lacks are found by the verification", async () => {
+    const scanId = await fixture.startAndPlan();
+    const [before] = await fixture.active.all();
+    expect(await fixture.active.verify()).toBeUndefined();
+    await damage();
+    expect(await fixture.active.verify()).toBe("unreadable");
+    await fixture.tables.remove(ActiveScans, ACTIVE, ACTIVE);
+    expect(await fixture.active.verify()).toBe("missing");
+    expect(await fixture.active.all()).toEqual([before]);
+    expect((await mended()).map(({ row }) => row)).toEqual(["unreadable", "unreadable", "missing", "missing"]);
+    await fixture.deliverMessages();
+    expect((await fixture.discovery.progress(scanId)).status).toBe("completed");
+    expect(await fixture.active.verify()).toBeUndefined();
+  });
 });
 
 describe("a vault's message", () => {

@@ -4,6 +4,8 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { assetView } from "../../shared/inventory/api.ts";
+import { type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
+import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { seventhOf } from "../../shared/inventory/details.ts";
 import { type ReadSevenths, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import type { AssetChange } from "../../shared/inventory/write.ts";
@@ -14,7 +16,7 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { createScanFixture, FIRST_SUBSCRIPTION, firstThousand, type ScanFixture } from "./scan-fixture.ts";
 
 /** Names of storage accounts in the emulator. Each fixture uses one of its own, so that it starts empty. */
-const ACCOUNTS = Array.from({ length: 24 }, (_, index) => `account${index}`);
+const ACCOUNTS = Array.from({ length: 32 }, (_, index) => `account${index}`);
 
 let azurite: TestStorage;
 let usedAccounts = 0;
@@ -223,6 +225,64 @@ describe("a scheduled full scan", () => {
     expect(await runScheduledScan()).toEqual([NAMES[0]]);
     expect((await readView("kv-one.certificate.www-0")).stale).toBe(false);
     expect(await runScheduledScan()).toEqual([]);
+  });
+});
+
+describe("assets that another program changed in all their rows", () => {
+  const partitionKeys = [partitions.all, partitions.subscription(FIRST_SUBSCRIPTION), partitions.vault("kv-one")];
+  /** Changes members of an asset in its rows by name and by expiry, without its hash. */
+  async function tamper(type: "secret" | "certificate", name: string, change: Partial<AssetRecord>) {
+    const asset = (await readAsset(type, name))!;
+    for (const partitionKey of partitionKeys) {
+      for (const key of [nameKey(type, name, "kv-one"), expiryKey(type, asset.expiresOn, name, "kv-one")])
+        await fixture.tables.put(Assets, partitionKey, key, { ...asset, ...change });
+    }
+  }
+  const storedRows = async (type: "secret" | "certificate", name: string) =>
+    await Promise.all(
+      partitionKeys.map(async (key) => (await fixture.tables.get(Assets, key, nameKey(type, name, "kv-one")))!),
+    );
+
+  test("are written again by a full scan that a user requested, and the change log stays unchanged", async () => {
+    await runScan("full");
+    await tamper("secret", "password", { contentType: "text/tampered" });
+    await tamper("certificate", "www", { subject: "CN=tampered" });
+    expect(await runScan("delta")).toMatchObject({ status: "completed", ...NO_CHANGES });
+    expect(await readAsset("secret", "password")).toMatchObject({ contentType: "text/tampered" });
+    expect(await runScan("full")).toMatchObject({ status: "completed", ...NO_CHANGES });
+    for (const row of await storedRows("secret", "password")) expect(row.contentType).toBeUndefined();
+    for (const row of await storedRows("certificate", "www")) expect(row.subject).toBe("CN=www");
+  });
+
+  test("and rows that another program removed or added are restored and removed", async () => {
+    await runScan("full");
+    const asset = (await readAsset("secret", "password"))!;
+    const vaultPartition = partitions.vault("kv-one");
+    await fixture.tables.remove(Assets, vaultPartition, nameKey("secret", "password", "kv-one"));
+    await fixture.tables.put(Assets, vaultPartition, nameKey("secret", "ghost", "kv-one"), { ...asset, name: "ghost" });
+    await runScan("full");
+    expect(await readAsset("secret", "password")).toMatchObject({ name: "password" });
+    const rows = await fixture.writer.assetsOf("kv-one", "secret");
+    expect([...rows.keys()]).toEqual(["password"]);
+  });
+
+  test("cost a requested full scan one read per list, and other scans none", async () => {
+    await runScan("full");
+    const reads = vi.spyOn(fixture.writer, "assetsOf");
+    const writes = vi.spyOn(fixture.writer, "apply");
+    const readsOf = async (scan: () => Promise<unknown>) => {
+      reads.mockClear();
+      await scan();
+      return reads.mock.calls.map(([, type]) => type).sort();
+    };
+    expect(await readsOf(() => runScan("full"))).toEqual(["certificate", "key", "secret"]);
+    expect(await readsOf(() => runScan("delta"))).toEqual([]);
+    const scheduled = async () => {
+      await fixture.discovery.startScheduled("full", "request-3");
+      await fixture.deliverMessages();
+    };
+    expect(await readsOf(scheduled)).toEqual([]);
+    expect(writes).not.toHaveBeenCalled();
   });
 });
 

@@ -210,7 +210,7 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     },
     log,
   });
-  const active = createActiveScans({ tables, clock });
+  const active = createActiveScans({ tables, clock, audit });
   const writer = createInventoryWriter({ tables, clock });
   const scope = { watched: async (_subscriptionId: string): Promise<boolean> => true };
   const inventoryChanges = { times: 0 };

@@ -80,7 +80,7 @@ test("an operation lists the problem codes of each status that it can return", (
         return examples ? [[status, Object.keys(examples).join()]] : [];
       }),
     );
-  const ofEveryEndpoint = { 500: "internal", 503: "unavailable" };
+  const ofEveryEndpoint = { 500: "internal", 503: "unavailable,rowUnreadable" };
   const ofEveryRead = {
     ...ofEveryEndpoint,
     401: "unauthorized",
@@ -141,6 +141,7 @@ test("the document names servers, credentials, cookies and headers", () => {
     "RateLimit-Limit": text,
     "RateLimit-Remaining": text,
     "RateLimit-Reset": text,
+    "X-Unreadable-Rows": text,
   });
   for (const status of ["429", "503"])
     expect(list.responses[status]!.headers).toEqual({ "X-Request-Id": text, "Retry-After": text });
@@ -174,7 +175,7 @@ test("every problem code is documented with its stable status", () => {
     415: "unsupportedMediaType",
     429: "rateLimited tooManyAttempts",
     500: "internal",
-    503: "unavailable",
+    503: "unavailable rowUnreadable",
   });
   const text = JSON.stringify(document);
   for (const code of Object.keys(PROBLEMS)) expect(text).toContain(`\`${code}\``);

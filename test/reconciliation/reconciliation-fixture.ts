@@ -1,12 +1,16 @@
 import { TableClient, type TableEntityResult } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { repairWholeIndex } from "../../shared/audit/index-repair.ts";
 import { createCompliance } from "../../shared/compliance/compliance.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
+import { createActiveScans } from "../../shared/discovery/active-scans.ts";
 import { createInventoryWriter, type InventoryWriter } from "../../shared/inventory/write.ts";
+import type { Caller } from "../../shared/platform/http/endpoint.ts";
 import { type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import { createQueues } from "../../shared/platform/storage/queues.ts";
+import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import {
@@ -15,6 +19,7 @@ import {
   type ReconciliationDeps,
 } from "../../shared/reconciliation/reconciliation.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+import { createUnreadableRows } from "../../shared/unreadable-rows/unreadable-rows.ts";
 
 /**
  * Set-up of the reconciliation's tests. The reconciliation is a job that compares stored rows with one another in steps and
@@ -67,21 +72,29 @@ export interface ReconciliationFixture {
  * Creates the reconciliation of a storage account, with the same parts as in the service.
  *
  * @param limits - Duration of a run, rows of a step, pause between attempts. `runMs` 0 makes each run one step.
+ * @param keys - Keys of signed rows. Without them, the walk reads none.
  * @param stepMs - How far its clock moves with each read, to simulate slow work.
  */
 export function openReconciliation(
   connectionString: string,
   limits: ReconciliationDeps["limits"] = { runMs: 60_000, rowsPerStep: 50_000, pauseMs: 1 },
   stepMs = 0,
+  keys?: RowKeys,
 ): ReconciliationFixture {
   const storeClock = createStoreClock();
-  const tables = createTables({ connectionString }, { clock: storeClock });
+  const tables = createTables({ connectionString }, { clock: storeClock, keys });
   const events: AuditEvent[] = [];
-  const audit = { append: async (event: AuditEvent) => void events.push(event) };
+  const append = async (event: AuditEvent) => void events.push(event);
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const values = Object.fromEntries(SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default])) as unknown;
   const settings = { values: async () => values as SettingValues };
   const randomness: Randomness = systemRandomness();
+  const audit = {
+    append,
+    // Repairs the stored index, and records that with the other repairs.
+    repairIndex: (caller: Caller, details: Record<string, unknown>) =>
+      repairWholeIndex({ tables, clock: storeClock, audit: { append } }, caller, details),
+  };
   const queues = createQueues({ connectionString });
   const compliance = createCompliance({
     tables,
@@ -98,8 +111,13 @@ export function openReconciliation(
   const reconciliation = createReconciliation({
     writer,
     compliance,
+    // Vaults without a row of their own are not in the cloud.
+    rescans: { requestForLostVault: async () => "gone" },
     tables,
     audit,
+    activeScans: createActiveScans({ tables, clock: storeClock, audit }),
+    unreadableRows: createUnreadableRows({ tables, audit, clock: storeClock, randomness, log }),
+    hasSignedRows: keys !== undefined,
     settings,
     // `walk` moves this clock so that each walk starts days after the previous one.
     clock: {

@@ -131,7 +131,8 @@ test("a fault is repaired within a week even if a walk takes days and has alread
 
 describe("the cost of a walk", () => {
   test("is four table requests per vault and a fixed number for all vaults together", async () => {
-    const fixture = openReconciliation(service.tables.connectionString);
+    const keys = { current: async () => ({ name: "k1", key: Buffer.alloc(32) }), named: async () => undefined };
+    const fixture = openReconciliation(service.tables.connectionString, undefined, 0, keys);
     // Completes the walk in progress, so that the next one starts at the beginning.
     await fixture.walk();
     service.clearTableRequests();
@@ -147,8 +148,12 @@ describe("the cost of a walk", () => {
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
     // Reads all vaults twice, the changed ones, and the totals before and after and their renewal. The same for the results.
     const totals = 24;
-    expect(walkRequests.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals);
+    // The last stage: its vaults, the position after each of seven checks, and 19 ranges and rows, of which most are empty.
+    const records = 1 + 7 + 19;
+    expect(walkRequests.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals + records);
     expect(walkRequests.length).toBeGreaterThan(perVault + results);
+    // The index of the audit log: the names of the days, its pages, and the entries of today and tomorrow.
+    expect(requests.length - walkRequests.length).toBeLessThanOrEqual(6);
     // Fences (rows `f!` that protect a vault from late writes) of removed vaults are searched in all partitions except those of
     // existing vaults.
     const fenceRequests = walkRequests.flatMap(
@@ -261,5 +266,67 @@ describe("in the service", () => {
     ]);
     expect(entries[0].details).toMatchObject({ missing: 1, rows: [`${asset!.partitionKey} ${asset!.rowKey}`] });
     expect(await fixture.tables.get(Assets, asset!.partitionKey, asset!.rowKey)).toBeDefined();
+  }, 600_000);
+});
+
+describe("a lost row of a vault", () => {
+  /** Runs a walk in the service, to its end. Without the records of earlier walks, it is due at once. */
+  async function walkInService(fixture: ReturnType<typeof openReconciliation>) {
+    for (const row of ["newest", "before"]) await fixture.tables.remove(Walks, WALKS, row);
+    const started = await fetch(`${service.url}/admin/functions/startReconciliation`, { method: "POST" });
+    expect(started.status).toBe(202);
+    const completed = async () => (await service.admin("GET", "/system/reconciliation")).body.completed;
+    await expect.poll(completed, { timeout: 300_000 }).not.toBeNull();
+    return await completed();
+  }
+
+  test.each([
+    ["the row is restored from its copy", false],
+    ["without a copy, the re-scan finds the vault again", true],
+  ])(
+    "a vault without its own row keeps its assets and results, and is scanned again: %s",
+    async (_, withoutCopy) => {
+      const fixture = openReconciliation(service.azurite.connectionString());
+      const vault = VAULTS[3]!;
+      const key = vaultInSubscriptionKey(SUBSCRIPTIONS[1], vault);
+      const isOfAsset = ([row]: [string, string]) => row.startsWith("Assets ") && row.includes(vault);
+      const before = new Map([...(await snapshot(fixture))].filter(isOfAsset));
+      expect(before.size).toBeGreaterThanOrEqual(7 * 6);
+      const score = (await service.admin("GET", "/compliance/score")).body.score;
+      await fixture.tables.remove(Vaults, VAULTS_PARTITION, `n!${vault}`);
+      if (withoutCopy) await fixture.tables.remove(Vaults, VAULTS_PARTITION, key);
+      const { mended, left } = await walkInService(fixture);
+      expect([mended.missing, mended.extra, mended.compliance, left]).toEqual([1, 0, 0, []]);
+      await service.waitForEmptyQueues();
+      const vaultRow = () => fixture.tables.get(Vaults, VAULTS_PARTITION, `n!${vault}`);
+      await expect.poll(async () => (await vaultRow())?.contents.secret, { timeout: 60_000 }).toBeTruthy();
+      const after = new Map([...(await snapshot(fixture))].filter(isOfAsset));
+      if (withoutCopy) expect([...after.keys()]).toEqual([...before.keys()]);
+      else expect(differences(before, after)).toEqual([]);
+      expect((await service.admin("GET", "/compliance/score")).body.score).toBe(score);
+      const entries = await service.listAll(`/audit/entries?event_type=inventory.mended`);
+      const ofVault = entries.filter(({ target }: { target: { id: string } }) => target.id === vault).slice(0, 2);
+      expect(ofVault.map(({ details }: { details: object }) => details)).toEqual(
+        Array(2).fill(expect.objectContaining({ vaultRow: "missing", restored: !withoutCopy, rescan: true })),
+      );
+      // The walk and the re-scan left nothing to repair.
+      expect((await walkInService(fixture)).mended).toMatchObject({ missing: 0, extra: 0, stale: 0, unreadable: 0 });
+    },
+    600_000,
+  );
+
+  test("a vault that is gone loses its rows", async () => {
+    const fixture = openReconciliation(service.azurite.connectionString());
+    const row = (await fixture.tables.get(
+      Assets,
+      partitions.vault(VAULTS[4]!),
+      nameKey("secret", "password", VAULTS[4]!),
+    ))!;
+    const vault = "kv-gone-for-good";
+    const asset = { ...withoutKeys(row), vaultName: vault, vaultId: row.vaultId.replace(VAULTS[4]!, vault) };
+    const key = nameKey("secret", "password", vault);
+    await fixture.tables.put(Assets, partitions.vault(vault), key, asset);
+    expect((await walkInService(fixture)).mended).toMatchObject({ missing: 0, extra: 1 });
+    expect(await fixture.tables.get(Assets, partitions.vault(vault), key)).toBeUndefined();
   }, 600_000);
 });

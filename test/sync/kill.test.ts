@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { takeRecordLease } from "../../shared/sync/leases.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
@@ -127,6 +128,21 @@ describe("although the process crashes at any step, the target is written once",
   });
 });
 
+test("copies of a message send one follow-up while another worker has the record, which is written after that worker crashed", async () => {
+  const { recordId, targetName } = await fixture.createRecord();
+  fixture.messages.splice(0);
+  expect(await takeRecordLease(fixture.tables, recordId, "crashed worker")).not.toHaveProperty("waitMs");
+  for (let deliveries = 0; deliveries < 2; deliveries++) {
+    await Promise.all(Array.from({ length: 20 }, () => fixture.sync.run(recordId)));
+    expect(fixture.messages).toHaveLength(1);
+  }
+  await fixture.passTime(TAKEOVER_MS);
+  await fixture.drainAll();
+  expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
+  expect(fixture.copyValue(targetName)).toBe("value-one");
+  await fixture.removeAllRecords();
+});
+
 test("a target whose provider does not store which version it has is written at most twice after a crash", {
   timeout: 300_000,
 }, async () => {
@@ -156,6 +172,38 @@ test("a target whose provider does not store which version it has is written at 
     if (steps.dead) crashes++;
   }
   expect(crashes).toBeGreaterThan(0);
+});
+
+test("a target without stored version that a crashed worker created stays the record's own after further crashes and failures", {
+  timeout: 300_000,
+}, async () => {
+  const body = cloud.control.providers.configurations().github!;
+  await fixture.sync.configurations.save("github", body, undefined, { actor: "admin", requestId: "test" });
+  const target = { targetProvider: "github", targetService: "actions", targetRegion: null };
+  const createRecord = async () => {
+    const targetName = `acme/shop/${fixture.unusedName("TWICE").replace("-", "_")}`;
+    return (await fixture.createRecord({ ...target, targetName })).recordId;
+  };
+  const uninterrupted: Steps = { taken: 0 };
+  await createRecord();
+  await fixture.drain(fixture.instance(uninterrupted));
+  await fixture.removeAllRecords();
+
+  const recordId = await createRecord();
+  // Two workers crash after the write and before they store the outcome, which is the last step.
+  for (let crashes = 0; crashes < 2; crashes++) {
+    const steps: Steps = { taken: 0, crashAt: uninterrupted.taken, when: "before" };
+    await expect(fixture.drain(fixture.instance(steps))).rejects.toThrow();
+    expect([steps.dead, (await fixture.sync.get(recordId)).targetOwned]).toEqual([true, false]);
+    await fixture.passTime(TAKEOVER_MS);
+  }
+  cloud.control.addFault({ match: { operation: "keyvault.listSecretVersions" }, action: { kind: "deny" } });
+  await fixture.drainAll();
+  expect(await fixture.sync.get(recordId)).toMatchObject({ state: "failing", failure: { side: "source" } });
+  cloud.control.clearFaults();
+  await fixture.sync.trigger(recordId, { actor: "admin", requestId: "test" });
+  expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync", targetOwned: true });
+  await fixture.removeAllRecords();
 });
 
 describe("SIGKILL", () => {

@@ -26,8 +26,15 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
     const units = [...(await readUnits(tables)).values()].filter(({ source }) => source === "azure");
     if (units.length === 0 || units.some(({ lastFullAt }) => lastFullAt === undefined)) return false;
     if (units.every(({ notSeen }) => notSeen === 0)) return true;
-    for await (const rows of tables.pages(NotSeenRows, rangeOf(NOT_SEEN)))
-      if (rows.some(({ source, scope, unit }) => source === "azure" && (scope === PRINCIPALS || scope === unit)))
+    let isReadable = true;
+    const onCorrupt = () => {
+      isReadable = false;
+    };
+    for await (const rows of tables.pages(NotSeenRows, { ...rangeOf(NOT_SEEN), onCorrupt }))
+      if (
+        !isReadable ||
+        rows.some(({ source, scope, unit }) => source === "azure" && (scope === PRINCIPALS || scope === unit))
+      )
         return false;
     return true;
   }

@@ -5,7 +5,7 @@ import type { Clock, Randomness } from "../../platform/runtime.ts";
 import { isConflict, repeatOnConflict } from "../../platform/storage/conflict.ts";
 import { type Entity, type Row, withoutKeys } from "../../platform/storage/entity.ts";
 import { pack } from "../../platform/storage/packed-members.ts";
-import { type Fence, insert, type Operation, put, remove, type Tables } from "../../platform/storage/tables.ts";
+import { type Fence, type Operation, put, remove, type Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS, SECOND_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import type { ExpectedReaders } from "./expected-readers.ts";
@@ -239,7 +239,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     const operations: Operation[] = [];
     for (const [rowKey, lines] of [...incoming].sort(([a], [b]) => (a < b ? -1 : 1))) {
       const merged = await also(merge(undefined, lines));
-      operations.push(...merged.operations, insert(entity, rowKey, merged.record));
+      // Replaces a row that can't be read.
+      operations.push(...merged.operations, put(entity, rowKey, merged.record));
     }
     await writeAll(fence, operations);
   }

@@ -5,7 +5,9 @@ import { DEPENDENCIES } from "./health.ts";
 
 export const Health = z
   .object({
-    status: z.enum(["healthy", "degraded"]).meta({ description: "`degraded`: a dependency does not respond." }),
+    status: z
+      .enum(["healthy", "degraded"])
+      .meta({ description: "`degraded`: a dependency does not respond, or a stored row can't be read." }),
     dependencies: z
       .array(
         z.object({
@@ -17,6 +19,16 @@ export const Health = z
       )
       .optional()
       .meta({ description: "Only with deep=true." }),
+    unreadableRows: z
+      .object({
+        listed: z.int().min(0).meta({ description: "Number of rows that the audit log names.", example: 0 }),
+        more: z.boolean().meta({ description: "Whether further rows were found within the last two hours." }),
+      })
+      .optional()
+      .meta({
+        description:
+          "Rows in the service's own tables that can't be read. Only with deep=true. Absent if the tables do not respond.",
+      }),
   })
   .meta({ id: "Health" });
 

@@ -11,6 +11,7 @@ export interface Schema {
   format?: string;
   minimum?: number;
   properties?: Record<string, Schema>;
+  required?: string[];
   additionalProperties?: Schema | boolean;
   items?: Schema;
   prefixItems?: Schema[];

@@ -5,6 +5,7 @@ import { describeByName } from "./describe-members.ts";
 import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
+import { addUnreadableRows } from "./openapi-unreadable-rows.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
 const PROBLEM_CODES = Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]];
@@ -35,6 +36,14 @@ const ProblemDocument = z
 const RESPONSE_HEADERS = {
   "X-Request-Id": {
     description: "Request ID of the caller if it is valid, otherwise a new one.",
+    schema: { type: "string" as const },
+  },
+};
+/** Of successful answers to GET. */
+const UNREADABLE_HEADER = {
+  "X-Unreadable-Rows": {
+    description:
+      "Number of stored rows that could not be read and are therefore missing in the answer. Absent if there are none.",
     schema: { type: "string" as const },
   },
 };
@@ -102,11 +111,12 @@ const LOCATIONS: Record<number, string> = {
   303: "Address to which the browser is redirected.",
 };
 
-function headersOf(status: number, { rateLimit, cookies = [] }: Endpoint<never>) {
+function headersOf(status: number, { method, standalone, rateLimit, cookies = [] }: Endpoint<never>) {
   const header = (description: string) => ({ description, schema: { type: "string" as const } });
   return {
     ...RESPONSE_HEADERS,
     ...(rateLimit !== "none" && LIMIT_HEADERS),
+    ...(method === "GET" && status === 200 && !standalone && UNREADABLE_HEADER),
     ...(status in LOCATIONS && { Location: header(LOCATIONS[status]!) }),
     ...(cookies.length > 0 && { "Set-Cookie": header(`Sets or deletes the cookies ${cookies.join(", ")}.`) }),
   };
@@ -253,6 +263,7 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
       },
     },
   }) as unknown as Document;
+  addUnreadableRows(document);
   describeByName(document);
   addExamples(document, endpoints);
   return document;

@@ -1,4 +1,5 @@
 import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { collectLeftOut } from "../storage/left-out-rows.ts";
 import { admit, type Gate, type UnauthenticatedRequest } from "./admission.ts";
 import { clientAddress } from "./client-address.ts";
 import { compressed } from "./compression.ts";
@@ -71,13 +72,30 @@ export async function serve<Services>(
     let reply: Reply;
     try {
       endpoint = await load();
-      reply = await handleRequest(endpoint, request, requestId, headers, deps);
+      reply = await withoutUnreadableRows(() => handleRequest(endpoint!, request, requestId, headers, deps));
     } catch (error) {
       reply = await problemOf(error, endpoint, request, requestId, deps);
     }
     return await answerOf(reply, headers, request);
   });
 }
+
+/**
+ * Returns the reply of `handle`. If rows could not be read and were left out, the header `X-Unreadable-Rows` has their number, and
+ * a list names them in `unreadableRows`.
+ */
+async function withoutUnreadableRows(handle: () => Promise<Reply>): Promise<Reply> {
+  const { result: reply, leftOut } = await collectLeftOut(handle);
+  if (leftOut === undefined) return reply;
+  const headers = { ...reply.headers, "X-Unreadable-Rows": String(leftOut.count) };
+  return isList(reply.json)
+    ? { ...reply, headers, json: { ...reply.json, unreadableRows: leftOut } }
+    : { ...reply, headers };
+}
+
+/** Returns whether a reply is a list. The OpenAPI document uses the same rule (`addUnreadableRows`). */
+const isList = (json: unknown): json is { items: unknown[] } =>
+  typeof json === "object" && json !== null && "items" in json && Array.isArray(json.items);
 
 async function handleRequest<Services>(
   endpoint: Endpoint<Services>,

@@ -164,6 +164,12 @@ export const PROBLEMS = {
     title: "A service this one depends on is unavailable",
     detail: "Try again after the time in Retry-After.",
   },
+  rowUnreadable: {
+    status: 503,
+    title: "Stored data that the answer needs can't be read",
+    detail:
+      "A row of the table AlertRules can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable) and restores it from a backup, or deletes it.",
+  },
 } as const;
 
 export type ProblemCode = keyof typeof PROBLEMS;
@@ -251,10 +257,14 @@ export const invalidBody = (member: string, message: string): Problem =>
   });
 
 /**
- * Creates a 429 with `Retry-After` (RFC 6585, 4), or a 503 for the code `unavailable` (RFC 9110, 15.6.4).
+ * Creates a 429 with `Retry-After` (RFC 6585, 4), or a 503 for the other codes (RFC 9110, 15.6.4).
  *
  * @param seconds - Rounded up to at least one whole second.
  */
-export function retryLater(code: "rateLimited" | "tooManyAttempts" | "unavailable", detail: string, seconds: number) {
+export function retryLater(
+  code: "rateLimited" | "tooManyAttempts" | "unavailable" | "rowUnreadable",
+  detail: string,
+  seconds: number,
+) {
   return new Problem(code, detail, { headers: { "Retry-After": String(Math.max(1, Math.ceil(seconds))) } });
 }

@@ -5,7 +5,7 @@ import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
-import { LEASE_MS, leaseRow } from "./leased-row.ts";
+import { HEARTBEAT_LEASE, type LeasedRow, takeLease, type WorkKind } from "./leased-row.ts";
 import { createRunStore, type NewRun, type RunRows, type RunStore, runKey } from "./run-store.ts";
 
 /** Discovery runs read another system, such as a directory. A run can take longer than the request that starts it. */
@@ -110,6 +110,16 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
   const recordOf = (row: Row<R>) => withoutKeys(row) as unknown as R;
   /** Change that ends the lease: a run without a worker can be leased at once. */
   const released = { worker: undefined } as Partial<R>;
+  /** A run is leased while it has a worker, and can't be leased after its end. */
+  const kind: WorkKind<R> = {
+    ...HEARTBEAT_LEASE,
+    entity: Runs,
+    isLeased: ({ status, worker }) => status === "running" && worker !== undefined,
+    take: (run, { worker, abandoned }) =>
+      run?.status !== "running" || (run.worker !== undefined && !abandoned)
+        ? undefined
+        : { ...run, worker, attempts: run.attempts + 1 },
+  };
 
   return {
     get: runStore.get,
@@ -122,20 +132,10 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
     },
 
     async lease(runId) {
-      const storedRun = await tables.getWithAge(Runs, partitionKey, runKey(runId));
-      if (storedRun?.row.status !== "running") return undefined;
-      if (storedRun.row.worker !== undefined && storedRun.ageMs < LEASE_MS)
-        throw new RunBusy(LEASE_MS - storedRun.ageMs);
       const worker = `discovery/${runId}/${randomness.ulid(clock.now())}`;
-      try {
-        return leasedRun(
-          await tables.replace(Runs, { ...storedRun.row, worker, attempts: storedRun.row.attempts + 1 }),
-          worker,
-        );
-      } catch (error) {
-        if (isConflict(error)) throw new RunBusy(LEASE_MS);
-        throw error;
-      }
+      const leased = await takeLease(tables, kind, { partitionKey, rowKey: runKey(runId) }, worker);
+      if (leased && "waitMs" in leased) throw new RunBusy(leased.waitMs);
+      return leased && leasedRun(leased, worker);
     },
 
     async fail(runId, failure) {
@@ -151,8 +151,7 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
     },
   };
 
-  function leasedRun(taken: Row<R>, worker: string): LeasedRun<R> {
-    const leasedRow = leaseRow(tables, Runs, taken);
+  function leasedRun(leasedRow: LeasedRow<R>, worker: string): LeasedRun<R> {
     return {
       get run() {
         return recordOf(leasedRow.row);

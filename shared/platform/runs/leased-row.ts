@@ -1,16 +1,69 @@
 import { isConflict } from "../storage/conflict.ts";
-import type { Entity, Row } from "../storage/entity.ts";
+import { type Entity, type Row, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { startHeartbeat } from "./heartbeat.ts";
 
-/** Duration of a lease after its last heartbeat, by the store's clock. */
-export const LEASE_MS = 60 * SECOND_MS;
-const RENEWAL_INTERVAL_MS = 15 * SECOND_MS;
+/**
+ * Leased work. A work item is a row that one worker at a time works on. The worker writes itself into the row and rewrites it
+ * while it works. If the row's last write is older than the lease, by the store's clock, the worker has crashed and another one
+ * takes over.
+ */
+
+/** A worker that wants the lease of a work item. */
+export interface Taker {
+  readonly worker: string;
+  /** Whether the lease of the current worker has expired. False if there is none. */
+  readonly abandoned: boolean;
+}
+
+/** A kind of work item. Its states are in a table at the head of the file that defines its `take`. */
+export interface WorkKind<Item extends object> {
+  readonly entity: Entity<Item>;
+  readonly leaseMs: number;
+  /** Interval of the heartbeat. Undefined: only the worker's own changes renew its lease. */
+  readonly heartbeatMs: number | undefined;
+  readonly isLeased: (item: Item) => boolean;
+  /** Returns the item with its new worker, or undefined if this worker can't have it. Pure. */
+  readonly take: (item: Item | undefined, taker: Taker) => Item | undefined;
+}
+
+/** Lease of work that a heartbeat renews. */
+export const HEARTBEAT_LEASE = { leaseMs: 60 * SECOND_MS, heartbeatMs: 15 * SECOND_MS };
 
 /**
- * A row that this worker has leased. Other workers can take over the row when its last write is older than `LEASE_MS`. This
- * worker notices that because the ETag of its own last write is then outdated.
+ * Takes the lease of a work item.
+ *
+ * @param at - Keys of the item's row, which may not exist yet.
+ * @returns `waitMs` if another worker has the item: milliseconds until its lease expires. Undefined if the item can't be
+ * leased anymore.
+ */
+export async function takeLease<Item extends object>(
+  tables: Tables,
+  kind: WorkKind<Item>,
+  { partitionKey, rowKey }: { partitionKey: string; rowKey: string },
+  worker: string,
+): Promise<LeasedRow<Item> | { waitMs: number } | undefined> {
+  const { entity, leaseMs, heartbeatMs, isLeased } = kind;
+  const found = await tables.getWithAge(entity, partitionKey, rowKey);
+  const remainingMs = found && isLeased(found.row) ? leaseMs - found.ageMs : undefined;
+  const abandoned = remainingMs !== undefined && remainingMs <= 0;
+  const item = kind.take(found && (withoutKeys(found.row) as Item), { worker, abandoned });
+  if (item === undefined) return remainingMs === undefined ? undefined : { waitMs: remainingMs };
+  try {
+    const row = found
+      ? await tables.replace(entity, { ...found.row, ...item })
+      : await tables.insert(entity, partitionKey, rowKey, item);
+    return isLeased(row) ? leaseRow(tables, entity, row, heartbeatMs) : undefined;
+  } catch (error) {
+    if (isConflict(error)) return { waitMs: leaseMs };
+    throw error;
+  }
+}
+
+/**
+ * A row that this worker has leased. This worker notices that another one has taken over, because the ETag of its own last
+ * write is then outdated.
  */
 export interface LeasedRow<R extends object> {
   /** The row as last written. */
@@ -28,12 +81,17 @@ export interface LeasedRow<R extends object> {
 }
 
 /**
- * Holds the lease of a row that this worker has just written to claim it. A heartbeat rewrites the row regularly, so that its
- * age stays below `LEASE_MS`.
+ * Holds the lease of a row that this worker has just written to claim it. A heartbeat rewrites the row regularly, so that the
+ * lease does not expire.
  *
  * @param claimedRow - The row as returned by that write.
  */
-export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, claimedRow: Row<R>): LeasedRow<R> {
+export function leaseRow<R extends object>(
+  tables: Tables,
+  entity: Entity<R>,
+  claimedRow: Row<R>,
+  heartbeatMs: number | undefined = HEARTBEAT_LEASE.heartbeatMs,
+): LeasedRow<R> {
   const aborted = new AbortController();
   let row = claimedRow;
   /** Writes run one after the other, because each needs the ETag of the previous write. */
@@ -46,7 +104,7 @@ export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, cl
       } catch (error) {
         if (isConflict(error)) {
           // Not awaited, because `stop` waits for the current renewal, which may be this write. It never rejects.
-          void renewals.stop();
+          void renewals?.stop();
           aborted.abort();
         }
         throw error;
@@ -59,7 +117,7 @@ export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, cl
     serialized(async () => {
       row = await tables.replace(entity, { ...row, ...value });
     });
-  const renewals = startHeartbeat(RENEWAL_INTERVAL_MS, () => change({}));
+  const renewals = heartbeatMs === undefined ? undefined : startHeartbeat(heartbeatMs, () => change({}));
 
   return {
     get row() {
@@ -68,7 +126,7 @@ export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, cl
     signal: aborted.signal,
     change,
     async end(write) {
-      await renewals.stop();
+      await renewals?.stop();
       await serialized(async () => void (await write(row)));
     },
   };

@@ -72,17 +72,21 @@ export class StorageCorrupt extends Error {
   readonly partitionKey: string;
   readonly rowKey: string;
   readonly etag: string;
+  /** The members that can't be read, with an error code each, or another reason. Contains no values. */
+  readonly reason: string;
 
   constructor(
     table: string,
     { partitionKey, rowKey, etag }: { partitionKey: string; rowKey: string; etag: string },
     problem: string | readonly z.core.$ZodIssue[],
   ) {
-    super(`Row ${partitionKey} / ${rowKey} of ${table} can't be read: ${describe(problem)}.`);
+    const reason = describe(problem);
+    super(`Row ${partitionKey} / ${rowKey} of ${table} can't be read: ${reason}.`);
     this.table = table;
     this.partitionKey = partitionKey;
     this.rowKey = rowKey;
     this.etag = etag;
+    this.reason = reason;
   }
 }
 

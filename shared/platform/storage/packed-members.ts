@@ -1,5 +1,5 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
-import type * as z from "zod";
+import * as z from "zod";
 import type { Entity, Row } from "./entity.ts";
 import { StorageCorrupt } from "./errors.ts";
 
@@ -81,6 +81,23 @@ export function withCorruptRowErrors<T, A>(
       problem.length > 0 ? problem : `${member} (${message})`,
     );
   }
+}
+
+/**
+ * Returns an error of parsing or unpacking a row's content as StorageCorrupt.
+ *
+ * @throws any other error.
+ */
+export function toStorageCorrupt(
+  error: unknown,
+  { table }: { table: string },
+  { partitionKey, rowKey, etag }: { partitionKey: string; rowKey: string; etag: string },
+): StorageCorrupt {
+  if (error instanceof StorageCorrupt) return error;
+  const keys = { partitionKey, rowKey, etag };
+  if (error instanceof NotPacked || error instanceof z.ZodError)
+    return new StorageCorrupt(table, keys, error.issues.length > 0 ? error.issues : error.message);
+  throw error;
 }
 
 /**

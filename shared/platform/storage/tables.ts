@@ -9,6 +9,7 @@ import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
 import { errorCode, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
+import { countLeftOut } from "./left-out-rows.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
 import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
@@ -42,10 +43,11 @@ export interface Range {
   /** Rows per page, 1..1000, default 1000. */
   readonly pageSize?: number;
   /**
-   * Called for each row that does not match its entity. The row is then skipped, so its page may be empty. Without this
-   * callback, such a row throws StorageCorrupt.
+   * What happens with a row that can't be read. By default the row is left out, so its page may be empty, and the answer of the
+   * current request counts it (`left-out-rows.ts`). A callback receives the row instead, which is left out but not counted.
+   * `throw` throws StorageCorrupt: for work that would do damage if the row were missing.
    */
-  readonly onCorrupt?: (row: StorageCorrupt) => void;
+  readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw";
 }
 
 /**
@@ -53,7 +55,7 @@ export interface Range {
  * no rows.
  *
  * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
- * StorageCorrupt for a stored row that does not match. A request to a busy or unreachable service is sent up to five times,
+ * StorageCorrupt for a stored row that does not match, except `pages` (see `onCorrupt`). A request to a busy or unreachable service is sent up to five times,
  * then its error is thrown. `Rows` describes the guarantees after a lost answer.
  */
 export interface Tables {
@@ -125,7 +127,7 @@ export interface Tables {
   ): Fence;
   /**
    * Reads the pages of a range, one request each. The service can end a page early, so a page can be short. An empty page is
-   * returned only if all of its rows were passed to `onCorrupt`. The rows of one page are consistent with each other. To
+   * returned only if none of its rows could be read. The rows of one page are consistent with each other. To
    * resume, set `after` to the last row key. With `select`, only these members are read.
    */
   pages<T, K extends keyof T & string>(
@@ -133,6 +135,11 @@ export interface Tables {
     range: Range & { readonly select: readonly K[] },
   ): AsyncGenerator<Row<Pick<T, K>>[], void>;
   pages<T>(e: Entity<T>, range: Range): AsyncGenerator<Row<T>[], void>;
+  /**
+   * Reports a row whose content a module could not use, although it matches its entity, and counts it as left out of the answer
+   * of the current request.
+   */
+  leaveOut(row: StorageCorrupt): Promise<void>;
   /**
    * Lists the table's partition keys in order, one request each, `after` exclusive. This is the only query across partitions.
    * The reconciliation uses it to find partitions that no other row names.
@@ -148,18 +155,39 @@ const MODIFY_MAX_PAUSE_MS = 500;
  * Creates the access to typed rows that `Tables` describes.
  *
  * @param keys - Keys of signed rows. Without them, signed rows can't be read or written.
+ * @param onUnreadable - Receives every stored row that can't be read, before the read continues or throws. Must not throw.
  */
 export function createTables(
   connection: StorageConnection,
-  { log, clock, keys }: { log?: Logger; clock?: StoreClock; keys?: RowKeys | undefined } = {},
+  {
+    log,
+    clock,
+    keys,
+    onUnreadable,
+  }: {
+    log?: Logger;
+    clock?: StoreClock;
+    keys?: RowKeys | undefined;
+    onUnreadable?: (rows: readonly StorageCorrupt[]) => Promise<void>;
+  } = {},
 ): Tables {
   const clients = createTableClients(connection, { log, clock });
   const rows = createRows(clients);
   const signing = createRowSigning(keys);
 
-  async function verifyAndDecode<T>(e: Entity<T>, stored: StoredRow): Promise<Row<T>> {
+  async function verifyAndDecode<T>(e: Entity<T>, stored: StoredRow, selected: Selected = e): Promise<Row<T>> {
     if (e.signed) await signing.verify(e.table, stored);
-    return decode<T>(e.table, e.schema, e.members, stored);
+    return decode<T>(e.table, selected.schema, selected.members, stored);
+  }
+
+  /** Decodes a row that was read by its key. */
+  async function decodeOne<T>(e: Entity<T>, stored: StoredRow): Promise<Row<T>> {
+    try {
+      return await verifyAndDecode(e, stored);
+    } catch (error) {
+      if (error instanceof StorageCorrupt) await onUnreadable?.([error]);
+      throw error;
+    }
   }
 
   async function writeRow<T>(
@@ -175,16 +203,16 @@ export function createTables(
     return { ...checked, partitionKey, rowKey, etag };
   }
 
-  const tables: Omit<Tables, "pages" | "partitions"> = {
+  const tables: Omit<Tables, "pages" | "partitions" | "leaveOut"> = {
     async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
-      return stored && (await verifyAndDecode(e, stored.row));
+      return stored && (await decodeOne(e, stored.row));
     },
     async getWithAge<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
       if (stored === undefined) return undefined;
       const ageMs = stored.date - Date.parse(stored.row.timestamp as string);
-      return { row: await verifyAndDecode(e, stored.row), ageMs };
+      return { row: await decodeOne(e, stored.row), ageMs };
     },
     insert: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "insert" }),
     put: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "put" }),
@@ -254,7 +282,8 @@ export function createTables(
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
     if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
-    const { schema, members } = select === undefined ? e : selectMembers(e, select);
+    const selected = select === undefined ? e : selectMembers(e, select);
+    const { members } = selected;
     const columns = select && ["PartitionKey", "RowKey", ...members.map(columnOf)];
     const filter = filterOf(range);
     let next: Continuation | undefined;
@@ -270,18 +299,21 @@ export function createTables(
         stored = answer.rows;
       }
       const decoded: Row<T>[] = [];
-      let corrupt = 0;
+      const corrupt: StorageCorrupt[] = [];
       for (const row of stored) {
         try {
-          if (e.signed) await signing.verify(e.table, row);
-          decoded.push(decode<T>(e.table, schema, members, row));
+          decoded.push(await verifyAndDecode(e, row, selected));
         } catch (error) {
-          if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;
-          onCorrupt(error);
-          corrupt++;
+          if (!(error instanceof StorageCorrupt)) throw error;
+          corrupt.push(error);
         }
       }
-      if (decoded.length + corrupt > 0) yield decoded;
+      if (corrupt.length > 0) {
+        await onUnreadable?.(corrupt);
+        if (onCorrupt === "throw") throw corrupt[0];
+        for (const row of corrupt) (onCorrupt ?? countLeftOut)(row);
+      }
+      if (decoded.length + corrupt.length > 0) yield decoded;
       ({ next } = answer);
     } while (next !== undefined);
   }
@@ -327,7 +359,12 @@ export function createTables(
     return undefined;
   }
 
-  return { ...tables, pages: pages as Tables["pages"], partitions };
+  async function leaveOut(row: StorageCorrupt): Promise<void> {
+    await onUnreadable?.([row]);
+    countLeftOut(row);
+  }
+
+  return { ...tables, pages: pages as Tables["pages"], partitions, leaveOut };
 }
 
 type Selected = Pick<Entity<unknown>, "schema" | "members">;

@@ -18,6 +18,7 @@ export const TYPES: Record<Rule["alertType"], string> = {
   syncFailed: "Sync failed or target was changed",
   referenceUnresolved: "Key Vault reference not resolved",
   unexpectedReader: "Asset was read by an unexpected identity",
+  rowUnreadable: "Stored row can't be read",
 };
 
 /** Returns whether rules of this type have thresholds in days before expiry. */

@@ -1,0 +1,186 @@
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { put, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
+import { isUlid, newestFirst } from "../platform/ulid.ts";
+import { audited } from "./audited.ts";
+import { sha256 } from "./canonical.ts";
+import type { AuditRecorder } from "./event.ts";
+import { intervalOf, timeOf } from "./interval.ts";
+import { EntryRow, entriesPartition, INDEX_PARTITION, IndexRow, indexKeys, instantOf, isMark } from "./rows.ts";
+import { entryOfRow, storedEntries } from "./stored-entries.ts";
+
+/**
+ * Compares the index of the audit log with all entries, and repairs it. The index has four rows per entry, one for each
+ * combination of filters. The first pass reads only keys, and sums up a hash of each entry and of its index rows by day. Today
+ * and the days whose sums differ are compared row by row.
+ */
+
+/** Entries that are newer may have no index rows yet, because their writers write the entry first. */
+const SETTLED_MS = MINUTE_MS;
+/** Entries and rows that an audit entry names. Its counts are complete. */
+const MAX_NAMED = 20;
+/** Length of the position at the end of an index row's key. */
+const POSITION_LENGTH = 26;
+const FILTERS = ["all", "actor", "type", "both"];
+const DAY = /^\d{4}-\d\d-\d\d$/;
+
+/** Numbers of index rows: read, missing or unreadable, and without an entry. */
+export interface IndexRepair {
+  readonly rows: number;
+  readonly missing: number;
+  readonly extra: number;
+}
+
+interface StoredIndexRow {
+  readonly key: string;
+  /** Undefined in rows of an earlier version. */
+  readonly id: string | undefined;
+  readonly isReadable: boolean;
+}
+
+/**
+ * Writes index rows that entries lack, removes index rows without an entry, and records both in the audit log. Costs one
+ * request per 1,000 entries, one per 1,000 index rows, one per 250 entries of today, and two per day with entries. If an
+ * earlier day differs, it reads the index again.
+ */
+export async function repairWholeIndex(
+  { tables, clock, audit }: { tables: Tables; clock: Clock; audit: AuditRecorder },
+  caller: Caller,
+  details: Record<string, unknown>,
+): Promise<IndexRepair> {
+  const now = clock.now().getTime();
+  const { count, compared, days } = await readSums(tables, entriesPartition(now));
+  if (days.size > 0) {
+    for await (const row of indexRows(tables)) if (days.has(pointerOf(row.key)?.day ?? "")) compared.set(row.key, row);
+  }
+  // The entries are read after the index rows. A writer writes the entry first, so every index row must have one by now.
+  const { expected, unreadable } = await readEntries(tables, [...days, entriesPartition(now)].sort(), now);
+  const missing = [...expected].filter(([key, { id, isSettled }]) => isSettled && !isRight(compared.get(key), id));
+  const extra = [...compared.keys()].filter(
+    (key) => !expected.has(key) && !unreadable.has(pointerOf(key)?.entry ?? ""),
+  );
+  if (missing.length + extra.length > 0) {
+    const event = {
+      type: "audit.indexMended",
+      caller,
+      target: { type: "audit", id: "index" },
+      details: {
+        ...details,
+        missing: missing.length,
+        extra: extra.length,
+        entries: [...new Set(missing.map(([, { id }]) => id))].slice(0, MAX_NAMED),
+        rows: extra.slice(0, MAX_NAMED),
+      },
+    };
+    await audited(audit, event, async () => {
+      const writes = missing.map(([key, { id }]) => put(IndexRow, key, { id }));
+      await tables.write(IndexRow.table, INDEX_PARTITION, writes);
+      for (const key of extra) await tables.remove(IndexRow, INDEX_PARTITION, key);
+    });
+  }
+  return { rows: count, missing: missing.length, extra: extra.length };
+}
+
+const isRight = (row: StoredIndexRow | undefined, id: string): boolean =>
+  row?.isReadable === true && (row.id === undefined || row.id === id);
+
+/**
+ * Sums up the entries and the index rows of each day before `today`.
+ *
+ * @returns the days whose sums differ, and the index rows to compare one by one: those since `today` and with an invalid key.
+ */
+async function readSums(
+  tables: Tables,
+  today: string,
+): Promise<{ count: number; compared: Map<string, StoredIndexRow>; days: Set<string> }> {
+  const expected = new Map<string, number>();
+  const actual = new Map(FILTERS.map((filter) => [filter, new Map<string, number>()]));
+  for await (const partitionKey of tables.partitions(EntryRow.table)) {
+    if (!DAY.test(partitionKey) || partitionKey >= today) continue;
+    for await (const page of tables.pages(EntryRow, { partitionKey, select: [] })) {
+      // Only rows that the service may have written: `10:40|01J…`.
+      for (const { rowKey } of page)
+        if (!isMark(rowKey) && isUlid(rowKey.slice(6)))
+          add(expected, partitionKey, entryText(rowKey.slice(0, 5), rowKey.slice(6)));
+    }
+  }
+  const compared = new Map<string, StoredIndexRow>();
+  const days = new Set<string>();
+  let count = 0;
+  for await (const row of indexRows(tables)) {
+    count++;
+    const pointer = pointerOf(row.key);
+    const sums = actual.get(row.key.slice(0, row.key.indexOf("|")));
+    if (!pointer || !sums || pointer.day >= today) compared.set(row.key, row);
+    else if (!row.isReadable || (row.id !== undefined && !pointer.entry.endsWith(randomPart(row.id))))
+      days.add(pointer.day);
+    else add(sums, pointer.day, pointer.entry);
+  }
+  for (const sums of actual.values()) {
+    for (const day of new Set([...expected.keys(), ...sums.keys()]))
+      if (sums.get(day) !== expected.get(day)) days.add(day);
+  }
+  return { count, compared, days };
+}
+
+/** Adds the first 48 bits of a hash, so that the sum stays an exact number. */
+function add(sums: Map<string, number>, day: string, entry: string): void {
+  const hash = Number.parseInt(Buffer.from(sha256(entry), "base64url").toString("hex").slice(0, 12), 16);
+  sums.set(day, ((sums.get(day) ?? 0) + hash) % 2 ** 48);
+}
+
+async function* indexRows(tables: Tables): AsyncGenerator<StoredIndexRow> {
+  let unreadable: StoredIndexRow[] = [];
+  const onCorrupt = ({ rowKey: key }: StorageCorrupt) => unreadable.push({ key, id: undefined, isReadable: false });
+  const range = { partitionKey: INDEX_PARTITION, select: ["id" as const], onCorrupt };
+  for await (const page of tables.pages(IndexRow, range)) {
+    for (const { rowKey: key, id } of page) yield { key, id, isReadable: true };
+    yield* unreadable;
+    unreadable = [];
+  }
+}
+
+/**
+ * Returns the day of the entry that an index row names, and the entry as `<interval>|<random part of its id>`. Undefined if the
+ * key has no valid position. The time in an entry's id can be earlier than its position, so only the random part is compared.
+ */
+function pointerOf(key: string): { day: string; entry: string } | undefined {
+  const position = key.slice(-POSITION_LENGTH);
+  const instant = instantOf(position);
+  if (!Number.isFinite(instant)) return undefined;
+  const interval = intervalOf(instant);
+  return { day: entriesPartition(interval), entry: entryText(timeOf(interval), newestFirst(position)) };
+}
+
+const entryText = (time: string, id: string): string => `${time}|${randomPart(id)}`;
+const randomPart = (id: string): string => id.slice(10);
+
+/**
+ * Reads the entries of some days, and all since the last of them.
+ *
+ * @returns the index rows that they should have, by key, and the entries that can't be read: their index rows are unknown.
+ */
+async function readEntries(
+  tables: Tables,
+  days: readonly string[],
+  now: number,
+): Promise<{ expected: Map<string, { id: string; isSettled: boolean }>; unreadable: Set<string> }> {
+  const expected = new Map<string, { id: string; isSettled: boolean }>();
+  const unreadable = new Set<string>();
+  for (const day of days) {
+    const from = Date.parse(day);
+    const to = day === days.at(-1) ? now + DAY_MS : from + DAY_MS;
+    for await (const page of storedEntries(tables, { from, to })) {
+      for (const row of page) {
+        const entry = entryOfRow(row);
+        if (!entry) unreadable.add(entryText(timeOf(row.interval), row.id));
+        else {
+          const isSettled = Date.parse(entry.occurredAt) < now - SETTLED_MS;
+          for (const key of indexKeys(entry)) expected.set(key, { id: entry.id, isSettled });
+        }
+      }
+    }
+  }
+  return { expected, unreadable };
+}

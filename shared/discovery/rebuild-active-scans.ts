@@ -1,0 +1,91 @@
+/**
+ * Rebuilds the row of active scans from the rows of the scans and re-scans. The row is a list of work in progress, so nothing
+ * is lost with it.
+ */
+import type { Clock } from "../platform/runtime.ts";
+import type { Entity, Row } from "../platform/storage/entity.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS } from "../platform/time.ts";
+import { mergeRequests, RESCANS, RescanRows, subscriptionsOf } from "./rescan-rows.ts";
+import {
+  type ActiveRow,
+  CLAIMED,
+  DONE,
+  hasEnded,
+  isHandedOff,
+  PlannedVaults,
+  SCAN_LIST,
+  SCAN_ROW,
+  type ScanRecord,
+  Scans,
+  scanPartition,
+} from "./scan.ts";
+
+type ActiveScan = ActiveRow["scans"][number];
+
+/** If a re-scan is not renewed for this time, its worker has crashed. */
+export const RESCAN_LEASE_MS = MINUTE_MS;
+
+/**
+ * Returns the row as the stored scans and re-scans describe it. Scans and re-scans whose own row can't be read are left out.
+ * Costs one request per 1,000 scans and re-scans, and two per active scan.
+ */
+export async function rebuildActiveRow({ tables, clock }: { tables: Tables; clock: Clock }): Promise<ActiveRow> {
+  const until = new Date(clock.now().getTime() + RESCAN_LEASE_MS).toISOString();
+  const looks: ActiveRow["looks"] = [];
+  for await (const rows of tables.pages(RescanRows, { partitionKey: RESCANS, onCorrupt: skip })) {
+    for (const { worker, subscriptionId, want, again } of rows) {
+      if (worker === undefined) continue;
+      looks.push({ worker, subscriptionId, otherSubscriptionIds: subscriptionsOf(mergeRequests(want, again)!), until });
+    }
+  }
+  // `looksWait`: whether a re-scan waits for a worker is unknown. The end of the next scan then looks for one.
+  return { scans: await unfinishedScans(tables), looks, looksWait: true };
+}
+
+/** Returns the queued and running scans. The copies in the list say when a scan starts and ends, its own row is current. */
+async function unfinishedScans(tables: Tables): Promise<ActiveScan[]> {
+  const scans: ActiveScan[] = [];
+  const range = { partitionKey: SCAN_LIST, select: ["scanId" as const, "status" as const], onCorrupt: skip };
+  for await (const copies of tables.pages(Scans, range)) {
+    for (const { scanId, status } of copies) {
+      if (hasEnded(status)) continue;
+      const scan = await readUnlessCorrupt(tables, Scans, scanPartition(scanId), SCAN_ROW);
+      if (scan && !hasEnded(scan.status)) scans.push(await activeScan(tables, scan));
+    }
+  }
+  return scans;
+}
+
+async function activeScan(
+  tables: Tables,
+  { scanId, mode, subscriptions, status, createdAt }: ScanRecord,
+): Promise<ActiveScan> {
+  const workers = status === "running" ? await countWorkers(tables, scanId) : 0;
+  return { scanId, mode, ...(subscriptions && { subscriptions }), workers, createdAt };
+}
+
+/** Returns the number of claimed vaults. Each has a worker, except those that are written in the background. */
+async function countWorkers(tables: Tables, scanId: string): Promise<number> {
+  let claimed = 0;
+  const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, select: [] };
+  for await (const rows of tables.pages(PlannedVaults, range))
+    claimed += rows.filter(({ rowKey }) => !isHandedOff(rowKey)).length;
+  return claimed;
+}
+
+const skip = (): void => {};
+
+async function readUnlessCorrupt<T>(
+  tables: Tables,
+  entity: Entity<T>,
+  partitionKey: string,
+  rowKey: string,
+): Promise<Row<T> | undefined> {
+  try {
+    return await tables.get(entity, partitionKey, rowKey);
+  } catch (error) {
+    if (!(error instanceof StorageCorrupt)) throw error;
+    return undefined;
+  }
+}

@@ -1,0 +1,181 @@
+import type { Entity, Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { type Operation, put, remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import {
+  isOver,
+  ROTATIONS,
+  RotationPointers,
+  type RotationRecord,
+  Rotations,
+  subjectOf,
+} from "../rotation/rotation.ts";
+import {
+  DUE_PREFIX as ROTATION_DUE_PREFIX,
+  dueKey as rotationDueKey,
+  recordKey as rotationKey,
+  unfinishedKey,
+} from "../rotation/rows.ts";
+import { keyOfTarget } from "../sync/indexes.ts";
+import {
+  DUE_PREFIX,
+  DueRows,
+  dueKey,
+  Records,
+  References,
+  recordKey,
+  SOURCE_PREFIX,
+  SYNC,
+  type SyncRecord,
+  sourceKey,
+  TARGET_PREFIX,
+} from "../sync/record.ts";
+import { readRowOrCorrupt } from "./suspected-differences.ts";
+
+/**
+ * Checks the rows that point to a rotation or a sync record, such as its due row: its timer never finds a record without one.
+ * All pointers follow from their records, and are in the records' partition.
+ */
+
+/** Pointers with a common key prefix. */
+interface PointerKind {
+  readonly prefix: string;
+  readonly entity: Entity<unknown>;
+  readonly recordIdOf: (row: Row<unknown>) => string;
+  /** Whether the key ends with the ID of the record, so that it is known for a row that can't be read. */
+  readonly hasIdInKey: boolean;
+}
+
+/** Records of one kind, and their pointers. */
+interface PointedRecords<T> {
+  readonly entity: Entity<T>;
+  readonly partitionKey: string;
+  readonly recordKey: (recordId: string) => string;
+  readonly kinds: readonly PointerKind[];
+  /** Returns the operations that write the pointers of a record. */
+  readonly pointersOf: (record: T) => Operation[];
+}
+
+const kindOf = <V>(
+  prefix: string,
+  entity: Entity<V>,
+  recordIdOf: (row: Row<V>) => string,
+  hasIdInKey: boolean,
+): PointerKind => ({ prefix, entity, recordIdOf: (row) => recordIdOf(row as Row<V>), hasIdInKey });
+
+const idInKey = (key: string): string => key.slice(key.lastIndexOf("|") + 1);
+
+/** Pointers of rotations: when a rotation is due, and the unfinished rotation of an application or asset. */
+export const ROTATION_POINTERS: PointedRecords<RotationRecord> = {
+  entity: Rotations,
+  partitionKey: ROTATIONS,
+  recordKey: rotationKey,
+  kinds: [
+    kindOf(ROTATION_DUE_PREFIX, RotationPointers, ({ rotationId }) => rotationId, true),
+    kindOf(unfinishedKey(""), RotationPointers, ({ rotationId }) => rotationId, false),
+  ],
+  pointersOf(rotation) {
+    const due = rotationDueKey(rotation);
+    const keys = [...(due ? [due] : []), ...(isOver(rotation.status) ? [] : [unfinishedKey(subjectOf(rotation))])];
+    return keys.map((key) => put(RotationPointers, key, { rotationId: rotation.rotationId }));
+  },
+};
+
+/** Pointers of sync records: when a record is due, and the records of a target and of a source. */
+export const SYNC_POINTERS: PointedRecords<SyncRecord> = {
+  entity: Records,
+  partitionKey: SYNC,
+  recordKey,
+  kinds: [
+    kindOf(DUE_PREFIX, DueRows, ({ rowKey }) => idInKey(rowKey), true),
+    kindOf(SOURCE_PREFIX, References, ({ recordId }) => recordId, true),
+    kindOf(TARGET_PREFIX, References, ({ recordId }) => recordId, false),
+  ],
+  pointersOf: (record) => [
+    ...(record.nextRunAt === undefined ? [] : [put(DueRows, dueKey(record.nextRunAt, record.recordId), {})]),
+    put(References, sourceKey(record), { recordId: record.recordId }),
+    put(References, keyOfTarget(record), { recordId: record.recordId }),
+  ],
+};
+
+/** A wrong pointer, with the operation that repairs it. */
+export interface PointerFault {
+  readonly key: string;
+  readonly kind: "missing" | "extra" | "stale" | "unreadable";
+  readonly repair: Operation;
+}
+
+/**
+ * Returns the wrong pointers, each confirmed by a second read, and the number of records that can't be read. Pointers to these
+ * records are not judged. Costs one request per 1,000 records and pointers, and two for each suspected pointer.
+ */
+export async function findPointerFaults<T>(
+  tables: Tables,
+  records: PointedRecords<T>,
+): Promise<{ faults: PointerFault[]; unreadable: number; rows: number }> {
+  const { entity, partitionKey } = records;
+  const rangeOf = (prefix: string, onCorrupt: (row: StorageCorrupt) => void) => ({
+    partitionKey,
+    from: prefix,
+    before: keyEnd(prefix),
+    onCorrupt,
+  });
+  /** The record's row key by the key of each pointer that should exist. */
+  const expected = new Map<string, string>();
+  let [unreadable, rows] = [0, 0];
+  for await (const page of tables.pages(
+    entity,
+    rangeOf(records.recordKey(""), () => unreadable++),
+  )) {
+    rows += page.length;
+    for (const row of page) for (const { rowKey } of records.pointersOf(row)) expected.set(rowKey, row.rowKey);
+  }
+  const missing = new Set(expected.keys());
+  const suspected: { key: string; kind: PointerKind }[] = [];
+  for (const kind of records.kinds) {
+    const onCorrupt = ({ rowKey: key }: StorageCorrupt) => suspected.push({ key, kind });
+    for await (const page of tables.pages(kind.entity, rangeOf(kind.prefix, onCorrupt))) {
+      rows += page.length;
+      for (const row of page as Row<unknown>[]) {
+        if (expected.get(row.rowKey) !== records.recordKey(kind.recordIdOf(row)))
+          suspected.push({ key: row.rowKey, kind });
+        missing.delete(row.rowKey);
+      }
+    }
+  }
+  for (const { key } of suspected) missing.delete(key);
+  for (const key of missing) suspected.push({ key, kind: records.kinds.find(({ prefix }) => key.startsWith(prefix))! });
+  const faults: PointerFault[] = [];
+  for (const { key, kind } of suspected) {
+    const fault = await recheck(tables, records, { key, kind, recordRowKey: expected.get(key), unreadable });
+    if (fault) faults.push(fault);
+  }
+  return { faults, unreadable, rows };
+}
+
+async function recheck<T>(
+  tables: Tables,
+  records: PointedRecords<T>,
+  suspect: { key: string; kind: PointerKind; recordRowKey: string | undefined; unreadable: number },
+): Promise<PointerFault | undefined> {
+  const { key, kind, unreadable } = suspect;
+  const { partitionKey, recordKey } = records;
+  const pointer = await readRowOrCorrupt(tables, kind.entity, partitionKey, key);
+  const pointedRowKey = pointer.row
+    ? recordKey(kind.recordIdOf(pointer.row))
+    : kind.hasIdInKey
+      ? recordKey(idInKey(key))
+      : undefined;
+  const recordRowKey = suspect.recordRowKey ?? pointedRowKey;
+  const record =
+    recordRowKey === undefined ? undefined : await readRowOrCorrupt(tables, records.entity, partitionKey, recordRowKey);
+  // The pointer may be right: its record, or one of those that it may belong to, can't be read.
+  if (record ? record.unreadable : unreadable > 0) return undefined;
+  const wanted = record?.row && records.pointersOf(record.row).find(({ rowKey }) => rowKey === key);
+  if (wanted) {
+    if (pointer.unreadable) return { key, kind: "unreadable", repair: wanted };
+    if (!pointer.row) return { key, kind: "missing", repair: wanted };
+    return pointedRowKey === recordRowKey ? undefined : { key, kind: "stale", repair: wanted };
+  }
+  const etag = pointer.row?.etag ?? pointer.unreadable?.etag;
+  return etag === undefined ? undefined : { key, kind: "extra", repair: remove(kind.entity, key, etag) };
+}

@@ -1,0 +1,183 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import { TenantRows, tenantRange } from "../b2c/tenant.ts";
+import { PROOFS, ProofRow } from "../devops/connection-proofs.ts";
+import { DEVOPS, SettingsRow } from "../devops/settings.ts";
+import type { ActiveScanList } from "../discovery/active-scans.ts";
+import { PendingWrites, VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import type { Entity } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { type Operation, type Range, remove, type Tables } from "../platform/storage/tables.ts";
+import { MatchRows, matchPartition } from "../rotation/match.ts";
+import { POLICIES, Policies } from "../rotation/policy.ts";
+import { CONFIGURATION_PREFIX, Configurations, SYNC } from "../sync/record.ts";
+import type { UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
+import { findPointerFaults, ROTATION_POINTERS, SYNC_POINTERS } from "./pointers.ts";
+import type { WalkIdentity } from "./repair-differences.ts";
+import { readRowOrCorrupt } from "./suspected-differences.ts";
+import { type FaultCounts, noFaults } from "./walk-record.ts";
+
+/**
+ * The checks of a walk outside of the inventory and of compliance: work in progress, the index of the audit log, the rows that
+ * point to rotations and sync records, and signed rows. What follows from other rows is rebuilt. A signed row that does not
+ * verify is not used and not removed: only a user can tell what it should contain. Reading it lists it as an unreadable row.
+ */
+
+/** Rows named in an audit entry. Its counts are complete. */
+const MAX_NAMED_ROWS = 20;
+
+export interface RecordCheckDeps {
+  readonly tables: Tables;
+  readonly audit: Pick<Audit, "append" | "repairIndex">;
+  readonly activeScans: Pick<ActiveScanList, "verify">;
+  readonly unreadableRows: Pick<UnreadableRows, "removeResolved">;
+  /** Whether the service has its own key vault. Without it, there are no signed rows. */
+  readonly hasSignedRows: boolean;
+}
+
+export interface CheckContext extends RecordCheckDeps {
+  /** The vaults of the inventory by lower-case name, and those whose own row can't be read. */
+  readonly directory: { readonly vaults: ReadonlyMap<string, unknown>; readonly unreadable: ReadonlySet<string> };
+  readonly walk: WalkIdentity;
+}
+
+export interface CheckResult {
+  readonly mended: Partial<FaultCounts>;
+  /** Number of rows that were read. */
+  readonly rows: number;
+  /** Number of signed rows that can't be read, or whose signature is wrong. */
+  readonly unverified?: number;
+}
+
+/** The checks in their order. The name of a check is its position in the walk's record. */
+export const RECORD_CHECKS: readonly { name: string; run: (context: CheckContext) => Promise<CheckResult> }[] = [
+  { name: "activeScans", run: checkActiveScans },
+  { name: "announcedWrites", run: checkAnnouncedWrites },
+  { name: "auditIndex", run: checkAuditIndex },
+  { name: "rotations", run: (context) => checkPointers(context, ROTATION_POINTERS) },
+  { name: "syncRecords", run: (context) => checkPointers(context, SYNC_POINTERS) },
+  { name: "signedRows", run: checkSignedRows },
+  { name: "unreadableRows", run: forgetReadableRows },
+];
+
+/**
+ * Runs a check. A check of signed rows needs the service's own key vault: if that does not answer, the check is left to the next
+ * walk.
+ */
+export async function runCheck(
+  { name, run }: (typeof RECORD_CHECKS)[number],
+  context: CheckContext,
+): Promise<CheckResult & { left?: { vault: string; reason: string } }> {
+  try {
+    return await run(context);
+  } catch (error) {
+    if (!(error instanceof CloudFailure)) throw error;
+    return { mended: {}, rows: 0, left: { vault: name, reason: `the service's own key vault: ${error.code}` } };
+  }
+}
+
+async function checkActiveScans({ activeScans }: CheckContext): Promise<CheckResult> {
+  const fault = await activeScans.verify();
+  return { mended: fault ? { [fault]: 1 } : {}, rows: 1 };
+}
+
+/**
+ * Removes announced writes of vaults that do not exist. The transaction that removes a vault also removes them, so no worker
+ * needs them.
+ */
+async function checkAnnouncedWrites(context: CheckContext): Promise<CheckResult> {
+  const { tables, directory } = context;
+  const prefix = "w!";
+  const removals: Operation[] = [];
+  let rows = 0;
+  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), select: [] };
+  for await (const page of tables.pages(PendingWrites, range)) {
+    rows += page.length;
+    for (const { rowKey, etag } of page) {
+      const vault = rowKey.split("!")[1]!;
+      if (directory.vaults.has(vault) || directory.unreadable.has(vault)) continue;
+      const own = await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(vault));
+      if (!own.row && !own.unreadable) removals.push(remove(PendingWrites, rowKey, etag));
+    }
+  }
+  const table = PendingWrites.table;
+  await repairAudited(context, { table, partitionKey: VAULTS, counts: { extra: removals.length }, repairs: removals });
+  return { mended: { extra: removals.length }, rows };
+}
+
+async function checkAuditIndex({ audit, walk }: CheckContext): Promise<CheckResult> {
+  const { rows, missing, extra } = await audit.repairIndex(walk.caller, { walkId: walk.walkId });
+  return { mended: { missing, extra }, rows };
+}
+
+async function checkPointers<T>(
+  context: CheckContext,
+  records: Parameters<typeof findPointerFaults<T>>[1],
+): Promise<CheckResult> {
+  if (!context.hasSignedRows) return { mended: {}, rows: 0 };
+  const { faults, unreadable, rows } = await findPointerFaults(context.tables, records);
+  const counts = noFaults();
+  for (const { kind } of faults) counts[kind]++;
+  const repairs = faults.map(({ repair }) => repair);
+  const { partitionKey } = records;
+  await repairAudited(context, { table: records.entity.table, partitionKey, counts, repairs });
+  return { mended: counts, rows, unverified: unreadable };
+}
+
+/** Reads the signed rows that no other check reads. */
+async function checkSignedRows({ tables, hasSignedRows }: CheckContext): Promise<CheckResult> {
+  if (!hasSignedRows) return { mended: {}, rows: 0 };
+  let [rows, unverified] = [0, 0];
+  async function read(entity: Entity<unknown>, range: Range): Promise<void> {
+    for await (const page of tables.pages(entity, { ...range, onCorrupt: () => unverified++ })) rows += page.length;
+  }
+  await read(Policies, { partitionKey: POLICIES });
+  const configurations = { from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX) };
+  await read(Configurations, { partitionKey: SYNC, ...configurations });
+  await read(TenantRows, tenantRange);
+  await read(SettingsRow, { partitionKey: DEVOPS });
+  for (const { entity, prefix } of [
+    { entity: ProofRow, prefix: PROOFS },
+    { entity: MatchRows, prefix: matchPartition("") },
+  ]) {
+    for await (const partitionKey of tables.partitions(entity.table))
+      if (partitionKey.startsWith(prefix)) await read(entity, { partitionKey });
+  }
+  return { mended: {}, rows, unverified };
+}
+
+/** Rows that are readable again, or gone, are no longer listed as unreadable. */
+async function forgetReadableRows({ unreadableRows }: CheckContext): Promise<CheckResult> {
+  await unreadableRows.removeResolved();
+  return { mended: {}, rows: 0 };
+}
+
+/** Runs repairs and records them in the audit log. Skips rows that were written since they were checked. */
+async function repairAudited(
+  { tables, audit, walk }: CheckContext,
+  wrong: { table: string; partitionKey: string; counts: Partial<FaultCounts>; repairs: readonly Operation[] },
+): Promise<void> {
+  const { table, partitionKey, counts, repairs } = wrong;
+  if (repairs.length === 0) return;
+  const event = {
+    type: "storage.mended",
+    caller: walk.caller,
+    target: { type: "table", id: table },
+    details: {
+      walkId: walk.walkId,
+      ...Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0)),
+      rows: repairs.slice(0, MAX_NAMED_ROWS).map(({ rowKey }) => `${partitionKey} ${rowKey}`),
+    },
+  };
+  await audited(audit, event, async () => {
+    for (const repair of repairs) {
+      try {
+        await tables.transaction(table, partitionKey, [repair]);
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
+    }
+  });
+}

@@ -1,0 +1,254 @@
+import { createHash } from "node:crypto";
+import * as z from "zod";
+import type { AuditRecorder } from "../audit/event.ts";
+import { IntervalSealed } from "../audit/interval.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { RowExists, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
+
+/**
+ * Maximum number of rows that are listed, each with an audit entry of its own. If more rows are unreadable, one audit entry an
+ * hour says so, because someone who can write tables could make any number of rows unreadable.
+ */
+export const MAX_LISTED = 100;
+/** Time between two audit entries about rows beyond the listed ones. */
+const SUMMARY_EVERY_MS = HOUR_MS;
+/** Time for which a process does not report the same row again. */
+const REPORT_EVERY_MS = HOUR_MS;
+/** Time after which a report that failed is repeated. */
+const RETRY_AFTER_MS = MINUTE_MS;
+/** Time for which a process uses the same count of listed rows. */
+const COUNT_CACHE_MS = MINUTE_MS;
+/** Maximum number of rows that a process remembers as reported. */
+const MAX_REMEMBERED = 10_000;
+/** Maximum length of a stored reason. A reason names members of a row and never contains a value. */
+const MAX_REASON_LENGTH = 500;
+
+const TABLE = "UnreadableRows";
+const UnreadableRowRecord = z.object({
+  table: z.string(),
+  /** The partition key and the row key of the unreadable row. */
+  partition: z.string(),
+  key: z.string(),
+  /** The ETag of the unreadable row when it was reported. */
+  version: z.string(),
+  reason: z.string(),
+  reportedAt: z.string(),
+  /** ULID of the row's audit entry. */
+  auditId: z.string(),
+  /** False until the audit entry is recorded. */
+  audited: z.boolean(),
+});
+/** An unreadable row, without its contents. */
+export type UnreadableRow = z.infer<typeof UnreadableRowRecord>;
+const Listed = entity(TABLE, UnreadableRowRecord);
+const LISTED = "rows";
+
+/** The time of the last audit entry about rows beyond the listed ones. */
+const Summary = entity(TABLE, z.object({ recordedAt: z.string() }));
+const SUMMARY = "summary";
+
+const Version = entity(TABLE, z.object({}));
+
+/** The location of a row. */
+export interface RowLocation {
+  readonly table: string;
+  readonly partitionKey: string;
+  readonly rowKey: string;
+}
+
+const keyOf = ({ table, partitionKey, rowKey }: RowLocation): string =>
+  createHash("sha256")
+    .update(JSON.stringify([table, partitionKey, rowKey]))
+    .digest("hex");
+
+/**
+ * The rows that the service can't read, because they don't match their schema or their signature. The tables report each row
+ * that they find (`onUnreadable` of `createTables`), so that modules need not. The list contains locations and reasons, never
+ * contents.
+ *
+ * Each listed row has one audit entry, `storage.rowUnreadable`, with the row's location and the reason. At most `MAX_LISTED`
+ * rows are listed. While further rows are unreadable, one entry an hour without a target says so.
+ */
+export interface UnreadableRows {
+  /**
+   * Lists rows and records each in the audit log, once. A row that this process reported within the last hour costs no request.
+   * Never throws: a report that fails is logged, and repeated when the row is read again after a minute.
+   */
+  report(rows: readonly StorageCorrupt[]): Promise<void>;
+  /**
+   * Removes a row from the list, after it was repaired, rebuilt or removed. Records no audit entry: the caller records what it
+   * did. Returns false if the row was not listed.
+   */
+  resolve(row: RowLocation): Promise<boolean>;
+  /** Returns the listed rows, at most about `MAX_LISTED`. Costs one request. */
+  list(): Promise<UnreadableRow[]>;
+  /**
+   * Returns the number of listed rows, and whether further rows were unreadable within the last two hours. Costs two requests,
+   * at most once a minute in each process.
+   */
+  count(): Promise<{ listed: number; more: boolean }>;
+  /**
+   * Removes the rows from the list that no longer exist or were written again since they were reported. A row that is still
+   * unreadable is reported again when it is next read. Returns the number of removed rows. Costs one request for each listed row.
+   */
+  removeResolved(): Promise<number>;
+}
+
+export function createUnreadableRows(deps: {
+  tables: Tables;
+  audit: AuditRecorder;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}): UnreadableRows {
+  const { tables, audit, clock, randomness, log } = deps;
+  /** Until when each row is not reported again, by its key in the list. */
+  const remembered = new Map<string, number>();
+  let cachedCount: { listed: number; more: boolean; readAt: number } | undefined;
+  const now = () => clock.now().getTime();
+
+  const record = (details: Record<string, unknown>, more: { id?: string; target?: { type: string; id: string } }) =>
+    audit.append({
+      ...more,
+      type: "storage.rowUnreadable",
+      caller: { actor: "system", requestId: "storage" },
+      outcome: "failure",
+      details,
+    });
+
+  /** Records the audit entry of a listed row, unless it is recorded. A crash in between does not record it twice. */
+  async function recordOnce(row: Row<UnreadableRow>): Promise<void> {
+    if (row.audited) return;
+    const { table, partition, key, reason, auditId } = row;
+    const target = { type: "row", id: `${table}/${partition}/${key}` };
+    const details = { table, partitionKey: partition, rowKey: key, reason };
+    let recordedId = auditId;
+    try {
+      await record(details, { id: auditId, target });
+    } catch (error) {
+      // The interval of the ULID's time was sealed without the entry, so the entry gets the current time.
+      if (!(error instanceof IntervalSealed)) throw error;
+      recordedId = randomness.ulid(clock.now());
+      await record(details, { id: recordedId, target });
+    }
+    await tables.modify(
+      Listed,
+      LISTED,
+      row.rowKey,
+      (current) => current && { ...current, auditId: recordedId, audited: true },
+    );
+  }
+
+  /** Stores a listed row's current ETag. Returns false if the row is not listed. */
+  async function renewListed(row: StorageCorrupt, key: string): Promise<boolean> {
+    const listed = await tables.modify(Listed, LISTED, key, (current) =>
+      current === undefined || current.version === row.etag ? undefined : { ...current, version: row.etag },
+    );
+    if (listed) await recordOnce(listed);
+    return listed !== undefined;
+  }
+
+  async function listRow(row: StorageCorrupt, key: string): Promise<void> {
+    const at = clock.now();
+    const value = {
+      table: row.table,
+      partition: row.partitionKey,
+      key: row.rowKey,
+      version: row.etag,
+      reason: row.reason.slice(0, MAX_REASON_LENGTH),
+      reportedAt: at.toISOString(),
+      auditId: randomness.ulid(at),
+      audited: false,
+    };
+    try {
+      const listed = await tables.insert(Listed, LISTED, key, value);
+      if (cachedCount) cachedCount.listed++;
+      log.error("A row can't be read", { table: row.table, row: row.message });
+      await recordOnce(listed);
+    } catch (error) {
+      if (!(error instanceof RowExists)) throw error;
+      await renewListed(row, key);
+    }
+  }
+
+  /** Records, at most once an hour, that more rows are unreadable than the list has. */
+  async function recordSummary(row: StorageCorrupt): Promise<void> {
+    const summary = await tables.get(Summary, SUMMARY, SUMMARY);
+    if (summary && now() - Date.parse(summary.recordedAt) < SUMMARY_EVERY_MS) return;
+    const recordedAt = clock.now().toISOString();
+    // Of several processes, the one whose write succeeds records the entry.
+    try {
+      if (summary) await tables.replace(Summary, { ...summary, recordedAt });
+      else await tables.insert(Summary, SUMMARY, SUMMARY, { recordedAt });
+    } catch (error) {
+      if (isConflict(error)) return;
+      throw error;
+    }
+    cachedCount = undefined;
+    const reason = `More than ${MAX_LISTED} rows can't be read. Further rows have no entry of their own.`;
+    log.error("More rows can't be read", { table: row.table, row: row.message });
+    await record({ table: row.table, reason, listed: MAX_LISTED }, {});
+  }
+
+  async function count() {
+    if (cachedCount && now() - cachedCount.readAt < COUNT_CACHE_MS) return cachedCount;
+    let listed = 0;
+    for await (const rows of tables.pages(Listed, { partitionKey: LISTED, select: [] })) listed += rows.length;
+    const summary = await tables.get(Summary, SUMMARY, SUMMARY);
+    const more = summary !== undefined && now() - Date.parse(summary.recordedAt) < 2 * SUMMARY_EVERY_MS;
+    cachedCount = { listed, more, readAt: now() };
+    return cachedCount;
+  }
+
+  async function reportRow(row: StorageCorrupt): Promise<void> {
+    const key = keyOf(row);
+    if ((remembered.get(key) ?? 0) > now()) return;
+    if (remembered.size >= MAX_REMEMBERED) remembered.clear();
+    // Before the first request, so that a row that the report itself reads is not reported without end.
+    remembered.set(key, now() + REPORT_EVERY_MS);
+    try {
+      if ((await count()).listed < MAX_LISTED) await listRow(row, key);
+      else if (!(await renewListed(row, key))) await recordSummary(row);
+    } catch (error) {
+      remembered.set(key, now() + RETRY_AFTER_MS);
+      log.error("An unreadable row could not be reported", { row: row.message, error: String(error) });
+    }
+  }
+
+  async function resolve(row: RowLocation): Promise<boolean> {
+    const key = keyOf(row);
+    remembered.delete(key);
+    cachedCount = undefined;
+    return await tables.remove(Listed, LISTED, key);
+  }
+
+  async function list(): Promise<UnreadableRow[]> {
+    const listed: UnreadableRow[] = [];
+    for await (const rows of tables.pages(Listed, { partitionKey: LISTED })) listed.push(...rows.map(withoutKeys));
+    return listed;
+  }
+
+  return {
+    async report(rows) {
+      // The list does not report its own rows, because each report would read them.
+      for (const row of rows) if (row.table !== TABLE) await reportRow(row);
+    },
+    resolve,
+    list,
+    async count() {
+      const { listed, more } = await count();
+      return { listed, more };
+    },
+    async removeResolved() {
+      let removed = 0;
+      for (const { table, partition, key, version } of await list()) {
+        const row = await tables.get({ ...Version, table }, partition, key);
+        if (row?.etag !== version && (await resolve({ table, partitionKey: partition, rowKey: key }))) removed++;
+      }
+      return removed;
+    },
+  };
+}
