@@ -30,6 +30,7 @@ export const TABLE_NAMES = [
   "Sso",
   "Subscriptions",
   "Sync",
+  "UnreadableRows",
   "Usage",
   "Users",
   "Vaults",

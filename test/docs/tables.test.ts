@@ -11,6 +11,7 @@ import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { SETTING_NAMES } from "../../shared/platform/config/config.ts";
 import { DEPENDENCIES } from "../../shared/platform/http/health.ts";
 import { METRICS } from "../../shared/platform/telemetry.ts";
+import { TABLE_NAMES } from "../../shared/store/table-names.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 
 const { queues } = await declarations();
@@ -48,6 +49,7 @@ test("docs/backup.md has a row for every table of the storage account", () => {
   const documentedTables = firstColumn("docs/backup.md", "## Tables").flatMap((cell) => cell.split(", "));
   expect(literals.length).toBeGreaterThan(30);
   expect(documentedTables.sort()).toEqual([...new Set(literals.map(([, name]) => name!))].sort());
+  expect([...TABLE_NAMES], "tables that a backup copies").toEqual(documentedTables);
 });
 
 test("docs/operate.md names every dependency that the deep health check reports", () => {
