@@ -18,7 +18,7 @@ import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
-// Copies of the store and their restores, by the functions of `npm run store` and once by the command itself.
+// Tests of copies of the store and of restores. One test runs the command `npm run store`, the others call its functions.
 
 let azurite: TestStorage;
 let world: World;
@@ -90,7 +90,7 @@ const row = {
   bytes: new Uint8Array([0, 1, 255]),
 } as const;
 
-test("the command restores every row with the types of its columns, and refuses a store that is not empty", async () => {
+test("the command restores every row with the types of its columns, and rejects a store that is not empty", async () => {
   const users = clientOf("source", "Users");
   await users.createTable();
   await users.createEntity(row);
