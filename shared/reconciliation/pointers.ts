@@ -98,8 +98,8 @@ export const SYNC_POINTERS: PointedRecords<SyncRecord> = {
 };
 
 /**
- * A wrong pointer, with the operation that repairs it. `missing`: a record has no such pointer. `extra`: the pointer belongs to no
- * record. `stale`: the pointer names another record. `unreadable`: the row can't be read.
+ * A wrong pointer, with the operation that repairs it. `missing`: a record has no such pointer. `extra`: the pointer belongs to
+ * no record. `stale`: the pointer names another record. `unreadable`: the row can't be read.
  */
 export interface PointerFault {
   readonly key: string;
@@ -109,7 +109,7 @@ export interface PointerFault {
 
 /**
  * Returns the wrong pointers, each confirmed by a second read, and the number of records that can't be read. Pointers that may
- * belong to these records are left as they are. Costs one request per 1,000 records and pointers, and two for each suspected pointer.
+ * belong to these records stay unchanged. Costs one request per 1,000 records and pointers, and two for each suspected pointer.
  */
 export async function findPointerFaults<T>(
   tables: Tables,

@@ -21,9 +21,9 @@ import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /**
  * The checks of a walk outside of the inventory and of compliance: work in progress, the index of the audit log, the rows that
- * point to rotations and sync records, and signed rows. Rows that follow from other rows are rebuilt. A signed row with an
- * invalid signature is not used and not removed, because only a user knows what the row should contain. Reading the row adds it to
- * the list of unreadable rows.
+ * point to rotations and sync records, and signed rows. Rows that follow from other rows are rebuilt. A signed row with
+ * an invalid signature is not used and not removed, because only a user knows its correct content. Reading the row adds it
+ * to the list of unreadable rows.
  */
 
 /** Maximum number of rows that an audit entry names. Its counts include all. */
@@ -64,8 +64,8 @@ export const RECORD_CHECKS: readonly { name: string; run: (context: CheckContext
 ];
 
 /**
- * Runs a check. A check of signed rows needs the service's own key vault. If the key vault does not answer, the next walk runs the
- * check (`left`, whose `vault` is the name of the check).
+ * Runs a check. A check of signed rows needs the service's own key vault. If the key vault does not answer, the next walk runs
+ * the check (`left`, whose `vault` is the name of the check).
  */
 export async function runCheck(
   { name, run }: (typeof RECORD_CHECKS)[number],

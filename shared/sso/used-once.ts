@@ -12,7 +12,7 @@ export interface UsedOnce {
   /** Returns true if the message was recorded as used. */
   isUsed(issuer: string, id: string): Promise<boolean>;
   /**
-   * Records a message as used. Of two concurrent calls, storage accepts one.
+   * Records a message as used. If two calls run concurrently, storage accepts one.
    *
    * @param endsAt - Time from which the message is rejected as expired. `cleanUp` then deletes the record.
    * @returns False if the message was used before.

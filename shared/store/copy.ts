@@ -9,8 +9,8 @@ import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts"
 import { TABLE_NAMES } from "./table-names.ts";
 
 /**
- * A copy of all tables in a folder: for each table a file of JSON lines, with the rows in the order of their keys, and a manifest.
- * The files contain no secret values, but hashes of passwords and signed rows, so only their owner can read them.
+ * A copy of all tables in a folder. Each table has a file of JSON lines, with the rows in the order of their keys. A manifest
+ * lists the tables. The files contain no secret values, but hashes of passwords and signed rows, so only their owner can read them.
  */
 
 /** A copy cannot be made or restored. The message says what to do. */

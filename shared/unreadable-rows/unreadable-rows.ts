@@ -80,8 +80,8 @@ export interface UnreadableRows {
    */
   report(rows: readonly StorageCorrupt[]): Promise<void>;
   /**
-   * Removes a row from the list, after it was repaired, rebuilt or removed. Records no audit entry: the caller records what it
-   * did. Returns false if the row was not listed.
+   * Removes a row from the list, after it was repaired, rebuilt or removed. Records no audit entry, because the caller records its
+   * own action. Returns false if the row was not listed.
    */
   resolve(row: RowLocation): Promise<boolean>;
   /** Returns the listed rows, at most about `MAX_LISTED`. Costs one request. */

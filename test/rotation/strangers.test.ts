@@ -68,7 +68,7 @@ async function addKnownApplication(): Promise<App> {
   return app;
 }
 
-/** What a stranger puts into a vault secret of their own. */
+/** Returns the secret that a stranger puts into their own vault. */
 type Plant = (app: App) => {
   value: string;
   contentType?: string;
@@ -131,8 +131,8 @@ async function plantSecret(app: App, plant: Plant): Promise<App> {
 }
 
 /**
- * Runs a rotation to its end. If a user must decide, states that the stranger's secret is no copy. If that is not enough, finishes
- * the rotation by force.
+ * Runs a rotation to its end. If a user must decide, states that the stranger's secret is no copy. If that is not enough,
+ * finishes the rotation by force.
  */
 async function runWithUser(rotationId: string, app: App, planted: App): Promise<RotationRecord> {
   let { row } = await fixture.world.run(rotationId, { until: isWaitingForUser });

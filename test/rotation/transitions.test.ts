@@ -31,7 +31,7 @@ const BACKWARD: StepName[] = ["putBack", "restore", "removeNew", "cleanUp"];
 
 const KINDS = ["client secret", "client secret without room", "vault secret"] as const;
 
-/** Returns a new rotation as it is first stored. */
+/** Returns a new rotation in its first stored state. */
 function plannedRotation(kind: (typeof KINDS)[number]): RotationRecord {
   const places = ["kv-one", "kv-two"].map((vaultName) => ({
     vaultName,

@@ -198,7 +198,8 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   const posted = () => hook.received().length;
   const mailed = () => mail.mails().length;
   const alerts = fixture.instance();
-  // The deliveries of the threshold 30 are pending in the copy. Those of the threshold 7 are created after the copy.
+  // The deliveries of the threshold 30 are pending in the copy. The evaluation after the copy creates the
+  // deliveries of the threshold 7.
   await alerts.evaluate();
   const folder = newFolder();
   await copy("alerts", folder);

@@ -11,7 +11,8 @@ import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { Reached, VersionedRow } from "../support/versioned-row.ts";
 
 // Drives the transition functions of sync with random events: the lease of a record (leases.ts), the decision of a run
-// (decide.ts) and its outcome (outcomes.ts). Workers crash after any step, messages are delivered twice, and users change the record.
+// (decide.ts) and its outcome (outcomes.ts). Workers crash after any step, messages are delivered twice,
+// and users change the record.
 
 const MINUTE_MS = 60_000;
 /** All calls of one write end within this time after its announcement. */
@@ -312,8 +313,8 @@ test("after any sequence of events, a lease has followed its table of states, an
     "taken rejected",
     "late write",
   ];
-  // Only some random runs decide `write mended`: if two workers crashed after they wrote the target, the lease names only the last
-  // write, so the run takes the target for changed by another program.
+  // Only some random runs decide `write mended`: if two workers crashed after they wrote the target, the lease names only
+  // the last write, so the run takes the target for changed by another program.
   expect(reached.situations.filter((one) => one !== "decided write mended")).toEqual(situations.sort());
 });
 

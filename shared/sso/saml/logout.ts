@@ -66,8 +66,8 @@ export function verifyLogoutRequest(
 }
 
 /**
- * Verifies the signature before the message is read. The signature covers SAMLRequest, RelayState and SigAlg as they were sent, in
- * this order (Bindings, 3.4.4.1).
+ * Verifies the signature before the message is read. The signature covers SAMLRequest, RelayState and SigAlg as they were
+ * sent, in this order (Bindings, 3.4.4.1).
  *
  * @throws {SamlRefused} notSigned, algorithm, signature
  */
