@@ -25,6 +25,10 @@ const ANONYMOUS_USER_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
 
 const API_VERSION = "api-version=7.1";
 
+/** Matches statuses of a tested service that pass: 408, 429 and 5xx, by name (`HttpStatusCode` of .NET) or by number. */
+const PASSING_STATUS =
+  /^(408|429|5\d\d|requestTimeout|tooManyRequests|internalServerError|badGateway|serviceUnavailable|gatewayTimeout)$/i;
+
 /** Headers of each request. `Suppress` makes DevOps return status 401 instead of a redirect to the sign-in page. */
 const HEADERS = { accept: "application/json", "x-tfs-fedauthredirect": "Suppress" };
 
@@ -65,7 +69,11 @@ export interface DevopsClient {
   putVariableGroup(group: VariableGroup, notAfter: number): Promise<VariableGroup>;
   /** Replaces the whole connection, with the rules of `putVariableGroup`. */
   putConnection(connection: ServiceConnection, notAfter: number): Promise<ServiceConnection>;
-  /** Makes DevOps sign in with the connection. Returns true if that succeeds. */
+  /**
+   * Makes DevOps sign in with the connection. Returns true if that succeeds.
+   *
+   * @throws {CloudFailure} unreachable if the sign-in service is busy or fails, which says nothing about the connection.
+   */
   testConnection(projectId: string, connection: ServiceConnection): Promise<boolean>;
 }
 
@@ -231,6 +239,13 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
         serviceEndpointDetails: connection,
       };
       const { statusCode } = await requestOne<Proxied>(path, { method: "POST", body });
+      if (PASSING_STATUS.test(statusCode)) {
+        const target = { operation: "test a service connection", resource: `service connection ${connection.id}` };
+        throw failure("unreachable", target, "the sign-in service gave no clear answer", {
+          remedy: "No action needed: the service retries later.",
+          cloudCode: statusCode,
+        });
+      }
       return statusCode.toLowerCase() === "ok";
     },
   };

@@ -104,7 +104,7 @@ export const NO_SIGN_IN = "Azure DevOps can't sign in with the connection.";
 /**
  * Returns why a connection does not sign in as the application now, as a text for users. Undefined if it does, or contains no
  * client secret of the application. A connection that can't be seen, or whose address its creator chose, counts as one that
- * does not sign in, unless there is a proof that it did.
+ * does not sign in. Undefined also if there is a proof that the connection did: it then has a right on the secret.
  *
  * @throws {CloudFailure} if Azure DevOps gives no clear answer.
  */
@@ -115,14 +115,14 @@ export async function signInProblem(
 ): Promise<string | undefined> {
   const { client, proofs, resourceManagers } = connections;
   const connection = await client.connection(place.projectId, place.connectionId);
-  const unseen = async (text: string) => ((await proofs.isProven(place, application)) ? undefined : text);
-  if (!connection) return await unseen("It no longer exists, or the service's identity has no access to it.");
+  const unlessProven = async (text: string) => ((await proofs.isProven(place, application)) ? undefined : text);
+  if (!connection) return await unlessProven("It no longer exists, or the service's identity has no access to it.");
   const signIn = signInOf(connection);
   if (signIn?.with !== "secret" || !belongsTo(signIn, application)) return undefined;
   // DevOps would send the test to the address, which may never answer.
   if (!isAzureAddress(connection, resourceManagers))
-    return await unseen("Its address is not that of Azure Resource Manager.");
-  return (await client.testConnection(place.projectId, connection)) ? undefined : NO_SIGN_IN;
+    return await unlessProven("Its address is not that of Azure Resource Manager.");
+  return (await client.testConnection(place.projectId, connection)) ? undefined : await unlessProven(NO_SIGN_IN);
 }
 
 const targetOf = (operation: string, { projectId, connectionId }: ConnectionPlace): CallTarget => ({

@@ -215,7 +215,7 @@ export const RotationView = z
             included: z.boolean().meta({ description: "Whether the request includes the consumer." }),
             brokenBefore: z.boolean().meta({
               description:
-                "Whether the consumer could not use the secret before the rotation wrote anything; `problem` says why. It is then neither refreshed nor checked, and can't stop the rotation.",
+                "Whether the consumer could not use the secret before the rotation wrote anything; `problem` says why. It is then neither refreshed nor checked, and can't stop the rotation, unless it can use the secret at the end.",
             }),
             state: z.enum(CONSUMER_STATES).meta({ description: "Progress." }),
             holds: z.enum(["new", "old", "gone", "unknown"]).nullable().meta({

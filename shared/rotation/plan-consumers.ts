@@ -70,6 +70,27 @@ export async function markIfBroken(
   return { ...consumer, brokenBefore: true, state: "unverified", problem };
 }
 
+/**
+ * Reads the marked consumers again, and removes the mark of each one that can use the secret now, so that it counts. A consumer
+ * that the service may no longer read keeps its mark.
+ *
+ * @throws {CloudFailure} transient
+ */
+export const unmarkRecovered = (
+  consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
+  consumers: readonly RotationConsumer[],
+): Promise<RotationConsumer[]> =>
+  pMap(
+    consumers,
+    async (one) => {
+      if (!one.brokenBefore) return one;
+      const problem = await failureIfDenied(consumersOfSecrets.currentProblem(one));
+      if (problem instanceof CloudFailure) return one;
+      return { ...one, problem, brokenBefore: problem !== undefined };
+    },
+    { concurrency: PARALLEL },
+  );
+
 /** @throws {Problem} notRotatable if the row of a rotation can't store all consumers. */
 export function requireConsumersFit(consumers: readonly PlannedConsumer[]): void {
   if (JSON.stringify(consumers).length + GROWTH_CHARACTERS * consumers.length <= MAX_CHARACTERS) return;

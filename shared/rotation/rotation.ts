@@ -134,7 +134,7 @@ export const RotationConsumer = z.object({
   included: z.boolean(),
   /**
    * It could not use the secret before the rotation wrote anything, or when it was first seen; `problem` says why. It is neither
-   * refreshed nor checked, and decides nothing.
+   * refreshed nor checked, and decides nothing. Before a client secret is removed it is read again, and counts if it recovered.
    */
   brokenBefore: z.boolean().optional(),
   state: z.enum(CONSUMER_STATES),

@@ -5,6 +5,8 @@ import type { RecordFailure } from "./record.ts";
 /** Transient failures, which may be gone within minutes. After other failures the record waits for its schedule or a user. */
 const RETRIED_CODES = new Set<string>([...TRANSIENT_CODES, "badResponse", "changedMeanwhile", "conflict"]);
 
+export const isRetried = ({ code }: Pick<RecordFailure, "code">): boolean => RETRIED_CODES.has(code);
+
 /** A failure that ends a run, with texts for users. */
 export class RunFailed extends Error {
   override readonly name = "RunFailed";
@@ -26,7 +28,7 @@ export class RunFailed extends Error {
 
   /** Whether the record is retried soon, before its schedule. */
   get isTransient(): boolean {
-    return RETRIED_CODES.has(this.failure.code);
+    return isRetried(this.failure);
   }
 }
 

@@ -179,6 +179,22 @@ test("an app that could not resolve its reference before the rotation does not s
   consumers.setSiteFault(foreign, undefined);
 });
 
+test.each(["Initialized", "FetchTimedOut"])(
+  "an app with the passing status %s before the rotation counts",
+  async (status) => {
+    const secret = `db-${++nameCount}`;
+    const request = { ...world.addVaultSecret(secret, OLD, NEW), overlapDays: 0 };
+    const all = await createConsumers(secret, { webApp: 1 });
+    const { consumers } = world.cloud.control;
+    consumers.setSiteFault(all.ids[0]!.id, { statuses: { DB_PASSWORD: status as "Initialized" } });
+    const planned = await world.start().begin(request, BOSS);
+    expect(planned.consumers).toMatchObject([{ state: "waiting" }]);
+    consumers.setSiteFault(all.ids[0]!.id, undefined);
+    const { row } = await world.run(planned.rotationId);
+    expect([row.status, row.consumers![0]!.state]).toEqual(["completed", "verified"]);
+  },
+);
+
 function expectRefreshedConsumersRestored({ consumers = [] }: RotationRecord): void {
   expect(consumers.some(({ touchedAt }) => touchedAt !== undefined)).toBe(true);
   for (const { id, touchedAt, state } of consumers) if (touchedAt !== undefined) expect(state, id).toBe("restored");

@@ -269,6 +269,44 @@ describe("a consumer that could not use the secret before the rotation", () => {
   });
 });
 
+describe("a consumer that recovers after the plan", () => {
+  async function planWithBrokenConsumer(app: App) {
+    const { world } = fixture;
+    const consumers = new SimulatedConsumers(world);
+    world.consumers = consumers;
+    consumers.add("app", app.name, "automatic", { slowestSeconds: 7_200, brokenBefore: "It can't read the secret." });
+    const { rotationId, consumers: planned } = await world.start().begin(fixture.requestFor(app), BOSS);
+    expect(planned).toMatchObject([{ id: "app", brokenBefore: true }]);
+    await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+    return { rotationId, consumer: consumers.consumersById.get("app")! };
+  }
+
+  test("keeps the old secret until it has the new one", async () => {
+    const app = await addKnownApplication();
+    const { rotationId, consumer } = await planWithBrokenConsumer(app);
+    consumer.brokenBefore = undefined;
+    consumer.reloadsAt = Number.POSITIVE_INFINITY;
+    const { row } = await fixture.world.run(rotationId, { until: isWaitingForUser });
+    expect([row.status, row.reasons]).toEqual(["overlapping", ["webApp app still uses the old value."]]);
+    expect(row.consumers).toMatchObject([{ brokenBefore: false, holds: "old" }]);
+    consumer.reloadsAt = 0;
+    const { row: ended } = await fixture.world.run(rotationId);
+    expect([ended.status, validKeyIds(app)]).toEqual(["completed", [ended.newKeyId]]);
+  });
+
+  test("keeps the new secret in a rollback until it has the old one again", async () => {
+    const app = await addKnownApplication();
+    const { rotationId, consumer } = await planWithBrokenConsumer(app);
+    const newValue = valueIn(VAULT, app);
+    Object.assign(consumer, { brokenBefore: undefined, value: newValue, reloadsAt: undefined, version: "new" });
+    await fixture.rotations.cancel(rotationId, BOSS);
+    const { row } = await fixture.world.run(rotationId);
+    expect([row.status, consumer.value === newValue]).toEqual(["cancelled", false]);
+    expect(Date.parse(row.endedAt!) - Date.parse(row.publications[0]!.restoredAt!)).toBeGreaterThan(3_000_000);
+    expect(validKeyIds(app)).toEqual([app.keyId]);
+  });
+});
+
 describe("another vault of the same name", () => {
   test.each([["the match"], ["the match and the rotation"]])(
     "is a new place although %s of an earlier version names no vault ID",

@@ -8,6 +8,8 @@ import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./consumer
 /** Largest assumed difference between the clocks of this service and of API Management, which reports when it read a secret. */
 const MAX_CLOCK_DIFFERENCE_MS = 2 * MINUTE_MS;
 const SUCCESS = "Success";
+/** Matches codes of reads that fail until a user acts. Other codes can pass, for example that of a busy vault. */
+const LASTING_CODE = /denied|forbidden|unauthorized|notfound|disabled|expired|invalid/i;
 const LIST = "namedValues";
 
 /**
@@ -33,7 +35,7 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
     async currentProblem(consumer) {
       for (const { name, keyVault } of await readNamedValues(consumer)) {
         const { code } = keyVault?.lastStatus ?? {};
-        if (code !== undefined && code !== SUCCESS) return unreadText(name, code);
+        if (code !== undefined && LASTING_CODE.test(code)) return unreadText(name, code);
       }
       return undefined;
     },

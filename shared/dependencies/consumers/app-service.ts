@@ -6,6 +6,8 @@ import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./consumer-kind.ts";
 
 const RESOLVED = "Resolved";
+/** Statuses that pass without an action of a user. They do not show that the app can't use the secret. */
+const PASSING_STATUSES = ["Initialized", "FetchTimedOut"];
 
 /**
  * Refreshes web apps, function apps and their slots. App Service refreshes references on request. Then a restart is needed,
@@ -34,7 +36,10 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
   return {
     canCheck: () => true,
 
-    currentProblem: async (consumer) => unresolvedText((await allReferences(consumer)) ?? []),
+    async currentProblem(consumer) {
+      const found = (await allReferences(consumer)) ?? [];
+      return unresolvedText(found.filter(({ status }) => !PASSING_STATUSES.includes(status)));
+    },
 
     async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);

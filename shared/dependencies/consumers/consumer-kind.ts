@@ -11,6 +11,7 @@ export interface KindOfConsumer {
   canCheck(edge: Pick<Edge, "evidence">): boolean;
   /**
    * Returns why the consumer can't use the secret now, as `ConsumersOfSecrets.currentProblem`. Left out if that can't be seen.
+   * Failures that pass without an action of a user are no problem: the consumer may be one that works.
    */
   currentProblem?(consumer: PlannedConsumer): Promise<string | undefined>;
   /**

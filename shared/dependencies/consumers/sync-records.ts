@@ -1,5 +1,6 @@
 import { failure } from "../../platform/azure/failure.ts";
 import { Problem } from "../../platform/http/problem.ts";
+import { isRetried } from "../../sync/run-failure.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
 import { type KindOfConsumer, NOTHING_CHANGED } from "./consumer-kind.ts";
@@ -18,7 +19,10 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
 
     async currentProblem(consumer) {
       const record = await undefinedIfGone(sync.get(recordIdOf(consumer.id)));
-      return record?.state === "failing" ? failureText(record) : undefined;
+      // After these failures the record runs again soon, so they do not show that it can't use the secret.
+      const canPass =
+        record?.failure !== undefined && (isRetried(record.failure) || record.failure.code === "internal");
+      return record?.state === "failing" && !canPass ? failureText(record) : undefined;
     },
 
     async refresh(consumer) {

@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import type { ConsumerCheck } from "../consumer.ts";
 import { expectedVersionOf } from "../expected-version.ts";
-import { consumerKey, markIfBroken, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
+import { consumerKey, markIfBroken, placesToRead, toRotationConsumer, unmarkRecovered } from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 
@@ -11,8 +11,8 @@ import type { StepContext } from "../step-context.ts";
 const PARALLEL = 4;
 
 /**
- * Returns the planned consumers and those that started to use the written places since. Of these, one that can't use the secret
- * is marked as broken.
+ * Returns the planned consumers and those that started to use the written places since. One that can't use the secret is marked
+ * as broken, and the mark of one that recovered is removed.
  */
 export async function currentConsumers({ deps, record }: StepContext): Promise<RotationConsumer[]> {
   const planned = record.consumers ?? [];
@@ -22,7 +22,7 @@ export async function currentConsumers({ deps, record }: StepContext): Promise<R
   const marked = await pMap(added, (one) => markIfBroken(deps.consumers, toRotationConsumer(one, false)), {
     concurrency: PARALLEL,
   });
-  return [...planned, ...marked];
+  return [...(await unmarkRecovered(deps.consumers, planned)), ...marked];
 }
 
 /**

@@ -3,7 +3,7 @@ import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
 import { expectedVersionOf, publicationOf } from "../expected-version.ts";
-import { consumerKey, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
+import { consumerKey, placesToRead, toRotationConsumer, unmarkRecovered } from "../plan-consumers.ts";
 import { isTransientFailure } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
@@ -263,7 +263,9 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
     context.record.publications.filter(({ writtenAt }) => writtenAt !== undefined).map((one) => placeOf(one)),
   );
   // A rotation of an earlier version may not have stored its consumers.
-  const all = context.record.consumers ?? (await currentConsumers(context));
+  const { consumers: stored } = context.record;
+  const all =
+    stored === undefined ? await currentConsumers(context) : await unmarkRecovered(context.deps.consumers, stored);
   const isLeft = ({ state }: RotationConsumer) => state === "left";
   const open = all.filter(
     (one) =>
