@@ -63,11 +63,15 @@ export async function findCandidates(
 
   // Results of earlier tests and confirmations of this application, by the key of their secret.
   const records = new Map<string, MatchRecord>();
-  // A row that this service did not write, or that can't be read, costs only its own results.
+  // Secrets whose row can't be read, by its key. They may store a credential: a user may have confirmed them.
+  const unreadable = new Map<string, { vaultName: string; secretName: string }>();
   const onCorrupt = (row: StorageCorrupt) => {
     deps.log.error(row.message);
-    const place = row.rowKey.split("|").map(keyTextOf).join("/");
-    coverage.push(`The stored confirmation and tests of ${place} can't be read. Confirm the match again.`);
+    const [vaultName = "", secretName = ""] = row.rowKey.split("|").map(keyTextOf);
+    unreadable.set(row.rowKey, { vaultName, secretName });
+    coverage.push(
+      `The stored confirmation and tests of ${vaultName}/${secretName} can't be read. Confirm the match again.`,
+    );
   };
   for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId), onCorrupt }))
     for (const row of rows) records.set(row.rowKey, row);
@@ -93,6 +97,7 @@ export async function findCandidates(
       wanted.set(matchKey(vaultName, beside), { vaultName, secretName: beside });
   for (const { vaultName, secretName } of records.values())
     wanted.set(matchKey(vaultName, secretName), { vaultName, secretName });
+  for (const [key, place] of unreadable) wanted.set(key, place);
   const missing = [...wanted].filter(([key]) => !secretsByKey.has(key)).map(([, one]) => one);
   for (const secret of await pMap(missing, (one) => readSecretRecord(tables, one.vaultName, one.secretName), {
     concurrency: PARALLEL,
@@ -124,6 +129,7 @@ export async function findCandidates(
         isOnlyOneInWindow: (keyId: string) => onlyInWindow.has(keyId),
         hasCompanion: companions.has(key),
         record: records.get(key),
+        hasUnreadableRecord: unreadable.has(key),
       },
     }));
   return { candidates, coverage };

@@ -31,6 +31,8 @@ export interface MatchContext {
   hasCompanion: boolean;
   /** Earlier verifications and confirmations of the secret. */
   record: MatchRecord | undefined;
+  /** Whether verifications and confirmations are stored that can't be read. The match is then at least `likely`. */
+  hasUnreadableRecord: boolean;
 }
 
 /**
@@ -65,7 +67,7 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
     );
   const createdTogether = app.passwords.filter((one) => createdWith(secret, one));
   if (createdTogether.length > 0) foundEvidence.add("createdTogether");
-  if (foundEvidence.size === 0) return undefined;
+  if (foundEvidence.size === 0 && !context.hasUnreadableRecord) return undefined;
 
   // The key ID of a confirmation or verification counts only if it became evidence above. The fallback `conflict` has no
   // effect: without a verification the key ID is undefined either way.
@@ -76,10 +78,13 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
       : undefined;
   const keyId = isUnambiguous
     ? passwordsByKeyId.get([...namedKeyIds][0]!)!.keyId
-    : (statedKeyId ?? onlyOne(expiringTogether) ?? onlyOne(createdTogether) ?? onlyOne(app.passwords));
+    : context.hasUnreadableRecord
+      ? onlyOne(app.passwords)
+      : (statedKeyId ?? onlyOne(expiringTogether) ?? onlyOne(createdTogether) ?? onlyOne(app.passwords));
+  const confidence = confidenceOf(foundEvidence);
   return {
     secret,
-    confidence: confidenceOf(foundEvidence),
+    confidence: confidence === "possible" && context.hasUnreadableRecord ? "likely" : confidence,
     evidence: EVIDENCE.filter((kind) => foundEvidence.has(kind)),
     keyId,
     verified: foundEvidence.has("signIn") ? "signIn" : foundEvidence.has("hint") ? ("hint" as Verified) : "none",

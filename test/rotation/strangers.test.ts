@@ -298,7 +298,8 @@ describe("a consumer that recovers after the plan", () => {
     const app = await addKnownApplication();
     const { rotationId, consumer } = await planWithBrokenConsumer(app);
     const newValue = valueIn(VAULT, app);
-    Object.assign(consumer, { brokenBefore: undefined, value: newValue, reloadsAt: undefined, version: "new" });
+    const version = (await fixture.rotations.get(rotationId)).publications[0]!.writtenVersion!;
+    Object.assign(consumer, { brokenBefore: undefined, value: newValue, version, reloadsAt: undefined });
     await fixture.rotations.cancel(rotationId, BOSS);
     const { row } = await fixture.world.run(rotationId);
     expect([row.status, consumer.value === newValue]).toEqual(["cancelled", false]);
@@ -406,6 +407,24 @@ describe("an unreadable row of a match", () => {
     await fixture.discover(next, { ...next, place: OTHER_VAULT });
     const plan = await fixture.rotations.plan(fixture.requestFor(next));
     expect(plan.publications.map(({ vaultName }) => vaultName).sort()).toEqual([OTHER_VAULT, VAULT]);
+  });
+
+  test("keeps the old secret if the place has no other evidence, until a user decides", async () => {
+    const app = await addKnownApplication();
+    const name = `plain-${accountIndex}`;
+    const plain = { ...app, name, place: OTHER_VAULT, contentType: "", assetId: `${OTHER_VAULT}.secret.${name}` };
+    control().putSecret(OTHER_VAULT, { name, value: valueIn(VAULT, app), createdDaysAgo: 1 });
+    await fixture.discover(plain, app);
+    await fixture.confirm(plain);
+    await corrupt(plain, `app:${app.appId}`, `${OTHER_VAULT}|${name}`);
+    const { rotationId, notUpdated } = await fixture.rotations.begin(fixture.requestFor(app), BOSS);
+    expect(notUpdated).toMatchObject([{ vaultName: OTHER_VAULT, confidence: "likely", reason: "uncertain" }]);
+    const { row } = await fixture.world.run(rotationId, { until: isWaitingForUser });
+    expect([row.status, row.reasons]).toEqual([
+      "overlapping",
+      [`${OTHER_VAULT}/${name} probably stores the old secret and was not updated.`],
+    ]);
+    expect(validKeyIds(app)).toEqual([app.keyId, row.newKeyId]);
   });
 
   test("makes a place that only a user confirmed a new place, which is named and can be confirmed again", async () => {
