@@ -17,7 +17,7 @@ export function attentionFor(record: RotationRecord, { code, message, remedy }: 
     code,
     message,
     done: describeChanges(record),
-    safe: describeSafeState(record),
+    safe: describeSafeState(record, code),
     next: `${remedy} ${retryAdvice(record)}`,
     since: now.toISOString(),
     resume: record.status,
@@ -49,9 +49,10 @@ function describeChanges(record: RotationRecord): string {
 }
 
 /** `revokingSince` is stored before the old secret is removed. From then on only the new secret is safe. */
-function describeSafeState(record: RotationRecord): string {
+function describeSafeState(record: RotationRecord, code: string): string {
   const { revokingSince, oldKeyId, newKeyId } = record;
   if (isVaultSecret(record)) return "The version with the old value is still in the vault and can be read.";
+  if (revokingSince && code === "newSecretGone") return `The old client secret ${oldKeyId} was not removed.`;
   if (revokingSince) return `The new client secret ${newKeyId} works and stays.`;
   return newKeyId === undefined
     ? `The old client secret ${oldKeyId} was not touched.`
@@ -59,7 +60,8 @@ function describeSafeState(record: RotationRecord): string {
 }
 
 function retryAdvice({ revokingSince, ending }: RotationRecord): string {
-  if (revokingSince) return "Then retry this rotation.";
+  if (revokingSince)
+    return "Then retry this rotation, or finish it with force. After two minutes you can also cancel it if the directory still lists the old client secret.";
   return ending
     ? "Then retry this rotation, which continues the rollback."
     : "Then retry this rotation, or cancel it, which rolls everything back.";

@@ -30,6 +30,7 @@ import { createRotationRows, UnfinishedRotation } from "./rows.ts";
 import { createStepContext, type StepDependencies } from "./step-context.ts";
 import { createStepRunner } from "./step-runner.ts";
 import { resetFailedRestores } from "./steps/refresh-consumers.ts";
+import { LATE_WRITE_MS } from "./steps/roll-back.ts";
 import { mayHoldNewValue } from "./transitions.ts";
 
 /**
@@ -49,7 +50,12 @@ export interface Rotations {
   begin(request: RotationRequest, caller: Caller, automatic?: boolean): Promise<RotationRecord>;
   /** @throws {Problem} notFound; licenseRequired for an unknown rotation without a license. */
   get(rotationId: string): Promise<RotationRecord>;
-  /** Starts a rollback of all changes. @throws {Problem} conflict if the rotation has ended or is removing the old secret. */
+  /**
+   * Starts a rollback of all changes.
+   *
+   * @throws {Problem} conflict if the rotation has ended or is removing the old secret, unless it needs attention and the
+   * directory still lists that secret; unavailable if that can't be read.
+   */
   cancel(rotationId: string, caller: Caller): Promise<RotationRecord>;
   /** Continues a rotation that needs attention. @throws {Problem} conflict if it needs none. */
   retry(rotationId: string, caller: Caller): Promise<RotationRecord>;
@@ -158,6 +164,19 @@ export function createRotations(deps: RotationDependencies): Rotations {
     throw notFound(`The rotation ${rotationId}`);
   }
 
+  /**
+   * Returns whether the old secret stays although its removal was started: the rotation has waited for a user for so long that
+   * no request can arrive anymore, and the directory lists the secret.
+   *
+   * @throws {Problem} unavailable if the directory can't be read.
+   */
+  async function isOldSecretKept({ status, attention, objectId, oldKeyId }: RotationRecord): Promise<boolean> {
+    if (status !== "needsAttention" || attention === undefined || objectId === undefined) return false;
+    if (clock.now().getTime() - Date.parse(attention.since) < LATE_WRITE_MS) return false;
+    const app = await deps.graph.findApplication({ objectId }).catch(throwAsProblem);
+    return app?.passwords.some(({ keyId }) => keyId === oldKeyId) ?? false;
+  }
+
   /** Stores a user's decision and schedules the next step. */
   async function saveDecision(
     type: string,
@@ -207,11 +226,11 @@ export function createRotations(deps: RotationDependencies): Rotations {
       saveDecision("rotation.cancelled", rotationId, caller, {}, async (row) => {
         if (isOver(row.status)) throw conflict("This rotation has ended.");
         if (row.ending !== undefined) throw conflict("This rotation is already rolling back.");
-        if (row.status === "revoking" || row.revokingSince !== undefined) {
+        if (row.status === "revoking" || (row.revokingSince !== undefined && !(await isOldSecretKept(row)))) {
           throw conflict("The old value is being retired, so this rotation can no longer be rolled back.");
         }
         const cancel = { by: caller.actor, at: clock.now().toISOString() };
-        return { cancel, ...resumeChanges(row) };
+        return { cancel, revokingSince: undefined, ...resumeChanges(row) };
       }),
 
     retry: (rotationId, caller) =>
@@ -223,7 +242,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
     async finish(rotationId, force, caller) {
       const current = await requireRotation(rotationId);
       const unrestored = unrestoredConsumers(current);
-      if (unrestored.length === 0) requireFinishable(current);
+      if (unrestored.length === 0) requireFinishable(current, force);
       if (!force) {
         // Makes the same checks as at the end of the overlap period, without a lease and without any write. With `failures: 0`
         // a transient failure becomes a 503 instead of a reason. Without `ending` the consumers are expected to have the new
@@ -242,7 +261,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         if (unrestored.length > 0) return leaveConsumers(row);
         if (unrestoredConsumers(row).length > 0)
           throw conflict("The rotation is rolling back. Read the rotation again.");
-        requireFinishable(row);
+        requireFinishable(row, force);
         const now = clock.now().toISOString();
         return {
           ...resumeChanges(row),
@@ -317,13 +336,17 @@ function leaveConsumers(row: RotationRecord): Partial<RotationRecord> {
   };
 }
 
-/** A rotation that needs attention can be finished like one in its overlap period, also during a rollback. */
-function requireFinishable(row: RotationRecord): void {
+/**
+ * A rotation that needs attention can be finished like one in its overlap period, also during a rollback. With `force` also
+ * after it started to remove the old secret.
+ */
+function requireFinishable(row: RotationRecord, force: boolean): void {
   const status = row.status === "needsAttention" ? "overlapping" : row.status;
   const hasNewValue = isVaultSecret(row)
     ? row.publications.every(({ state }) => state === "written")
     : row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
-  if (row.revokingSince !== undefined) throw conflict("The old secret is already being removed.");
+  if (row.revokingSince !== undefined && !(force && row.status === "needsAttention"))
+    throw conflict("The old secret is already being removed. If the rotation needs attention, send force: true.");
   if (status !== "overlapping" || !hasNewValue || (row.ending !== undefined && row.status !== "needsAttention")) {
     throw conflict("There is no overlap period to end. A rotation can be finished only while both values are in use.");
   }

@@ -1,5 +1,5 @@
 import { keyIdOf } from "simulated-cloud/company/applications.ts";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
@@ -821,6 +821,48 @@ test("the old secret is not removed if the new one was deleted", async () => {
   const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
   expect(row.reasons.join(" ")).toContain(newKeyId);
   expect(validKeyIds(app)).toEqual([app.keyId]);
+});
+
+describe("a removal of the old secret that was interrupted", () => {
+  /** Runs a rotation until its removal of the old secret needs attention: the directory answers that it is forbidden. */
+  async function interruptRemoval() {
+    const app = world.addApplication(newAppName());
+    const { rotationId, newKeyId } = await runToOverlap(app);
+    control().addFault({ match: { operation: "graph.removePassword" }, action: { kind: "deny" } });
+    const { row } = await world.run(rotationId);
+    expect([row.status, row.revokingSince]).toEqual(["needsAttention", expect.any(String)]);
+    control().clearFaults();
+    return { app, rotationId, newKeyId: newKeyId! };
+  }
+
+  test("completes if the secret is gone although the place and the new secret are gone too", async () => {
+    const { app, rotationId, newKeyId } = await interruptRemoval();
+    for (const keyId of [app.keyId, newKeyId]) control().directory.removeSecret(app.appId, keyId);
+    control().remove(VAULT, "secrets", app.places[0]!);
+    await world.start().retry(rotationId, BOSS);
+    expect((await world.run(rotationId)).row.status).toBe("completed");
+  });
+
+  test("can be finished by force although the place is gone", async () => {
+    const { app, rotationId, newKeyId } = await interruptRemoval();
+    control().remove(VAULT, "secrets", app.places[0]!);
+    await world.start().retry(rotationId, BOSS);
+    expect((await world.run(rotationId)).row.attention?.code).toBe("placeGone");
+    await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(rejection("conflict", /force/));
+    await world.start().finish(rotationId, true, BOSS);
+    expect((await world.run(rotationId)).row.status).toBe("completed");
+    expect(validKeyIds(app)).toEqual([newKeyId]);
+  });
+
+  test("can be cancelled while the directory lists the secret, after the time of a late request", async () => {
+    const { app, rotationId } = await interruptRemoval();
+    await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(rejection("conflict"));
+    world.advanceClock(2 * MINUTE_MS);
+    await world.start().cancel(rotationId, BOSS);
+    const { row } = await world.run(rotationId);
+    expect(row.status).toBe("cancelled");
+    await expectOldSecretRestored(app, row);
+  });
 });
 
 test("workers change applications of a tenant one at a time", async () => {

@@ -22,7 +22,7 @@ export type RemovalKind = "expired" | "old" | "new";
  * The record can be older than the directory and the vaults, for example after the tables were restored from a backup. So this
  * function first reads the application's credentials and the places, and removes nothing if it is unclear who uses the secret:
  * a user decides then. Exceptions: a secret that has expired by the directory is removed without reading the places, and with
- * `force` so is the old secret.
+ * `force` so is the old secret. A started removal of the old secret is done if the directory no longer lists that secret.
  *
  * @param beforeRemoval - Called immediately before the request, under the directory lease, to record the intent.
  * @returns `absent` if the directory does not list the secret, which can also happen shortly after its creation.
@@ -59,6 +59,8 @@ async function requireNoLockout(context: StepContext, keyId: string, which: Remo
   const secret = app.passwords.find((one) => one.keyId === keyId);
   // A secret that has expired can't sign in, so its removal causes no lockout.
   if (secret !== undefined && isExpired(secret, context.now())) return;
+  // All checks passed before this rotation started the removal, and the directory shows that it is done.
+  if (which === "old" && record.revokingSince !== undefined && secret === undefined) return;
   if (!hasOtherValidSecret(context, app, keyId)) {
     throw new NeedsAttention(
       "lastCredential",

@@ -12,7 +12,7 @@ import { consumersOfNewValue } from "./refresh-consumers.ts";
 import { requireNotInPlaces } from "./remove-secret.ts";
 
 /** Time after which a write without a response has no further effect. */
-const LATE_WRITE_MS = 2 * MINUTE_MS;
+export const LATE_WRITE_MS = 2 * MINUTE_MS;
 const MIN_SIGN_IN_ATTEMPTS = 5;
 const RETRY_SECONDS = 15;
 
