@@ -26,6 +26,8 @@ export const DueMessage = z.object({ appId: z.string() });
 const CHECK_INTERVAL_MS = DAY_MS;
 /** Number of unsuccessful automatic rotations of one secret after which the policy needs attention. */
 const MAX_ATTEMPTS = 3;
+/** The same if outages ended the rotations, which start once a day at most. */
+const MAX_OUTAGES = 10;
 
 /**
  * Starts rotations of expiring client secrets, as the rotation policies of their applications require. A timer calls
@@ -135,12 +137,9 @@ export function createAutomaticRotation(deps: {
       if (shortLived) return await saveCheckResult(row, shortLived);
       // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
       const refusals: NonNullable<ReturnType<typeof attentionOf>>[] = [];
+      // Failures of one secret don't stop the rotation of another one.
+      const failures: unknown[] = [];
       for (const credential of due) {
-        const refused = await reasonAgainstRotation(row, app, credential, rotations);
-        if (refused) {
-          refusals.push(refused);
-          continue;
-        }
         const { overlapDays, updateKeyVaults } = row;
         const request = {
           appId: row.appId,
@@ -152,11 +151,19 @@ export function createAutomaticRotation(deps: {
           ...(row.targets.length > 0 && { targets: namedPlaces(row.targets) }),
         };
         try {
+          const refused = await reasonAgainstRotation(row, app, credential, rotations);
+          if (refused) {
+            refusals.push(refused);
+            continue;
+          }
           const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, true);
           log.info("An automatic rotation started", { appId: row.appId, rotationId });
           return await saveCheckResult(row, undefined);
         } catch (error) {
-          if (!(error instanceof Problem) || error.status >= 500) throw error;
+          if (!(error instanceof Problem) || error.status >= 500) {
+            failures.push(error);
+            continue;
+          }
           // Another message or a user has started a rotation already, so the policy needs no attention.
           if (error.code === "rotationUnfinished") return await saveCheckResult(row, row.attention);
           refusals.push(
@@ -164,6 +171,7 @@ export function createAutomaticRotation(deps: {
           );
         }
       }
+      if (failures.length > 0) throw failures[0];
       await saveCheckResult(row, refusals[0]);
     },
 
@@ -202,13 +210,12 @@ export function createAutomaticRotation(deps: {
     { keyId }: PasswordCredential,
     rotations: readonly RotationSummary[],
   ) {
-    // Only rotations since the last change of the policy count, so that saving the policy resets the count. One that an outage
-    // ended is tried again.
+    // Only rotations since the last change of the policy count, so that saving the policy resets the count.
     const tries = rotations.filter(
-      ({ oldKeyId, automatic, createdAt, failure }) =>
-        automatic && same(oldKeyId ?? "", keyId) && createdAt > row.updatedAt && !canPass(failure),
+      ({ oldKeyId, automatic, createdAt }) => automatic && same(oldKeyId ?? "", keyId) && createdAt > row.updatedAt,
     );
-    if (tries.length >= MAX_ATTEMPTS) {
+    const outages = tries.filter(({ failure }) => canPass(failure)).length;
+    if (tries.length - outages >= MAX_ATTEMPTS || outages >= MAX_OUTAGES) {
       const message = `${tries.length} rotations of the secret ${keyId} ended without success, the last one ${tries[0]!.rotationId}.`;
       return attentionOf(
         "failedRepeatedly",

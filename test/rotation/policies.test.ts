@@ -369,6 +369,38 @@ describe("automatic rotation of a due secret", () => {
     expect(await fixture.rotationsOf(app.appId)).toHaveLength(4);
   });
 
+  test("an unclear place of one secret does not delay the rotation of another one", async () => {
+    const app = fixture.addApplication();
+    const { control } = live.cloud;
+    // Expires first, so its rotation is tried first.
+    const { keyId, value } = control.directory.addSecret(app.appId, { name: "second", expiresInDays: 5 });
+    const [place, name] = ["kv-stranger", `${app.name}-second`];
+    const contentType = `${name}:${app.appId}:${keyId}`;
+    control.putSecret(place, { name, value, contentType, createdDaysAgo: 1 });
+    await fixture.discover({ ...app, place, name, contentType }, app);
+    await fixture.confirm(app);
+    await fixture.setPolicy(app.appId);
+    control.addFault({ match: { vault: place }, action: { kind: "fail", status: 503 } });
+    await fixture.runTimer();
+    expect(await fixture.rotationsOf(app.appId)).toMatchObject([{ automatic: true, oldKeyId: app.keyId }]);
+  });
+
+  test("ten rotations that outages ended are not followed by another one", async () => {
+    const app = fixture.addApplication();
+    await fixture.discover(app);
+    await fixture.confirm(app);
+    await fixture.setPolicy(app.appId);
+    live.cloud.control.addFault({ match: { operation: "graph.addPassword" }, action: { kind: "throttle" } });
+    for (let day = 1; day <= 11; day++) {
+      await fixture.runTimer();
+      const [last] = await fixture.rotationsOf(app.appId);
+      if (!isOver(last!.status)) await fixture.world.run(last!.rotationId);
+      fixture.world.advanceClock(DAY_MS);
+    }
+    expect(await fixture.rotationsOf(app.appId)).toHaveLength(10);
+    expect((await fixture.policies.get(app.appId)).attention).toMatchObject({ code: "failedRepeatedly" });
+  });
+
   test("a rotation that an outage ended is attempted again each day", async () => {
     const app = fixture.addApplication();
     await fixture.discover(app);
