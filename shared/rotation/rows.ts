@@ -1,6 +1,6 @@
 import { encodeTime } from "ulid";
 import type { Clock, Randomness } from "../platform/runtime.ts";
-import { isConflict } from "../platform/storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../platform/storage/keys.ts";
 import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
@@ -112,6 +112,8 @@ export interface RotationRows {
    * @returns False if the follow-up of another message is still to arrive.
    */
   claimFollowUp(record: RotationRecord, arrivesAt: Date): Promise<boolean>;
+  /** Ends the claim of a follow-up that could not be sent, so that the redelivered message sends it. */
+  releaseFollowUp(record: RotationRecord): Promise<void>;
   /** Lists the IDs of rotations whose message was lost, longest overdue first. */
   listOverdue(): AsyncGenerator<string[]>;
   /** Deletes an ended rotation and the rows of its lists. */
@@ -215,6 +217,12 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
         if (isConflict(error)) return false;
         throw error;
       }
+    },
+
+    async releaseFollowUp(record) {
+      const key = dueKey(record);
+      const pointer = key === undefined ? undefined : await tables.get(RotationPointers, ROTATIONS, key);
+      if (pointer) await undefinedIfChanged(tables.replace(RotationPointers, { ...pointer, followUpAt: undefined }));
     },
 
     async *listOverdue() {

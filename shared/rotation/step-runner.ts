@@ -65,8 +65,13 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
   /** Sends a message of a rotation that can't continue yet again. Duplicates of the message send it once. */
   async function sendFollowUp(record: RotationRecord, delayMs: number): Promise<void> {
     if (delayMs > LONGEST_MESSAGE_WAIT_MS) return;
-    if (await rows.claimFollowUp(record, new Date(clock.now().getTime() + delayMs)))
+    if (!(await rows.claimFollowUp(record, new Date(clock.now().getTime() + delayMs)))) return;
+    try {
       await send(record.rotationId, delayMs);
+    } catch (error) {
+      await rows.releaseFollowUp(record);
+      throw error;
+    }
   }
 
   async function run(context: StepContext, name: StepName): Promise<void> {

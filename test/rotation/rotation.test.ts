@@ -202,6 +202,20 @@ test("copies of a message send one follow-up while a rotation is leased or not d
   await expectRotationInvariants(world, app, row);
 });
 
+test("a follow-up that could not be sent is sent by the redelivered message", async () => {
+  const app = world.addApplication(newAppName());
+  const rotationId = await startRotation(app);
+  world.messages.length = 0;
+  const crashing = world.start({ callNumber: 3, crashKind: "before" });
+  await expect(crashing.work(rotationId, "crashed")).rejects.toBeInstanceOf(WorkerCrashed);
+  world.queueFails = true;
+  await expect(world.start().work(rotationId, "waits for the lease")).rejects.toThrow("The queue rejects messages.");
+  world.queueFails = false;
+  for (let deliveries = 0; deliveries < 2; deliveries++) await world.start().work(rotationId, "redelivered");
+  expect(world.messages).toHaveLength(1);
+  expect((await world.run(rotationId)).row.status).toBe("completed");
+});
+
 test("duplicate messages to two workers at once repeat no step", async () => {
   const app = world.addApplication(newAppName(), { places: 2 });
   const rotationId = await startRotation(app);

@@ -76,6 +76,8 @@ export class World {
   graphOf: (real: Graph) => Graph = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
+  /** Whether the queue rejects messages. */
+  queueFails = false;
   readonly #connectionString: string;
   readonly #writtenAt = new Map<string, number>();
   /** Runs after each table transaction. A test can read the store at every step here. */
@@ -180,6 +182,7 @@ export class World {
       tables: crashable("tables", this.#tables()),
       queues: crashable("queues", {
         send: async (_queue: string, message: unknown, options: { delaySeconds?: number } = {}) => {
+          if (this.queueFails) throw new Error("The queue rejects messages.");
           this.sent.push(JSON.stringify(message));
           const dueAtMs = clock.now().getTime() + (options.delaySeconds ?? 0) * SECOND_MS;
           this.messages.push({ ...(message as { rotationId: string }), dueAtMs, deliveries: 0 });
