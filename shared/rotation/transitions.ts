@@ -100,7 +100,9 @@ export function finishStep(record: RotationRecord, name: StepName, now: Date): P
   }));
   const next = NEXT_STATUS[name];
   if (next === "ended") {
-    const skipped = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
+    // A step that a user ended by a cancellation or a forced finish is still `running`.
+    const skipped = (step: Step): Step =>
+      step.status === "waiting" || step.status === "running" ? { ...step, status: "skipped" } : step;
     return { steps: steps.map(skipped), status: record.ending ?? "completed", endedAt: now.toISOString() };
   }
   // If a user cancelled during the overlap step, the status stays, and the next step starts the rollback.
