@@ -67,12 +67,14 @@ export interface ConsumersOfSecrets {
    * Returns the known consumers, one for each resource and secret, and sentences about scopes that could not be read. Leaves
    * out identities that have access but no known use.
    *
+   * `unread` has sentences, also in `coverage`, about known consumers that could not be read.
+   *
    * @param written.appId - Client ID of the application whose client secret is replaced. Undefined for other secrets.
    */
   findConsumers(written: {
     places: readonly { vaultName: string; secretName: string }[];
     appId?: string | undefined;
-  }): Promise<{ consumers: PlannedConsumer[]; coverage: string[] }>;
+  }): Promise<{ consumers: PlannedConsumer[]; coverage: string[]; unread?: string[] }>;
   /**
    * Returns why a consumer can't use the secret that it references, or can't sign in with its copy, as a text for users. Called
    * before the rotation writes anything. Undefined if it can, or if that can't be seen. Anyone can reference any secret, so a

@@ -120,7 +120,7 @@ async function reasonsFromConsumers(
   context: StepContext,
   isUserRequest: boolean,
 ): Promise<Omit<Conditions, "nextCheckSeconds">> {
-  const allConsumers = await currentConsumers(context);
+  const { consumers: allConsumers, unread } = await currentConsumers(context);
   const counted = allConsumers.filter(
     ({ included, brokenBefore }) => !brokenBefore && (included || !isVaultSecret(context.record)),
   );
@@ -137,8 +137,10 @@ async function reasonsFromConsumers(
     const why = problem === undefined ? "" : ` ${problem}`;
     return [`${kind} ${name} ${holds === "old" ? "still uses" : "may still use"} the old value.${why}`];
   });
+  // A user who ends the overlap period vouches for the consumers that the service can't see. Old versions of a vault secret stay.
+  const unseen = isUserRequest || isVaultSecret(context.record) ? [] : unread;
   return {
-    reasons,
+    reasons: [...reasons, ...unseen],
     consumers: allConsumers.map((one) => checked.find((other) => other === one || isSameConsumer(other, one)) ?? one),
   };
 }

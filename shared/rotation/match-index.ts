@@ -3,12 +3,12 @@ import pMap from "p-map";
 import * as z from "zod";
 import { Assets, sourceOf } from "../inventory/asset.ts";
 import { namePrefix, nameRange, partitions } from "../inventory/asset-keys.ts";
-import { VAULTS, Vaults } from "../inventory/vault.ts";
+import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
 import { pack, unpack } from "../platform/storage/packed-members.ts";
-import { put, remove, type Tables } from "../platform/storage/tables.ts";
+import { put, remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { guidsOf } from "./match-evidence.ts";
 
@@ -127,9 +127,16 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
 
       const due: { name: string; contents: string }[] = [];
       let vaults = 0;
+      let unreadable = 0;
       const range = {
         ...nameRange(VAULTS),
         select: ["name" as const, "source" as const, "contents" as const],
+        // The index of a vault whose row can't be read stays, and the vault counts as waiting.
+        onCorrupt: ({ message, rowKey }: StorageCorrupt) => {
+          log.error(message);
+          unreadable++;
+          for (const name of indexedVaults.keys()) if (vaultKey(name) === rowKey) indexedVaults.delete(name);
+        },
       };
       for await (const rows of tables.pages(Vaults, range)) {
         for (const vault of rows) {
@@ -156,6 +163,8 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       );
       // The remaining entries belong to vaults that left the inventory.
       await pMap([...indexedVaults.keys()], (row) => removeVault(row), { concurrency: PARALLEL });
+      waiting += unreadable;
+      vaults += unreadable;
       await tables.put(Status, STATUS, STATUS, { at: now.toISOString(), vaults, waiting });
       if (waiting > 0) log.info("The index of matches continues with the next run", { vaults, waiting });
     },

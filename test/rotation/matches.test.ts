@@ -1,6 +1,8 @@
+import { TableClient } from "@azure/data-tables";
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { VAULTS, vaultKey } from "../../shared/inventory/vault.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import type { MatchedApp } from "../../shared/rotation/match.ts";
 import { createMatchIndex } from "../../shared/rotation/match-index.ts";
@@ -193,6 +195,18 @@ describe("index of application and credential IDs", () => {
     await writeScannedVault("kv-a", {});
     expect(await listMatches()).toEqual([]);
     expect(await finder.index.findSecrets(app.appId, 10)).toEqual([]);
+  });
+
+  test("the index of a vault whose row can't be read stays, and the vault counts as waiting", async () => {
+    await writeScannedVault("kv-a", { tagged: { tags: entraTags() } });
+    await writeScannedVault("kv-b", {});
+    await finder.index.update();
+    const connection = azurite.connectionString(`matches${accountIndex - 1}`);
+    const vaults = TableClient.fromConnectionString(connection, "Vaults", { allowInsecureConnection: true });
+    await vaults.upsertEntity({ partitionKey: VAULTS, rowKey: vaultKey("kv-a"), name: 5 }, "Replace");
+    await finder.index.update();
+    expect(await finder.index.findSecrets(app.appId, 10)).toEqual([{ vaultName: "kv-a", secretName: "tagged" }]);
+    expect(await finder.index.status()).toMatchObject({ vaults: 2, waiting: 1 });
   });
 
   test("an update reads an unchanged vault again only after a week", async () => {

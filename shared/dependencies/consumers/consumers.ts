@@ -82,11 +82,8 @@ export function createConsumersOfSecrets(deps: {
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };
     });
-    const coverage = [
-      ...wholeVaultCoverage(uses),
-      ...(more ? [`${vaultName}/${name} has more known consumers than were checked.`] : []),
-    ];
-    return { consumers, coverage };
+    const unread = more ? [`${vaultName}/${name} has more known consumers than were checked.`] : [];
+    return { consumers, coverage: [...wholeVaultCoverage(uses), ...unread], unread };
   }
 
   return {
@@ -102,6 +99,7 @@ export function createConsumersOfSecrets(deps: {
       const more = (coverage.total ?? 0) - coverage.items.length;
       return {
         consumers: found.flatMap(({ consumers }) => consumers),
+        unread: found.flatMap(({ unread }) => unread),
         coverage: [
           ...found.flatMap(({ coverage }) => coverage),
           ...notSeen,

@@ -13,16 +13,20 @@ const PARALLEL = 4;
 /**
  * Returns the planned consumers and those that started to use the written places since. One that can't use the secret is marked
  * as broken, and the mark of one that recovered is removed.
+ * `unread`: sentences about known consumers that could not be read.
  */
-export async function currentConsumers({ deps, record }: StepContext): Promise<RotationConsumer[]> {
+export async function currentConsumers({
+  deps,
+  record,
+}: StepContext): Promise<{ consumers: RotationConsumer[]; unread: string[] }> {
   const planned = record.consumers ?? [];
   const keys = new Set(planned.map(consumerKey));
-  const { consumers } = await deps.consumers.findConsumers(placesToRead(record));
+  const { consumers, unread = [] } = await deps.consumers.findConsumers(placesToRead(record));
   const added = consumers.filter((one) => !keys.has(consumerKey(one)));
   const marked = await pMap(added, (one) => markIfBroken(deps.consumers, toRotationConsumer(one, false)), {
     concurrency: PARALLEL,
   });
-  return [...(await unmarkRecovered(deps.consumers, planned)), ...marked];
+  return { consumers: [...(await unmarkRecovered(deps.consumers, planned)), ...marked], unread };
 }
 
 /**
