@@ -1,6 +1,7 @@
 import { keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
 import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
@@ -534,6 +535,31 @@ test("a rollback does not remove the new secret while another vault secret certa
   const waiting = (await world.run(rotationId)).row;
   expect(waiting).toMatchObject({ status: "cancelled", notes: [expect.stringContaining(`${VAULT}/${copy} holds it`)] });
   expect(validKeyIds(app)).toEqual([app.keyId, newKeyId]);
+});
+
+test("a rollback does not remove the new secret while another vault secret may hold it and does not answer", async () => {
+  const app = world.addApplication(newAppName());
+  const { rotationId, newKeyId } = await runToOverlap(app);
+  const unanswered = new CloudFailure("unreachable", "The vault does not answer.", { remedy: "Wait." });
+  world.targets.push({
+    ...world.target("silent", { vaultName: "kv-silent", confidence: "likely", approval: "new", unanswered }),
+    appId: app.appId,
+  });
+  await world.start().cancel(rotationId, BOSS);
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "cancelled", notes: [expect.stringContaining("The vault does not answer.")] });
+  expect(validKeyIds(app)).toEqual([app.keyId, newKeyId]);
+});
+
+test("consumers that can't be read keep the old secret until a user finishes the rotation", async () => {
+  const app = world.addApplication(newAppName());
+  const unread = ["A stored consumer can't be read."];
+  world.consumers = { ...unknownConsumers(), findConsumers: async () => ({ consumers: [], coverage: unread, unread }) };
+  const rotationId = await startRotation(app);
+  const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+  expect([row.status, row.reasons]).toEqual(["overlapping", unread]);
+  await world.start().finish(rotationId, false, BOSS);
+  expect((await world.run(rotationId)).row.status).toBe("completed");
 });
 
 test("a failed rotation does not remove the only valid client secret", async () => {

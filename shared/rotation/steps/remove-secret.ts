@@ -112,11 +112,17 @@ export async function requireNotInPlaces(context: StepContext, app: GraphApplica
   }
 }
 
-/** @throws {NeedsAttention} stillInUse if a vault secret that the rotation does not write certainly stores the secret. */
+/**
+ * @throws {NeedsAttention} stillInUse if a vault secret that the rotation does not write certainly stores the secret;
+ * {CloudFailure} if it is unclear whether one does.
+ */
 async function requireNotElsewhere(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
   const { deps, record } = context;
   const own = new Set(record.publications.map(placeKey));
-  const target = (await deps.matches.targetsOf(app, keyId)).find((one) => isCertain(one) && !own.has(placeKey(one)));
+  const others = (await deps.matches.targetsOf(app, keyId)).filter((one) => !own.has(placeKey(one)));
+  const target = others.find(isCertain);
+  const unanswered = others.find((one) => one.unanswered !== undefined)?.unanswered;
+  if (target === undefined && unanswered !== undefined) throw unanswered;
   if (target === undefined) return;
   throw new NeedsAttention(
     "stillInUse",
