@@ -176,7 +176,7 @@ describe("the settings", () => {
     const tamperedRow = { ...row, partitionKey: "devops", rowKey: "settings", orgUrl: "https://dev.azure.com/mallory" };
     await table.updateEntity(tamperedRow, "Replace");
     service.cloud.control.resetCounts();
-    expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(500);
+    expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(503);
     expect(service.cloud.control.counts()["devops.connectionData"]).toBeUndefined();
     await table.updateEntity({ ...row, partitionKey: "devops", rowKey: "settings" }, "Replace");
   });
