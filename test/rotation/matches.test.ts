@@ -1,8 +1,8 @@
-import { TableClient } from "@azure/data-tables";
 import { randomUUID } from "node:crypto";
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { VAULTS, vaultKey } from "../../shared/inventory/vault.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import type { MatchedApp } from "../../shared/rotation/match.ts";
 import { createMatchIndex } from "../../shared/rotation/match-index.ts";

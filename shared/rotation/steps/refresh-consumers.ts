@@ -265,7 +265,9 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
   // A rotation of an earlier version may not have stored its consumers.
   const { consumers: stored } = context.record;
   const all =
-    stored === undefined ? (await currentConsumers(context)).consumers : await unmarkRecovered(context.deps.consumers, stored);
+    stored === undefined
+      ? (await currentConsumers(context)).consumers
+      : await unmarkRecovered(context.deps.consumers, stored);
   const isLeft = ({ state }: RotationConsumer) => state === "left";
   const open = all.filter(
     (one) =>
