@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { repairWholeIndex } from "../../shared/audit/index-repair.ts";
 import { indexKeys } from "../../shared/audit/rows.ts";
 import { ACTIVE } from "../../shared/discovery/scan.ts";
 import { PendingWrites, pendingPrefix, VAULTS } from "../../shared/inventory/vault.ts";
@@ -367,4 +368,15 @@ describe("a pointer is right if its record was replaced while the walk read", ()
     });
     expect(faults).toEqual([]);
   });
+});
+
+test("a worker whose clock is days behind removes no index row of newer audit entries", async () => {
+  const clock = { now: () => new Date(Number(scans.clock.now()) - 3 * DAY_MS) };
+  const audit = { append: async () => {} };
+  const { missing, extra } = await repairWholeIndex(
+    { tables: fixture.tables, clock, audit },
+    { actor: "system", requestId: "r" },
+    {},
+  );
+  expect([missing, extra]).toEqual([0, 0]);
 });
