@@ -15,9 +15,9 @@ interface Restored {
 
 /**
  * Writes a copy into the store. The app must be stopped. Deliveries that were pending at the time of the copy become
- * `inDoubt`, and so do later deliveries of alerts that may have been sent between the copy and the restore.
+ * `inDoubt`. The restore marker makes later evaluations hold alerts that may have been sent between the copy and the restore.
  *
- * The call can be repeated with `replace` after a crash. Every table is read back at the end.
+ * After a crash, call this function again with `replace`. Reads every table back at the end.
  *
  * @param replace - Whether to remove the rows of a store that is not empty.
  * @param report - Receives a line about the progress.
@@ -30,12 +30,12 @@ export async function restoreStore(
 ): Promise<Restored> {
   const { wholeTables, tables, held, clock } = deps;
   const manifest = await readManifest(folder);
-  const used = await tablesInUse(wholeTables);
-  if (used.length > 0 && !replace)
+  const nonEmpty = await nonEmptyTables(wholeTables);
+  if (nonEmpty.length > 0 && !replace)
     throw new CopyFailed(
-      `The store is not empty: ${used.join(", ")}. Use an empty storage account, or remove all rows first with --replace.`,
+      `The store is not empty: ${nonEmpty.join(", ")}. Use an empty storage account, or remove all rows first with --replace.`,
     );
-  for (const table of used) await wholeTables.clear(table);
+  for (const table of nonEmpty) await wholeTables.clear(table);
 
   const pending: string[] = [];
   for (const [table, { rows }] of Object.entries(manifest.tables)) {
@@ -45,31 +45,32 @@ export async function restoreStore(
     );
     await report(`Restored ${table}: ${rows} rows.`);
   }
-  const wrong: string[] = [];
+  const different: string[] = [];
   for (const table of TABLE_NAMES) {
     const { sha256, rows } = await contentOf(wholeTables.rows(table));
     const copied = manifest.tables[table];
-    if (copied === undefined ? rows > 0 : copied.sha256 !== sha256) wrong.push(table);
+    if (copied === undefined ? rows > 0 : copied.sha256 !== sha256) different.push(table);
   }
-  if (wrong.length > 0)
+  if (different.length > 0)
     throw new CopyFailed(
-      `${wrong.join(", ")} differ from the copy, so another program wrote during the restore. Stop the app, wait until no invocation runs, and restore again with --replace.`,
+      `${different.join(", ")} differ from the copy, so another program wrote during the restore. Stop the app, wait until no invocation runs, and restore again with --replace.`,
     );
+  // These writes change restored tables, so they follow the comparison.
   await markRestored(tables, { copiedAt: manifest.copiedAt, restoredAt: clock.now().toISOString() });
   for (const deliveryId of pending) await held.hold(deliveryId);
   return { manifest, heldDeliveries: pending.length };
 }
 
 /** Returns the tables that have rows. */
-async function tablesInUse(wholeTables: WholeTables): Promise<string[]> {
-  const used: string[] = [];
+async function nonEmptyTables(wholeTables: WholeTables): Promise<string[]> {
+  const names: string[] = [];
   for (const table of TABLE_NAMES) {
     for await (const _ of wholeTables.keys(table)) {
-      used.push(table);
+      names.push(table);
       break;
     }
   }
-  return used;
+  return names;
 }
 
 /** Yields the deliveries of a copy, and adds the ids of the pending ones to `pending`. */

@@ -16,11 +16,15 @@ export interface LeftOutRow {
 /** Rows that could not be read and are therefore missing in an answer. */
 export interface LeftOutRows {
   readonly count: number;
+  /** The first 100 of the rows. */
   readonly items: readonly LeftOutRow[];
 }
 
-/** The rows that the current work left out, by their locations. */
+/** The rows that the answer to the current GET request leaves out, by their locations. */
 const current = new AsyncLocalStorage<Map<string, LeftOutRow>>();
+
+/** Returns whether the current work answers a GET request (`collectLeftOut`). */
+export const isAnsweringGet = (): boolean => current.getStore() !== undefined;
 
 /**
  * Counts a row that the current work leaves out. Outside of `collectLeftOut` it has no effect.
@@ -32,7 +36,7 @@ export function countLeftOut({ table, partitionKey, rowKey, reason }: StorageCor
   current.getStore()?.set(JSON.stringify([table, partitionKey, rowKey]), row);
 }
 
-/** Runs `work` and returns the rows that it left out, or undefined if it left out none. */
+/** Runs `work`, which answers a GET request. Returns its result, and the rows that `work` left out. `leftOut` is undefined if there are none. */
 export async function collectLeftOut<T>(
   work: () => Promise<T>,
 ): Promise<{ result: T; leftOut: LeftOutRows | undefined }> {
@@ -43,16 +47,16 @@ export async function collectLeftOut<T>(
 }
 
 /**
- * Returns the result of `read`. In an answer to a request, a row that can't be read is left out and counted: the result is then
+ * Returns the result of `read`. In the answer to a GET request, a row that can't be read is left out and counted: the result is then
  * undefined. For rows that only add details to an answer.
  *
- * @throws StorageCorrupt outside of a request, so that work is not based on a missing row.
+ * @throws StorageCorrupt outside of a GET request, so that work is not based on a missing row.
  */
 export async function undefinedIfLeftOut<T>(read: Promise<T>): Promise<T | undefined> {
   try {
     return await read;
   } catch (error) {
-    if (!(error instanceof StorageCorrupt) || current.getStore() === undefined) throw error;
+    if (!(error instanceof StorageCorrupt) || !isAnsweringGet()) throw error;
     countLeftOut(error);
     return undefined;
   }
