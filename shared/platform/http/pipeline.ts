@@ -1,5 +1,5 @@
+import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { collectLeftOut } from "../storage/left-out-rows.ts";
 import { admit, type Gate, type UnauthenticatedRequest } from "./admission.ts";
 import { clientAddress } from "./client-address.ts";
 import { compressed } from "./compression.ts";

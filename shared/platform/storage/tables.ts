@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
+import { countLeftOut, isAnsweringGet } from "../incomplete-answer.ts";
 import type { Logger } from "../runtime.ts";
 import { batches, removeIfExists, type WriteOptions, writeAll } from "./bulk-write.ts";
 import type { StoreClock } from "./clock.ts";
@@ -9,7 +10,6 @@ import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
 import { errorCode, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
-import { countLeftOut, isAnsweringGet } from "./left-out-rows.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
 import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
@@ -45,7 +45,7 @@ export interface Range {
   /**
    * What happens with a row that can't be read. By default, it throws StorageCorrupt, so that no work is based on a missing row.
    * In the answer to a GET request, the row is left out instead, so the page may be empty, and the answer counts it
-   * (`left-out-rows.ts`). `throw` and `leaveOut` choose one of the two everywhere. A callback receives the row instead, which is
+   * (`incomplete-answer.ts`). `throw` and `leaveOut` choose one of the two everywhere. A callback receives the row instead, which is
    * left out but not counted.
    */
   readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw" | "leaveOut";
