@@ -6,7 +6,7 @@ import { isUlid, newestFirst } from "../platform/ulid.ts";
 import { audited } from "./audited.ts";
 import { sha256 } from "./canonical.ts";
 import type { AuditRecorder } from "./event.ts";
-import { intervalOf, timeOf } from "./interval.ts";
+import { type Interval, intervalOf, timeOf } from "./interval.ts";
 import { EntryRow, entriesPartition, INDEX_PARTITION, IndexRow, indexKeys, instantOf, isMark } from "./rows.ts";
 import { entryOfRow, storedEntries } from "./stored-entries.ts";
 
@@ -55,11 +55,15 @@ export async function repairWholeIndex(
     for await (const row of indexRows(tables)) if (days.has(pointerOf(row.key)?.day ?? "")) compared.set(row.key, row);
   }
   // The entries are read after the index rows. A writer writes the entry first, so every index row must have one by now.
-  const { expected, unreadable } = await readEntries(tables, [...days, entriesPartition(now)].sort(), now);
+  const readBefore = now + DAY_MS;
+  const { expected, unreadable } = await readEntries(tables, [...days, entriesPartition(now)].sort(), now, readBefore);
   const missing = [...expected].filter(([key, { id, isSettled }]) => isSettled && !isCorrect(compared.get(key), id));
-  const extra = [...compared.keys()].filter(
-    (key) => !expected.has(key) && !unreadable.has(pointerOf(key)?.entry ?? ""),
-  );
+  const extra = [...compared.keys()].filter((key) => {
+    const pointer = pointerOf(key);
+    // If this worker's clock is slow, later positions have entries that were not read.
+    if (pointer && (unreadable.has(pointer.entry) || pointer.interval >= readBefore)) return false;
+    return !expected.has(key);
+  });
   if (missing.length + extra.length > 0) {
     const event = {
       type: "audit.indexMended",
@@ -142,22 +146,22 @@ async function* indexRows(tables: Tables): AsyncGenerator<StoredIndexRow> {
 }
 
 /**
- * Returns the day of the entry that an index row names, and the entry as `<interval>|<random part of its id>`. Undefined if the
- * key has no valid position. The time in an entry's id can be earlier than its position, so only the random part is compared.
+ * Returns the day and the interval of the entry that an index row names, and the entry as `<time>|<random part of its id>`.
+ * Undefined if the key has no valid position. The time in an entry's id can be earlier than its position, so only the random part is compared.
  */
-function pointerOf(key: string): { day: string; entry: string } | undefined {
+function pointerOf(key: string): { day: string; interval: Interval; entry: string } | undefined {
   const position = key.slice(-POSITION_LENGTH);
   const instant = instantOf(position);
   if (!Number.isFinite(instant)) return undefined;
   const interval = intervalOf(instant);
-  return { day: entriesPartition(interval), entry: entryText(timeOf(interval), newestFirst(position)) };
+  return { day: entriesPartition(interval), interval, entry: entryText(timeOf(interval), newestFirst(position)) };
 }
 
 const entryText = (time: string, id: string): string => `${time}|${randomPart(id)}`;
 const randomPart = (id: string): string => id.slice(10);
 
 /**
- * Reads the entries of some days, and all entries since the last of these days.
+ * Reads the entries of some days, and all entries since the last of these days until `readBefore`.
  *
  * @returns `expected`: the index rows that the entries should have, by key. `unreadable`: the entries that can't be read, so that
  * their index rows are unknown.
@@ -166,12 +170,13 @@ async function readEntries(
   tables: Tables,
   days: readonly string[],
   now: number,
+  readBefore: number,
 ): Promise<{ expected: Map<string, { id: string; isSettled: boolean }>; unreadable: Set<string> }> {
   const expected = new Map<string, { id: string; isSettled: boolean }>();
   const unreadable = new Set<string>();
   for (const day of days) {
     const from = Date.parse(day);
-    const to = day === days.at(-1) ? now + DAY_MS : from + DAY_MS;
+    const to = day === days.at(-1) ? readBefore : from + DAY_MS;
     for await (const page of storedEntries(tables, { from, to })) {
       for (const row of page) {
         const entry = entryOfRow(row);

@@ -65,6 +65,12 @@ const TOO_MANY_ATTEMPTS: Failure = {
   remedy: "Check GET /system/failed-messages and the log. The next run tries again.",
 };
 
+const unreadableUnits = (count: number): Failure => ({
+  code: "internal",
+  message: `${count} units of the run were not read, because their rows can't be read.`,
+  remedy: "The log names the rows. The next run reads all units.",
+});
+
 type RunFailure = RunRecord["failures"][number];
 export type RunEvent =
   | { type: "planned"; planId: string; units: number; failures: RunFailure[] }
@@ -106,13 +112,15 @@ const endStatusOf = ({ failures, units = 0, unitsFailed = 0 }: RunRecord): RunRe
 
 function countsOf(run: RunRecord, works: readonly UnitWork[], stored: readonly UnitRecord[]) {
   const failed = works.filter(({ status }) => status === "failed");
+  const missing = Math.max(0, (run.units ?? 0) - works.length);
   const failures = [
     ...run.failures.filter(({ unit }) => unit === undefined),
+    ...(missing > 0 ? [{ source: "", ...unreadableUnits(missing) }] : []),
     ...failed.map(({ source, unit, failure }) => ({ source, unit, ...failure! })),
   ];
   const sum = (member: "resources" | "edges" | "notSeen") => stored.reduce((total, unit) => total + unit[member], 0);
   return {
-    unitsFailed: failed.length,
+    unitsFailed: failed.length + missing,
     resources: sum("resources"),
     edges: sum("edges"),
     notSeen: sum("notSeen"),

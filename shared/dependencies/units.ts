@@ -21,12 +21,20 @@ const UNIT_KIND: WorkKind<UnitWork> = {
   take: (unit, taker) => unit && nextUnit(unit, { type: "taken", ...taker }),
 };
 
-/** Returns all units of a run. Makes one request per 1,000. */
+/**
+ * Returns the units of a run. Makes one request per 1,000. Leaves out units whose rows can't be read, so that the others are
+ * still read. At the end of the run these units count as failed.
+ */
 export async function readWorks({ runId, planId }: RunRecord, tables: Tables): Promise<Row<UnitWork>[]> {
   const found: Row<UnitWork>[] = [];
   if (planId === undefined) return found;
   const prefix = workPrefix(planId);
-  const range = { partitionKey: runPartition(runId), from: prefix, before: keyEnd(prefix) };
+  const range = {
+    partitionKey: runPartition(runId),
+    from: prefix,
+    before: keyEnd(prefix),
+    onCorrupt: "leaveOut" as const,
+  };
   for await (const rows of tables.pages(UnitWorks, range)) found.push(...rows);
   return found;
 }

@@ -193,7 +193,7 @@ export function createActiveScans({
       from: WAITING,
       before: DONE,
       pageSize: Math.max(1, workers),
-      select: ["name" as const],
+      select: [],
     };
     for await (const rows of tables.pages(PlannedVaults, range)) {
       if (rows[0]?.rowKey.startsWith(WAITING)) return 0;

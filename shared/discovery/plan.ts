@@ -176,7 +176,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     const rows = new Map(vaults.map((vault, at) => [keyOf(vault, at), vault]));
     const operations: Operation[] = [...rows].map(([key, row]) => put(PlannedVaults, key, row));
     const range = { partitionKey: scan.partitionKey, from: WAITING, before: DONE };
-    for await (const staleRows of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
+    for await (const staleRows of tables.pages(PlannedVaults, { ...range, select: [] })) {
       for (const row of staleRows) if (!rows.has(row.rowKey)) operations.push(remove(PlannedVaults, row.rowKey));
     }
     let { etag } = scan;

@@ -17,7 +17,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, type Tables } from "../platform/storage/tables.ts";
 import { recordMetric } from "../platform/telemetry.ts";
-import { SECOND_MS } from "../platform/time.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { ActiveScanList } from "./active-scans.ts";
 import { listVaults } from "./plan-vaults.ts";
@@ -49,14 +49,16 @@ const CLOCK_TOLERANCE_MS = 2 * SECOND_MS;
 const OVERDUE_AFTER_MS = 10 * SECOND_MS;
 /** Interval at which the workers of scans check for re-scans that wait for a free worker. */
 const CHECK_INTERVAL_MS = 5 * SECOND_MS;
+/** Listings of vaults are used again for this time. */
+const MAX_LISTING_AGE_MS = 10 * MINUTE_MS;
 /** Number of rows that are read at a time to choose a waiting re-scan. */
 const RESCANS_PER_PAGE = 100;
 
 /**
  * State of a vault that the inventory has lost. `requested`: a re-scan was requested. `waiting`: one was requested before.
- * `gone`: no watched subscription has the vault any more.
+ * `gone`: no watched subscription has the vault any more. `outOfScope`: none of the vault's subscriptions is watched.
  */
-export type LostVault = "requested" | "waiting" | "gone";
+export type LostVault = "requested" | "waiting" | "gone" | "outOfScope";
 
 /** Re-scans single vaults after events, between scans. A re-scan never starts a scan and never prevents one. */
 export interface Rescans {
@@ -162,8 +164,8 @@ export function createRescans(deps: RescansDeps): Rescans {
   async function requestForLostVault(vaultName: string, vaultIds: readonly string[]): Promise<LostVault> {
     if (await readRow(vaultName)) return "waiting";
     const at = clock.now().toISOString();
-    const vault = await findVault(vaultName, vaultIds, deps);
-    if (!vault) return "gone";
+    const vault = await findVault(vaultName, vaultIds);
+    if (typeof vault === "string") return vault;
     const subscriptionId = vault.subscriptionId.toLowerCase();
     const want: RescanRequest = { at, vaultId: vault.id, fromVault: false };
     const row = { vaultName: vault.name, subscriptionId, want, dueAt: at, failures: 0 };
@@ -175,6 +177,51 @@ export function createRescans(deps: RescansDeps): Rescans {
     }
     await sendMessage(vault.name);
     return "requested";
+  }
+
+  /**
+   * Returns the vault of a watched subscription that has this name and one of these IDs, or another ID in the same subscription
+   * if it moved to another resource group.
+   */
+  async function findVault(vaultName: string, ids: readonly string[]): Promise<VaultResource | "gone" | "outOfScope"> {
+    const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
+    let isInScope = false;
+    // Only the first ID of each subscription is read, because the subscription's listing has the vaults of all others.
+    const idBySubscription = new Map(
+      ids.toReversed().map((id) => [parseResourceId(id)?.subscriptionId.toLowerCase(), id]),
+    );
+    for (const [subscriptionId, id] of idBySubscription) {
+      if (subscriptionId === undefined || !(await deps.watched(subscriptionId))) continue;
+      isInScope = true;
+      const signal = AbortSignal.timeout(MAX_RESCAN_MS);
+      if (!listings.has(subscriptionId)) {
+        try {
+          const vault = await deps.resourceManager.vault(id, signal);
+          if (isWanted(vault.name)) return vault;
+        } catch (error) {
+          if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+        }
+      }
+      // Only a complete listing proves that a vault was deleted.
+      const { vaults, unreadable } = await listRecently(subscriptionId, signal);
+      const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
+      if (entry) throw entry.failure;
+      const vault = vaults.find(({ name }) => isWanted(name));
+      if (vault) return vault;
+    }
+    return isInScope ? "gone" : "outOfScope";
+  }
+
+  /** Listings of subscriptions, so that a walk that finds rows of many lost vaults does not list one for each of them. */
+  const listings = new Map<string, { at: number; listing: Awaited<ReturnType<typeof listVaults>> }>();
+  async function listRecently(subscriptionId: string, signal: AbortSignal) {
+    const now = clock.now().getTime();
+    const recent = listings.get(subscriptionId);
+    if (recent && Math.abs(now - recent.at) < MAX_LISTING_AGE_MS) return recent.listing;
+    listings.delete(subscriptionId);
+    const listing = await listVaults(deps.resourceManager, subscriptionId, signal);
+    listings.set(subscriptionId, { at: now, listing });
+    return listing;
   }
 
   async function rescan(vaultName: string, requestId: string): Promise<void> {
@@ -388,36 +435,6 @@ async function findWaitingRescan({
       (row) => row.worker === undefined && row.failures === 0 && msUntil(row.dueAt, clock) <= CLOCK_TOLERANCE_MS,
     );
     if (due.length > 0) return due[Math.floor(randomness.number() * due.length)];
-  }
-  return undefined;
-}
-
-/**
- * Returns the vault of a watched subscription that has this name and one of these IDs, or another ID in the same subscription if
- * it moved to another resource group.
- */
-async function findVault(
-  vaultName: string,
-  ids: readonly string[],
-  { watched, resourceManager }: Pick<RescansDeps, "watched" | "resourceManager">,
-): Promise<VaultResource | undefined> {
-  const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
-  for (const id of ids) {
-    const subscriptionId = parseResourceId(id)?.subscriptionId.toLowerCase();
-    if (subscriptionId === undefined || !(await watched(subscriptionId))) continue;
-    const signal = AbortSignal.timeout(MAX_RESCAN_MS);
-    try {
-      const vault = await resourceManager.vault(id, signal);
-      if (isWanted(vault.name)) return vault;
-    } catch (error) {
-      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
-    }
-    // Only a complete listing proves that a vault was deleted.
-    const { vaults, unreadable } = await listVaults(resourceManager, subscriptionId, signal);
-    const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
-    if (entry) throw entry.failure;
-    const vault = vaults.find(({ name }) => isWanted(name));
-    if (vault) return vault;
   }
   return undefined;
 }

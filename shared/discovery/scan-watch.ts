@@ -18,6 +18,7 @@ import {
   scanPartition,
 } from "./scan.ts";
 import type { ScanRun } from "./scan-run.ts";
+import { skipUnreadable } from "./vault-claims.ts";
 
 /**
  * The watch of scans: every minute it finds scans whose worker crashed or whose message was lost, and lets them
@@ -99,8 +100,8 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
   /** Sends the lost messages of claimed vaults again. Returns the number of claimed vaults. */
   async function resendLostMessages(scanId: string): Promise<number> {
     let claimed = 0;
-    const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
-    for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
+    const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, onCorrupt: skipUnreadable };
+    for await (const rows of tables.pages(PlannedVaults, range)) {
       claimed += rows.length;
       await pMap(rows, ({ rowKey }) => resendIfLost(scanId, rowKey), { concurrency: MAX_CONCURRENT_CLAIMS });
     }

@@ -100,6 +100,9 @@ export interface Claims {
   hasClaimed(scanId: string): Promise<boolean>;
 }
 
+/** No worker can scan a vault whose row can't be read. When the scan ends, the vault counts as failed (scan-end.ts). */
+export const skipUnreadable = (): void => {};
+
 interface ClaimsDeps {
   tables: Tables;
   queues: Queues;
@@ -125,7 +128,13 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
   }
 
   async function readFirstWaiting(scanId: string, from: string): Promise<WaitingVault | undefined> {
-    const range = { partitionKey: scanPartition(scanId), from, before: CLAIMED, pageSize: 1 };
+    const range = {
+      partitionKey: scanPartition(scanId),
+      from,
+      before: CLAIMED,
+      pageSize: 1,
+      onCorrupt: skipUnreadable,
+    };
     for await (const [row] of tables.pages(PlannedVaults, range)) {
       if (row) return { index: indexOf(row.rowKey), vault: withoutKeys(row), etag: row.etag };
     }
@@ -156,8 +165,8 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     async resendClaimed(scanId, worker, exceptIndex) {
       let claimed = 0;
-      const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
-      for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["begun", "worker"] })) {
+      const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, onCorrupt: skipUnreadable };
+      for await (const rows of tables.pages(PlannedVaults, range)) {
         claimed += rows.length;
         for (const row of rows) {
           // A vault that no worker has started yet has no worker's name. The scan's first message is responsible for it.
@@ -194,7 +203,13 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
     },
 
     async hasClaimed(scanId) {
-      const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, pageSize: 1 };
+      const range = {
+        partitionKey: scanPartition(scanId),
+        from: CLAIMED,
+        before: DONE,
+        pageSize: 1,
+        onCorrupt: skipUnreadable,
+      };
       for await (const rows of tables.pages(PlannedVaults, range)) if (rows.length > 0) return true;
       return false;
     },

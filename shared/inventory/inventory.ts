@@ -178,8 +178,10 @@ export function createInventory(deps: {
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
       const owner = `removal/${deps.randomness.ulid(clock.now())}`;
       const removed = { vaults: 0, assets: 0 };
-      for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) {
-        for (const { name } of rows) {
+      // The name is taken from the key, so that a copy that can't be read does not hide its vault.
+      for await (const rows of tables.pages(Vaults, { ...range, select: [] })) {
+        for (const { rowKey } of rows) {
+          const name = rowKey.slice(prefix.length);
           const assets = await forgetVault(name, subscriptionId, owner).catch(rethrowBusyAsConflict);
           if (!assets) continue;
           removed.assets += assets.length;

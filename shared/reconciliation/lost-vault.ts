@@ -42,6 +42,8 @@ export async function findLostVault(
   if (copy && sourceOf(copy) !== "keyVault") return assets.length > 0 ? { copy, isRequested: false } : undefined;
   const vaultIds = new Set([...(copy ? [copy.id] : []), ...assets.map(({ vaultId }) => vaultId)]);
   const state: LostVault = await rescans.requestForLostVault(name, [...vaultIds]);
+  // No scan reads the vault, and its rows stay until their retention ends.
+  if (state === "outOfScope") return copy && { copy, isRequested: false };
   return state === "gone" ? undefined : { copy, isRequested: state === "requested" };
 }
 

@@ -46,7 +46,7 @@ interface PointerKind {
 }
 
 /** Records of one kind, and their pointers. */
-interface PointedRecords<T> {
+export interface PointedRecords<T> {
   readonly entity: Entity<T>;
   readonly partitionKey: string;
   readonly recordKey: (recordId: string) => string;
@@ -168,17 +168,21 @@ async function recheck<T>(
     : kind.hasIdInKey
       ? recordKey(idInKey(key))
       : undefined;
-  const recordRowKey = suspect.recordRowKey ?? pointedRowKey;
-  const record =
-    recordRowKey === undefined ? undefined : await readRowOrCorrupt(tables, records.entity, partitionKey, recordRowKey);
-  // The pointer may be right: its record, or one of those that it may belong to, can't be read.
-  if (record ? record.unreadable : unreadable > 0) return undefined;
-  const correct = record?.row && records.pointersOf(record.row).find(({ rowKey }) => rowKey === key);
-  if (correct) {
+  // The record that the walk read may have ended since, and the pointer may belong to a newer one. So both are read.
+  const recordRowKeys = new Set([suspect.recordRowKey, pointedRowKey].filter((rowKey) => rowKey !== undefined));
+  // The pointer may be right: one of the records that it may belong to can't be read.
+  if (recordRowKeys.size === 0 && unreadable > 0) return undefined;
+  for (const recordRowKey of recordRowKeys) {
+    const record = await readRowOrCorrupt(tables, records.entity, partitionKey, recordRowKey);
+    if (record.unreadable) return undefined;
+    const correct = record.row && records.pointersOf(record.row).find(({ rowKey }) => rowKey === key);
+    if (!correct) continue;
     if (pointer.unreadable) return { key, kind: "unreadable", repair: correct };
     if (!pointer.row) return { key, kind: "missing", repair: correct };
     return pointedRowKey === recordRowKey ? undefined : { key, kind: "stale", repair: correct };
   }
+  // It may belong to a newer record, which only the next walk reads.
+  if (pointer.unreadable && pointedRowKey === undefined && suspect.recordRowKey !== undefined) return undefined;
   const etag = pointer.row?.etag ?? pointer.unreadable?.etag;
   return etag === undefined ? undefined : { key, kind: "extra", repair: remove(kind.entity, key, etag) };
 }

@@ -1,4 +1,5 @@
 import { type LeasedRow, type Taker, takeLease, type WorkKind } from "../platform/runs/leased-row.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
 import { type Operation, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
@@ -89,7 +90,7 @@ export async function takeRecordLease(
 
 /** Writes an event under the lease. @throws A conflict if another worker has taken the lease. */
 export const changeLease = (lease: Lease, event: LeaseEvent): Promise<void> =>
-  lease.change(nextLease(lease.row, event)!);
+  lease.change(nextLease(withoutKeys(lease.row), event)!);
 
 /** Returns the operation that ends the lease, for a transaction. It fails if another worker has taken the lease. */
 export const leaseEnd = ({ row }: Lease): Operation => remove(Leases, row.rowKey, row.etag);

@@ -121,6 +121,8 @@ export const DueRows = entity(
   z.object({
     /** Time of the last message for the record. In the future if the message was sent with a delay. */
     sentAt: z.string().optional(),
+    /** True if the message of `sentAt` is a follow-up, which is sent after this row is written. */
+    followUp: z.boolean().optional(),
     /** The record was tampered with, and its history has an entry about that. From then on the record is checked once a day. */
     aside: z.boolean().optional(),
   }),

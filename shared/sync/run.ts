@@ -3,7 +3,7 @@ import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Tier } from "../platform/http/endpoint.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { isConflict, repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
+import { repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
@@ -97,32 +97,34 @@ async function leaseOrRequeue(record: SyncRecord, deps: RunDeps): Promise<Lease 
   const taken = await takeRecordLease(deps.tables, recordId, randomUUID());
   if (!("waitMs" in taken)) return taken;
   // The other worker may have crashed. Then this message continues its work.
-  const delaySeconds = Math.ceil(taken.waitMs / SECOND_MS) + 1;
-  if (await claimFollowUp(record, delaySeconds, deps)) {
-    await deps.queues.send(RUN_QUEUE, { recordId }, { delaySeconds });
-  }
+  await sendFollowUp(record, Math.ceil(taken.waitMs / SECOND_MS) + 1, deps);
   return undefined;
 }
 
 /**
- * Claims the follow-up in the record's due row. Returns false if another message has one that is still to arrive. If the caller
- * crashes before it sends the follow-up, the timer sends a message.
+ * Sends the follow-up of a message, unless another message has one that is still to arrive. Claims it in the record's due row
+ * first. If the caller crashes between the claim and the message, the timer sends a message some minutes after the follow-up's
+ * time.
  */
-async function claimFollowUp(
+async function sendFollowUp(
   { recordId, nextRunAt }: SyncRecord,
   delaySeconds: number,
-  { tables, clock }: RunDeps,
-): Promise<boolean> {
+  { tables, queues, clock }: RunDeps,
+): Promise<void> {
+  const send = () => queues.send(RUN_QUEUE, { recordId }, { delaySeconds });
   const now = clock.now().getTime();
   const due = nextRunAt === undefined ? undefined : await tables.get(DueRows, SYNC, dueKey(nextRunAt, recordId));
   // The record changed since it was read. This is too rare for messages to multiply.
-  if (!due) return true;
-  if (due.sentAt !== undefined && Date.parse(due.sentAt) > now + FOLLOW_UP_SLACK_MS) return false;
+  if (!due) return await send();
+  if (due.sentAt !== undefined && Date.parse(due.sentAt) > now + FOLLOW_UP_SLACK_MS) return;
+  const sentAt = new Date(now + delaySeconds * SECOND_MS).toISOString();
+  const claimed = await undefinedIfChanged(tables.replace(DueRows, { ...due, sentAt, followUp: true }));
+  if (!claimed) return;
   try {
-    await tables.replace(DueRows, { ...due, sentAt: new Date(now + delaySeconds * SECOND_MS).toISOString() });
-    return true;
+    await send();
   } catch (error) {
-    if (isConflict(error)) return false;
+    // Releases the claim, so that the redelivered message sends the follow-up.
+    await undefinedIfChanged(tables.replace(DueRows, { ...due, etag: claimed.etag }));
     throw error;
   }
 }

@@ -11,6 +11,8 @@ import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 
 /** A message is not repeated for this time, because its run is waiting in the queue or in progress. */
 const RESEND_AFTER_MS = 30 * MINUTE_MS;
+/** The same for a follow-up, whose sender may have crashed before it sent it. */
+const RESEND_FOLLOW_UP_AFTER_MS = 5 * MINUTE_MS;
 /** Number of messages that are sent concurrently. */
 const SENDS_AT_ONCE = 16;
 /** Number of rows that one transaction marks. */
@@ -53,7 +55,7 @@ export function createSchedule(deps: {
 
   /** Marks rows as sent. Skips rows that are gone, because their records were run or changed at the same time. */
   async function markAsSent(rowKeys: readonly string[], sentAt: string): Promise<void> {
-    let remaining: Operation[] = rowKeys.map((rowKey) => merge(DueRows, rowKey, { sentAt }));
+    let remaining: Operation[] = rowKeys.map((rowKey) => merge(DueRows, rowKey, { sentAt, followUp: false }));
     while (remaining.length > 0) {
       try {
         await tables.transaction(DueRows.table, SYNC, remaining);
@@ -70,14 +72,15 @@ export function createSchedule(deps: {
   return {
     async sendDueRecords() {
       const now = clock.now();
-      const sentBefore = new Date(now.getTime() - RESEND_AFTER_MS).toISOString();
-      const suspendedSentBefore = new Date(now.getTime() - DAY_MS).toISOString();
+      const timeBefore = (milliseconds: number) => new Date(now.getTime() - milliseconds).toISOString();
+      // `aside`: the record was tampered with and is only checked once a day.
+      const sentBefore = ({ aside, followUp }: { aside?: boolean | undefined; followUp?: boolean | undefined }) =>
+        timeBefore(aside ? DAY_MS : followUp ? RESEND_FOLLOW_UP_AFTER_MS : RESEND_AFTER_MS);
       const range = { partitionKey: SYNC, from: DUE_PREFIX, before: keyEnd(DUE_PREFIX + now.toISOString()), onCorrupt };
       for await (const rows of tables.pages(DueRows, range)) {
         if ((await licensing.tier()) !== "pro") return await reportUnlicensed();
-        // `aside`: the record was tampered with and is only checked once a day.
         const due = rows
-          .filter(({ sentAt, aside }) => sentAt === undefined || sentAt < (aside ? suspendedSentBefore : sentBefore))
+          .filter((row) => row.sentAt === undefined || row.sentAt < sentBefore(row))
           .map(({ rowKey }) => rowKey);
         // Messages are sent before the rows are marked: a duplicate message is harmless, a missing one would wait for half an
         // hour.

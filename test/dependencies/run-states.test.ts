@@ -285,3 +285,11 @@ test("after any sequence of events, units and runs have followed the tables of s
   ];
   expect(reached.situations).toEqual(situations.sort());
 });
+
+test("units whose rows can't be read count as failed", () => {
+  const run = { status: "running", units: 3, failures: [] } as unknown as RunRecord;
+  const done = { source: "azure", unit: "one", status: "done" } as unknown as UnitWork;
+  const ending = nextRun(run, { type: "unitsEnded", works: [done], stored: [], entryId: "entry" });
+  expect(ending).toMatchObject({ unitsFailed: 2, failures: [{ code: "internal" }] });
+  expect(nextRun({ ...run, ...ending }, { type: "recorded", at: new Date(0) })?.status).toBe("partial");
+});

@@ -2,9 +2,10 @@
  * The end of a scan: its status is decided once, and written completely and recorded in the audit log once, also if workers
  * crash, compete or fail. The watch is a timer that ends scans whose workers crashed.
  */
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { RESCAN_QUEUE } from "../../shared/discovery/rescan-rows.ts";
-import { QUEUES } from "../../shared/discovery/scan.ts";
+import { CLAIMED, DONE, QUEUES, scanPartition, WAITING } from "../../shared/discovery/scan.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
@@ -259,6 +260,46 @@ describe("the status of an ended scan", () => {
     await fixture.watch();
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "timedOut", vaultsDone: 1 });
     expect(await fixture.active.all()).toEqual([]);
+  });
+
+  /** Makes the first row of a scan with this prefix unreadable. */
+  async function makeUnreadable(connection: string, scanId: string, prefix: string): Promise<void> {
+    const rows = TableClient.fromConnectionString(connection, "Scans", { allowInsecureConnection: true });
+    const partitionKey = scanPartition(scanId);
+    for await (const row of rows.listEntities({ queryOptions: { filter: `PartitionKey eq '${partitionKey}'` } }))
+      if (row.rowKey!.startsWith(prefix))
+        return void (await rows.updateEntity({ partitionKey, rowKey: row.rowKey!, name: 7, outcome: 7 }, "Merge"));
+    throw new Error(`No row starts with ${prefix}`);
+  }
+
+  test("is partial if the outcome of a vault can't be read, which counts as failed", async () => {
+    const connection = openUnusedAccount();
+    const scanId = await scanWithoutEnd(connection);
+    await makeUnreadable(connection, scanId, DONE);
+    const fixture = createScanFixture(connection);
+    await fixture.run.finish(scanId);
+    expect(await fixture.auditEntriesOf("scan.finished")).toMatchObject([
+      { outcome: "failure", details: { status: "partial", vaultsDone: 3, vaultsFailed: 1 } },
+    ]);
+  });
+
+  test.each([
+    ["waiting", WAITING],
+    ["claimed", CLAIMED],
+  ])("is partial if the row of a %s vault can't be read, which counts as failed", async (_, prefix) => {
+    const connection = openUnusedAccount();
+    const fixture = createScanFixture(connection);
+    fixture.settings.discoveryMaxWorkers = 2;
+    const scanId = await fixture.startAndPlan();
+    await makeUnreadable(connection, scanId, prefix);
+    // The message of the unreadable vault fails.
+    for (const message of fixture.takeMessages(QUEUES.vaults)) await fixture.handleMessage(message).catch(() => {});
+    await storage.move(2 * MINUTE_MS);
+    await fixture.syncClock();
+    await fixture.watch();
+    expect(await fixture.auditEntriesOf("scan.finished")).toMatchObject([
+      { outcome: "failure", details: { status: "partial", vaultsDone: 3, vaultsFailed: 1 } },
+    ]);
   });
 
   test("is cancelled if the scan is canceled before it is planned", async () => {

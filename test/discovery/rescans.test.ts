@@ -7,10 +7,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vit
 import { timers } from "../../functions/discovery.ts";
 import { RESCAN_QUEUE, RESCANS, RescanRows } from "../../shared/discovery/rescan-rows.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../../shared/discovery/scan.ts";
+import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { findLostVault } from "../../shared/reconciliation/lost-vault.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { crashable, SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
@@ -19,6 +21,7 @@ import {
   createScanFixture,
   event,
   FIRST_SUBSCRIPTION,
+  resource,
   type ScanFixture,
   SECOND_SUBSCRIPTION,
 } from "./scan-fixture.ts";
@@ -601,5 +604,27 @@ describe("recovery of re-scans:", () => {
     ]);
     await fixture.scan("delta");
     expect((await fixture.writer.find("kv-one"))!.failedScans).toBe(1);
+  });
+});
+
+describe("a vault whose own row is lost", () => {
+  test("is restored from its copy if its subscription is no longer watched", async () => {
+    await fixture.tables.remove(Vaults, VAULTS, vaultKey("kv-one"));
+    fixture.scope.watched = async () => false;
+    const lost = await findLostVault(fixture.tables, "kv-one", [], fixture.rescans);
+    expect(lost).toMatchObject({ copy: { name: "kv-one" }, isRequested: false });
+  });
+
+  test("costs one listing of its subscription, also if rows name many such vaults and IDs", async () => {
+    let listings = 0;
+    fixture.cloud.whileListingVaults = async () => void listings++;
+    for (let vault = 0; vault < 5; vault++) {
+      const ids = Array.from({ length: 20 }, (_, id) => resource(FIRST_SUBSCRIPTION, `kv-made-up-${vault}-${id}`).id);
+      expect(await fixture.rescans.requestForLostVault(`kv-made-up-${vault}`, ids)).toBe("gone");
+    }
+    expect(listings).toBe(1);
+    expect(await fixture.rescans.requestForLostVault("kv-two", [resource(FIRST_SUBSCRIPTION, "x").id])).toBe(
+      "requested",
+    );
   });
 });

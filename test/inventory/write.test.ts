@@ -4,6 +4,7 @@
  * claim's lease has expired.
  */
 import { randomBytes, randomUUID } from "node:crypto";
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
@@ -17,6 +18,7 @@ import {
 } from "../../shared/inventory/change-log.ts";
 import { createInventory } from "../../shared/inventory/inventory.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
+import { VAULTS, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { claimVault, readStoredVault } from "../../shared/inventory/vault-claim.ts";
 import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
@@ -343,12 +345,17 @@ test("changes are listed newest first, with any filter and page size", async () 
   expect(await listAllChanges(period)).toEqual(linesAt(0, 1, 2));
 });
 
-test("removing a subscription keeps a vault that moves to another subscription meanwhile", async () => {
+test("removing a subscription removes a vault whose copy can't be read, and keeps one that moves to another subscription meanwhile", async () => {
   const { vault, assets } = createVaultWithAssets("kv-moving");
   const movedVault = { ...vault, subscriptionId: SUBSCRIPTIONS[1] };
   const staying = createVaultWithAssets("kv-staying");
   await writeVault(writerOn(tables), vault, assets);
   await writeVault(writerOn(tables), staying.vault, staying.assets);
+  const rows = TableClient.fromConnectionString(azurite.connectionString(), "Vaults", {
+    allowInsecureConnection: true,
+  });
+  const copyKey = vaultInSubscriptionKey(SUBSCRIPTIONS[0], staying.vault.name);
+  await rows.updateEntity({ partitionKey: VAULTS, rowKey: copyKey, name: 7 }, "Merge");
   const writer = writerOn(tables);
   const moveBeforeRead = async (name: string) => {
     if (name === vault.name) {

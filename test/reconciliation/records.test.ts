@@ -1,13 +1,22 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { repairWholeIndex } from "../../shared/audit/index-repair.ts";
 import { indexKeys } from "../../shared/audit/rows.ts";
 import { ACTIVE } from "../../shared/discovery/scan.ts";
 import { PendingWrites, pendingPrefix, VAULTS } from "../../shared/inventory/vault.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
+import {
+  findPointerFaults,
+  type PointedRecords,
+  ROTATION_POINTERS,
+  SYNC_POINTERS,
+} from "../../shared/reconciliation/pointers.ts";
 import { POLICIES, Policies } from "../../shared/rotation/policy.ts";
 import { ROTATIONS, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotationRows, recordKey as rotationKey } from "../../shared/rotation/rows.ts";
-import { keyOfTarget } from "../../shared/sync/indexes.ts";
+import { keyOfTarget, removalOperations } from "../../shared/sync/indexes.ts";
 import {
   Configurations,
   DueRows,
@@ -80,25 +89,26 @@ beforeAll(async () => {
   await entry("test.late");
   unsealedId = await idOf("test.late");
   await scans.startAndPlan();
-  await plantRotation();
-  await plantSyncRecord();
+  rotationId = "01KCCCCCCCCCCCCCCCCCCCCCCC";
+  await plantRotation(rotationId, APP);
+  await plantSyncRecord(syncRecord);
   await storage.move(2 * MINUTE_MS);
   await fixture.walk();
 }, 120_000);
 afterAll(() => storage?.stop());
 
-async function plantRotation(): Promise<void> {
-  const { tables } = fixture;
-  const now = new Date(scans.clock.now());
-  const rows = createRotationRows({
-    tables,
+const openRotationRows = () =>
+  createRotationRows({
+    tables: fixture.tables,
     clock: scans.clock,
     randomness: { ulid: () => "01KBBBBBBBBBBBBBBBBBBBBBBB" } as never,
   });
-  rotationId = "01KCCCCCCCCCCCCCCCCCCCCCCC";
+
+async function plantRotation(id: string, appId: string): Promise<void> {
+  const now = new Date(scans.clock.now());
   const rotation: Omit<RotationRecord, "writeId"> = {
-    rotationId,
-    appId: APP,
+    rotationId: id,
+    appId,
     objectId: APP,
     appName: "Payments",
     oldKeyId: APP,
@@ -122,16 +132,15 @@ async function plantRotation(): Promise<void> {
     failures: 0,
     requestId: "request",
   };
-  await rows.insert(rotation, false);
+  await openRotationRows().insert(rotation, false);
 }
 
-async function plantSyncRecord(): Promise<void> {
+async function plantSyncRecord(record: SyncRecord): Promise<void> {
   const { tables } = fixture;
-  const { recordId } = syncRecord;
-  await tables.put(Records, SYNC, recordKey(recordId), syncRecord);
-  await tables.put(DueRows, SYNC, dueKey(syncRecord.nextRunAt!, recordId), {});
-  for (const key of [sourceKey(syncRecord), keyOfTarget(syncRecord)])
-    await tables.put(References, SYNC, key, { recordId });
+  const { recordId } = record;
+  await tables.put(Records, SYNC, recordKey(recordId), record);
+  await tables.put(DueRows, SYNC, dueKey(record.nextRunAt!, recordId), {});
+  for (const key of [sourceKey(record), keyOfTarget(record)]) await tables.put(References, SYNC, key, { recordId });
 }
 
 const newestWalk = async () => (await fixture.reconciliation.status()).newest!;
@@ -319,4 +328,55 @@ test("signed rows that another program changed are counted, and neither used nor
   expect([Object.values(mended), unverified]).toEqual([[0, 0, 0, 0, 0, 0], 3]);
   expect(await readRaw("Sync", SYNC, "p|azure")).toMatchObject({ revision: "2" });
   expect(fixture.events).toEqual([]);
+});
+
+describe("a pointer is right if its record was replaced while the walk read", () => {
+  /** Returns the wrong pointers that a walk finds if the records change after it read them, before it reads the pointers. */
+  async function faultsAfterChange<T>(records: PointedRecords<T>, change: () => Promise<void>) {
+    const { tables } = fixture;
+    let changing: Promise<void> | undefined;
+    async function* pages(...[entity, range]: Parameters<Tables["pages"]>) {
+      if ((entity as unknown) !== records.entity) {
+        changing ??= change();
+        await changing;
+      }
+      yield* tables.pages(entity, range);
+    }
+    return (await findPointerFaults({ ...tables, pages } as Tables, records)).faults;
+  }
+
+  test("by the next rotation of the same application", async () => {
+    const [ended, next, app] = ["01KFFFFFFFFFFFFFFFFFFFFFFF", "01KGGGGGGGGGGGGGGGGGGGGGGG", `${APP.slice(0, -1)}2`];
+    await plantRotation(ended, app);
+    const faults = await faultsAfterChange(ROTATION_POINTERS, async () => {
+      const rows = openRotationRows();
+      const row = (await rows.get(ended))!;
+      await rows.save(row, { ...withoutKeys(row), status: "completed" });
+      await plantRotation(next, app);
+    });
+    expect(faults).toEqual([]);
+  });
+
+  test("by another sync record of the same target", async () => {
+    const { tables } = fixture;
+    const deleted = { ...syncRecord, recordId: "01KFFFFFFFFFFFFFFFFFFFFFFF", targetName: "kv-target/other" };
+    await plantSyncRecord(deleted);
+    const faults = await faultsAfterChange(SYNC_POINTERS, async () => {
+      const row = (await tables.get(Records, SYNC, recordKey(deleted.recordId)))!;
+      await tables.transaction(Records.table, SYNC, removalOperations(row));
+      await plantSyncRecord({ ...deleted, recordId: "01KGGGGGGGGGGGGGGGGGGGGGGG" });
+    });
+    expect(faults).toEqual([]);
+  });
+});
+
+test("a worker whose clock is days behind removes no index row of newer audit entries", async () => {
+  const clock = { now: () => new Date(Number(scans.clock.now()) - 3 * DAY_MS) };
+  const audit = { append: async () => {} };
+  const { missing, extra } = await repairWholeIndex(
+    { tables: fixture.tables, clock, audit },
+    { actor: "system", requestId: "r" },
+    {},
+  );
+  expect([missing, extra]).toEqual([0, 0]);
 });

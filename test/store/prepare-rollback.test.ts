@@ -172,11 +172,11 @@ describe.each(BUILDS)("the store is prepared for %s", (build) => {
     await fixture.tables.remove(RuleStates, STATES, "other");
   });
 
-  test.runIf(build === "6c262fe")("a rotation whose protection the build does not know must end first", async () => {
+  test("a rotation must end first if the build does not know its protection", async () => {
     await changeRotation(world, rotationId, { reason: "compromised", namedOnly: true });
-    await expect(prepare()).rejects.toThrow(
-      `Rotation ${rotationId} of app-${build} is in progress and has the reason compromised, writes named places only.`,
-    );
+    const refusal = `Rotation ${rotationId} of app-${build} is in progress and has the reason compromised, writes named places only.`;
+    if (build === "6c262fe") await expect(prepare()).rejects.toThrow(refusal);
+    else expect((await prepare({ dryRun: true })).join()).not.toContain(refusal);
     await changeRotation(world, rotationId, { reason: undefined, namedOnly: undefined });
   });
 

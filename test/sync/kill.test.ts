@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Cloud } from "simulated-cloud/cloud.ts";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { takeRecordLease } from "../../shared/sync/leases.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
-import type { Steps } from "../support/simulated-crash.ts";
+import { SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
 import { COPIES, type Fixture, openFixture, SOURCE } from "./sync-fixture.ts";
 
 // A run of a sync record must write the target only once, although its process crashes at any step. A step is a call of tables,
@@ -141,6 +141,43 @@ test("copies of a message send one follow-up while another worker has the record
   expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
   expect(fixture.copyValue(targetName)).toBe("value-one");
   await fixture.removeAllRecords();
+});
+
+describe("a follow-up that was claimed but not sent", () => {
+  /** Returns a record whose lease a crashed worker has, without a message. */
+  async function recordOfCrashedWorker() {
+    const { recordId, targetName } = await fixture.createRecord();
+    fixture.messages.splice(0);
+    expect(await takeRecordLease(fixture.tables, recordId, "crashed worker")).not.toHaveProperty("waitMs");
+    return { recordId, targetName };
+  }
+
+  test("is sent by the redelivered message after the queue failed", async () => {
+    const { recordId } = await recordOfCrashedWorker();
+    vi.spyOn(fixture.messages, "push").mockImplementationOnce(() => {
+      throw new Error("The queue is not reachable.");
+    });
+    await expect(fixture.sync.run(recordId)).rejects.toThrow("not reachable");
+    await fixture.sync.run(recordId);
+    expect(fixture.messages).toHaveLength(1);
+    await fixture.passTime(TAKEOVER_MS);
+    await fixture.drain();
+    await fixture.removeAllRecords();
+  });
+
+  test("is replaced by the timer some minutes after its time, if its sender crashed", async () => {
+    const steps: Steps = { taken: 0 };
+    await fixture.instance(steps).run((await recordOfCrashedWorker()).recordId);
+    const { recordId, targetName } = await recordOfCrashedWorker();
+    const crashed = fixture.instance({ taken: 0, crashAt: steps.taken, when: "before" });
+    await expect(crashed.run(recordId)).rejects.toThrow(SimulatedCrash);
+    expect(fixture.messages).toEqual([]);
+    await fixture.passTime(TAKEOVER_MS + 5 * 60_000);
+    await fixture.sync.sendDueRecords();
+    await fixture.drain();
+    expect(fixture.copyValue(targetName)).toBe("value-one");
+    await fixture.removeAllRecords();
+  });
 });
 
 test("a target whose provider does not store which version it has is written at most twice after a crash", {

@@ -1,6 +1,9 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { FaultAction } from "simulated-cloud/faults.ts";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
+import { changeLease, takeRecordLease } from "../../shared/sync/leases.ts";
+import { Leases, leaseKey, SYNC } from "../../shared/sync/record.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { COPIES, caller, type Fixture, HOUR_MS, openFixture, SOURCE } from "./sync-fixture.ts";
@@ -26,6 +29,8 @@ afterAll(async () => {
   await storage?.stop();
 });
 afterEach(async () => {
+  vi.useRealTimers();
+  fixture.onAuditEvent = undefined;
   cloud.control.clearFaults();
   await fixture.removeAllRecords();
 });
@@ -113,6 +118,29 @@ describe("a run", () => {
     await running;
     await fixture.drain();
     expect(fixture.copyValue(targetName)).toBe("value-two");
+  });
+
+  test("that takes minutes stores its outcome, and nothing renews its lease", async () => {
+    const { recordId } = await fixture.createRecord();
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    let timers = 0;
+    fixture.onAuditEvent = async ({ outcome }) => {
+      if (outcome !== "intent") return;
+      timers += vi.getTimerCount();
+      vi.advanceTimersByTime(5 * MINUTE_MS);
+    };
+    await fixture.drain();
+    expect(timers).toBe(0);
+    expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
+    expect(await fixture.tables.get(Leases, SYNC, leaseKey(recordId))).toBeUndefined();
+  });
+
+  test("can announce two writes at the same time without losing its lease", async () => {
+    const lease = await takeRecordLease(fixture.tables, "01KFFFFFFFFFFFFFFFFFFFFFFF", "worker");
+    if ("waitMs" in lease) throw new Error("The record is leased.");
+    const announce = (writing: string) => changeLease(lease, { type: "announced", writing, creating: false });
+    await Promise.all([announce("one"), announce("two")]);
+    expect([lease.signal.aborted, lease.row.writing]).toEqual([false, "two"]);
   });
 });
 

@@ -81,16 +81,17 @@ export interface LeasedRow<R extends object> {
 }
 
 /**
- * Holds the lease of a row that this worker has just written to claim it. A heartbeat rewrites the row regularly, so that the
- * lease does not expire.
+ * Holds the lease of a row that this worker has just written to claim it. With a heartbeat, the row is rewritten regularly, so
+ * that the lease does not expire.
  *
  * @param claimedRow - The row as returned by that write.
+ * @param heartbeatMs - Undefined for no heartbeat. Only `end` stops a heartbeat.
  */
 export function leaseRow<R extends object>(
   tables: Tables,
   entity: Entity<R>,
   claimedRow: Row<R>,
-  heartbeatMs: number | undefined = HEARTBEAT_LEASE.heartbeatMs,
+  heartbeatMs: number | undefined,
 ): LeasedRow<R> {
   const aborted = new AbortController();
   let row = claimedRow;
