@@ -1,6 +1,7 @@
 import type { Clock } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { replace, type Tables } from "../platform/storage/tables.ts";
 import {
@@ -19,7 +20,7 @@ import { MAILBOX_PREFIX, MAILBOXES, Mailboxes } from "./mailbox.ts";
  * person decides. Each method can be repeated after a crash.
  */
 export interface HeldDeliveries {
-  /** Holds a pending delivery. Does nothing if the delivery is not pending. */
+  /** Holds a pending delivery. For a delivery that is held already, corrects the lists and the mailboxes. */
   hold(deliveryId: string): Promise<void>;
   list(): AsyncGenerator<DeliverySummary, void>;
   /**
@@ -63,7 +64,8 @@ export function createHeldDeliveries(deps: {
     async hold(deliveryId) {
       await change(deliveryId, "pending", (_row, now) => ({ status: "inDoubt", heldAt: now }));
       // Mails in progress stay, because the provider is asked for their outcome. Waiting mails get a mailbox of their own later.
-      for await (const boxes of tables.pages(Mailboxes, { partitionKey: MAILBOXES, from: MAILBOX_PREFIX })) {
+      const range = { partitionKey: MAILBOXES, from: MAILBOX_PREFIX, before: keyEnd(MAILBOX_PREFIX) };
+      for await (const boxes of tables.pages(Mailboxes, range)) {
         for (const box of boxes.filter(({ waiting }) => waiting.some((entry) => entry.deliveryId === deliveryId)))
           await tables.replace(Mailboxes, {
             ...box,

@@ -19,6 +19,10 @@ export type RestoreMarker = z.infer<typeof RestoreMarker>;
 const RestoreMarkers = entity("AlertStates", RestoreMarker);
 const RESTORE = "restore";
 
+/** Returns whether a row of a table is the marker of a restored store. */
+export const isRestoreMarker = (table: string, row: { partitionKey: string; rowKey: string }): boolean =>
+  table === RestoreMarkers.table && row.partitionKey === RESTORE && row.rowKey === RESTORE;
+
 /** Writes the marker of a restored store. */
 export async function markRestored(tables: Tables, marker: RestoreMarker): Promise<void> {
   await tables.put(RestoreMarkers, RESTORE, RESTORE, marker);

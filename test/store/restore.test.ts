@@ -8,7 +8,7 @@ import { createHeldDeliveries } from "../../shared/alerts/held-deliveries.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
 import { systemClock } from "../../shared/platform/runtime.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
+import { createWholeTables, type WholeTables } from "../../shared/platform/storage/whole-tables.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { copyStore } from "../../shared/store/copy.ts";
 import { restoreStore } from "../../shared/store/restore.ts";
@@ -24,7 +24,7 @@ let azurite: TestStorage;
 let world: World;
 
 beforeAll(async () => {
-  azurite = await openStorage(["source", "target", "rotation", "alerts"]);
+  azurite = await openStorage(["source", "target", "rotation", "alerts", "crash"]);
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
   const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString("rotation"));
@@ -44,13 +44,26 @@ const copy = (account: string, folder: string, report: (line: string) => unknown
   return copyStore({ tables, clock: systemClock, account, version: "1" }, folder, report);
 };
 
-function restore(account: string, folder: string, { replace = false, clock = systemClock } = {}) {
+/** @param crashAt - The restore crashes before it writes this table, or "readBack": before it reads the tables back. */
+function restore(account: string, folder: string, { replace = false, clock = systemClock, crashAt = "" } = {}) {
   const connection = { connectionString: azurite.connectionString(account) };
   const tables = createTables(connection);
   const history = createHistory(tables);
   const held = createHeldDeliveries({ tables, history, clock, queues: { send: async () => {} } });
+  const wholeTables = createWholeTables(connection);
+  const crashing: WholeTables = {
+    ...wholeTables,
+    write: async (table, rows) => {
+      if (table === crashAt) throw new Error("Crash");
+      await wholeTables.write(table, rows);
+    },
+    rows: (table) => {
+      if (crashAt === "readBack") throw new Error("Crash");
+      return wholeTables.rows(table);
+    },
+  };
   return restoreStore(
-    { wholeTables: createWholeTables(connection), tables, held, clock },
+    { wholeTables: crashing, tables, held, clock },
     { folder, replace },
     () => {},
   );
@@ -234,4 +247,42 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   );
   expect(statuses.sort()).toEqual(["email delivered", "email delivered", "webhook cancelled", "webhook cancelled"]);
   expect((await restarted.history.list({ status: "inDoubt" }, page)).items).toEqual([]);
+});
+
+test("a restore that crashes leaves no store that sends alerts of the copy again, and can be repeated", async () => {
+  const fixture = openFixture({ connectionString: azurite.connectionString("crash"), cloud: world.cloud });
+  await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 8.5 }]);
+  const hook = await fixture.webhookRule();
+  const mail = await fixture.mailRule();
+  const alerts = fixture.instance();
+  await alerts.evaluate();
+  const folder = newFolder();
+  await copy("crash", folder);
+  await fixture.handleAllMessages(alerts);
+  const sent = () => [hook.received().length, mail.mails().length];
+  expect(sent()).toEqual([1, 1]);
+  for (const crashAt of ["AlertRules", "AlertStates", "AlertTold", "Vaults", "readBack"]) {
+    const { clock } = fixture;
+    await expect(restore("crash", folder, { replace: true, clock, crashAt })).rejects.toThrow("Crash");
+    const restarted = fixture.instance();
+    for (let round = 0; round < 2; round++) {
+      // Deliveries that are overdue are queued again.
+      fixture.clock.add(3_600_000);
+      await restarted.evaluate();
+      await fixture.handleAllMessages(restarted);
+    }
+    expect(sent(), crashAt).toEqual([1, 1]);
+  }
+  const { heldDeliveries } = await restore("crash", folder, { replace: true, clock: fixture.clock });
+  expect(heldDeliveries).toBe(2);
+  const page = { limit: 100, offset: 0, cursor: undefined };
+  expect((await fixture.instance().history.list({ status: "inDoubt" }, page)).items).toHaveLength(2);
+
+  // A copy of a restored store contains its marker, which does not replace the marker of the next restore.
+  const again = newFolder();
+  await copy("crash", again);
+  fixture.clock.add(1000);
+  await restore("crash", again, { replace: true, clock: fixture.clock });
+  const marker = await clientOf("crash", "AlertStates").getEntity("restore", "restore");
+  expect(marker.restoredAt).toBe(fixture.clock.now().toISOString());
 });
