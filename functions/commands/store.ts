@@ -1,5 +1,6 @@
 /**
- * A command that copies the tables of a deployment, restores a copy, and decides on the alerts that a restore holds. See HELP.
+ * The command `npm run store`: copies the tables of a deployment, restores a copy, and sends or drops the alerts that a restore
+ * holds. See HELP.
  */
 
 import { readFile } from "node:fs/promises";
@@ -21,8 +22,8 @@ Copies the tables of the service that \`npm start\` runs, or of the deployment t
 Stop the app before backup and restore, and wait until no invocation runs.
 
   backup  --to FOLDER                copies all tables to a new folder
-  restore --from FOLDER [--replace]  restores a copy into an empty store; with --replace into any store, whose rows are lost
-  held                               lists alerts that the service may have sent between the copy and the restore
+  restore --from FOLDER [--replace]  restores a copy into an empty store; --replace first deletes all rows of the store
+  held                               lists held alerts: those that may have been sent between the copy and the restore
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
 
@@ -57,7 +58,8 @@ async function forHeld(
   const deliveryIds: string[] = [];
   for await (const { deliveryId } of alerts.held.list())
     if (id === "all" || deliveryId === id) deliveryIds.push(deliveryId);
-  if (deliveryIds.length === 0 && id !== "all") throw new CopyFailed(`${id} is not held. See held.`);
+  if (deliveryIds.length === 0 && id !== "all")
+    throw new CopyFailed(`No held alert has the id ${id}. List the ids with: npm run store -- held`);
   for (const deliveryId of deliveryIds) await action(deliveryId);
   return deliveryIds.length;
 }
@@ -77,11 +79,12 @@ const COMMANDS: Record<string, (services: Services, options: Options) => Promise
     const target = { wholeTables: createWholeTables(connection), tables, held: alerts.held, clock };
     const folder = required(options, "from");
     const { manifest, heldDeliveries } = await restoreStore(target, { folder, replace: options.replace }, console.log);
-    console.log(`Restored the copy of ${manifest.copiedAt} of ${manifest.account}. What happened since is undone.`);
+    console.log(`Restored the copy of ${manifest.copiedAt} of ${manifest.account}. Later changes are undone.`);
     for await (const line of workInProgress({ tables, clock })) console.log(line);
-    console.log(`Alerts that were being sent, and are held now: ${heldDeliveries}. More are held after the start.
-Next: start the app, start a full scan, and decide on held alerts (npm run store -- held). Until the scan has ended, alerts
-that the service may have sent after the copy are held. Review the users, revoke API tokens, and run GET /audit/verify.`);
+    console.log(`Held alerts, which were pending in the copy: ${heldDeliveries}. More are held after the start.
+Next: start the app, start a full scan, and decide on held alerts (npm run store -- held). Up to the first evaluation
+after that scan, the service holds new alerts that it may have sent after the copy. Review the users, revoke API tokens,
+and run GET /audit/verify.`);
   },
 
   async held({ alerts }) {

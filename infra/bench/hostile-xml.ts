@@ -19,7 +19,7 @@ const HEALTH_PAUSE_MS = 20;
 const HEALTH_LIMIT_MS = 100;
 const ORIGIN = "http://localhost:7071";
 
-/** Benchmark `hostileXml`: measures what SAML responses cost that are made to take an XML parser a long time. */
+/** Benchmark `hostileXml`: measures the cost of SAML responses that are made to take an XML parser a long time. */
 export async function hostileXml(): Promise<Section> {
   const documents = [...Object.entries(HOSTILE_XML).map(([name, { xml }]) => ({ name, xml })), ...parsedDocuments()];
   const idp = new Signer();

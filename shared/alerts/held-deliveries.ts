@@ -20,15 +20,19 @@ import { MAILBOX_PREFIX, MAILBOXES, Mailboxes } from "./mailbox.ts";
  * person decides. Each method can be repeated after a crash.
  */
 export interface HeldDeliveries {
-  /** Holds a pending delivery. For a delivery that is held already, corrects the lists and the mailboxes. */
+  /**
+   * Holds a pending delivery: its status becomes `inDoubt`. Any other status stays. Corrects the lists and mailboxes of a
+   * delivery that was stored as held.
+   */
   hold(deliveryId: string): Promise<void>;
+  /** Yields the held deliveries. */
   list(): AsyncGenerator<DeliverySummary, void>;
   /**
-   * Sends a held delivery now. The mail provider is first asked for mails by their operation id, so that a known mail is not
-   * sent again.
+   * Sends a held delivery now. For a mail that was pending in the copy, the service first asks the mail provider by the mail's
+   * operation id, and does not send a mail that the provider knows.
    */
   send(deliveryId: string): Promise<void>;
-  /** Drops a held delivery: the status of what was not delivered becomes `cancelled`. */
+  /** Drops a held delivery: its status, and the status of each of its unfinished parts, becomes `cancelled`. */
   drop(deliveryId: string): Promise<void>;
 }
 
@@ -41,7 +45,7 @@ export function createHeldDeliveries(deps: {
 }): HeldDeliveries {
   const { tables, queues, history, clock } = deps;
 
-  /** Changes a delivery that has one of the two statuses, and then its list entries. */
+  /** Changes a delivery if its status is `from`, and then updates its list entries. */
   async function change(
     deliveryId: string,
     from: DeliveryRecord["status"],
@@ -55,7 +59,7 @@ export function createHeldDeliveries(deps: {
         value = { ...value, ...next(value, clock.now().toISOString()) };
         await tables.transaction(Deliveries.table, deliveryId, [replace(Deliveries, DELIVERY_ROW, value, row.etag)]);
       }
-      // Also if an earlier attempt crashed between the two writes.
+      // Runs in any case, because an earlier attempt may have crashed between the two writes.
       await history.updateLists(value);
     });
   }
@@ -63,7 +67,8 @@ export function createHeldDeliveries(deps: {
   return {
     async hold(deliveryId) {
       await change(deliveryId, "pending", (_row, now) => ({ status: "inDoubt", heldAt: now }));
-      // Mails in progress stay, because the provider is asked for their outcome. Waiting mails get a mailbox of their own later.
+      // A mail in progress stays, because its mailbox asks the provider for the outcome. A waiting mail gets a mailbox again if a
+      // person sends it.
       const range = { partitionKey: MAILBOXES, from: MAILBOX_PREFIX, before: keyEnd(MAILBOX_PREFIX) };
       for await (const boxes of tables.pages(Mailboxes, range)) {
         for (const box of boxes.filter(({ waiting }) => waiting.some((entry) => entry.deliveryId === deliveryId)))

@@ -6,8 +6,8 @@ import type { RuleRecord } from "./rule.ts";
 import type { StateRecord } from "./rule-state.ts";
 
 /**
- * Marks a store that was restored from a copy. What the service sent after the copy is not in the store, so the service would
- * send it again. Alerts that may have been sent are held (`inDoubt`) until a person sends or drops them.
+ * Marks a store that was restored from a copy. The store does not know the alerts that the service sent after the copy, so the
+ * service would send them again. Alerts that may have been sent are held (`inDoubt`) until a person sends or drops them.
  */
 const RestoreMarker = z.object({
   copiedAt: z.string(),
@@ -29,7 +29,7 @@ export async function markRestored(tables: Tables, marker: RestoreMarker): Promi
 }
 
 /**
- * Returns the marker of a restored store. One request; for a restored store one more, until a full scan has ended.
+ * Returns the marker of a restored store. Costs one request, and one more in a restored store until a full scan has ended.
  *
  * @returns undefined if the store was not restored.
  */
@@ -50,15 +50,16 @@ async function endOfFullScan(tables: Tables, startedAfter: string): Promise<stri
   for await (const rows of tables.pages(Scans, { partitionKey: SCAN_LIST, select })) {
     for (const { mode, subscriptions, status, createdAt, finishedAt } of rows) {
       if (createdAt <= startedAfter) return end;
-      const readEverything = mode !== "delta" && subscriptions === undefined;
-      if (readEverything && (status === "completed" || status === "partial")) end = finishedAt ?? end;
+      const isFullScan = mode !== "delta" && subscriptions === undefined;
+      if (isFullScan && (status === "completed" || status === "partial")) end = finishedAt ?? end;
     }
   }
   return end;
 }
 
 /**
- * Returns whether alerts that an evaluation finds now may have been sent between the copy and the restore.
+ * Returns whether alerts that an evaluation finds now may have been sent between the copy and the restore: until the rule's first
+ * evaluation after the full scan, inclusive.
  *
  * @param state - The progress of the rule before the evaluation.
  */

@@ -1,7 +1,7 @@
 import type { UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
-/** Creates the source of events about stored rows that can't be read: one per row while it is listed. */
+/** Creates the source of events about stored rows that can't be read: one event per row, while the row is listed. */
 export function createStorageNotices(unreadableRows: Pick<UnreadableRows, "list">): AutomationSource {
   return {
     async *notices(type) {

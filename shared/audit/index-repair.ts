@@ -12,15 +12,15 @@ import { entryOfRow, storedEntries } from "./stored-entries.ts";
 
 /**
  * Compares the index of the audit log with all entries, and repairs it. The index has four rows per entry, one for each
- * combination of filters. The first pass reads only keys, and sums up a hash of each entry and of its index rows by day. Today
- * and the days whose sums differ are compared row by row.
+ * combination of filters. The first pass reads only keys and IDs, and adds up by day a hash of each entry and of each index
+ * row. The second pass compares today, and the days whose sums differ, row by row.
  */
 
-/** Entries that are newer may have no index rows yet, because their writers write the entry first. */
+/** An entry younger than this may have no index rows yet, because its writer writes the entry first. */
 const SETTLED_MS = MINUTE_MS;
-/** Entries and rows that an audit entry names. Its counts are complete. */
+/** Maximum number of entries, and of rows, that an audit entry names. Its counts include all. */
 const MAX_NAMED = 20;
-/** Length of the position at the end of an index row's key. */
+/** Length of the position (`position` in rows.ts) at the end of an index row's key. */
 const POSITION_LENGTH = 26;
 const FILTERS = ["all", "actor", "type", "both"];
 const DAY = /^\d{4}-\d\d-\d\d$/;
@@ -56,7 +56,7 @@ export async function repairWholeIndex(
   }
   // The entries are read after the index rows. A writer writes the entry first, so every index row must have one by now.
   const { expected, unreadable } = await readEntries(tables, [...days, entriesPartition(now)].sort(), now);
-  const missing = [...expected].filter(([key, { id, isSettled }]) => isSettled && !isRight(compared.get(key), id));
+  const missing = [...expected].filter(([key, { id, isSettled }]) => isSettled && !isCorrect(compared.get(key), id));
   const extra = [...compared.keys()].filter(
     (key) => !expected.has(key) && !unreadable.has(pointerOf(key)?.entry ?? ""),
   );
@@ -82,7 +82,7 @@ export async function repairWholeIndex(
   return { rows: count, missing: missing.length, extra: extra.length };
 }
 
-const isRight = (row: StoredIndexRow | undefined, id: string): boolean =>
+const isCorrect = (row: StoredIndexRow | undefined, id: string): boolean =>
   row?.isReadable === true && (row.id === undefined || row.id === id);
 
 /**
@@ -102,7 +102,7 @@ async function readSums(
       // Only rows that the service may have written: `10:40|01J…`.
       for (const { rowKey } of page)
         if (!isMark(rowKey) && isUlid(rowKey.slice(6)))
-          add(expected, partitionKey, entryText(rowKey.slice(0, 5), rowKey.slice(6)));
+          addHash(expected, partitionKey, entryText(rowKey.slice(0, 5), rowKey.slice(6)));
     }
   }
   const compared = new Map<string, StoredIndexRow>();
@@ -115,7 +115,7 @@ async function readSums(
     if (!pointer || !sums || pointer.day >= today) compared.set(row.key, row);
     else if (!row.isReadable || (row.id !== undefined && !pointer.entry.endsWith(randomPart(row.id))))
       days.add(pointer.day);
-    else add(sums, pointer.day, pointer.entry);
+    else addHash(sums, pointer.day, pointer.entry);
   }
   for (const sums of actual.values()) {
     for (const day of new Set([...expected.keys(), ...sums.keys()]))
@@ -124,8 +124,8 @@ async function readSums(
   return { count, compared, days };
 }
 
-/** Adds the first 48 bits of a hash, so that the sum stays an exact number. */
-function add(sums: Map<string, number>, day: string, entry: string): void {
+/** Adds the entry's hash to the day's sum. Uses the first 48 bits of the hash, so that the sum stays an exact number. */
+function addHash(sums: Map<string, number>, day: string, entry: string): void {
   const hash = Number.parseInt(Buffer.from(sha256(entry), "base64url").toString("hex").slice(0, 12), 16);
   sums.set(day, ((sums.get(day) ?? 0) + hash) % 2 ** 48);
 }
@@ -157,9 +157,10 @@ const entryText = (time: string, id: string): string => `${time}|${randomPart(id
 const randomPart = (id: string): string => id.slice(10);
 
 /**
- * Reads the entries of some days, and all since the last of them.
+ * Reads the entries of some days, and all entries since the last of these days.
  *
- * @returns the index rows that they should have, by key, and the entries that can't be read: their index rows are unknown.
+ * @returns `expected`: the index rows that the entries should have, by key. `unreadable`: the entries that can't be read, so that
+ * their index rows are unknown.
  */
 async function readEntries(
   tables: Tables,

@@ -5,7 +5,7 @@ import type { Failure, ReadTo, RunRecord, UnitRecord, UnitWork } from "./rows.ts
 /**
  * States of a discovery run and of its units: pure functions of their records, for run-work.ts.
  *
- * States of a unit (`status`). Any event in another state is rejected.
+ * States of a unit (`status`). An event is rejected in any state for which this table has no row.
  *
  * | state | event | next state | written |
  * |---|---|---|---|
@@ -13,16 +13,16 @@ import type { Failure, ReadTo, RunRecord, UnitRecord, UnitWork } from "./rows.ts
  * | `running`, lease expired | taken | `running` | the new worker, one more attempt |
  * | either of them, after five attempts | taken | `failed` | failure |
  * | `running` | released | `waiting` | |
- * | `running` | handedOff | `waiting` | position, changed resources, no attempts: the unit made progress |
+ * | `running` | handedOff | `waiting` | position, changed resources, attempts reset to 0, because the unit made progress |
  * | `running` | ended | `done` or `failed` | changed resources, failure |
  *
- * States of a run (`phaseOf`). Any event in another state is rejected.
+ * States of a run (`phaseOf`). An event is rejected in any state for which this table has no row.
  *
  * | state | event | next state | written |
  * |---|---|---|---|
  * | `queued` | planned | `running` | plan ID, number of units, sources that could not be listed |
  * | `running` | unitsEnded | `ending` | counts, failures, ID of the audit entry |
- * | `ending` | entryMoved | `ending` | another ID, because the audit log can't take the first one anymore |
+ * | `ending` | entryMoved | `ending` | another ID, because the audit log no longer accepts the first one |
  * | `ending` | recorded | `over` | `completed`, `partial` or `failed`, time of the end |
  * | `queued`, `running`, `ending` | gaveUp | `over` | `failed`, failure, time of the end |
  */
@@ -73,7 +73,7 @@ export type RunEvent =
   | { type: "recorded"; at: Date }
   | { type: "gaveUp"; failure: RunFailure; at: Date };
 
-/** Returns the phase of a run. `ending`: all units have ended, and the end is recorded in the audit log. */
+/** Returns the phase of a run. `ending`: all units have ended, and the audit entry of the end is being recorded. */
 export function phaseOf(run: RunRecord): "queued" | "running" | "ending" | "over" {
   if (isOver(run)) return "over";
   return run.status === "queued" ? "queued" : run.entryId === undefined ? "running" : "ending";

@@ -8,7 +8,10 @@ import { nextUnit } from "./run-states.ts";
 
 /** The units of a run, each in a row that one worker leases. The states of a unit are in run-states.ts. */
 
-/** Number of units that all instances together read concurrently, because their requests count against limits of the tenant. */
+/**
+ * Number of units that all instances together read concurrently, because their requests count against limits of the tenant.
+ * Workers that take a unit at the same moment can exceed the number.
+ */
 export const UNITS_AT_ONCE = 4;
 
 const UNIT_KIND: WorkKind<UnitWork> = {
@@ -29,8 +32,8 @@ export async function readWorks({ runId, planId }: RunRecord, tables: Tables): P
 }
 
 /**
- * Leases a unit to work on. Returns "busy" if other workers have the maximum number of units or the last ones, and undefined if
- * all have ended.
+ * Leases a unit to work on. Returns "busy" if other workers have the maximum number of units or all remaining ones, and
+ * undefined if all units have ended.
  */
 export async function takeNextUnit(
   run: RunRecord,
@@ -54,7 +57,7 @@ export async function takeNextUnit(
   return busy > 0 ? "busy" : undefined;
 }
 
-/** Deletes the units of old runs. */
+/** Deletes the units of runs. */
 export async function removeWorks(runIds: readonly string[], tables: Tables): Promise<void> {
   for (const partitionKey of runIds.map(runPartition)) {
     for await (const works of tables.pages(UnitWorks, { partitionKey, select: [] })) {

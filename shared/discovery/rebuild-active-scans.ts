@@ -23,7 +23,7 @@ import {
 
 type ActiveScan = ActiveRow["scans"][number];
 
-/** If a re-scan is not renewed for this time, its worker has crashed. */
+/** Lease of a re-scan. A worker that does not renew the lease for this time has crashed. */
 export const RESCAN_LEASE_MS = MINUTE_MS;
 
 /**
@@ -39,11 +39,11 @@ export async function rebuildActiveRow({ tables, clock }: { tables: Tables; cloc
       looks.push({ worker, subscriptionId, otherSubscriptionIds: subscriptionsOf(mergeRequests(want, again)!), until });
     }
   }
-  // `looksWait`: whether a re-scan waits for a worker is unknown. The end of the next scan then looks for one.
+  // It is unknown whether a re-scan waits for a worker. With `looksWait`, the end of the next scan looks for waiting re-scans.
   return { scans: await unfinishedScans(tables), looks, looksWait: true };
 }
 
-/** Returns the queued and running scans. The copies in the list say when a scan starts and ends, its own row is current. */
+/** Returns the queued and running scans. Reads each scan's own row, because its copy in the list can be older. */
 async function unfinishedScans(tables: Tables): Promise<ActiveScan[]> {
   const scans: ActiveScan[] = [];
   const range = { partitionKey: SCAN_LIST, select: ["scanId" as const, "status" as const], onCorrupt: skip };

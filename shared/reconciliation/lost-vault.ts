@@ -11,22 +11,22 @@ import { indexRange, readRowOrCorrupt, type SuspectedDifference } from "./suspec
  * the vault is scanned again. Until then, none of its other rows is removed, so that lists and the score stay complete.
  */
 
-/** Rows that are read to learn the resource IDs of a vault. */
+/** Maximum number of rows that are read to learn the resource IDs of a vault. */
 const ROWS_READ = 20;
 
 /** A vault whose own row is missing although the vault exists, or is expected to. */
 export interface FoundLostVault {
   /** Its copy, from which its own row can be restored. */
   readonly copy: Row<VaultRecord> | undefined;
-  /** Whether a re-scan was requested now. False if one is already due. */
+  /** Whether a re-scan was requested now. False if a re-scan is already due, or none is needed. */
   readonly isRequested: boolean;
 }
 
 /**
- * Returns whether a vault's own row is lost. Undefined if the row exists or can't be read, or if the vault is gone: then its
- * other rows are superfluous.
+ * Returns the vault if its own row is lost. Undefined if the row exists or can't be read, or if the vault no longer exists: its
+ * other rows are then superfluous.
  *
- * @throws {CloudFailure} when it can't be read whether the vault exists.
+ * @throws {CloudFailure} if the service can't determine whether the vault exists.
  */
 export async function findLostVault(
   tables: Tables,
@@ -38,7 +38,7 @@ export async function findLostVault(
   if (own.row || own.unreadable) return undefined;
   const assets = await assetsOf(tables, name, suspected);
   const copy = await copyOf(tables, name, suspected, assets);
-  // The directory's discovery, not a scan, keeps the holders of credentials. It restores a holder as long as it has credentials.
+  // Applications and B2C tenants also have vault rows. Their discovery, not a scan, restores such a row while it has credentials.
   if (copy && sourceOf(copy) !== "keyVault") return assets.length > 0 ? { copy, isRequested: false } : undefined;
   const vaultIds = new Set([...(copy ? [copy.id] : []), ...assets.map(({ vaultId }) => vaultId)]);
   const state: LostVault = await rescans.requestForLostVault(name, [...vaultIds]);

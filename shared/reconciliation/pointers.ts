@@ -32,8 +32,8 @@ import {
 import { readRowOrCorrupt } from "./suspected-differences.ts";
 
 /**
- * Checks the rows that point to a rotation or a sync record, such as its due row: its timer never finds a record without one.
- * All pointers follow from their records, and are in the records' partition.
+ * Checks pointers: rows that point to a rotation or a sync record. For example, a timer finds a record only by its due row. All
+ * pointers follow from their records, and are in the records' partition.
  */
 
 /** Pointers with a common key prefix. */
@@ -97,7 +97,10 @@ export const SYNC_POINTERS: PointedRecords<SyncRecord> = {
   ],
 };
 
-/** A wrong pointer, with the operation that repairs it. */
+/**
+ * A wrong pointer, with the operation that repairs it. `missing`: a record has no such pointer. `extra`: the pointer belongs to
+ * no record. `stale`: the pointer names another record. `unreadable`: the row can't be read.
+ */
 export interface PointerFault {
   readonly key: string;
   readonly kind: "missing" | "extra" | "stale" | "unreadable";
@@ -105,8 +108,8 @@ export interface PointerFault {
 }
 
 /**
- * Returns the wrong pointers, each confirmed by a second read, and the number of records that can't be read. Pointers to these
- * records are not judged. Costs one request per 1,000 records and pointers, and two for each suspected pointer.
+ * Returns the wrong pointers, each confirmed by a second read, and the number of records that can't be read. Pointers that may
+ * belong to these records stay unchanged. Costs one request per 1,000 records and pointers, and two for each suspected pointer.
  */
 export async function findPointerFaults<T>(
   tables: Tables,
@@ -170,11 +173,11 @@ async function recheck<T>(
     recordRowKey === undefined ? undefined : await readRowOrCorrupt(tables, records.entity, partitionKey, recordRowKey);
   // The pointer may be right: its record, or one of those that it may belong to, can't be read.
   if (record ? record.unreadable : unreadable > 0) return undefined;
-  const wanted = record?.row && records.pointersOf(record.row).find(({ rowKey }) => rowKey === key);
-  if (wanted) {
-    if (pointer.unreadable) return { key, kind: "unreadable", repair: wanted };
-    if (!pointer.row) return { key, kind: "missing", repair: wanted };
-    return pointedRowKey === recordRowKey ? undefined : { key, kind: "stale", repair: wanted };
+  const correct = record?.row && records.pointersOf(record.row).find(({ rowKey }) => rowKey === key);
+  if (correct) {
+    if (pointer.unreadable) return { key, kind: "unreadable", repair: correct };
+    if (!pointer.row) return { key, kind: "missing", repair: correct };
+    return pointedRowKey === recordRowKey ? undefined : { key, kind: "stale", repair: correct };
   }
   const etag = pointer.row?.etag ?? pointer.unreadable?.etag;
   return etag === undefined ? undefined : { key, kind: "extra", repair: remove(kind.entity, key, etag) };

@@ -21,11 +21,12 @@ import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /**
  * The checks of a walk outside of the inventory and of compliance: work in progress, the index of the audit log, the rows that
- * point to rotations and sync records, and signed rows. What follows from other rows is rebuilt. A signed row that does not
- * verify is not used and not removed: only a user can tell what it should contain. Reading it lists it as an unreadable row.
+ * point to rotations and sync records, and signed rows. Rows that follow from other rows are rebuilt. A signed row with
+ * an invalid signature is not used and not removed, because only a user knows its correct content. Reading the row adds it
+ * to the list of unreadable rows.
  */
 
-/** Rows named in an audit entry. Its counts are complete. */
+/** Maximum number of rows that an audit entry names. Its counts include all. */
 const MAX_NAMED_ROWS = 20;
 
 export interface RecordCheckDeps {
@@ -51,7 +52,7 @@ export interface CheckResult {
   readonly unverified?: number;
 }
 
-/** The checks in their order. The name of a check is its position in the walk's record. */
+/** The checks in their order. The walk's record stores the name of the last completed check as the position. */
 export const RECORD_CHECKS: readonly { name: string; run: (context: CheckContext) => Promise<CheckResult> }[] = [
   { name: "activeScans", run: checkActiveScans },
   { name: "announcedWrites", run: checkAnnouncedWrites },
@@ -59,12 +60,12 @@ export const RECORD_CHECKS: readonly { name: string; run: (context: CheckContext
   { name: "rotations", run: (context) => checkPointers(context, ROTATION_POINTERS) },
   { name: "syncRecords", run: (context) => checkPointers(context, SYNC_POINTERS) },
   { name: "signedRows", run: checkSignedRows },
-  { name: "unreadableRows", run: forgetReadableRows },
+  { name: "unreadableRows", run: removeResolvedRows },
 ];
 
 /**
- * Runs a check. A check of signed rows needs the service's own key vault: if that does not answer, the check is left to the next
- * walk.
+ * Runs a check. A check of signed rows needs the service's own key vault. If the key vault does not answer, the next walk runs
+ * the check (`left`, whose `vault` is the name of the check).
  */
 export async function runCheck(
   { name, run }: (typeof RECORD_CHECKS)[number],
@@ -148,8 +149,8 @@ async function checkSignedRows({ tables, hasSignedRows }: CheckContext): Promise
   return { mended: {}, rows, unverified };
 }
 
-/** Rows that are readable again, or gone, are no longer listed as unreadable. */
-async function forgetReadableRows({ unreadableRows }: CheckContext): Promise<CheckResult> {
+/** Removes rows from the list of unreadable rows that are readable again or no longer exist. */
+async function removeResolvedRows({ unreadableRows }: CheckContext): Promise<CheckResult> {
   await unreadableRows.removeResolved();
   return { mended: {}, rows: 0 };
 }

@@ -34,15 +34,15 @@ interface Evidence {
   app: MatchedApp;
   match: Match;
   vault: VaultRecord;
-  /** Undefined also if the row can't be read. The place then counts as one without confirmation and tests. */
+  /** Undefined if there is no row, or if the row can't be read. The place then has no confirmation and no tests. */
   record: MatchRecord | undefined;
   /** Returns the places that earlier rotations wrote. Called only if needed. */
   history: () => Promise<ReadonlyMap<string, WrittenPlace>>;
 }
 
 /**
- * Returns the target of a match; undefined if the vault is gone. The secret is read only if the match is `certain`: undefined
- * then also if the secret is gone, disabled, or belongs to a certificate.
+ * Returns the target of a match; undefined if the vault no longer exists. Reads the secret only if the match is `certain`, and
+ * then also returns undefined if the secret no longer exists, is disabled, or belongs to a certificate.
  *
  * @throws {CloudFailure} if a place that a user confirmed or a rotation wrote gives no clear answer. Any other place is then
  * returned as `unanswered`, because anyone could own its vault.
@@ -68,7 +68,7 @@ export async function targetOf(
   }
 }
 
-/** Reads the record of a secret. An unreadable row costs only itself: a user confirms the place again. */
+/** Reads the record of a secret. Undefined also if the row can't be read: a user then confirms the place again. */
 async function readMatchRecord(
   { tables, log }: TargetDependencies,
   app: MatchedApp,
@@ -117,13 +117,13 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
 function unprovedTarget(evidence: Evidence, createdOn: number | undefined): Target {
   const { vault, match } = evidence;
   const { secret, confidence } = match;
-  const proved = confidence === "certain" ? "likely" : confidence;
+  const withoutProof = confidence === "certain" ? "likely" : confidence;
   return {
     vaultName: vault.name,
     vaultUri: vault.vaultUri,
     vaultId: vault.id,
     secretName: secret.name,
-    confidence: isRejected(evidence, createdOn) ? "possible" : proved,
+    confidence: isRejected(evidence, createdOn) ? "possible" : withoutProof,
     approval: "new",
   };
 }
@@ -159,6 +159,7 @@ async function wasRotated({ vaults }: TargetDependencies, evidence: Evidence): P
   const written = await writtenBefore(evidence);
   if (written === undefined) return false;
   if (written.vaultId !== undefined) return true;
+  // Earlier versions stored no vault ID. The version that the rotation wrote exists only in the vault that it wrote.
   const versions: SecretVersion[] = await vaults.open(evidence.vault).versions(evidence.match.secret.name);
   return versions.some(({ version }) => version === written.version);
 }

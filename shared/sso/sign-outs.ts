@@ -15,7 +15,7 @@ import { SignInRefused } from "./sign-in-refused.ts";
 import type { ProtocolName } from "./sign-in-requests.ts";
 import { createUsedOnce } from "./used-once.ts";
 
-/** Sign-outs that involve the identity provider: started here, or by the provider. */
+/** Sign-outs that involve the identity provider. They start at this service or at the provider. */
 export interface SignOuts {
   /**
    * Returns the URL that ends a session at the provider. Null if the provider has none or does not answer, or if the session
@@ -36,8 +36,8 @@ export interface SignOuts {
    * that it names.
    *
    * @param query - The query string as the browser sent it, without the question mark.
-   * @returns The URL with the answer to a request. The page of this service for an answer to a request of this service, whose
-   * session has ended before.
+   * @returns For the provider's LogoutRequest, the provider's URL with the LogoutResponse. For the LogoutResponse to a request of
+   * this service, `/`: the session has already ended.
    * @throws {Problem} invalidRequest, unavailable
    */
   endBySaml(query: string, origin: string | undefined, caller: Caller): Promise<string>;
@@ -58,7 +58,7 @@ export function createSignOuts(deps: {
   const { configurations, protocols, logoutTokens, saml, federated, audit } = deps;
   const usedMessages = createUsedOnce("logouts", deps);
 
-  /** Records why a sign-out was rejected, and returns the problem for the caller. */
+  /** Records why a sign-out was rejected, and returns the problem to throw. Returns any other error unchanged. */
   async function recordRejection(error: unknown, caller: Caller): Promise<unknown> {
     const isRefused = error instanceof LogoutRefused || error instanceof SamlRefused || error instanceof SignInRefused;
     if (!isRefused) return error;
@@ -102,7 +102,7 @@ export function createSignOuts(deps: {
       try {
         return (await protocols[config.providerType].logoutUrl(config, session, origin))?.href ?? null;
       } catch (error) {
-        // The signing key can't be read now. The session here has ended.
+        // The signing key can't be read now. The sign-out continues, because the session of this service has already ended.
         if (error instanceof SignInRefused) return null;
         throw error;
       }

@@ -9,12 +9,12 @@ const UsedMessage = entity("Sso", z.object({ endsAt: z.string() }));
 
 /** Records the messages of a provider that were used, across all instances, so that none is used twice. */
 export interface UsedOnce {
-  /** Returns true if the message was used. */
+  /** Returns true if the message was recorded as used. */
   isUsed(issuer: string, id: string): Promise<boolean>;
   /**
-   * Records a message as used. Of two concurrent calls, storage accepts one.
+   * Records a message as used. If two calls run concurrently, storage accepts one.
    *
-   * @param endsAt - Time from which the message is not accepted anyway. `cleanUp` then deletes the record.
+   * @param endsAt - Time from which the message is rejected as expired. `cleanUp` then deletes the record.
    * @returns False if the message was used before.
    */
   use(issuer: string, id: string, endsAt: Date): Promise<boolean>;

@@ -9,8 +9,8 @@ import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts"
 import { TABLE_NAMES } from "./table-names.ts";
 
 /**
- * A copy of all tables in a folder: a file of JSON lines per table with the rows in the order of their keys, and a manifest.
- * The files contain no secret values, but hashes of passwords and signed rows, so only their owner can read them.
+ * A copy of all tables in a folder. Each table has a file of JSON lines, with the rows in the order of their keys. A manifest
+ * lists the tables. The files contain no secret values, but hashes of passwords and signed rows, so only their owner can read them.
  */
 
 /** A copy cannot be made or restored. The message says what to do. */
@@ -35,13 +35,13 @@ const MANIFEST = "manifest.json";
 /** Only the owner reads and writes. */
 const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
-/** Number of times that changed tables are copied again. */
+/** Maximum number of rounds. Each round copies the tables that changed, and compares all tables with their copies. */
 const MAX_ROUNDS = 5;
 
 const fileOf = (folder: string, table: string): string => path.join(folder, `${table}.jsonl`);
 /**
- * Returns a row as a line of a file. Equal rows have equal lines. Escapes U+2028 and U+2029, which JSON allows and readers of
- * lines take for the end of a line.
+ * Returns a row as a line of a file. Equal rows have equal lines. Escapes U+2028 and U+2029, because JSON allows them and
+ * `readline` treats them as line ends.
  */
 const lineOf = ({ partitionKey, rowKey, columns }: TypedRow): string => {
   const json = JSON.stringify([partitionKey, rowKey, columns]);
@@ -51,7 +51,7 @@ const Line = z.tuple([z.string(), z.string(), z.record(z.string(), z.union([z.st
 
 /**
  * Copies all tables to an empty folder. Then compares every table with its copy, and copies changed tables again. The copy is
- * complete when a comparison finds no change, because all copied tables then existed at the same moment.
+ * complete when a comparison finds no change, because all tables then had the copied rows when that comparison started.
  *
  * @param report - Receives a line about the progress.
  * @throws {CopyFailed} if the folder is not empty, or the tables keep changing.
@@ -65,7 +65,8 @@ export async function copyStore(
   if ((await readdir(folder)).length > 0) throw new CopyFailed(`${folder} is not empty. Name a new folder.`);
   const copiedAt = clock.now().toISOString();
   const manifest: Manifest = { format: 1, version, account, copiedAt, tables: {} };
-  const copied = new Map<string, string>();
+  /** Hashes of the rows' keys and ETags, by table. */
+  const keyHashes = new Map<string, string>();
   let changed: string[] = [...TABLE_NAMES];
   for (let round = 0; changed.length > 0; round++) {
     if (round === MAX_ROUNDS)
@@ -73,26 +74,26 @@ export async function copyStore(
         `${changed.join(", ")} changed during the copy, ${MAX_ROUNDS} times. Stop the app, wait until no invocation runs, and start again with a new folder.`,
       );
     for (const table of changed) {
-      const { keys, ...summary } = await copyTable(tables, table, folder);
-      copied.set(table, keys);
+      const { keyHash, ...summary } = await copyTable(tables, table, folder);
+      keyHashes.set(table, keyHash);
       manifest.tables[table] = summary;
       await report(`Copied ${table}: ${summary.rows} rows.`);
     }
     changed = [];
     for (const table of TABLE_NAMES)
-      if ((await hashKeys(tables.keys(table))) !== copied.get(table)) changed.push(table);
+      if ((await hashKeys(tables.keys(table))) !== keyHashes.get(table)) changed.push(table);
   }
   // The manifest is written last, so that a folder with a manifest contains a complete copy.
   await writeFile(path.join(folder, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`, { mode: FILE_MODE });
   return manifest;
 }
 
-/** Writes a table's file. `keys` is a hash of the rows' keys and ETags, which changes with each write of a row. */
+/** Writes a table's file. `keyHash` is a hash of the rows' keys and ETags, which changes with each write of a row. */
 async function copyTable(
   tables: WholeTables,
   table: string,
   folder: string,
-): Promise<{ rows: number; sha256: string; keys: string }> {
+): Promise<{ rows: number; sha256: string; keyHash: string }> {
   const file = await open(fileOf(folder, table), "w", FILE_MODE);
   const [content, keys] = [createHash("sha256"), createHash("sha256")];
   let rows = 0;
@@ -107,7 +108,7 @@ async function copyTable(
   } finally {
     await file.close();
   }
-  return { rows, sha256: content.digest("hex"), keys: keys.digest("hex") };
+  return { rows, sha256: content.digest("hex"), keyHash: keys.digest("hex") };
 }
 
 const keyText = ({ partitionKey, rowKey, etag }: TypedRow): string => JSON.stringify([partitionKey, rowKey, etag]);
@@ -146,6 +147,7 @@ export async function readManifest(folder: string): Promise<Manifest> {
 
 /** Yields the rows of a table's file. */
 export async function* readTable(folder: string, table: string): AsyncGenerator<TypedRow, void> {
+  // Opens the file first, because readline does not forward the error of a missing file to this loop.
   const file = await open(fileOf(folder, table));
   await file.close();
   for await (const line of createInterface({ input: createReadStream(fileOf(folder, table)), crlfDelay: Infinity })) {

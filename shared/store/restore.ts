@@ -16,7 +16,7 @@ interface Restored {
 
 /**
  * Writes a copy into the store. The app must be stopped. Deliveries that were pending at the time of the copy become
- * `inDoubt`, and so do later deliveries of alerts that may have been sent between the copy and the restore.
+ * `inDoubt`. The restore marker makes later evaluations hold alerts that may have been sent between the copy and the restore.
  *
  * The call can be repeated with `replace` after a crash. An app that is started after a crash sends no alert that was in the
  * copy: the store is marked before its rows are written, and no delivery is written as pending. Every table is read back.
@@ -32,12 +32,12 @@ export async function restoreStore(
 ): Promise<Restored> {
   const { wholeTables, tables, held, clock } = deps;
   const manifest = await readManifest(folder);
-  const used = await tablesInUse(wholeTables);
-  if (used.length > 0 && !replace)
+  const nonEmpty = await nonEmptyTables(wholeTables);
+  if (nonEmpty.length > 0 && !replace)
     throw new CopyFailed(
-      `The store is not empty: ${used.join(", ")}. Use an empty storage account, or remove all rows first with --replace.`,
+      `The store is not empty: ${nonEmpty.join(", ")}. Use an empty storage account, or remove all rows first with --replace.`,
     );
-  for (const table of used) await wholeTables.clear(table);
+  for (const table of nonEmpty) await wholeTables.clear(table);
 
   const restoredAt = clock.now().toISOString();
   await markRestored(tables, { copiedAt: manifest.copiedAt, restoredAt });
@@ -47,16 +47,16 @@ export async function restoreStore(
     await wholeTables.write(table, rowsToWrite(folder, table, restoredAt, heldIds));
     await report(`Restored ${table}: ${rows} rows.`);
   }
-  const wrong: string[] = [];
+  const different: string[] = [];
   for (const table of TABLE_NAMES) {
     const stored = await contentOf(comparable(table, wholeTables.rows(table)));
     const copied =
       manifest.tables[table] && (await contentOf(comparable(table, rowsToWrite(folder, table, restoredAt, heldIds))));
-    if (copied === undefined ? stored.rows > 0 : copied.sha256 !== stored.sha256) wrong.push(table);
+    if (copied === undefined ? stored.rows > 0 : copied.sha256 !== stored.sha256) different.push(table);
   }
-  if (wrong.length > 0)
+  if (different.length > 0)
     throw new CopyFailed(
-      `${wrong.join(", ")} differ from the copy, so another program wrote during the restore. Stop the app, wait until no invocation runs, and restore again with --replace.`,
+      `${different.join(", ")} differ from the copy, so another program wrote during the restore. Stop the app, wait until no invocation runs, and restore again with --replace.`,
     );
   // The deliveries are held already. This corrects their lists and mailboxes.
   for (const deliveryId of heldIds) await held.hold(deliveryId);
@@ -64,15 +64,15 @@ export async function restoreStore(
 }
 
 /** Returns the tables that have rows. */
-async function tablesInUse(wholeTables: WholeTables): Promise<string[]> {
-  const used: string[] = [];
+async function nonEmptyTables(wholeTables: WholeTables): Promise<string[]> {
+  const names: string[] = [];
   for (const table of TABLE_NAMES) {
     for await (const _ of wholeTables.keys(table)) {
-      used.push(table);
+      names.push(table);
       break;
     }
   }
-  return used;
+  return names;
 }
 
 /**

@@ -12,7 +12,7 @@ import {
 } from "../rotation/rotation.ts";
 import { DUE_PREFIX, IndexKeys, SYNC } from "../sync/record.ts";
 
-/** Prefix of the list of all rotations. */
+/** Prefix of the list of all rotations (rotation/rows.ts). */
 const ALL_ROTATIONS = "a|";
 
 /** Returns what to do about a rotation whose record is older than the directory and the vaults. */
@@ -23,8 +23,8 @@ function nextStepOf(status: RotationStatus): string {
 }
 
 /**
- * Yields a line for each work that was in progress at the time of a copy. The cloud may be ahead of these records: for example,
- * a rotation may have completed after the copy.
+ * Yields a line for each rotation and scan that was in progress at the time of the copy, and one for the due sync records. The
+ * cloud can be ahead of these records: for example, a rotation can have completed after the copy.
  */
 export async function* workInProgress({
   tables,

@@ -50,7 +50,8 @@ const LISTED = "rows";
 const Summary = entity(TABLE, z.object({ recordedAt: z.string() }));
 const SUMMARY = "summary";
 
-const Version = entity(TABLE, z.object({}));
+/** A row of any table, which is read only for its ETag. */
+const AnyRow = entity(TABLE, z.object({}));
 
 /** The location of a row. */
 export interface RowLocation {
@@ -79,8 +80,8 @@ export interface UnreadableRows {
    */
   report(rows: readonly StorageCorrupt[]): Promise<void>;
   /**
-   * Removes a row from the list, after it was repaired, rebuilt or removed. Records no audit entry: the caller records what it
-   * did. Returns false if the row was not listed.
+   * Removes a row from the list, after it was repaired, rebuilt or removed. Records no audit entry, because the caller records its
+   * own action. Returns false if the row was not listed.
    */
   resolve(row: RowLocation): Promise<boolean>;
   /** Returns the listed rows, at most about `MAX_LISTED`. Costs one request. */
@@ -105,21 +106,21 @@ export function createUnreadableRows(deps: {
   log: Logger;
 }): UnreadableRows {
   const { tables, audit, clock, randomness, log } = deps;
-  /** Until when each row is not reported again, by its key in the list. */
+  /** Time until which a row is not reported again, by the row's key in the list. */
   const remembered = new Map<string, number>();
   let cachedCount: { listed: number; more: boolean; readAt: number } | undefined;
   const now = () => clock.now().getTime();
 
-  const record = (details: Record<string, unknown>, more: { id?: string; target?: { type: string; id: string } }) =>
+  const record = (details: Record<string, unknown>, identity: { id?: string; target?: { type: string; id: string } }) =>
     audit.append({
-      ...more,
+      ...identity,
       type: "storage.rowUnreadable",
       caller: { actor: "system", requestId: "storage" },
       outcome: "failure",
       details,
     });
 
-  /** Records the audit entry of a listed row, unless it is recorded. A crash in between does not record it twice. */
+  /** Records the audit entry of a listed row, unless it is recorded. A repetition after a crash uses the same ID. */
   async function recordOnce(row: Row<UnreadableRow>): Promise<void> {
     if (row.audited) return;
     const { table, partition, key, reason, auditId } = row;
@@ -179,7 +180,7 @@ export function createUnreadableRows(deps: {
     const summary = await tables.get(Summary, SUMMARY, SUMMARY);
     if (summary && now() - Date.parse(summary.recordedAt) < SUMMARY_EVERY_MS) return;
     const recordedAt = clock.now().toISOString();
-    // Of several processes, the one whose write succeeds records the entry.
+    // Several processes can be here at the same time. Only the one whose write succeeds records the entry.
     try {
       if (summary) await tables.replace(Summary, { ...summary, recordedAt });
       else await tables.insert(Summary, SUMMARY, SUMMARY, { recordedAt });
@@ -207,7 +208,7 @@ export function createUnreadableRows(deps: {
     const key = keyOf(row);
     if ((remembered.get(key) ?? 0) > now()) return;
     if (remembered.size >= MAX_REMEMBERED) remembered.clear();
-    // Before the first request, so that a row that the report itself reads is not reported without end.
+    // Set before the first request, because the report can read the same row and would otherwise report it without end.
     remembered.set(key, now() + REPORT_EVERY_MS);
     try {
       if ((await count()).listed < MAX_LISTED) await listRow(row, key);
@@ -245,7 +246,7 @@ export function createUnreadableRows(deps: {
     async removeResolved() {
       let removed = 0;
       for (const { table, partition, key, version } of await list()) {
-        const row = await tables.get({ ...Version, table }, partition, key);
+        const row = await tables.get({ ...AnyRow, table }, partition, key);
         if (row?.etag !== version && (await resolve({ table, partitionKey: partition, rowKey: key }))) removed++;
       }
       return removed;

@@ -53,13 +53,15 @@ class Model {
   now = 0;
   readonly run: VersionedRow<RunRecord>;
   readonly units: VersionedRow<UnitWork>[];
-  /** Workers that have read a unit and want it, then workers that have it. Crashed workers simply do nothing more. */
+  /** Workers that have read a unit and may try to lease it. */
   readonly readers: UnitReader[] = [];
+  /** Workers that have leased a unit. A crashed worker does nothing more. */
   readonly holders: UnitReader[] = [];
   /** Copies of the run's row that workers have read. */
   readonly runReaders: { value: RunRecord; version: number }[] = [];
   /** Number of resources that the accepted results of units reported. */
   changed = 0;
+  /** Number of times that the run ended. */
   ends = 0;
   readonly reached: Reached;
 
@@ -255,7 +257,7 @@ function execute(
   }
 }
 
-test("whatever workers do, units and runs follow the tables of states, each run ends once and loses no result", () => {
+test("after any sequence of events, units and runs have followed the tables of states, and each run ends once and loses no result", () => {
   const reached = new Reached();
   fc.assert(
     fc.property(

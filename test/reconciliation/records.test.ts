@@ -25,8 +25,8 @@ import { type MovedStorage, startMovedStorage } from "../support/moved-storage.t
 import { columnsOf, openReconciliation, type ReconciliationFixture } from "./reconciliation-fixture.ts";
 
 /**
- * Tests of the walk outside of the inventory: rows of each kind are deleted, made unreadable or invented, one after the other.
- * After one walk, rows that follow from other rows are as before, and signed rows are reported.
+ * Tests of the walk's checks outside of the inventory. The tests delete rows of each kind, make them unreadable, or invent rows,
+ * one after the other. One walk then restores rows that follow from other rows, and reports signed rows.
  */
 
 const KEY = new Uint8Array(32).fill(9);

@@ -28,7 +28,7 @@ const company: Company = {
     },
   ],
 };
-/** Storage accounts. Each test has one of its own. */
+/** Number of storage accounts. Each test has its own. */
 const MAX_TESTS = 110;
 
 let azurite: TestStorage;
@@ -68,7 +68,7 @@ async function addKnownApplication(): Promise<App> {
   return app;
 }
 
-/** What a stranger puts into a vault secret of their own. */
+/** Returns the secret that a stranger puts into their own vault. */
 type Plant = (app: App) => {
   value: string;
   contentType?: string;
@@ -130,7 +130,10 @@ async function plantSecret(app: App, plant: Plant): Promise<App> {
   return copy;
 }
 
-/** Runs a rotation to its end. Where a user must decide, says that the stranger's secret is no copy, or else ends it by force. */
+/**
+ * Runs a rotation to its end. If a user must decide, states that the stranger's secret is no copy. If that is not enough,
+ * finishes the rotation by force.
+ */
 async function runWithUser(rotationId: string, app: App, planted: App): Promise<RotationRecord> {
   let { row } = await fixture.world.run(rotationId, { until: isWaitingForUser });
   if (!row.needsConfirmation) return row;
@@ -236,7 +239,7 @@ describe("a consumer that could not use the secret before the rotation", () => {
     ),
   );
 
-  test.each(CASES)("($id, $subject secret, added $when) is named and decides nothing", async (one) => {
+  test.each(CASES)("($id, $subject secret, added $when) is named and ignored", async (one) => {
     const { world } = fixture;
     const consumers = new SimulatedConsumers(world);
     world.consumers = consumers;
@@ -268,7 +271,7 @@ describe("a consumer that could not use the secret before the rotation", () => {
 
 describe("another vault of the same name", () => {
   test.each([["the match"], ["the match and the rotation"]])(
-    "gets no new value although %s of an earlier version names no vault ID",
+    "is a new place although %s of an earlier version names no vault ID",
     async (which) => {
       const app = await addKnownApplication();
       const { row } = await fixture.world.run(
@@ -304,7 +307,7 @@ describe("another vault of the same name", () => {
 
 describe("a message that a stranger puts into a queue", () => {
   test.each(["proving", "publishing", "verifying", "overlapping"] as const)(
-    "changes nothing of a rotation that is %s and not due",
+    "does not stop a rotation that is %s, and changes nothing before the rotation is due",
     async (status) => {
       const app = await addKnownApplication();
       const { rotationId } = await fixture.rotations.begin(fixture.requestFor(app), BOSS);
@@ -344,7 +347,7 @@ describe("an unreadable row of a match", () => {
     );
   };
 
-  test("costs only its own results, and the rotation that it belongs to ends", async () => {
+  test("affects only its own results, and the rotation that it belongs to completes", async () => {
     const app = await addKnownApplication();
     const second = fixture.copySecretTo(app, OTHER_VAULT);
     await fixture.discover(app, second);

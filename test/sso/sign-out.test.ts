@@ -8,7 +8,7 @@ import { chooseBySaml } from "./saml/browser-sign-in.ts";
 
 const ORIGIN = "http://localhost:7071";
 
-// Tests of sign-outs at the identity provider, started here or there, through HTTP.
+// Tests over HTTP of sign-outs that involve the identity provider. They start at this service or at the provider.
 
 /** Two hosts (processes) with a license. */
 let service: Service;
@@ -105,6 +105,7 @@ describe("with OpenID Connect", () => {
     service.cloud.control.setOidcMode("noLogout");
     const host = await service.addHost({});
     const url = `${host.url}/auth/logout`;
+    // Later tests use the two hosts of the suite. `service.stop` also stops this host.
     service.hosts.splice(2, 1);
     const headers = { cookie: session, "Sec-Fetch-Site": "same-origin" };
     expect((await service.call("POST", url, { headers, body: {} })).body).toEqual({ signedOut: true, logoutUrl: null });
@@ -126,7 +127,7 @@ describe("with OpenID Connect", () => {
     expect((await refusals())[0]!.details.reason).toBe("used");
   });
 
-  test("a logout token with a session ID alone ends that session", async () => {
+  test("a logout token that has only an unknown session ID ends no session", async () => {
     const { session } = await signIn("uma");
     const token = await service.cloud.control.oidcLogoutToken({ sid: "another session" });
     expect((await postToken(token)).body).toEqual({ endedSessions: 0 });

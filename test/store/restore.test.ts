@@ -18,7 +18,7 @@ import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
-// Copies of the store and their restores, by the functions of `npm run store` and once by the command itself.
+// Tests of copies of the store and of restores. One test runs the command `npm run store`, the others call its functions.
 
 let azurite: TestStorage;
 let world: World;
@@ -103,7 +103,7 @@ const row = {
   bytes: new Uint8Array([0, 1, 255]),
 } as const;
 
-test("the command restores every row with the types of its columns, and refuses a store that is not empty", async () => {
+test("the command restores every row with the types of its columns, and rejects a store that is not empty", async () => {
   const users = clientOf("source", "Users");
   await users.createTable();
   await users.createEntity(row);
@@ -211,7 +211,8 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   const posted = () => hook.received().length;
   const mailed = () => mail.mails().length;
   const alerts = fixture.instance();
-  // The deliveries of the threshold 30 are pending in the copy. Those of the threshold 7 are created after the copy.
+  // The deliveries of the threshold 30 are pending in the copy. The evaluation after the copy creates the
+  // deliveries of the threshold 7.
   await alerts.evaluate();
   const folder = newFolder();
   await copy("alerts", folder);

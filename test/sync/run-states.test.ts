@@ -11,7 +11,8 @@ import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { Reached, VersionedRow } from "../support/versioned-row.ts";
 
 // Drives the transition functions of sync with random events: the lease of a record (leases.ts), the decision of a run
-// (decide.ts) and its outcome (outcomes.ts). Workers crash after any step, messages come twice, and users change the record.
+// (decide.ts) and its outcome (outcomes.ts). Workers crash after any step, messages are delivered twice,
+// and users change the record.
 
 const MINUTE_MS = 60_000;
 /** All calls of one write end within this time after its announcement. */
@@ -277,7 +278,7 @@ const command = fc.record({
   which: fc.nat(50),
 });
 
-test("whatever workers and users do, a record follows the tables of states, and the target gets the current version", () => {
+test("after any sequence of events, a lease has followed its table of states, and the target gets the current version", () => {
   const reached = new Reached();
   fc.assert(
     fc.property(fc.boolean(), fc.array(command, { minLength: 10, maxLength: 120, size: "max" }), (marks, commands) => {
@@ -312,7 +313,8 @@ test("whatever workers and users do, a record follows the tables of states, and 
     "taken rejected",
     "late write",
   ];
-  // Seen as changed by others: a target that two crashed workers wrote, of which only the last one is still known.
+  // Only some random runs decide `write mended`: if two workers crashed after they wrote the target, the lease names only
+  // the last write, so the run takes the target for changed by another program.
   expect(reached.situations.filter((one) => one !== "decided write mended")).toEqual(situations.sort());
 });
 

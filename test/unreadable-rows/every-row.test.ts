@@ -8,7 +8,7 @@ import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { type RecordedService, startRecorded } from "../upgrade/recorded-service.ts";
 import type { Recording } from "../upgrade/recording.ts";
 
-// The store of a recording, in which one row of every kind is made unreadable, one after the other.
+// Starts the service with a recorded store, and makes one row of every kind unreadable, one after the other.
 
 const INVOCATIONS = new URL("../support/invocations.mjs", import.meta.url).href;
 const OPTIONS = { allowInsecureConnection: true };
@@ -51,7 +51,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Sends a request as the administrator. `tables` are the tables that the answer read. */
+/** Sends a request as the administrator. `tables`: the tables that the service read for the answer. */
 async function send(method: string, at: string, body?: object) {
   const by = `call ${++calls}`;
   const answer = await fetch(service.host.url + at, {
@@ -136,7 +136,7 @@ async function pathsToGet(): Promise<string[]> {
     );
 }
 
-test("one unreadable row of any kind causes no 500, costs only itself, and is recorded once", async () => {
+test("one unreadable row of any kind causes no 500, fails only answers that need it, and is recorded once", async () => {
   // Adds rows that the recording lacks.
   await send("POST", "/auth/login", { username: "reader", password: "a wrong password" });
   const paths = await pathsToGet();

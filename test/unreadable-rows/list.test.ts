@@ -35,7 +35,7 @@ function newProcess() {
 async function breakRows(partitionKey: string, count: number): Promise<void> {
   const options = { allowInsecureConnection: true };
   const client = TableClient.fromConnectionString(storage.connectionString(), "Things", options);
-  await client.createTable().catch(() => undefined); // It exists already.
+  await client.createTable().catch(() => undefined); // It may exist already.
   for (let n = 0; n < count; n++) await client.upsertEntity({ partitionKey, rowKey: `row-${n}`, size: "large" });
 }
 
@@ -62,7 +62,7 @@ test("a row is listed once by all processes, without its content, until it is wr
   expect(await first.unreadableRows.count()).toEqual({ listed: 0, more: false });
 });
 
-test("an entry that a crash left out is recorded by the next report", async () => {
+test("an audit entry that a crash prevented is recorded by the next report, once", async () => {
   events = [];
   await breakRows("crash", 1);
   const crashing = newProcess();

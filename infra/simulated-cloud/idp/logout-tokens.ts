@@ -7,7 +7,7 @@ export interface LogoutTokenChange {
   header?: (header: Members) => Members;
   /** Creates the claims from the correct claims. */
   claims?: (claims: Members) => Members;
-  /** Signs with something else than the provider's key. `foreignKey` uses an unpublished key under the provider's key ID. */
+  /** Signs with something other than the provider's key. `foreignKey` uses an unpublished key under the provider's key ID. */
   signature?: "none" | "clientSecretHmac" | "foreignKey";
 }
 

@@ -16,6 +16,7 @@ export interface LeftOutRow {
 /** Rows that could not be read and are therefore missing in an answer. */
 export interface LeftOutRows {
   readonly count: number;
+  /** The first 100 of the rows. */
   readonly items: readonly LeftOutRow[];
 }
 
@@ -32,7 +33,7 @@ export function countLeftOut({ table, partitionKey, rowKey, reason }: StorageCor
   current.getStore()?.set(JSON.stringify([table, partitionKey, rowKey]), row);
 }
 
-/** Runs `work` and returns the rows that it left out, or undefined if it left out none. */
+/** Runs `work`. Returns its result, and the rows that `work` left out. `leftOut` is undefined if there are none. */
 export async function collectLeftOut<T>(
   work: () => Promise<T>,
 ): Promise<{ result: T; leftOut: LeftOutRows | undefined }> {

@@ -19,7 +19,7 @@ export type { TypedRow } from "./query.ts";
 export interface WholeTables {
   /** Yields the rows of a table in the order of their keys. */
   rows(table: string): AsyncGenerator<TypedRow, void>;
-  /** Like `rows`, without columns. Reads less. */
+  /** Yields only the keys and ETags of the rows of a table, in the order of their keys. */
   keys(table: string): AsyncGenerator<TypedRow, void>;
   /** Writes rows, which replace rows with the same keys. Can be repeated after a crash. */
   write(table: string, rows: AsyncIterable<TypedRow>): Promise<void>;
@@ -27,9 +27,9 @@ export interface WholeTables {
   clear(table: string): Promise<void>;
 }
 
-/** Rows that are held in memory before they are written. */
+/** Number of rows that are held in memory before they are written. */
 const ROWS_PER_WRITE = 2000;
-/** Partitions that are written at the same time. A table may have one row per partition. */
+/** Number of partitions that are written at the same time, because a table may have one row per partition. */
 const PARALLEL_PARTITIONS = 8;
 
 /** Creates the access to whole tables. */
@@ -80,6 +80,7 @@ export function createWholeTables(connection: StorageConnection, { clock }: { cl
 
   return {
     rows: (table) => read(table, undefined),
+    // query.ts uses `Timestamp` as the ETag if the response has no ETag.
     keys: (table) => read(table, ["PartitionKey", "RowKey", "Timestamp"]),
     write: (table, rows) => apply(table, rows, "put"),
     clear: (table) => apply(table, read(table, ["PartitionKey", "RowKey"]), "remove"),

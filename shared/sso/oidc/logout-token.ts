@@ -20,10 +20,10 @@ const SKEW_SECONDS = 60;
 /** Maximum age of a token. Providers send tokens at once; a retry after an outage may be some minutes late. */
 const MAX_AGE_SECONDS = 10 * 60;
 const MAX_TOKEN_CHARACTERS = 16_384;
-/** The member of `events` that makes a token a logout token: 2.4. */
+/** The member of `events` that makes a token a logout token (section 2.4). */
 const LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout";
 /**
- * Values of the header `typ`. `logout+jwt` is recommended (2.4). Providers from before the recommendation send `JWT` or none;
+ * Values of the header `typ`. `logout+jwt` is recommended (section 2.4). Providers from before the recommendation send `JWT` or none;
  * `events` and the absence of `nonce` then distinguish the token from an ID token.
  */
 const TYPES: readonly unknown[] = ["logout+jwt", "application/logout+jwt", "JWT", undefined];
@@ -45,14 +45,14 @@ export interface LogoutTokens {
 }
 
 /**
- * Verifies logout tokens as OpenID Connect Back-Channel Logout 1.0, 2.6 requires, except for the use of a token once, which the
- * caller checks. https://openid.net/specs/openid-connect-backchannel-1_0.html
+ * Verifies logout tokens as OpenID Connect Back-Channel Logout 1.0, section 2.6 requires, except that the caller checks that a
+ * token is used only once. https://openid.net/specs/openid-connect-backchannel-1_0.html
  */
 export function createLogoutTokens(deps: { discovery: Discovery; outgoing: Outgoing; clock: Clock }): LogoutTokens {
   const { discovery, outgoing, clock } = deps;
   let cached: { address: string; keys: RemoteJWKSet } | undefined;
 
-  /** Returns the provider's key set, which is read again for an unknown key, at most every 30 seconds. */
+  /** Returns the provider's key set. An unknown key causes another read, at most every 30 seconds. */
   function keySetAt(address: string): RemoteJWKSet {
     if (cached?.address !== address) {
       const fetchKeys = guardedFetch(outgoing);
@@ -102,7 +102,7 @@ function claimedIssuer(token: string): string | undefined {
   }
 }
 
-/** Checks the claims that `jwtVerify` does not check: 2.4 and 2.6. @throws {LogoutRefused} */
+/** Checks the claims that `jwtVerify` does not check (sections 2.4 and 2.6). @throws {LogoutRefused} */
 function logoutTokenOf({ iss, jti, sub, sid, exp, events, nonce }: JWTPayload): LogoutToken {
   const event = isObject(events) ? events[LOGOUT_EVENT] : undefined;
   if (!isObject(event)) throw new LogoutRefused("events");
@@ -128,7 +128,7 @@ function rejectionOf(error: unknown): unknown {
   if (error instanceof NoDiscoveryDocument || isUnreachable(error) || error instanceof errors.JWKSTimeout)
     return new LogoutRefused("providerUnreachable");
   if (error instanceof errors.JWTClaimValidationFailed || error instanceof errors.JWTExpired)
-    // The name of a claim that the call above requires.
+    // `claim` is the name of a claim that `verify` requires.
     return new LogoutRefused(error.claim);
   if (error instanceof errors.JWSSignatureVerificationFailed || error instanceof errors.JWKSNoMatchingKey)
     return new LogoutRefused("signature");

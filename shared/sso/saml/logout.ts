@@ -7,8 +7,9 @@ import { nameIdOf } from "./name-id.ts";
 import { SamlRefused } from "./saml-refused.ts";
 import { attribute, child, children, isElement, parseXml, textOf } from "./xml.ts";
 
-/** Tolerated clock difference to the identity provider, and maximum age of a request. */
+/** Tolerated clock difference to the identity provider. */
 const SKEW_MS = 60 * SECOND_MS;
+/** Maximum age of a request. */
 const MAX_AGE_MS = 10 * 60 * SECOND_MS;
 const MAX_REQUEST_BYTES = 64 * 1024;
 /** SAML Bindings, 3.4.3. */
@@ -23,10 +24,10 @@ const HASHES: Readonly<Record<string, string>> = {
 export interface LogoutRequest {
   id: string;
   nameId: NonNullable<ProviderSession["nameId"]>;
-  /** The sessions that end. Empty: all sessions of the person. */
+  /** The provider's indexes of the sessions to end. Empty: all sessions of the person. */
   sessionIndexes: string[];
   relayState: string | undefined;
-  /** The request is not accepted any more at this time. */
+  /** Time from which the request is no longer accepted. */
   endsAt: Date;
 }
 
@@ -65,15 +66,15 @@ export function verifyLogoutRequest(
 }
 
 /**
- * The signature covers SAMLRequest, RelayState and SigAlg as they were sent, in this order (Bindings, 3.4.4.1). It is verified
- * before the message is read.
+ * Verifies the signature before the message is read. The signature covers SAMLRequest, RelayState and SigAlg as they were
+ * sent, in this order (Bindings, 3.4.4.1).
  *
  * @throws {SamlRefused} notSigned, algorithm, signature
  */
 function requireSignature(query: string, keys: readonly KeyObject[]): void {
   const pairs = query.split("&").map((pair) => [pair.split("=", 1)[0]!, pair] as const);
   const sent = new Map(pairs);
-  // Of a repeated parameter, the verified value could differ from the value that is read.
+  // The verified value of a repeated parameter could differ from the value that is read.
   if (sent.size !== pairs.length) throw new SamlRefused("malformed");
   const parameters = new URLSearchParams(query);
   const signature = parameters.get("Signature");
@@ -95,7 +96,7 @@ function inflate(encoded: string): string {
   }
 }
 
-/** Checks the times of a request, in UTC (Core, 1.3.3). @returns The time from which it is not accepted any more. */
+/** Checks the times of a request, in UTC (Core, 1.3.3). @returns The time from which it is no longer accepted. */
 function requireRecent(request: Element, now: number): Date {
   const [issuedAt, notOnOrAfter] = ["IssueInstant", "NotOnOrAfter"].map((name) => {
     const text = attribute(request, name);
