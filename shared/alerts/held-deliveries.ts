@@ -25,6 +25,8 @@ export interface HeldDeliveries {
    * delivery that was stored as held.
    */
   hold(deliveryId: string): Promise<void>;
+  /** Returns the number of held deliveries, or a lower bound above 10,000. Costs two requests for up to 1,000. */
+  count(): Promise<number>;
   /** Yields the held deliveries. */
   list(): AsyncGenerator<DeliverySummary, void>;
   /**
@@ -77,6 +79,11 @@ export function createHeldDeliveries(deps: {
             waiting: box.waiting.filter((entry) => entry.deliveryId !== deliveryId),
           });
       }
+    },
+
+    async count() {
+      const page = await history.list({ status: "inDoubt" }, { limit: 1, offset: 0, cursor: undefined });
+      return page.total ?? page.totalAtLeast ?? 0;
     },
 
     async *list() {

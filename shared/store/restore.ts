@@ -1,6 +1,7 @@
 import { Deliveries } from "../alerts/delivery.ts";
 import type { HeldDeliveries } from "../alerts/held-deliveries.ts";
 import { isRestoreMarker, markRestored } from "../alerts/restore-marker.ts";
+import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts";
@@ -21,6 +22,7 @@ interface Restored {
  * The call can be repeated with `replace` after a crash. An app that is started after a crash sends no alert that was in the
  * copy: the store is marked before its rows are written, and no delivery is written as pending. Every table is read back.
  *
+ * @param deps.clock - Follows the table service's time, and so do the requests of `wholeTables`.
  * @param replace - Whether to remove the rows of a store that is not empty.
  * @param report - Receives a line about the progress.
  * @throws {CopyFailed} if the copy is damaged, the store is not empty, or another program writes at the same time.
@@ -39,8 +41,8 @@ export async function restoreStore(
     );
   for (const table of nonEmpty) await wholeTables.clear(table);
 
-  const restoredAt = clock.now().toISOString();
-  await markRestored(tables, { copiedAt: manifest.copiedAt, restoredAt });
+  const { copiedAt } = manifest;
+  const restoredAt = await markRestored(tables, { copiedAt, newestScanAt: await newestScanOf(folder) }, clock.now());
 
   const heldIds = new Set<string>();
   for (const [table, { rows }] of Object.entries(manifest.tables)) {
@@ -61,6 +63,14 @@ export async function restoreStore(
   // The deliveries are held already. This corrects their lists and mailboxes.
   for (const deliveryId of heldIds) await held.hold(deliveryId);
   return { manifest, heldDeliveries: heldIds.size };
+}
+
+/** Returns the creation time of the newest scan in a copy. */
+async function newestScanOf(folder: string): Promise<string | undefined> {
+  // The list of scans is newest first.
+  for await (const { partitionKey, columns } of readTable(folder, Scans.table))
+    if (partitionKey === SCAN_LIST) return String(columns.createdAt);
+  return undefined;
 }
 
 /** Returns the tables that have rows. */
