@@ -1,6 +1,6 @@
 /**
- * The command `npm run store`: copies the tables of a deployment, restores a copy, and sends or drops the alerts that a restore
- * holds. See HELP.
+ * The command `npm run store`: copies the tables of a deployment, restores a copy, sends or drops the alerts that a restore
+ * holds, and prepares the tables for an earlier version. See HELP.
  */
 
 import { readFile } from "node:fs/promises";
@@ -12,6 +12,7 @@ import { storageAccount } from "../../shared/platform/storage/connection.ts";
 import { isUnclear } from "../../shared/platform/storage/tables.ts";
 import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
 import { CopyFailed, copyStore } from "../../shared/store/copy.ts";
+import { prepareRollback, RollbackRefused } from "../../shared/store/prepare-rollback.ts";
 import { restoreStore } from "../../shared/store/restore.ts";
 import { workInProgress } from "../../shared/store/work-in-progress.ts";
 import type { Services } from "../services.ts";
@@ -19,13 +20,16 @@ import type { Services } from "../services.ts";
 const HELP = `npm run store -- COMMAND [options]
 
 Copies the tables of the service that \`npm start\` runs, or of the deployment that the environment variables configure.
-Stop the app before backup and restore, and wait until no invocation runs.
+Stop the app before backup, restore and prepare-rollback, and wait until no invocation runs.
 
   backup  --to FOLDER                copies all tables to a new folder
   restore --from FOLDER [--replace]  restores a copy into an empty store; --replace first deletes all rows of the store
   held                               lists held alerts: those that may have been sent between the copy and the restore
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
+  prepare-rollback --to COMMIT [--dry-run]
+                                     prepares the store for an earlier build (8bbd57d7 or 6c262fe): lists what is changed,
+                                     removed and lost; with --dry-run writes nothing
 
 Only the owner can read a copy. It contains hashes of passwords and signed rows, and no secret values. Queues are not copied.`;
 
@@ -34,6 +38,7 @@ const OPTIONS = {
   from: { type: "string" },
   id: { type: "string" },
   replace: { type: "boolean", default: false },
+  "dry-run": { type: "boolean", default: false },
 } as const;
 
 interface Options {
@@ -41,6 +46,7 @@ interface Options {
   from?: string | undefined;
   id?: string | undefined;
   replace: boolean;
+  "dry-run": boolean;
 }
 
 /** Returns an option. Ends the process if the option is missing. */
@@ -103,6 +109,19 @@ and run GET /audit/verify.`);
     const dropped = await forHeld(services, options, services.alerts.held.drop);
     console.log(`Dropped ${dropped} held alerts.`);
   },
+
+  async "prepare-rollback"({ connection, tables, alerts, clock, randomness }, options) {
+    const deps = { wholeTables: createWholeTables(connection), tables, rules: alerts.rules, clock, randomness };
+    const to = required(options, "to");
+    const dryRun = options["dry-run"];
+    const caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
+    await prepareRollback(deps, { to, dryRun, caller }, console.log);
+    console.log(
+      dryRun
+        ? "Nothing was written. Run the command without --dry-run to prepare the store."
+        : `The store is prepared for ${to}. Deploy that build. If this version runs again first, run the command again.`,
+    );
+  },
 };
 
 async function main(): Promise<void> {
@@ -123,7 +142,8 @@ try {
     console.error(
       `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network, and run the command again.`,
     );
-  else if (error instanceof CopyFailed || error instanceof ConfigError) console.error(error.message);
+  else if (error instanceof CopyFailed || error instanceof RollbackRefused || error instanceof ConfigError)
+    console.error(error.message);
   else throw error;
   process.exitCode = 1;
 }

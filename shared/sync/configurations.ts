@@ -5,10 +5,10 @@ import { conditionalWrite, requireMatch } from "../platform/http/conditional-req
 import type { Caller } from "../platform/http/endpoint.ts";
 import { parse } from "../platform/http/parse-request.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../platform/http/problem.ts";
+import { countLeftOut } from "../platform/incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { countLeftOut } from "../platform/storage/left-out-rows.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";

@@ -442,8 +442,8 @@ describe("table requests of an evaluation", () => {
       fixture.clock.add(3_600_000);
       idleRequests.push(await countRequests(evaluate));
     }
-    // States, rules, snoozes, vaults, scope, known vault versions, overdue deliveries.
-    expect(idleRequests).toEqual([7, 7]);
+    // States, rules, snoozes, vaults, scope, known vault versions, overdue deliveries, the marker of a restore.
+    expect(idleRequests).toEqual([8, 8]);
     for (const days of [10.01, 10.9, 14, 24]) {
       fixture.clock.set(new Date(Date.parse(START) + days * DAY_MS));
       notifyingRequests.push(await countRequests(evaluate));
@@ -451,6 +451,6 @@ describe("table requests of an evaluation", () => {
     // Per rule with items: the index range, its notification rows, the commit, the delivery, its list entries, the state after
     // the commit, and a transaction per 100 rows: a notification and a tracked alert per asset, for 37, 127 and 410 assets. The
     // first evaluation creates the tables.
-    expect(notifyingRequests.slice(1)).toEqual([7 + 2 * (6 + 1), 7 + 2 * (6 + 3), 7 + 2 * (6 + 9)]);
+    expect(notifyingRequests.slice(1)).toEqual([8 + 2 * (6 + 1), 8 + 2 * (6 + 3), 8 + 2 * (6 + 9)]);
   });
 });

@@ -63,7 +63,7 @@ describe("signing in with a form (application/x-www-form-urlencoded)", () => {
     expect(answer.body.detail).toMatch(/application\/json.*application\/x-www-form-urlencoded/);
   });
 
-  test("is documented, as the only form besides SAML responses", async () => {
+  test("is documented, as the only form besides messages of identity providers", async () => {
     const { body } = await service.call("GET", "/openapi.json");
     const pathsWithForms = Object.entries<Record<string, { requestBody?: { content: object } }>>(body.paths).flatMap(
       ([path, methods]) =>
@@ -71,7 +71,7 @@ describe("signing in with a form (application/x-www-form-urlencoded)", () => {
           .filter(({ requestBody }) => "application/x-www-form-urlencoded" in (requestBody?.content ?? {}))
           .map(() => path),
     );
-    expect(pathsWithForms).toEqual(["/auth/login", "/auth/sso/callback"]);
+    expect(pathsWithForms).toEqual(["/auth/login", "/auth/sso/callback", "/auth/sso/logout"]);
   });
 });
 

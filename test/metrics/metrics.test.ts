@@ -264,7 +264,17 @@ describe("after a scan and a discovery", () => {
     const allowed: Record<string, readonly string[]> = {
       type: ASSET_TYPES,
       // Statuses of assets, scans and deliveries.
-      status: [...STATUSES, "completed", "partial", "failed", "timedOut", "cancelled", "pending", "delivered"],
+      status: [
+        ...STATUSES,
+        "completed",
+        "partial",
+        "failed",
+        "timedOut",
+        "cancelled",
+        "pending",
+        "delivered",
+        "inDoubt",
+      ],
       framework: FRAMEWORK_IDS,
       result: ["passed", "failed", "exempted"],
       severity: SEVERITIES,
@@ -277,7 +287,7 @@ describe("after a scan and a discovery", () => {
     expect(series.length).toBeLessThan(100);
   });
 
-  test("a new process sends six table requests, each for one row or one range of rows", async () => {
+  test("a new process sends eight table requests, each for one row or one range of rows", async () => {
     const newServices = createUnlicensedServices();
     tableProxy.requests.length = 0;
     const series = seriesIn(await newServices.metrics.text());
@@ -288,6 +298,8 @@ describe("after a scan and a discovery", () => {
       "GET FailedMessages()",
       "GET Scans()",
       "GET Settings(row)",
+      "GET UnreadableRows()",
+      "GET UnreadableRows(row)",
       "GET Vaults()",
     ]);
     for (const { path, filter } of tableProxy.requests) {

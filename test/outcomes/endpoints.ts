@@ -86,6 +86,7 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
     ].map((endpoint) => [endpoint, "starts work whose steps have fault tests of their own"]),
   ),
   "POST /auth/sso/callback": "needs a response that was signed for it: test/sso/saml/sign-in.test.ts",
+  "POST /auth/sso/logout": "needs a logout token that was signed for it: test/sso/sign-out.test.ts",
   "POST /api/automation/rotation/discover": "has fault tests in test/applications/faults.test.ts",
   ...Object.fromEntries(
     ["features", "logging", "alert-defaults", "retention", "compliance-policy", "automation"].map((category) => [
@@ -191,7 +192,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       tokensValidFrom,
     });
     const iat = (Date.now() - HOUR_MS / 2) / 1000;
-    return { username, token: await makeToken(service, username, { claims: { iat } }) };
+    return { username, token: await makeToken(service, username, { claims: { iat, exp: iat + HOUR_MS / 1000 } }) };
   }
   const stateOfTokenRevocation = async (apiToken: string) =>
     (await service.call("GET", "/auth/me", { token: apiToken })).status === 200

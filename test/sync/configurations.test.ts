@@ -272,7 +272,7 @@ describe("a provider's credentials", () => {
       failure: { code: "notConfigured", remedy: expect.stringContaining("send the configuration again") },
     });
     expect(Object.keys(cloud.control.counts()).filter((name) => name.startsWith("kubernetes."))).toEqual([]);
-    expect(await fixture.sync.configurations.find("kubernetes")).toBeUndefined();
+    expect(await problemOf(fixture.sync.configurations.find("kubernetes"))).toEqual(["conflict", undefined]);
     expect((await fixture.sync.configurations.all()).map(({ provider }) => provider)).not.toContain("kubernetes");
     await configureCluster();
     expect(await fixture.runAndGet(recordId)).toMatchObject({ state: "inSync" });

@@ -40,7 +40,7 @@ async function breakRows(partitionKey: string, count: number): Promise<void> {
 }
 
 async function readAll(tables: ReturnType<typeof newProcess>["tables"], partitionKey: string): Promise<void> {
-  for await (const _ of tables.pages(Things, { partitionKey }));
+  for await (const _ of tables.pages(Things, { partitionKey, onCorrupt: "leaveOut" }));
 }
 
 test("a row is listed once by all processes, without its content, until it is written again", async () => {

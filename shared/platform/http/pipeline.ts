@@ -1,5 +1,5 @@
+import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { collectLeftOut } from "../storage/left-out-rows.ts";
 import { admit, type Gate, type UnauthenticatedRequest } from "./admission.ts";
 import { clientAddress } from "./client-address.ts";
 import { compressed } from "./compression.ts";
@@ -72,7 +72,9 @@ export async function serve<Services>(
     let reply: Reply;
     try {
       endpoint = await load();
-      reply = await withoutUnreadableRows(() => handleRequest(endpoint!, request, requestId, headers, deps));
+      const answer = () => handleRequest(endpoint!, request, requestId, headers, deps);
+      reply =
+        request.method === "GET" || request.method === "HEAD" ? await withoutUnreadableRows(answer) : await answer();
     } catch (error) {
       reply = await problemOf(error, endpoint, request, requestId, deps);
     }
@@ -81,7 +83,7 @@ export async function serve<Services>(
 }
 
 /**
- * Returns the reply of `handle`. If rows could not be read and were left out, the header `X-Unreadable-Rows` has their number, and
+ * Returns the reply of `handle` to a GET request. If rows could not be read and were left out, the header `X-Unreadable-Rows` has their number, and
  * a list names them in `unreadableRows`.
  */
 async function withoutUnreadableRows(handle: () => Promise<Reply>): Promise<Reply> {

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
+import { countLeftOut, isAnsweringGet } from "../incomplete-answer.ts";
 import type { Logger } from "../runtime.ts";
 import { batches, removeIfExists, type WriteOptions, writeAll } from "./bulk-write.ts";
 import type { StoreClock } from "./clock.ts";
@@ -9,7 +10,6 @@ import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
 import { errorCode, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
-import { countLeftOut } from "./left-out-rows.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
 import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
@@ -43,11 +43,12 @@ export interface Range {
   /** Rows per page, 1..1000, default 1000. */
   readonly pageSize?: number;
   /**
-   * What happens with a row that can't be read. By default the row is left out, so its page may be empty, and the answer of the
-   * current request counts it (`left-out-rows.ts`). A callback receives the row instead, which is left out but not counted.
-   * `throw` throws StorageCorrupt: for work that would do damage if the row were missing.
+   * What happens with a row that can't be read. By default, it throws StorageCorrupt, so that no work is based on a missing row.
+   * In the answer to a GET request, the row is left out instead, so the page may be empty, and the answer counts it
+   * (`incomplete-answer.ts`). `throw` and `leaveOut` choose one of the two everywhere. A callback receives the row instead, which is
+   * left out but not counted.
    */
-  readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw";
+  readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw" | "leaveOut";
 }
 
 /**
@@ -310,8 +311,9 @@ export function createTables(
       }
       if (corrupt.length > 0) {
         await onUnreadable?.(corrupt);
-        if (onCorrupt === "throw") throw corrupt[0];
-        for (const row of corrupt) (onCorrupt ?? countLeftOut)(row);
+        const action = onCorrupt ?? (isAnsweringGet() ? "leaveOut" : "throw");
+        if (action === "throw") throw corrupt[0];
+        for (const row of corrupt) (action === "leaveOut" ? countLeftOut : action)(row);
       }
       if (decoded.length + corrupt.length > 0) yield decoded;
       ({ next } = answer);

@@ -1,0 +1,274 @@
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { gunzipSync } from "node:zlib";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
+import { createHistory } from "../../shared/alerts/history.ts";
+import { RULE_PREFIX } from "../../shared/alerts/rule.ts";
+import { RuleStates, STATES } from "../../shared/alerts/rule-state.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { replace } from "../../shared/platform/storage/tables.ts";
+import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
+import { BEFORE, NEWEST, noFaults, WALKS, Walks } from "../../shared/reconciliation/walk-record.ts";
+import { ROTATIONS, type RotationRecord, Rotations } from "../../shared/rotation/rotation.ts";
+import { recordKey } from "../../shared/rotation/rows.ts";
+import { prepareRollback } from "../../shared/store/prepare-rollback.ts";
+import { caller, type Fixture, openFixture, START } from "../alerts/alerts-setup.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
+import { BOSS, VAULT, World } from "../rotation/world.ts";
+import { crashable, SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+
+// The preparation of a store for an earlier build, once by the command itself. The fixtures rows-<commit>.json.gz contain the
+// JSON Schemas of the rows that the builds can read, as `z.toJSONSchema` made them from the entities of these commits.
+
+const BUILDS = ["8bbd57d7", "6c262fe"] as const;
+type Build = (typeof BUILDS)[number];
+const JWT_SIGNING_KEYS = `k1:${Buffer.alloc(32, 1).toString("base64")}`;
+
+let azurite: TestStorage;
+let cloud: Awaited<ReturnType<typeof startTestCloud>>;
+
+beforeAll(async () => {
+  azurite = await openStorage([...BUILDS, "ignored", "command"]);
+  const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
+  cloud = await startTestCloud({ company: { subscriptions } });
+});
+afterAll(async () => {
+  await cloud.cloud.stop();
+  await azurite.stop();
+});
+
+const wholeTables = (account: string) => createWholeTables({ connectionString: azurite.connectionString(account) });
+
+/** Returns the keys of all rows that a build can't read, in the tables whose rows have changed since. */
+async function unreadableRows(build: Build, account: string): Promise<string[]> {
+  const file = path.resolve(import.meta.dirname, `../fixtures/rows-${build}.json.gz`);
+  const schemas = JSON.parse(gunzipSync(readFileSync(file)).toString()) as Record<string, { properties: object }>;
+  const found: string[] = [];
+  for (const [table, schema] of Object.entries(schemas)) {
+    const isReadable = new Ajv2020({ strict: false, logger: false }).compile(schema);
+    for await (const { partitionKey, rowKey, columns } of wholeTables(account).rows(table)) {
+      if (table === "AlertRules" && !rowKey.startsWith(RULE_PREFIX)) continue;
+      if (table === "Rotations" && !rowKey.startsWith(recordKey(""))) continue;
+      if (table === "AlertStates" && partitionKey !== STATES) continue;
+      const value: Record<string, unknown> = {};
+      for (const name of Object.keys(schema.properties)) {
+        const json = columns[`${name}_json`];
+        value[name] = json === undefined ? columns[name] : JSON.parse(String(json));
+        if (value[name] === undefined) delete value[name];
+      }
+      if (!isReadable(value)) found.push(`${table} ${partitionKey} ${rowKey}`);
+    }
+  }
+  return found;
+}
+
+/** Returns every row with its columns, apart from the audit log. */
+async function contentOf(account: string): Promise<string[]> {
+  const rows: string[] = [];
+  for (const table of ["AlertRules", "AlertStates", "AlertDeliveries", "AlertHistory", "Reconciliation", "Rotations"])
+    for await (const { etag: _, ...row } of wholeTables(account).rows(table)) rows.push(JSON.stringify([table, row]));
+  return rows;
+}
+
+/** Writes a rule, its pending message, its message in the history and an alert of another rule, which is returned. */
+async function writeAlerts(fixture: Fixture): Promise<string> {
+  const { rule: kept } = await fixture.mailRule();
+  await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 8 }]);
+  await fixture.instance().evaluate();
+  const history = createHistory(fixture.tables);
+  const [pending] = await history.list({}, { limit: 1, offset: 0, cursor: undefined }).then(({ items }) => items);
+  const deliveryId = pending!.deliveryId;
+  const { rule } = await fixture.mailRule({ alertType: "rowUnreadable", name: "Unreadable rows" });
+  const escalation = { afterDays: 1, ruleId: rule.ruleId };
+  await fixture.instance().rules.change(kept.ruleId, { escalation }, caller, undefined);
+  const { news, ...delivery } = withoutKeys((await fixture.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!);
+  const { ruleId, name: ruleName, alertType } = rule;
+  const sentId = systemRandomness().ulid(fixture.clock.now());
+  await history.record({ ...delivery, deliveryId: sentId, ruleId, ruleName, alertType, news });
+  const state = (await fixture.tables.get(RuleStates, STATES, kept.ruleId))!;
+  const next = { deliveryId: systemRandomness().ulid(fixture.clock.now()), createdAt: START, rule: withoutKeys(rule) };
+  await fixture.tables.put(RuleStates, STATES, ruleId, { ...withoutKeys(state), pending: next, pendingNews: news });
+  return deliveryId;
+}
+
+async function writeWalks(fixture: Fixture): Promise<void> {
+  const walk = { walkId: "w1", startedAt: START, stage: "records" as const, at: "", after: "", vaults: 1, rows: 9 };
+  const counts = { mended: noFaults(), awaiting: 0, left: [], leftTotal: 0, unverified: 1 };
+  await fixture.tables.put(Walks, WALKS, NEWEST, { ...walk, ...counts });
+  await fixture.tables.put(Walks, WALKS, BEFORE, { ...walk, ...counts, walkId: "w0", finishedAt: START });
+}
+
+async function changeRotation(world: World, rotationId: string, change: Partial<RotationRecord>): Promise<void> {
+  const row = (await world.tables().get(Rotations, ROTATIONS, recordKey(rotationId)))!;
+  const value = { ...withoutKeys(row), ...change };
+  await world.tables().transaction("Rotations", ROTATIONS, [replace(Rotations, row.rowKey, value, row.etag)]);
+}
+
+async function writeRotation(world: World, name: string): Promise<string> {
+  const { rotationId } = await world.start().begin(world.addApplication(name).request, BOSS);
+  const place = { vaultName: "kv-b", secretName: "copy", confidence: "certain", reason: "unanswered" } as const;
+  await changeRotation(world, rotationId, { notUpdated: [place] });
+  return rotationId;
+}
+
+const TABLES_IN_ORDER: Record<Build, string[]> = {
+  "8bbd57d7": ["AlertRules", "AlertDeliveries", "AlertHistory", "AlertStates", "Reconciliation", "Rotations"],
+  "6c262fe": ["AlertRules", "AlertDeliveries", "AlertHistory", "AlertStates", "Reconciliation"],
+};
+
+describe.each(BUILDS)("the store is prepared for %s", (build) => {
+  let fixture: Fixture;
+  let world: World;
+  let heldId: string;
+  let rotationId: string;
+
+  beforeAll(async () => {
+    const connectionString = azurite.connectionString(build);
+    fixture = openFixture({ connectionString, cloud: cloud.cloud });
+    world = new World(cloud.cloud, cloud.config, connectionString);
+    heldId = await writeAlerts(fixture);
+    await fixture.instance().held.hold(heldId);
+    await writeWalks(fixture);
+    rotationId = await writeRotation(world, `app-${build}`);
+  });
+
+  /** Prepares the store, and returns the reported lines. */
+  async function prepare({ dryRun = false, steps = { taken: 0 } as Steps, to = build as string } = {}) {
+    const lines: string[] = [];
+    const isWrite = (name: string) => name !== "pages" && name !== "get";
+    const deps = {
+      wholeTables: wholeTables(build),
+      tables: crashable(world.tables(), steps, isWrite),
+      rules: fixture.instance(steps).rules,
+      clock: world.clock,
+      randomness: systemRandomness(),
+    };
+    await prepareRollback(deps, { to, dryRun, caller }, (line) => lines.push(line));
+    return lines;
+  }
+
+  test("a store with held alerts is refused, and so is another commit", async () => {
+    const before = await contentOf(build);
+    await expect(prepare()).rejects.toThrow(`Held alerts: ${heldId}. Send or drop them first`);
+    await expect(prepare({ to: "0123456789" })).rejects.toThrow("for 8bbd57d7 and 6c262fe only");
+    expect(await contentOf(build)).toEqual(before);
+    await fixture.instance().held.drop(heldId);
+  });
+
+  test("an alert that an interrupted evaluation would hold is not forgotten: the store is refused", async () => {
+    const [row] = await fixture.tables
+      .pages(RuleStates, { partitionKey: STATES })
+      .next()
+      .then(({ value }) => value!);
+    const pending = { deliveryId: heldId, createdAt: START, rule: (await fixture.instance().rules.all())[0]! };
+    const held = { ...pending, rule: { ...pending.rule, alertType: "expiration" as const }, held: true };
+    await fixture.tables.put(RuleStates, STATES, "other", { ...withoutKeys(row!), pending: held });
+    await expect(prepare()).rejects.toThrow("was interrupted. Start this version");
+    await fixture.tables.remove(RuleStates, STATES, "other");
+  });
+
+  test.runIf(build === "6c262fe")("a rotation whose protection the build does not know must end first", async () => {
+    await changeRotation(world, rotationId, { reason: "compromised", namedOnly: true });
+    await expect(prepare()).rejects.toThrow(
+      `Rotation ${rotationId} of app-${build} is in progress and has the reason compromised, writes named places only.`,
+    );
+    await changeRotation(world, rotationId, { reason: undefined, namedOnly: undefined });
+  });
+
+  test("a dry run reports the same as the preparation, and writes nothing", async () => {
+    const before = await contentOf(build);
+    const tablesOf = (rows: string[]) => [...new Set(rows.map((row) => row.split(" ")[0]))];
+    expect(tablesOf(await unreadableRows(build, build))).toEqual(expect.arrayContaining(TABLES_IN_ORDER[build]));
+    const lines = await prepare({ dryRun: true });
+    expect(await contentOf(build)).toEqual(before);
+    expect(lines.join("\n")).toContain('Removes the alert rule "Unreadable rows" of the type rowUnreadable.');
+    expect(lines.join("\n")).toContain('escalates through "Unreadable rows". Choose another escalation.');
+    expect(lines.join("\n")).toContain("from the alert history: 1. Not sent: 1.");
+    expect(lines.filter((line) => line.includes("record of the reconciliation"))).toHaveLength(2);
+    expect(lines.some((line) => line.includes(`Rotation ${rotationId}`))).toBe(build === "8bbd57d7");
+  });
+
+  test("the build can read every row after a preparation that crashed at each of its writes", async () => {
+    let crashes = 0;
+    for (let crashAt = 1; ; crashAt++) {
+      try {
+        await prepare({ steps: { taken: 0, crashAt, when: crashAt % 2 === 0 ? "before" : "after" } });
+        break;
+      } catch (error) {
+        if (!(error instanceof SimulatedCrash)) throw error;
+        crashes++;
+      }
+    }
+    expect(crashes).toBeGreaterThan(3);
+    expect(await unreadableRows(build, build)).toEqual([]);
+    expect(await prepare()).toEqual([]);
+    // The other rule, its delivery and the rotation stay. The rotation's signature is valid.
+    expect(await fixture.instance().rules.all()).toHaveLength(1);
+    expect(await fixture.tables.get(Deliveries, heldId, DELIVERY_ROW)).toMatchObject({ status: "cancelled" });
+    const { notUpdated } = await world.start().get(rotationId);
+    expect(notUpdated[0]).toMatchObject({ reason: build === "8bbd57d7" ? "uncertain" : "unanswered" });
+  });
+});
+
+/** Rows with content that both builds ignore, or only 6c262fe, and the beginning of the reported line. */
+const IGNORED: [table: string, columns: Record<string, string>, line: string, build?: Build][] = [
+  ["AlertStates", { restoredAt: START, copiedAt: START }, "The store was restored, and no full scan has ended since"],
+  ["UnreadableRows", { auditId: "1" }, "Unreadable rows: 1."],
+  ["Users", { unusedPasswordSince: START }, "Passwords that were never used: 1."],
+  ["Users", { sessions_json: '[{"provider":{"issuer":"x"}}]' }, "Users who signed in with SSO: 1."],
+  ["Sso", { samlLogoutUrl: "https://idp.example" }, "The SAML logout URL is dropped"],
+  ["Settings", { overrides_json: '{"unusedPasswordDays":{}}' }, "The override of unusedPasswordDays has no effect."],
+  ["RotationMatches", { rejected_json: "{}" }, "Places that users rejected: 1."],
+  ["RotationMatches", { confirmed_json: "{}" }, "Places of client secrets: 1.", "6c262fe"],
+  ["RotationPolicies", { vaultIds_json: "{}" }, "Policies that name key vaults: 1.", "6c262fe"],
+  ["Sync", { sourceIdentity_json: "{}" }, "Sync records that remember their key vaults: 1.", "6c262fe"],
+];
+
+test.each(BUILDS)("the report for %s counts the rows whose content the build ignores", async (build) => {
+  for (const [index, [table, columns]] of IGNORED.entries()) {
+    async function* rows() {
+      yield { partitionKey: "ignored", rowKey: String(index), etag: "", columns };
+    }
+    await wholeTables("ignored").write(table, rows());
+  }
+  const connectionString = azurite.connectionString("ignored");
+  const fixture = openFixture({ connectionString, cloud: cloud.cloud });
+  const { tables, clock } = fixture;
+  const deps = { wholeTables: wholeTables("ignored"), tables, clock, randomness: systemRandomness() };
+  const lines: string[] = [];
+  const report = (line: string) => lines.push(line);
+  await prepareRollback({ ...deps, rules: fixture.instance().rules }, { to: build, dryRun: false, caller }, report);
+  const expected = IGNORED.filter(([, , , only]) => only === undefined || only === build).map(([, , line]) => line);
+  expect(lines).toEqual(expected.map((line) => expect.stringContaining(line)));
+});
+
+test("the command lists the changes in a dry run, makes them, and then has nothing left to do", async () => {
+  const connectionString = azurite.connectionString("command");
+  const fixture = openFixture({ connectionString, cloud: cloud.cloud });
+  await writeWalks(fixture);
+  const run = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
+    new Promise((resolve) => {
+      const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
+      const env = { PATH: process.env.PATH, AzureWebJobsStorage: connectionString, JWT_SIGNING_KEYS };
+      execFile(process.execPath, [command, "prepare-rollback", ...args], { env }, (error, out, err) =>
+        resolve({ code: error ? Number(error.code) : 0, out, err }),
+      );
+    });
+  const before = await contentOf("command");
+  const lineOf = (key: string) =>
+    `Removes the ${key} record of the reconciliation. A new run starts at the beginning.\n`;
+  const lines = lineOf(BEFORE) + lineOf(NEWEST);
+  const dryRun = await run("--to", "8bbd57d7", "--dry-run");
+  expect(dryRun).toMatchObject({ code: 0, err: "", out: expect.stringContaining(`${lines}Nothing was written.`) });
+  expect(await contentOf("command")).toEqual(before);
+  expect(await run("--to", "8bbd57d7")).toMatchObject({ code: 0, out: expect.stringContaining(lines) });
+  expect(await contentOf("command")).toEqual([]);
+  expect((await run("--to", "8bbd57d7")).out).toMatch(/^The store is prepared for 8bbd57d7\./);
+  expect(await run("--to", "d7e4a4b")).toMatchObject({ code: 1, err: expect.stringContaining("8bbd57d7 and 6c262fe") });
+  expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("--to is missing") });
+});
