@@ -264,7 +264,8 @@ export function createUnreadableRows(deps: {
 
   async function list(): Promise<UnreadableRow[]> {
     const listed: UnreadableRow[] = [];
-    for await (const rows of tables.pages(Listed, { partitionKey: LISTED, onCorrupt: () => {} })) listed.push(...rows.map(withoutKeys));
+    for await (const rows of tables.pages(Listed, { partitionKey: LISTED, onCorrupt: () => {} }))
+      listed.push(...rows.map(withoutKeys));
     return listed;
   }
 

@@ -98,8 +98,7 @@ describe("an immediate rule notifies of", () => {
       allowInsecureConnection: true,
     });
     const stored: TableEntity[] = [];
-    for await (const row of table.listEntities())
-      if (row.name === "broken") stored.push(row as unknown as TableEntity);
+    for await (const row of table.listEntities()) if (row.name === "broken") stored.push(row as unknown as TableEntity);
     for (const { partitionKey, rowKey } of stored)
       await table.upsertEntity({ partitionKey, rowKey, enabled: "perhaps" }, "Replace");
     await run(2);
@@ -117,7 +116,9 @@ describe("an immediate rule notifies of", () => {
     });
     await table.createTable();
     await table.upsertEntity({ partitionKey: "states", rowKey: broken.ruleId, at: 1 }, "Replace");
-    await expect(fixture.instance().evaluate()).rejects.toThrow(`states / ${broken.ruleId} of AlertStates can't be read`);
+    await expect(fixture.instance().evaluate()).rejects.toThrow(
+      `states / ${broken.ruleId} of AlertStates can't be read`,
+    );
     await fixture.handleVisibleMessages(fixture.instance());
     expect(mails()).toHaveLength(1);
   });

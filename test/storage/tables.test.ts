@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { entity } from "../../shared/platform/storage/entity.ts";
 import { collectLeftOut } from "../../shared/platform/incomplete-answer.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
 import {
   createTables,
   insert,
