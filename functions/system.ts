@@ -14,7 +14,7 @@ const health = endpoint({
   route: "health",
   summary: "Check the health of the service",
   description:
-    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports which dependencies respond, and how many stored rows can't be read.",
+    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports which dependencies respond, how many stored rows can't be read, and how many alerts are held after a restore.",
   tag: "System",
   access: "open",
   tier: "core",
@@ -32,9 +32,15 @@ const health = endpoint({
     const dependencies = await services.health.check();
     // If the tables do not respond, `dependencies` says so.
     const unreadableRows = await services.unreadableRows.count().catch(() => undefined);
+    const heldDeliveries = await services.alerts.held.count().catch(() => undefined);
     const isHealthy =
       dependencies.every((dependency) => dependency.status === "healthy") && (unreadableRows?.listed ?? 0) === 0;
-    return ok({ status: isHealthy ? "healthy" : "degraded", dependencies, ...(unreadableRows && { unreadableRows }) });
+    return ok({
+      status: isHealthy ? "healthy" : "degraded",
+      dependencies,
+      ...(unreadableRows && { unreadableRows }),
+      ...(heldDeliveries !== undefined && { heldDeliveries }),
+    });
   },
 });
 

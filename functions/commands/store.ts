@@ -72,7 +72,7 @@ async function forHeld(
 
 const COMMANDS: Record<string, (services: Services, options: Options) => Promise<void>> = {
   async backup({ connection, clock }, options) {
-    const wholeTables = createWholeTables(connection);
+    const wholeTables = createWholeTables(connection, { clock });
     const { version } = z
       .object({ version: z.string() })
       .parse(JSON.parse(await readFile(path.join(import.meta.dirname, "../../package.json"), "utf8")));
@@ -82,7 +82,7 @@ const COMMANDS: Record<string, (services: Services, options: Options) => Promise
   },
 
   async restore({ connection, clock, tables, alerts }, options) {
-    const target = { wholeTables: createWholeTables(connection), tables, held: alerts.held, clock };
+    const target = { wholeTables: createWholeTables(connection, { clock }), tables, held: alerts.held, clock };
     const folder = required(options, "from");
     const { manifest, heldDeliveries } = await restoreStore(target, { folder, replace: options.replace }, console.log);
     console.log(`Restored the copy of ${manifest.copiedAt} of ${manifest.account}. Later changes are undone.`);

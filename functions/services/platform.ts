@@ -11,8 +11,8 @@ import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
 import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { createVaultSecrets, type VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
-import { type Clock, type Logger, type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
-import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import { type Logger, type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock, type StoreClock } from "../../shared/platform/storage/clock.ts";
 import { type StorageConnection, storageAccount } from "../../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
@@ -26,7 +26,8 @@ import { UNICODE_FONT } from "./unicode-font.ts";
 /** Storage, clients of Azure, and the modules that most other modules use. */
 export interface Platform {
   config: Config;
-  clock: Clock;
+  /** Follows the table service's time. */
+  clock: StoreClock;
   randomness: Randomness;
   log: Logger;
   /** How the storage account is reached. */

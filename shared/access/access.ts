@@ -163,7 +163,11 @@ export function createAccess(deps: AccessDependencies): Access {
   const roleMapped = deps.roleMapped ?? (async () => false);
   const passwordSignIn: PasswordSignIn = deps.passwordSignIn ?? (async () => "allowed");
   const passwordSettings: PasswordSettings = deps.passwordSettings ?? (async () => DEFAULT_PASSWORD_SETTINGS);
+  const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
+  const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
+
   const { signIn, signInToSession, isPasswordOf } = createSignIn({
+    bootstrapUser: reservedUsernames[0],
     users,
     passwords,
     tokens,
@@ -178,9 +182,6 @@ export function createAccess(deps: AccessDependencies): Access {
     passwordSignIn,
     passwordSettings,
   });
-  const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
-  const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
-
   let lastBootstrap: { startedAtMs: number; done: Promise<void> } | undefined;
   /**
    * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `maxAgeMs` or after a

@@ -5,7 +5,7 @@ import { Problem, type ProblemCode } from "../platform/http/problem.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
-import { insert, type Tables } from "../platform/storage/tables.ts";
+import { insert, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { RecentAddresses } from "./recent-addresses.ts";
 import type { Sessions } from "./sessions.ts";
 import { addressOf } from "./sign-in.ts";
@@ -195,39 +195,49 @@ export function createFederatedSignIn(deps: {
     return user && hasIdentity ? await signInExisting(user, person, caller, userAgent) : { refused: "removed" };
   }
 
-  /** Yields the users with an identity of the issuer: one if the subject is known. */
-  async function* usersOf({ issuer, subject }: EndedSessions): AsyncGenerator<UserRow> {
-    const isOfIssuer = (user: Pick<UserRow, "sso">) => user.sso?.issuer === issuer;
+  /** Yields the row keys of the users with an identity of the issuer: one if the subject is known. */
+  async function* usersOf({ issuer, subject }: EndedSessions): AsyncGenerator<string> {
     if (subject !== undefined) {
       const identityRow = await tables.get(Identity, USERS_PARTITION, identityKey({ issuer, subject }));
-      const user = identityRow && (await users.find(identityRow.user));
-      if (user && isOfIssuer(user) && user.sso?.subject === subject) yield user;
+      if (identityRow?.user !== undefined) yield identityRow.user;
       return;
     }
+    // A row that can't be read is left out. The tables report it.
     const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select: ["username", "sso"] as const };
-    for await (const rows of tables.pages(User, range)) {
-      for (const row of rows.filter(isOfIssuer)) {
-        const user = await users.find(row.username);
-        if (user) yield user;
-      }
-    }
+    for await (const rows of tables.pages(User, { ...range, onCorrupt: () => {} }))
+      for (const { rowKey, sso } of rows) if (sso?.issuer === issuer) yield rowKey;
+  }
+
+  /** Ends the matching sessions of one user. Returns their number. */
+  async function endSessionsOf(username: string, ended: EndedSessions, caller: Caller): Promise<number> {
+    const { issuer, subject } = ended;
+    const user = await users.find(username);
+    if (user?.sso?.issuer !== issuer || (subject !== undefined && user.sso.subject !== subject)) return 0;
+    const matching = (await sessions.ofUser(user)).filter(
+      ({ by, provider }) => by === "sso" && ended.matches(provider),
+    );
+    if (matching.length === 0) return 0;
+    const details = { by: "provider", issuer, sessions: matching.length };
+    const event = { type: "user.signedOut", caller, target: { type: "user", id: user.rowKey }, details };
+    await audited(audit, event, async () => {
+      for (const { id } of matching) await sessions.end(user, id);
+    });
+    return matching.length;
   }
 
   return {
     async endSessions(ended, caller) {
       let count = 0;
-      for await (const user of usersOf(ended)) {
-        const matching = (await sessions.ofUser(user)).filter(
-          ({ by, provider }) => by === "sso" && ended.matches(provider),
-        );
-        if (matching.length === 0) continue;
-        const details = { by: "provider", issuer: ended.issuer, sessions: matching.length };
-        const event = { type: "user.signedOut", caller, target: { type: "user", id: user.rowKey }, details };
-        await audited(audit, event, async () => {
-          for (const { id } of matching) await sessions.end(user, id);
-        });
-        count += matching.length;
+      const failures: unknown[] = [];
+      for await (const username of usersOf(ended)) {
+        try {
+          count += await endSessionsOf(username, ended, caller);
+        } catch (error) {
+          // One user must not keep the sessions of the others. The tables have reported a row that can't be read.
+          if (!(error instanceof StorageCorrupt)) failures.push(error);
+        }
       }
+      if (failures.length > 0) throw failures[0];
       return count;
     },
 

@@ -97,6 +97,8 @@ export function createSignIn(deps: {
   hash: (text: string) => string;
   passwordSignIn: PasswordSignIn;
   passwordSettings: PasswordSettings;
+  /** Row key of the bootstrap administrator. Undefined if none is configured. */
+  bootstrapUser: string | undefined;
 }): SignIn {
   const { users, passwords, tokens, sessions, failures, addresses, recentAddresses, limiter, audit, clock, hash } =
     deps;
@@ -151,9 +153,12 @@ export function createSignIn(deps: {
     return { signedIn };
   }
 
-  /** Returns true if an administrator set the password too long ago and the user never signed in with it. */
-  async function hasExpiredUnused({ unusedPasswordSince: since }: UserRow): Promise<boolean> {
-    if (since === undefined) return false;
+  /**
+   * Returns true if an administrator set the password too long ago and the user never signed in with it. The bootstrap
+   * administrator's password never expires, because it is kept for an emergency.
+   */
+  async function hasExpiredUnused({ rowKey, unusedPasswordSince: since }: UserRow): Promise<boolean> {
+    if (since === undefined || rowKey === deps.bootstrapUser) return false;
     const { unusedPasswordDays } = await deps.passwordSettings();
     return Date.parse(since) + unusedPasswordDays * DAY_MS <= clock.now().getTime();
   }

@@ -4,6 +4,7 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import type { Queues } from "../platform/storage/queues.ts";
+import type { StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
@@ -91,10 +92,13 @@ export function createEvaluation(
   async function run(): Promise<void> {
     if (!(await deps.settings.values()).enableNotifications) return log.info("Notifications are turned off");
     const now = clock.now();
-    const restored = await readRestoreMarker(tables);
+    const restored = await readRestoreMarker(tables, now);
     const failures: unknown[] = [];
     const states = new Map<string, Row<StateRecord>>();
-    for await (const rows of tables.pages(RuleStates, { partitionKey: STATES }))
+    // A rule whose state can't be read is not evaluated, because it would notify of everything again.
+    const unreadable = new Map<string, StorageCorrupt>();
+    const onCorrupt = (row: StorageCorrupt) => void unreadable.set(row.rowKey, row);
+    for await (const rows of tables.pages(RuleStates, { partitionKey: STATES, onCorrupt }))
       for (const row of rows) states.set(row.rowKey, row);
 
     const forEach = async <T>(items: Iterable<T>, work: (item: T) => Promise<void>) => {
@@ -111,7 +115,11 @@ export function createEvaluation(
     await forEach([...states.values()], async (state) => {
       if (state.pending) states.set(state.rowKey, await completeCommit(state, restored));
     });
-    const due = (await rules.all()).filter((rule) => isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now));
+    const all = await rules.all();
+    failures.push(...all.flatMap(({ ruleId }) => unreadable.get(ruleId) ?? []));
+    const due = all.filter(
+      (rule) => !unreadable.has(rule.ruleId) && isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now),
+    );
     if (due.length > 0) {
       const context = await contextOf(due, now, true);
       await forEach(due, async (rule) => {
@@ -156,22 +164,25 @@ export function createEvaluation(
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
       const foundItems = await findItems(rule, before, row, context);
+      const isComplete = !foundItems.more && !foundItems.isIncomplete;
       await applySilently(rule, foundItems, now);
       // `adopted` are failures that an earlier version reported. They become tracked alerts without a notification.
       const opensTrackedAlert =
         foundItems.adopted.length > 0 || (isTracked(rule.alertType) && foundItems.items.length > 0);
       const after: StateRecord = {
         ...before,
-        // If not all items fit into this message, the next round evaluates the same time span again and finds the others. The
-        // revision counts changes of vaults. The next evaluation reads only vaults that changed after it.
-        at: foundItems.more ? before.at : now.toISOString(),
-        revision: foundItems.more ? before.revision : (vaults?.revision ?? before.revision),
+        // If not all items fit into this message, the next round evaluates the same time span again and finds the others. So
+        // does the next run if rows could not be read. The revision counts changes of vaults. The next evaluation reads only
+        // vaults that changed after it.
+        at: isComplete ? now.toISOString() : before.at,
+        revision: isComplete ? (vaults?.revision ?? before.revision) : before.revision,
         ...foundItems.state,
         followed: before.followed || opensTrackedAlert || undefined,
         followUpAt: earlier(before.followUpAt, followUpAfter(rule, [...foundItems.items, ...foundItems.adopted], now)),
       };
       if (foundItems.items.length > 0) row = await notify(rule, row, after, foundItems.items, { now, held });
-      else if (foundItems.more || row === undefined || isWorthWriting(rule, row, after))
+      // Written also while alerts are held, because the time decides up to when they are.
+      else if (foundItems.more || row === undefined || held || isWorthWriting(rule, row, after))
         row = await commit(rule, row, after);
       if (foundItems.more) continue;
       if (row) await followUp(rule, row, context, held);

@@ -55,7 +55,7 @@ interface Source {
   range: ExpiryRange;
 }
 
-/** Returns assets that a rule must notify about, most urgent first, at most `limit`.
+/** Returns assets that a rule must notify about, most urgent first, at most `limit`. `isIncomplete`: rows could not be read.
  *
  * Reads only what can be new since the last evaluation: the ranges of the index by expiry that reached a threshold, and, for
  * vaults with changed assets, everything within the highest threshold. Reading too much is harmless, because the notification
@@ -68,12 +68,17 @@ export async function expiringItems(
   snapshot: VaultSnapshot,
   deps: { tables: Tables; notifications: NotificationLog; ownerTag: string } & SnoozesOfRule,
   limit: number,
-): Promise<{ items: AssetItem[]; more: boolean }> {
+): Promise<{ items: AssetItem[]; more: boolean; isIncomplete: boolean }> {
   const { tables, notifications, ownerTag, suppressedSince } = deps;
   const thresholds = thresholdsOf(rule);
   const hidden = new Set(snapshot.hidden);
   const itemsById = new Map<string, AssetItem>();
   let more = false;
+  // An unreadable row must not stop the notifications about other assets.
+  let isIncomplete = false;
+  const onCorrupt = () => {
+    isIncomplete = true;
+  };
 
   /** Adds the items of a page of assets. Beyond twice the limit, removes the least urgent items, to limit memory. */
   const addItems = async (candidates: readonly Candidate[]) => {
@@ -92,7 +97,7 @@ export async function expiringItems(
   const extended = suppressedSince && { ...span, from: new Date(Math.min(+suppressedSince, +span.from)), revision: 0 };
   for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, extended ?? span, snapshot)) {
     const bounds = expiryBounds(type, range.from, range.before, false);
-    for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS] }))
+    for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS], onCorrupt }))
       await addItems(rows);
   }
   // The snooze of an asset ended: evaluate the asset.
@@ -104,7 +109,7 @@ export async function expiringItems(
     }
   }
   const items = [...itemsById.values()].sort(byUrgency);
-  return { items: items.slice(0, limit), more: more || items.length > limit };
+  return { items: items.slice(0, limit), more: more || items.length > limit, isIncomplete };
 }
 
 /** Returns the item of an asset that matches the rule and reached a threshold; otherwise an empty list. */

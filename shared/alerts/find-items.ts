@@ -34,6 +34,8 @@ export interface FoundItems {
   items: Item[];
   /** Whether there are more items than fit into one message. */
   more: boolean;
+  /** Whether rows could not be read, so that the same time span must be evaluated again. */
+  isIncomplete?: boolean;
   /** The progress of the rule. Undefined members are cleared. */
   state: Partial<StateRecord>;
   /** Resolved alerts that cause no notification. */
@@ -79,6 +81,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
         const span = { from, to: context.now, revision: progress.revision };
         const findDeps = { tables, notifications, ownerTag: deps.ownerTag, ...snoozed };
         const newItems = await expiringItems(rule, span, context.vaults!, findDeps, MAX_ITEMS);
+        if (newItems.isIncomplete) return { ...withoutResolutions(newItems), isIncomplete: true };
         // Alerts can be resolved only if the rule has ever opened one (`followed`) and a vault changed since the last
         // evaluation.
         if (!progress.followed || context.vaults!.revision <= progress.revision || newItems.more)

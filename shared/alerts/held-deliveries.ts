@@ -1,6 +1,7 @@
 import type { Clock } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { replace, type Tables } from "../platform/storage/tables.ts";
 import {
@@ -19,8 +20,13 @@ import { MAILBOX_PREFIX, MAILBOXES, Mailboxes } from "./mailbox.ts";
  * person decides. Each method can be repeated after a crash.
  */
 export interface HeldDeliveries {
-  /** Holds a pending delivery: its status becomes `inDoubt`. Any other status stays. */
+  /**
+   * Holds a pending delivery: its status becomes `inDoubt`. Any other status stays. Corrects the lists and mailboxes of a
+   * delivery that was stored as held.
+   */
   hold(deliveryId: string): Promise<void>;
+  /** Returns the number of held deliveries, or a lower bound above 10,000. Costs two requests for up to 1,000. */
+  count(): Promise<number>;
   /** Yields the held deliveries. */
   list(): AsyncGenerator<DeliverySummary, void>;
   /**
@@ -65,13 +71,19 @@ export function createHeldDeliveries(deps: {
       await change(deliveryId, "pending", (_row, now) => ({ status: "inDoubt", heldAt: now }));
       // A mail in progress stays, because its mailbox asks the provider for the outcome. A waiting mail gets a mailbox again if a
       // person sends it.
-      for await (const boxes of tables.pages(Mailboxes, { partitionKey: MAILBOXES, from: MAILBOX_PREFIX })) {
+      const range = { partitionKey: MAILBOXES, from: MAILBOX_PREFIX, before: keyEnd(MAILBOX_PREFIX) };
+      for await (const boxes of tables.pages(Mailboxes, range)) {
         for (const box of boxes.filter(({ waiting }) => waiting.some((entry) => entry.deliveryId === deliveryId)))
           await tables.replace(Mailboxes, {
             ...box,
             waiting: box.waiting.filter((entry) => entry.deliveryId !== deliveryId),
           });
       }
+    },
+
+    async count() {
+      const page = await history.list({ status: "inDoubt" }, { limit: 1, offset: 0, cursor: undefined });
+      return page.total ?? page.totalAtLeast ?? 0;
     },
 
     async *list() {

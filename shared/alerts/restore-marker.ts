@@ -1,7 +1,8 @@
 import * as z from "zod";
-import { SCAN_LIST, Scans } from "../discovery/scan.ts";
+import { SCAN_LIST, type ScanStatus, Scans } from "../discovery/scan.ts";
 import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
-import type { Tables } from "../platform/storage/tables.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { HOUR_MS } from "../platform/time.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { StateRecord } from "./rule-state.ts";
 
@@ -10,44 +11,95 @@ import type { StateRecord } from "./rule-state.ts";
  * service would send them again. Alerts that may have been sent are held (`inDoubt`) until a person sends or drops them.
  */
 const RestoreMarker = z.object({
-  copiedAt: z.string(),
-  restoredAt: z.string(),
+  copiedAt: z.iso.datetime(),
+  /** Time of the table service. */
+  restoredAt: z.iso.datetime(),
   /** End of the first full scan that started after the restore. The inventory then contains what changed since the copy. */
-  caughtUpAt: z.string().optional(),
+  caughtUpAt: z.iso.datetime().optional(),
 });
 export type RestoreMarker = z.infer<typeof RestoreMarker>;
 const RestoreMarkers = entity("AlertStates", RestoreMarker);
 const RESTORE = "restore";
 
-/** Writes the marker of a restored store. */
-export async function markRestored(tables: Tables, marker: RestoreMarker): Promise<void> {
-  await tables.put(RestoreMarkers, RESTORE, RESTORE, marker);
+/** Returns whether a row of a table is the marker of a restored store. */
+export const isRestoreMarker = (table: string, row: { partitionKey: string; rowKey: string }): boolean =>
+  table === RestoreMarkers.table && row.partitionKey === RESTORE && row.rowKey === RESTORE;
+
+/**
+ * A time that is further in the future cannot be right: instances use the table service's clock. A stranger may have written it
+ * to hold all alerts.
+ */
+const MAX_AHEAD_MS = HOUR_MS;
+const latestPossible = (now: Date): string => new Date(now.getTime() + MAX_AHEAD_MS).toISOString();
+
+/**
+ * Writes the marker of a restored store.
+ *
+ * @param copy - Time of the copy, and the creation time of its newest scan, so that no scan of the copy counts as a scan after
+ * the restore.
+ * @param now - Time of the table service.
+ * @returns the time of the restore, ISO 8601.
+ */
+export async function markRestored(
+  tables: Tables,
+  { copiedAt, newestScanAt }: { copiedAt: string; newestScanAt?: string | undefined },
+  now: Date,
+): Promise<string> {
+  const newest = [now.toISOString(), copiedAt, newestScanAt ?? ""].sort().at(-1)!;
+  const latest = latestPossible(now);
+  const restoredAt = newest < latest ? newest : latest;
+  await tables.put(RestoreMarkers, RESTORE, RESTORE, { copiedAt, restoredAt });
+  return restoredAt;
 }
 
 /**
  * Returns the marker of a restored store. Costs one request, and one more in a restored store until a full scan has ended.
  *
+ * A marker that can't be read counts as a restore at `now`, and is written again. A marker from the future is reported as
+ * unreadable and ignored.
+ *
+ * @param now - Time of the table service.
  * @returns undefined if the store was not restored.
  */
-export async function readRestoreMarker(tables: Tables): Promise<RestoreMarker | undefined> {
-  const marker = await tables.get(RestoreMarkers, RESTORE, RESTORE);
-  if (marker === undefined || marker.caughtUpAt !== undefined) return marker;
-  const caughtUpAt = await endOfFullScan(tables, marker.restoredAt);
-  return caughtUpAt === undefined
-    ? marker
-    : await tables.put(RestoreMarkers, RESTORE, RESTORE, { ...withoutKeys(marker), caughtUpAt });
+export async function readRestoreMarker(tables: Tables, now: Date): Promise<RestoreMarker | undefined> {
+  const marker = await readOrReplace(tables, now);
+  if (marker === undefined) return undefined;
+  const latest = latestPossible(now);
+  if (marker.restoredAt > latest) {
+    await tables.leaveOut(new StorageCorrupt(RestoreMarkers.table, marker, "restoredAt is in the future"));
+    return undefined;
+  }
+  if (marker.caughtUpAt !== undefined && marker.caughtUpAt <= latest) return marker;
+  const { caughtUpAt: _, ...notCaughtUp } = marker;
+  const end = await endOfFullScan(tables, marker.restoredAt);
+  if (end === undefined) return notCaughtUp;
+  const caughtUpAt = end < now.toISOString() ? end : now.toISOString();
+  return await tables.put(RestoreMarkers, RESTORE, RESTORE, { ...withoutKeys(notCaughtUp), caughtUpAt });
 }
+
+async function readOrReplace(tables: Tables, now: Date): Promise<Row<RestoreMarker> | undefined> {
+  try {
+    return await tables.get(RestoreMarkers, RESTORE, RESTORE);
+  } catch (error) {
+    if (!(error instanceof StorageCorrupt)) throw error;
+    const time = now.toISOString();
+    return await tables.put(RestoreMarkers, RESTORE, RESTORE, { copiedAt: time, restoredAt: time });
+  }
+}
+
+/** Statuses of full scans that have read what they could. A vault that such a scan did not read is as old as before. */
+const FULL_SCAN_ENDS: readonly ScanStatus[] = ["completed", "partial", "timedOut"];
 
 /** Returns the end of the first full scan of all subscriptions that started after a time. Undefined if none has ended. */
 async function endOfFullScan(tables: Tables, startedAfter: string): Promise<string | undefined> {
   let end: string | undefined;
   const select = ["mode", "subscriptions", "status", "createdAt", "finishedAt"] as const;
-  // The list of scans is newest first.
-  for await (const rows of tables.pages(Scans, { partitionKey: SCAN_LIST, select })) {
+  // The list of scans is newest first. Without a scan that can't be read, alerts are held longer.
+  for await (const rows of tables.pages(Scans, { partitionKey: SCAN_LIST, select, onCorrupt: () => {} })) {
     for (const { mode, subscriptions, status, createdAt, finishedAt } of rows) {
       if (createdAt <= startedAfter) return end;
       const isFullScan = mode !== "delta" && subscriptions === undefined;
-      if (isFullScan && (status === "completed" || status === "partial")) end = finishedAt ?? end;
+      if (isFullScan && FULL_SCAN_ENDS.includes(status)) end = finishedAt ?? end;
     }
   }
   return end;

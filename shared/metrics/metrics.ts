@@ -27,7 +27,7 @@ const MESSAGE_WINDOW_MS = DAY_MS;
 export interface Metrics {
   /**
    * Returns the metrics in the text format of Prometheus. Values are read from rows at each call, so all instances return the
-   * same, and each series exists even before the first scan. Costs at most eight requests for up to 1,000 vaults, and two more
+   * same, and each series exists even before the first scan. Costs at most ten requests for up to 1,000 vaults, and two more
    * for each further 1,000. Label values are from fixed lists, never names.
    */
   text(): Promise<string>;
@@ -39,7 +39,7 @@ export function createMetrics(deps: {
   inventory: Pick<Inventory, "assets" | "moment">;
   compliance: Pick<Compliance, "scoreAndFrameworks">;
   discovery: Pick<Discovery, "lastEnded">;
-  alerts: Pick<Alerts, "history">;
+  alerts: Pick<Alerts, "history" | "held">;
   failedMessages: Pick<FailedMessages, "countSince">;
   unreadableRows: Pick<UnreadableRows, "count">;
   clock: Clock;
@@ -54,10 +54,11 @@ export function createMetrics(deps: {
   return {
     async text() {
       const now = clock.now().getTime();
-      const [counts, scan, deliveries, failed, unreadable] = await Promise.all([
+      const [counts, scan, deliveries, held, failed, unreadable] = await Promise.all([
         readInventoryAndCompliance(),
         discovery.lastEnded(),
         alerts.history.countsSince(new Date(now - DELIVERY_WINDOW_MS)),
+        alerts.held.count(),
         failedMessages.countSince(new Date(now - MESSAGE_WINDOW_MS)),
         unreadableRows.count(),
       ]);
@@ -70,6 +71,11 @@ export function createMetrics(deps: {
           help: "Alert deliveries that were created in the last two days, without test deliveries. At most the newest 1,000.",
           samples: samplesFor("status", DELIVERY_STATUSES, (status) => deliveries[status]),
         },
+        gauge(
+          "lifecycle_alert_deliveries_held",
+          "Alert deliveries of any age that are held after a restore until an administrator sends or drops them.",
+          held,
+        ),
         gauge(
           "lifecycle_failed_messages",
           "Messages between the service's own functions that failed for good in the last day, at most 1,000.",

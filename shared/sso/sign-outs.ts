@@ -15,6 +15,16 @@ import { SignInRefused } from "./sign-in-refused.ts";
 import type { ProtocolName } from "./sign-in-requests.ts";
 import { createUsedOnce } from "./used-once.ts";
 
+/** Returns the URL with the answer to a LogoutRequest. The page if no answer can be built, because the sessions have ended. */
+async function answerUrl(build: () => Promise<URL>): Promise<string> {
+  try {
+    return (await build()).href;
+  } catch (error) {
+    if (error instanceof SamlRefused || error instanceof SignInRefused) return "/";
+    throw error;
+  }
+}
+
 /** Sign-outs that involve the identity provider. They start at this service or at the provider. */
 export interface SignOuts {
   /**
@@ -153,7 +163,7 @@ export function createSignOuts(deps: {
             caller,
           ),
         );
-        return (await saml.logoutAnswerUrl(config, request, origin)).href;
+        return await answerUrl(() => saml.logoutAnswerUrl(config, request, origin));
       } catch (error) {
         throw await recordRejection(error, caller);
       }

@@ -1,5 +1,7 @@
+import { Deliveries } from "../alerts/delivery.ts";
 import type { HeldDeliveries } from "../alerts/held-deliveries.ts";
-import { markRestored } from "../alerts/restore-marker.ts";
+import { isRestoreMarker, markRestored } from "../alerts/restore-marker.ts";
+import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts";
@@ -17,8 +19,10 @@ interface Restored {
  * Writes a copy into the store. The app must be stopped. Deliveries that were pending at the time of the copy become
  * `inDoubt`. The restore marker makes later evaluations hold alerts that may have been sent between the copy and the restore.
  *
- * After a crash, call this function again with `replace`. Reads every table back at the end.
+ * The call can be repeated with `replace` after a crash. An app that is started after a crash sends no alert that was in the
+ * copy: the store is marked before its rows are written, and no delivery is written as pending. Every table is read back.
  *
+ * @param deps.clock - Follows the table service's time, and so do the requests of `wholeTables`.
  * @param replace - Whether to remove the rows of a store that is not empty.
  * @param report - Receives a line about the progress.
  * @throws {CopyFailed} if the copy is damaged, the store is not empty, or another program writes at the same time.
@@ -37,28 +41,36 @@ export async function restoreStore(
     );
   for (const table of nonEmpty) await wholeTables.clear(table);
 
-  const pending: string[] = [];
+  const { copiedAt } = manifest;
+  const restoredAt = await markRestored(tables, { copiedAt, newestScanAt: await newestScanOf(folder) }, clock.now());
+
+  const heldIds = new Set<string>();
   for (const [table, { rows }] of Object.entries(manifest.tables)) {
-    await wholeTables.write(
-      table,
-      table === "AlertDeliveries" ? collectPending(folder, pending) : readTable(folder, table),
-    );
+    await wholeTables.write(table, rowsToWrite(folder, table, restoredAt, heldIds));
     await report(`Restored ${table}: ${rows} rows.`);
   }
   const different: string[] = [];
   for (const table of TABLE_NAMES) {
-    const { sha256, rows } = await contentOf(wholeTables.rows(table));
-    const copied = manifest.tables[table];
-    if (copied === undefined ? rows > 0 : copied.sha256 !== sha256) different.push(table);
+    const stored = await contentOf(comparable(table, wholeTables.rows(table)));
+    const copied =
+      manifest.tables[table] && (await contentOf(comparable(table, rowsToWrite(folder, table, restoredAt, heldIds))));
+    if (copied === undefined ? stored.rows > 0 : copied.sha256 !== stored.sha256) different.push(table);
   }
   if (different.length > 0)
     throw new CopyFailed(
       `${different.join(", ")} differ from the copy, so another program wrote during the restore. Stop the app, wait until no invocation runs, and restore again with --replace.`,
     );
-  // These writes change restored tables, so they follow the comparison.
-  await markRestored(tables, { copiedAt: manifest.copiedAt, restoredAt: clock.now().toISOString() });
-  for (const deliveryId of pending) await held.hold(deliveryId);
-  return { manifest, heldDeliveries: pending.length };
+  // The deliveries are held already. This corrects their lists and mailboxes.
+  for (const deliveryId of heldIds) await held.hold(deliveryId);
+  return { manifest, heldDeliveries: heldIds.size };
+}
+
+/** Returns the creation time of the newest scan in a copy. */
+async function newestScanOf(folder: string): Promise<string | undefined> {
+  // The list of scans is newest first.
+  for await (const { partitionKey, columns } of readTable(folder, Scans.table))
+    if (partitionKey === SCAN_LIST) return String(columns.createdAt);
+  return undefined;
 }
 
 /** Returns the tables that have rows. */
@@ -73,10 +85,31 @@ async function nonEmptyTables(wholeTables: WholeTables): Promise<string[]> {
   return names;
 }
 
-/** Yields the deliveries of a copy, and adds the ids of the pending ones to `pending`. */
-async function* collectPending(folder: string, pending: string[]): AsyncGenerator<TypedRow, void> {
-  for await (const row of readTable(folder, "AlertDeliveries")) {
-    if (row.columns.status === "pending") pending.push(row.partitionKey);
-    yield row;
+/**
+ * Yields the rows of a copy's table as the restore writes them: pending deliveries are `inDoubt`, and their ids are added to
+ * `heldIds`. The marker of an earlier restore is left out, because it would replace the marker of this restore.
+ */
+async function* rowsToWrite(
+  folder: string,
+  table: string,
+  restoredAt: string,
+  heldIds: Set<string>,
+): AsyncGenerator<TypedRow, void> {
+  for await (const row of readTable(folder, table)) {
+    if (isRestoreMarker(table, row)) continue;
+    if (table !== Deliveries.table || row.columns.status !== "pending") {
+      yield row;
+      continue;
+    }
+    heldIds.add(row.partitionKey);
+    yield { ...row, columns: { ...row.columns, status: "inDoubt", heldAt: restoredAt } };
+  }
+}
+
+/** Yields the rows without the restore marker, and with their columns in alphabetical order. */
+async function* comparable(table: string, rows: AsyncIterable<TypedRow>): AsyncGenerator<TypedRow, void> {
+  for await (const row of rows) {
+    const columns = Object.fromEntries(Object.entries(row.columns).sort(([a], [b]) => (a < b ? -1 : 1)));
+    if (!isRestoreMarker(table, row)) yield { ...row, columns };
   }
 }

@@ -5,7 +5,7 @@ import { IntervalSealed } from "../audit/interval.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { RowExists, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { RowExists, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 
 /**
@@ -52,6 +52,16 @@ const SUMMARY = "summary";
 
 /** A row of any table, which is read only for its ETag. */
 const AnyRow = entity(TABLE, z.object({}));
+
+/** Returns the result of a read, or undefined if the row can't be read. */
+async function undefinedIfCorrupt<T>(read: Promise<T>): Promise<T | undefined> {
+  try {
+    return await read;
+  } catch (error) {
+    if (!(error instanceof StorageCorrupt)) throw error;
+    return undefined;
+  }
+}
 
 /** The location of a row. */
 export interface RowLocation {
@@ -108,7 +118,9 @@ export function createUnreadableRows(deps: {
   const { tables, audit, clock, randomness, log } = deps;
   /** Time until which a row is not reported again, by the row's key in the list. */
   const remembered = new Map<string, number>();
-  let cachedCount: { listed: number; more: boolean; readAt: number } | undefined;
+  let cachedCount: { listed: number; keys: ReadonlySet<string>; more: boolean; readAt: number } | undefined;
+  /** Until when this process records no further entry about rows beyond the listed ones. */
+  let summaryUntil = 0;
   const now = () => clock.now().getTime();
 
   const record = (details: Record<string, unknown>, identity: { id?: string; target?: { type: string; id: string } }) =>
@@ -143,18 +155,22 @@ export function createUnreadableRows(deps: {
     );
   }
 
-  /** Stores a listed row's current ETag. Returns false if the row is not listed. */
-  async function renewListed(row: StorageCorrupt, key: string): Promise<boolean> {
-    const listed = await tables.modify(Listed, LISTED, key, (current) =>
-      current === undefined || current.version === row.etag ? undefined : { ...current, version: row.etag },
-    );
-    if (listed) await recordOnce(listed);
-    return listed !== undefined;
+  /** Stores a listed row's current ETag. An entry of the list that can't be read itself is written again. */
+  async function renewListed(row: StorageCorrupt, key: string): Promise<void> {
+    try {
+      const listed = await tables.modify(Listed, LISTED, key, (current) =>
+        current === undefined || current.version === row.etag ? undefined : { ...current, version: row.etag },
+      );
+      if (listed) await recordOnce(listed);
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      await recordOnce(await tables.put(Listed, LISTED, key, newEntry(row)));
+    }
   }
 
-  async function listRow(row: StorageCorrupt, key: string): Promise<void> {
+  function newEntry(row: StorageCorrupt): UnreadableRow {
     const at = clock.now();
-    const value = {
+    return {
       table: row.table,
       partition: row.partitionKey,
       key: row.rowKey,
@@ -164,8 +180,11 @@ export function createUnreadableRows(deps: {
       auditId: randomness.ulid(at),
       audited: false,
     };
+  }
+
+  async function listRow(row: StorageCorrupt, key: string): Promise<void> {
     try {
-      const listed = await tables.insert(Listed, LISTED, key, value);
+      const listed = await tables.insert(Listed, LISTED, key, newEntry(row));
       if (cachedCount) cachedCount.listed++;
       log.error("A row can't be read", { table: row.table, row: row.message });
       await recordOnce(listed);
@@ -177,13 +196,16 @@ export function createUnreadableRows(deps: {
 
   /** Records, at most once an hour, that more rows are unreadable than the list has. */
   async function recordSummary(row: StorageCorrupt): Promise<void> {
-    const summary = await tables.get(Summary, SUMMARY, SUMMARY);
+    if (summaryUntil > now()) return;
+    summaryUntil = now() + SUMMARY_EVERY_MS;
+    const summary = await undefinedIfCorrupt(tables.get(Summary, SUMMARY, SUMMARY));
     if (summary && now() - Date.parse(summary.recordedAt) < SUMMARY_EVERY_MS) return;
     const recordedAt = clock.now().toISOString();
     // Several processes can be here at the same time. Only the one whose write succeeds records the entry.
     try {
       if (summary) await tables.replace(Summary, { ...summary, recordedAt });
-      else await tables.insert(Summary, SUMMARY, SUMMARY, { recordedAt });
+      // Also over a row that can't be read. In the first hour, two processes may both record the entry.
+      else await tables.put(Summary, SUMMARY, SUMMARY, { recordedAt });
     } catch (error) {
       if (isConflict(error)) return;
       throw error;
@@ -194,29 +216,43 @@ export function createUnreadableRows(deps: {
     await record({ table: row.table, reason, listed: MAX_LISTED }, {});
   }
 
+  async function reportMore(row: StorageCorrupt): Promise<void> {
+    try {
+      await recordSummary(row);
+    } catch (error) {
+      summaryUntil = now() + RETRY_AFTER_MS;
+      log.error("Further unreadable rows could not be reported", { row: row.message, error: String(error) });
+    }
+  }
+
   async function count() {
     if (cachedCount && now() - cachedCount.readAt < COUNT_CACHE_MS) return cachedCount;
-    let listed = 0;
-    for await (const rows of tables.pages(Listed, { partitionKey: LISTED, select: [] })) listed += rows.length;
-    const summary = await tables.get(Summary, SUMMARY, SUMMARY);
+    const keys = new Set<string>();
+    for await (const rows of tables.pages(Listed, { partitionKey: LISTED, select: [] }))
+      for (const { rowKey } of rows) keys.add(rowKey);
+    const summary = await undefinedIfCorrupt(tables.get(Summary, SUMMARY, SUMMARY));
     const more = summary !== undefined && now() - Date.parse(summary.recordedAt) < 2 * SUMMARY_EVERY_MS;
-    cachedCount = { listed, more, readAt: now() };
+    cachedCount = { listed: keys.size, keys, more, readAt: now() };
     return cachedCount;
   }
 
-  async function reportRow(row: StorageCorrupt): Promise<void> {
+  /** Reports a row. Returns false if the list is full and does not contain the row. */
+  async function reportRow(row: StorageCorrupt): Promise<boolean> {
     const key = keyOf(row);
-    if ((remembered.get(key) ?? 0) > now()) return;
+    if ((remembered.get(key) ?? 0) > now()) return true;
     if (remembered.size >= MAX_REMEMBERED) remembered.clear();
-    // Set before the first request, because the report can read the same row and would otherwise report it without end.
+    // Before the first request, so that a row that the report itself reads is not reported without end.
     remembered.set(key, now() + REPORT_EVERY_MS);
     try {
-      if ((await count()).listed < MAX_LISTED) await listRow(row, key);
-      else if (!(await renewListed(row, key))) await recordSummary(row);
+      const { listed, keys } = await count();
+      if (keys.has(key)) await renewListed(row, key);
+      else if (listed < MAX_LISTED) await listRow(row, key);
+      else return false;
     } catch (error) {
       remembered.set(key, now() + RETRY_AFTER_MS);
       log.error("An unreadable row could not be reported", { row: row.message, error: String(error) });
     }
+    return true;
   }
 
   async function resolve(row: RowLocation): Promise<boolean> {
@@ -228,14 +264,17 @@ export function createUnreadableRows(deps: {
 
   async function list(): Promise<UnreadableRow[]> {
     const listed: UnreadableRow[] = [];
-    for await (const rows of tables.pages(Listed, { partitionKey: LISTED })) listed.push(...rows.map(withoutKeys));
+    for await (const rows of tables.pages(Listed, { partitionKey: LISTED, onCorrupt: () => {} }))
+      listed.push(...rows.map(withoutKeys));
     return listed;
   }
 
   return {
     async report(rows) {
       // The list does not report its own rows, because each report would read them.
-      for (const row of rows) if (row.table !== TABLE) await reportRow(row);
+      let notListed: StorageCorrupt | undefined;
+      for (const row of rows) if (row.table !== TABLE && !(await reportRow(row))) notListed = row;
+      if (notListed) await reportMore(notListed);
     },
     resolve,
     list,

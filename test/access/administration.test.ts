@@ -164,6 +164,16 @@ describe("a password that an administrator gave", () => {
     expect(await outcomeOf(instance.access.signIn({ ...MARIA, username: "used" }, CALLER))).toBe("done");
   });
 
+  test("does not expire if it is the bootstrap administrator's, which another administrator reset", async () => {
+    await instance.access.users.create({ ...MARIA, role: "admin" }, CALLER);
+    await instance.access.users.update(ADMIN.username, { password: NEW_PASSWORD }, undefined, {
+      ...CALLER,
+      actor: MARIA.username,
+    });
+    deployment.clock.pass(400 * DAYS);
+    expect(await outcomeOf(instance.access.signIn({ ...ADMIN, password: NEW_PASSWORD }, CALLER))).toBe("done");
+  });
+
   test("does not expire if an earlier version stored it, nor does the bootstrap administrator's", async () => {
     await instance.access.users.create(MARIA, CALLER);
     const tables = createTables({ connectionString: deployment.connectionString });

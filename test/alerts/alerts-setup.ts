@@ -241,6 +241,7 @@ export function openFixture({
     mailRule,
     webhookRule,
     vault,
+    connectionString,
   };
 }
 

@@ -1,3 +1,4 @@
+import { TableClient, type TableEntity } from "@azure/data-tables";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { NewViolation } from "../../shared/alerts/alerts.ts";
@@ -84,6 +85,42 @@ describe("an immediate rule notifies of", () => {
     await run(4);
     expect(notified(mails())).toEqual([["kv-a/brief"]]);
     expect(mails()[0]!.subject).toContain("expired 1 day ago");
+  });
+
+  test("an asset that reached a threshold while its rows could not be read, and other assets meanwhile", async () => {
+    const { mails } = await fixture.mailRule({ thresholds: [7] });
+    await fixture.writeAssets("kv-a", [
+      { name: "broken", expiresInDays: 8.5 },
+      { name: "other", expiresInDays: 8.5 },
+    ]);
+    await run(0);
+    const table = TableClient.fromConnectionString(fixture.connectionString, "Assets", {
+      allowInsecureConnection: true,
+    });
+    const stored: TableEntity[] = [];
+    for await (const row of table.listEntities()) if (row.name === "broken") stored.push(row as unknown as TableEntity);
+    for (const { partitionKey, rowKey } of stored)
+      await table.upsertEntity({ partitionKey, rowKey, enabled: "perhaps" }, "Replace");
+    await run(2);
+    expect(notified(mails())).toEqual([["kv-a/other"]]);
+    for (const row of stored) await table.upsertEntity(row, "Replace");
+    await run(2.1);
+    expect(notified(mails())).toEqual([["kv-a/other"], ["kv-a/broken"]]);
+  });
+
+  test("a rule's items although the state of another rule can't be read, and the run fails", async () => {
+    const [{ rule: broken }, { mails }] = [await fixture.mailRule(), await fixture.mailRule()];
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 20 }]);
+    const table = TableClient.fromConnectionString(fixture.connectionString, "AlertStates", {
+      allowInsecureConnection: true,
+    });
+    await table.createTable();
+    await table.upsertEntity({ partitionKey: "states", rowKey: broken.ruleId, at: 1 }, "Replace");
+    await expect(fixture.instance().evaluate()).rejects.toThrow(
+      `states / ${broken.ruleId} of AlertStates can't be read`,
+    );
+    await fixture.handleVisibleMessages(fixture.instance());
+    expect(mails()).toHaveLength(1);
   });
 
   test("a new asset that is already within a threshold", async () => {

@@ -287,12 +287,14 @@ describe("after a scan and a discovery", () => {
     expect(series.length).toBeLessThan(100);
   });
 
-  test("a new process sends eight table requests, each for one row or one range of rows", async () => {
+  test("a new process sends ten table requests, each for one row or one range of rows", async () => {
     const newServices = createUnlicensedServices();
     tableProxy.requests.length = 0;
     const series = seriesIn(await newServices.metrics.text());
     const requests = tableProxy.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`);
     expect(requests.sort()).toEqual([
+      "GET AlertHistory()",
+      "GET AlertHistory()",
       "GET AlertHistory()",
       "GET Compliance()",
       "GET FailedMessages()",

@@ -1,3 +1,4 @@
+import { TableClient } from "@azure/data-tables";
 import type { LogoutTokenChange } from "simulated-cloud/idp/logout-tokens.ts";
 import type { SamlLogoutRequest } from "simulated-cloud/idp/saml-logout.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -261,9 +262,28 @@ describe("with SAML", () => {
     expect(await statusOf(session)).toBe(200);
   });
 
-  test("without a key of the service, a sign-out has no URL", async () => {
+  test("a LogoutRequest ends the session that it names although the row of another user can't be read", async () => {
+    const users = TableClient.fromConnectionString(service.azurite.connectionString(), "Users", {
+      allowInsecureConnection: true,
+    });
+    await signIn("ada");
+    const { session, sessionIndex } = await signIn("uma");
+    const stored = await users.getEntity<Record<string, unknown>>("user", "ada");
+    await users.updateEntity({ partitionKey: "user", rowKey: "ada", role: 1 }, "Merge");
+    const request = { nameId: subjectOf("uma"), sessionIndexes: [sessionIndex] };
+    expect((await openHere(service.cloud.control.samlLogoutRequestUrl(entityId, request))).status).toBe(302);
+    expect(await statusOf(session)).toBe(401);
+    await users.updateEntity({ partitionKey: "user", rowKey: "ada", role: stored.role }, "Merge");
+  });
+
+  test("without a key of the service, a sign-out has no URL, and a LogoutRequest leads to the page", async () => {
     const { session } = await signIn("ada");
     expect((await service.admin("PUT", "/auth/sso/config", { samlSignRequests: false })).status).toBe(200);
     expect((await signOut(session)).body).toEqual({ signedOut: true, logoutUrl: null });
+    const other = await signIn("ada");
+    const request = { nameId: subjectOf("ada"), sessionIndexes: [other.sessionIndex] };
+    const answer = await openHere(service.cloud.control.samlLogoutRequestUrl(entityId, request));
+    expect([answer.status, answer.headers.get("location")]).toEqual([302, "/"]);
+    expect(await statusOf(other.session)).toBe(401);
   });
 });

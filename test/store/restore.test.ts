@@ -6,14 +6,16 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createHeldDeliveries } from "../../shared/alerts/held-deliveries.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
+import { markRestored } from "../../shared/alerts/restore-marker.ts";
+import { SCAN_LIST, Scans } from "../../shared/discovery/scan.ts";
 import { systemClock } from "../../shared/platform/runtime.ts";
-import { createTables } from "../../shared/platform/storage/tables.ts";
-import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
+import { createTables, type StorageCorrupt } from "../../shared/platform/storage/tables.ts";
+import { createWholeTables, type WholeTables } from "../../shared/platform/storage/whole-tables.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { copyStore } from "../../shared/store/copy.ts";
 import { restoreStore } from "../../shared/store/restore.ts";
 import { workInProgress } from "../../shared/store/work-in-progress.ts";
-import { openFixture } from "../alerts/alerts-setup.ts";
+import { openFixture, type TestAsset } from "../alerts/alerts-setup.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -24,7 +26,7 @@ let azurite: TestStorage;
 let world: World;
 
 beforeAll(async () => {
-  azurite = await openStorage(["source", "target", "rotation", "alerts"]);
+  azurite = await openStorage(["source", "target", "rotation", "alerts", "crash", "marker"]);
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
   const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString("rotation"));
@@ -39,21 +41,30 @@ const newFolder = () => path.join(mkdtempSync(path.join(tmpdir(), "copy-")), "co
 const clientOf = (account: string, table: string) =>
   TableClient.fromConnectionString(azurite.connectionString(account), table, { allowInsecureConnection: true });
 
-const copy = (account: string, folder: string, report: (line: string) => unknown = () => {}) => {
+const copy = (account: string, folder: string, report: (line: string) => unknown = () => {}, clock = systemClock) => {
   const tables = createWholeTables({ connectionString: azurite.connectionString(account) });
-  return copyStore({ tables, clock: systemClock, account, version: "1" }, folder, report);
+  return copyStore({ tables, clock, account, version: "1" }, folder, report);
 };
 
-function restore(account: string, folder: string, { replace = false, clock = systemClock } = {}) {
+/** @param crashAt - The restore crashes before it writes this table, or "readBack": before it reads the tables back. */
+function restore(account: string, folder: string, { replace = false, clock = systemClock, crashAt = "" } = {}) {
   const connection = { connectionString: azurite.connectionString(account) };
   const tables = createTables(connection);
   const history = createHistory(tables);
   const held = createHeldDeliveries({ tables, history, clock, queues: { send: async () => {} } });
-  return restoreStore(
-    { wholeTables: createWholeTables(connection), tables, held, clock },
-    { folder, replace },
-    () => {},
-  );
+  const wholeTables = createWholeTables(connection);
+  const crashing: WholeTables = {
+    ...wholeTables,
+    write: async (table, rows) => {
+      if (table === crashAt) throw new Error("Crash");
+      await wholeTables.write(table, rows);
+    },
+    rows: (table) => {
+      if (crashAt === "readBack") throw new Error("Crash");
+      return wholeTables.rows(table);
+    },
+  };
+  return restoreStore({ wholeTables: crashing, tables, held, clock }, { folder, replace }, () => {});
 }
 
 /** Returns the rows of a table with the types of their columns. */
@@ -235,4 +246,85 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   );
   expect(statuses.sort()).toEqual(["email delivered", "email delivered", "webhook cancelled", "webhook cancelled"]);
   expect((await restarted.history.list({ status: "inDoubt" }, page)).items).toEqual([]);
+});
+
+test("a restore that crashes leaves no store that sends alerts of the copy again, and can be repeated", async () => {
+  const fixture = openFixture({ connectionString: azurite.connectionString("crash"), cloud: world.cloud });
+  await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 8.5 }]);
+  const hook = await fixture.webhookRule();
+  const mail = await fixture.mailRule();
+  const alerts = fixture.instance();
+  await alerts.evaluate();
+  const folder = newFolder();
+  await copy("crash", folder, undefined, fixture.clock);
+  await fixture.handleAllMessages(alerts);
+  const sent = () => [hook.received().length, mail.mails().length];
+  expect(sent()).toEqual([1, 1]);
+  for (const crashAt of ["AlertRules", "AlertStates", "AlertTold", "Vaults", "readBack"]) {
+    const { clock } = fixture;
+    await expect(restore("crash", folder, { replace: true, clock, crashAt })).rejects.toThrow("Crash");
+    const restarted = fixture.instance();
+    for (let round = 0; round < 2; round++) {
+      // Deliveries that are overdue are queued again.
+      fixture.clock.add(3_600_000);
+      await restarted.evaluate();
+      await fixture.handleAllMessages(restarted);
+    }
+    expect(sent(), crashAt).toEqual([1, 1]);
+  }
+  const { heldDeliveries } = await restore("crash", folder, { replace: true, clock: fixture.clock });
+  expect(heldDeliveries).toBe(2);
+  const page = { limit: 100, offset: 0, cursor: undefined };
+  expect((await fixture.instance().history.list({ status: "inDoubt" }, page)).items).toHaveLength(2);
+
+  // A copy of a restored store contains its marker, which does not replace the marker of the next restore.
+  const again = newFolder();
+  await copy("crash", again, undefined, fixture.clock);
+  fixture.clock.add(1000);
+  await restore("crash", again, { replace: true, clock: fixture.clock });
+  const marker = await clientOf("crash", "AlertStates").getEntity("restore", "restore");
+  expect(marker.restoredAt).toBe(fixture.clock.now().toISOString());
+});
+
+test("after a restore, alerts are held up to the first evaluation after a full scan, also one that timed out", async () => {
+  const fixture = openFixture({ connectionString: azurite.connectionString("marker"), cloud: world.cloud });
+  const unreadable: string[] = [];
+  const onUnreadable = async (rows: readonly StorageCorrupt[]) =>
+    void unreadable.push(...rows.map(({ reason }) => reason));
+  const tables = createTables({ connectionString: azurite.connectionString("marker") }, { onUnreadable });
+  const rows = clientOf("marker", "AlertStates");
+  const hook = await fixture.webhookRule();
+  const alerts = fixture.instance(undefined, { tables, clock: fixture.clock });
+  const nowPlus = (minutes: number) => new Date(fixture.clock.now().getTime() + minutes * 60_000).toISOString();
+  const assets: TestAsset[] = [];
+  /** Evaluates 15 minutes later, with a new asset that expires soon. Returns the numbers of held and of sent alerts. */
+  const evaluateLater = async (newAsset?: string) => {
+    fixture.clock.add(15 * 60_000);
+    if (newAsset) assets.push({ name: newAsset, expiresInDays: 5 });
+    await fixture.writeAssets("kv-a", assets);
+    await alerts.evaluate();
+    await fixture.handleAllMessages(alerts);
+    return [await alerts.held.count(), hook.received().length];
+  };
+  await markRestored(tables, { copiedAt: nowPlus(-60) }, fixture.clock.now());
+  expect(await evaluateLater("one")).toEqual([1, 0]);
+  const scan = { mode: "full", status: "timedOut", trigger: "api", requestedBy: "a", requestId: "1" } as const;
+  const times = { createdAt: nowPlus(1), finishedAt: nowPlus(5) };
+  await tables.put(Scans, SCAN_LIST, "1", { ...scan, ...times, scanId: "1", vaultsTotal: 1, subscriptionOutcomes: [] });
+  expect(await evaluateLater()).toEqual([1, 0]);
+  expect(await evaluateLater("two")).toEqual([1, 1]);
+
+  // A marker that can't be read counts as a restore now. The scan before it does not end the hold.
+  await rows.upsertEntity({ partitionKey: "restore", rowKey: "restore", restoredAt: "soon" }, "Replace");
+  expect(await evaluateLater("three")).toEqual([2, 1]);
+  expect(await rows.getEntity("restore", "restore")).toMatchObject({ restoredAt: fixture.clock.now().toISOString() });
+  // A planted marker from the future is reported, and holds nothing.
+  const restoredAt = "9999-01-01T00:00:00.000Z";
+  await rows.upsertEntity({ partitionKey: "restore", rowKey: "restore", copiedAt: restoredAt, restoredAt }, "Replace");
+  expect(await evaluateLater("four")).toEqual([2, 2]);
+  expect(unreadable.at(-1)).toBe("restoredAt is in the future");
+  // A scan of the copy does not count as a scan after the restore, even if the clock of the restore was behind.
+  expect(await markRestored(tables, { copiedAt: nowPlus(-9), newestScanAt: nowPlus(3) }, fixture.clock.now())).toBe(
+    nowPlus(3),
+  );
 });

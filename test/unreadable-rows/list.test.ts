@@ -96,3 +96,18 @@ test("beyond the maximum of listed rows, one audit entry an hour says that there
   await readAll(process.tables, "many");
   expect(events.length).toBe(MAX_LISTED + 2);
 });
+
+test("entries of the list that can't be read themselves are written again", async () => {
+  const options = { allowInsecureConnection: true };
+  const list = TableClient.fromConnectionString(storage.connectionString(), "UnreadableRows", options);
+  const keys: string[] = [];
+  for await (const { partitionKey, rowKey } of list.listEntities()) if (partitionKey === "rows") keys.push(rowKey!);
+  await list.upsertEntity({ partitionKey: "summary", rowKey: "summary", recordedAt: 1 }, "Replace");
+  await list.upsertEntity({ partitionKey: "rows", rowKey: keys[0]!, table: 1 }, "Replace");
+  now += 2 * HOUR_MS;
+  const process = newProcess();
+  expect(await process.unreadableRows.count()).toEqual({ listed: MAX_LISTED, more: false });
+  await readAll(process.tables, "many");
+  expect(await newProcess().unreadableRows.count()).toEqual({ listed: MAX_LISTED, more: true });
+  expect(await process.unreadableRows.list()).toHaveLength(MAX_LISTED);
+});

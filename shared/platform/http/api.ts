@@ -29,6 +29,11 @@ export const Health = z
         description:
           "Rows in the service's own tables that can't be read. Only with deep=true. Absent if the tables do not respond.",
       }),
+    heldDeliveries: z.int().min(0).optional().meta({
+      description:
+        "Number of alert deliveries that are held after a restore until an administrator sends or drops them with `npm run store`. Only with deep=true. Absent if the tables do not respond.",
+      example: 0,
+    }),
   })
   .meta({ id: "Health" });
 
