@@ -189,7 +189,7 @@ async function listSubscriptions(
  * @throws {CloudFailure} when the list can't be read to its end.
  */
 export async function listVaults(
-  resourceManager: ResourceManager,
+  resourceManager: Pick<ResourceManager, "vaults">,
   subscriptionId: string,
   signal: AbortSignal,
 ): Promise<VaultPage> {

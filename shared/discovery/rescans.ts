@@ -5,9 +5,6 @@
 import { sourceOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { VaultBusy } from "../inventory/vault-claim.ts";
-import { CloudFailure } from "../platform/azure/failure.ts";
-import { parseResourceId } from "../platform/azure/resource-id.ts";
-import type { VaultResource } from "../platform/azure/resource-manager.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { startHeartbeat } from "../platform/runs/heartbeat.ts";
@@ -17,10 +14,9 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, type Tables } from "../platform/storage/tables.ts";
 import { recordMetric } from "../platform/telemetry.ts";
-import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { ActiveScanList } from "./active-scans.ts";
-import { listVaults } from "./plan-vaults.ts";
 import {
   EVENT_DELAY_MS,
   MAX_RESCAN_MS,
@@ -36,6 +32,7 @@ import {
 } from "./rescan-rows.ts";
 import { type RescanVaultDeps, rescanVault } from "./rescan-vault.ts";
 import type { VaultEvent, VaultHint } from "./vault-event.ts";
+import { createVaultFinder } from "./vault-finder.ts";
 
 /** Interval at which a worker renews its re-scan's row. A worker counts as crashed after three missed renewals. */
 const RENEWAL_MS = 20 * SECOND_MS;
@@ -49,8 +46,6 @@ const CLOCK_TOLERANCE_MS = 2 * SECOND_MS;
 const OVERDUE_AFTER_MS = 10 * SECOND_MS;
 /** Interval at which the workers of scans check for re-scans that wait for a free worker. */
 const CHECK_INTERVAL_MS = 5 * SECOND_MS;
-/** Listings of vaults are used again for this time. */
-const MAX_LISTING_AGE_MS = 10 * MINUTE_MS;
 /** Number of rows that are read at a time to choose a waiting re-scan. */
 const RESCANS_PER_PAGE = 100;
 
@@ -114,6 +109,7 @@ export interface RescansDeps extends RescanVaultDeps {
 export function createRescans(deps: RescansDeps): Rescans {
   const { tables, queues, active, clock, randomness, log } = deps;
 
+  const findVault = createVaultFinder(deps);
   const readRow = (vaultName: string) => tables.get(RescanRows, RESCANS, rescanKey(vaultName));
   const sendMessage = (vaultName: string, waitMs = 0) =>
     queues.send(RESCAN_QUEUE, { vaultName }, { delaySeconds: Math.max(0, Math.ceil(waitMs / SECOND_MS)) });
@@ -177,51 +173,6 @@ export function createRescans(deps: RescansDeps): Rescans {
     }
     await sendMessage(vault.name);
     return "requested";
-  }
-
-  /**
-   * Returns the vault of a watched subscription that has this name and one of these IDs, or another ID in the same subscription
-   * if it moved to another resource group.
-   */
-  async function findVault(vaultName: string, ids: readonly string[]): Promise<VaultResource | "gone" | "outOfScope"> {
-    const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
-    let isInScope = false;
-    // Only the first ID of each subscription is read, because the subscription's listing has the vaults of all others.
-    const idBySubscription = new Map(
-      ids.toReversed().map((id) => [parseResourceId(id)?.subscriptionId.toLowerCase(), id]),
-    );
-    for (const [subscriptionId, id] of idBySubscription) {
-      if (subscriptionId === undefined || !(await deps.watched(subscriptionId))) continue;
-      isInScope = true;
-      const signal = AbortSignal.timeout(MAX_RESCAN_MS);
-      if (!listings.has(subscriptionId)) {
-        try {
-          const vault = await deps.resourceManager.vault(id, signal);
-          if (isWanted(vault.name)) return vault;
-        } catch (error) {
-          if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
-        }
-      }
-      // Only a complete listing proves that a vault was deleted.
-      const { vaults, unreadable } = await listRecently(subscriptionId, signal);
-      const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
-      if (entry) throw entry.failure;
-      const vault = vaults.find(({ name }) => isWanted(name));
-      if (vault) return vault;
-    }
-    return isInScope ? "gone" : "outOfScope";
-  }
-
-  /** Listings of subscriptions, so that a walk that finds rows of many lost vaults does not list one for each of them. */
-  const listings = new Map<string, { at: number; listing: Awaited<ReturnType<typeof listVaults>> }>();
-  async function listRecently(subscriptionId: string, signal: AbortSignal) {
-    const now = clock.now().getTime();
-    const recent = listings.get(subscriptionId);
-    if (recent && Math.abs(now - recent.at) < MAX_LISTING_AGE_MS) return recent.listing;
-    listings.delete(subscriptionId);
-    const listing = await listVaults(deps.resourceManager, subscriptionId, signal);
-    listings.set(subscriptionId, { at: now, listing });
-    return listing;
   }
 
   async function rescan(vaultName: string, requestId: string): Promise<void> {

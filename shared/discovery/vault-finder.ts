@@ -1,0 +1,69 @@
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { parseResourceId } from "../platform/azure/resource-id.ts";
+import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { MINUTE_MS } from "../platform/time.ts";
+import { listVaults } from "./plan-vaults.ts";
+
+/** A search is given up after this time. */
+const MAX_SEARCH_MS = 8 * MINUTE_MS;
+/** Listings of vaults are used again for this time. */
+const MAX_LISTING_AGE_MS = 10 * MINUTE_MS;
+
+/**
+ * Finds a vault by its name and by resource IDs that it may have, also if it moved to another resource group.
+ *
+ * @returns The vault. `gone`: no watched subscription of the IDs has it. `outOfScope`: none of their subscriptions is watched.
+ * @throws {CloudFailure} when it can't be read whether the vault exists.
+ */
+export type FindVault = (vaultName: string, ids: readonly string[]) => Promise<VaultResource | "gone" | "outOfScope">;
+
+/** Creates the search, which remembers the listings of subscriptions for a few minutes. */
+export function createVaultFinder(deps: {
+  resourceManager: Pick<ResourceManager, "vault" | "vaults">;
+  watched: (subscriptionId: string) => Promise<boolean>;
+  clock: Clock;
+}): FindVault {
+  const { resourceManager, watched, clock } = deps;
+  /** So that a walk that finds rows of many lost vaults does not list a subscription for each of them. */
+  const listings = new Map<string, { at: number; listing: Awaited<ReturnType<typeof listVaults>> }>();
+
+  async function listRecently(subscriptionId: string, signal: AbortSignal) {
+    const now = clock.now().getTime();
+    const recent = listings.get(subscriptionId);
+    if (recent && Math.abs(now - recent.at) < MAX_LISTING_AGE_MS) return recent.listing;
+    listings.delete(subscriptionId);
+    const listing = await listVaults(resourceManager, subscriptionId, signal);
+    listings.set(subscriptionId, { at: now, listing });
+    return listing;
+  }
+
+  return async (vaultName, ids) => {
+    const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
+    let isInScope = false;
+    // Only the first ID of each subscription is read, because the subscription's listing has the vaults of all others.
+    const idBySubscription = new Map(
+      ids.toReversed().map((id) => [parseResourceId(id)?.subscriptionId.toLowerCase(), id]),
+    );
+    for (const [subscriptionId, id] of idBySubscription) {
+      if (subscriptionId === undefined || !(await watched(subscriptionId))) continue;
+      isInScope = true;
+      const signal = AbortSignal.timeout(MAX_SEARCH_MS);
+      if (!listings.has(subscriptionId)) {
+        try {
+          const vault = await resourceManager.vault(id, signal);
+          if (isWanted(vault.name)) return vault;
+        } catch (error) {
+          if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+        }
+      }
+      // Only a complete listing proves that a vault was deleted.
+      const { vaults, unreadable } = await listRecently(subscriptionId, signal);
+      const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
+      if (entry) throw entry.failure;
+      const vault = vaults.find(({ name }) => isWanted(name));
+      if (vault) return vault;
+    }
+    return isInScope ? "gone" : "outOfScope";
+  };
+}
