@@ -277,10 +277,9 @@ describe("with SAML", () => {
   });
 
   test("without a key of the service, a sign-out has no URL, and a LogoutRequest leads to the page", async () => {
-    const { session } = await signIn("ada");
+    const [{ session }, other] = [await signIn("ada"), await signIn("ada")];
     expect((await service.admin("PUT", "/auth/sso/config", { samlSignRequests: false })).status).toBe(200);
     expect((await signOut(session)).body).toEqual({ signedOut: true, logoutUrl: null });
-    const other = await signIn("ada");
     const request = { nameId: subjectOf("ada"), sessionIndexes: [other.sessionIndex] };
     const answer = await openHere(service.cloud.control.samlLogoutRequestUrl(entityId, request));
     expect([answer.status, answer.headers.get("location")]).toEqual([302, "/"]);
