@@ -45,7 +45,7 @@ export function createIndexes({ tables }: { tables: Tables }): RecordIndexes {
     belongsToRecord: (row: Row<T>) => boolean,
   ): Promise<Row<T>[]> {
     const found: Row<T>[] = [];
-    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) };
+    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt: "leaveOut" } as const;
     for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(belongsToRecord));
     return found;
   }
@@ -65,7 +65,7 @@ export function createIndexes({ tables }: { tables: Tables }): RecordIndexes {
     async recordsOfSource(vault, secret) {
       const found: string[] = [];
       const prefix = sourcePrefix(vault, secret);
-      const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) };
+      const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt: "leaveOut" } as const;
       for await (const rows of tables.pages(References, range)) found.push(...rows.map(({ recordId }) => recordId));
       return found;
     },
