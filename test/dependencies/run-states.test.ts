@@ -11,7 +11,7 @@ import {
 } from "../../shared/dependencies/run-states.ts";
 import { HEARTBEAT_LEASE } from "../../shared/platform/runs/leased-row.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
-import { Reached, VersionedRow } from "../support/versioned-row.ts";
+import { Reached, VersionedRow } from "../support/random-events.ts";
 
 // Drives the transition functions of discovery runs and their units with random events. Workers read rows, act on what they
 // read, crash, and write late. Storage rejects a write if another worker wrote the row since it was read.

@@ -110,10 +110,10 @@ export async function readAllRows(connectionString: string): Promise<Map<string,
         const key = row.rowKey!;
         const isFence = table === "Compliance" ? key.endsWith("!!fence") : key.startsWith("f!");
         // Row keys start with a prefix for their kind. `0!`: new violations. `4!`: the last evaluation, thresholds and totals.
-        const isHistoryResult = table === "Compliance" && /^[04]!/.test(key);
+        const isComplianceHistory = table === "Compliance" && /^[04]!/.test(key);
         // `c!`: logged changes. `k!`: totals of all vaults. `l!`: markers of outdated totals. `x!`: removed vaults.
-        const isHistoryOfVaults = table === "Vaults" && /^[cklx]!/.test(key);
-        if (!isFence && !isHistoryResult && !isHistoryOfVaults)
+        const isVaultHistory = table === "Vaults" && /^[cklx]!/.test(key);
+        if (!isFence && !isComplianceHistory && !isVaultHistory)
           rows.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
       }
     } catch (error) {
