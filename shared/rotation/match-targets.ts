@@ -20,6 +20,9 @@ import { isTransientFailure, signInUnclear } from "./problems.ts";
 import { placeKey, type Target } from "./targets.ts";
 import type { WrittenPlace } from "./written-places.ts";
 
+// Decides for each match of a rotation (a vault secret that may store the client secret) what is known about it: whether a
+// user confirmed it, a sign-in proved it, or an earlier rotation wrote it.
+
 interface TargetDependencies {
   tables: Tables;
   clock: Clock;

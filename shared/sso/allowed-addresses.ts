@@ -10,7 +10,9 @@ const LIMITS = { timeoutMs: 5 * SECOND_MS, maxAnswerBytes: 256 * 1024 };
  * Returns the rules for addresses of the configured identity provider. Allowed are public addresses with https, and the hosts
  * in PRIVATE_TARGET_HOSTS. Without such rules an administrator could make the service send requests into its own network.
  */
-export function providerAddressRules(config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL">): OutgoingOptions {
+export function providerAddressRules(
+  config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL">,
+): OutgoingOptions {
   const privateHosts = new Set(config.PRIVATE_TARGET_HOSTS.map((host) => host.toLowerCase()));
   const isPrivateHost = (url: URL) => privateHosts.has(hostAndPort(url));
   const onThisMachine = config.PUBLIC_BASE_URL !== undefined && isLoopback(new URL(config.PUBLIC_BASE_URL).hostname);

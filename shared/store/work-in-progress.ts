@@ -1,13 +1,7 @@
 import { ACTIVE, ActiveScans } from "../discovery/scan.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import {
-  isOver,
-  type RotationStatus,
-  RotationSummaries,
-  type RotationSummary,
-  titleOf,
-} from "../rotation/rotation.ts";
+import { isOver, type RotationStatus, RotationSummaries, type RotationSummary, titleOf } from "../rotation/rotation.ts";
 import { listPrefix, listRange } from "../rotation/rows.ts";
 import { DUE_PREFIX, IndexKeys, SYNC } from "../sync/record.ts";
 

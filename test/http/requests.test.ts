@@ -286,13 +286,16 @@ describe("a text", () => {
     "  ",
   ];
 
-  test.each(textMembers)("with control characters, or with only spaces, is rejected in %s", async (_what, path, bodyOf, where) => {
-    for (const text of forbiddenTexts) {
-      const answer = await post(path, bodyOf(text));
-      expectProblem(answer, 400, "invalidRequest");
-      expect(errorPaths(answer)).toEqual([where]);
-    }
-  });
+  test.each(textMembers)(
+    "with control characters, or with only spaces, is rejected in %s",
+    async (_what, path, bodyOf, where) => {
+      for (const text of forbiddenTexts) {
+        const answer = await post(path, bodyOf(text));
+        expectProblem(answer, 400, "invalidRequest");
+        expect(errorPaths(answer)).toEqual([where]);
+      }
+    },
+  );
 
   test("in any script, with signs and emoji, is accepted in a rule's name", async () => {
     const created = await post("/alerts/rules", { ...rule, name: " Schlüssel 鍵 🔑 (prod): 10 % → on-call " });

@@ -15,6 +15,9 @@ import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
 
+// Fixture of tests and campaigns that compare inventories: scans single vaults with several workers, and returns all rows
+// without their history.
+
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),

@@ -8,6 +8,9 @@ import { KeyVaultJson } from "./json.ts";
 import type { KeyVaultOptions, VaultCall } from "./request-context.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./write-operations.ts";
 
+// The simulated data plane of Azure Key Vault: finds the vault and the operation of a request, checks access, and logs the
+// request.
+
 const LATEST_VERSION = "2025-07-01";
 /** Supported API versions: https://learn.microsoft.com/rest/api/keyvault/versions and the versions that the SDKs send. */
 const VERSIONS = new Set([

@@ -6,6 +6,9 @@ import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts"
 import { devopsPlace } from "../devops/ids.ts";
 import { afterPart, type KindOfConsumer } from "./consumer-kind.ts";
 
+// Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation, and checks
+// which version they have.
+
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;
 }

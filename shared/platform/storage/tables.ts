@@ -66,12 +66,7 @@ interface GetOptions {
  */
 export interface Tables {
   /** Returns a row. Undefined if it does not exist. */
-  get<T>(
-    e: Entity<T>,
-    partitionKey: string,
-    rowKey: string,
-    options?: GetOptions,
-  ): Promise<Row<T> | undefined>;
+  get<T>(e: Entity<T>, partitionKey: string, rowKey: string, options?: GetOptions): Promise<Row<T> | undefined>;
   /**
    * Returns a row and the time since its last write in milliseconds, with a resolution of a second. Uses only the service's
    * clock: the answer's Date minus the row's Timestamp. Leases use this age.

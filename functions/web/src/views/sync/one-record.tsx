@@ -98,8 +98,9 @@ function Actions({ record }: { record: SyncRecord }) {
         submit={(_, run) => run({ params })}
       >
         <Text>
-          Compares {record.sourceVault}/{record.sourceSecret} with the copy in the target ({targetText(record)}). If their
-          values differ, the copy gets the source value. The preview shows what would happen. The sync starts only when you select Sync now.
+          Compares {record.sourceVault}/{record.sourceSecret} with the copy in the target ({targetText(record)}). If
+          their values differ, the copy gets the source value. The preview shows what would happen. The sync starts only
+          when you select Sync now.
         </Text>
       </Operate>{" "}
       <Operate
