@@ -39,8 +39,8 @@ import {
  * | `overlapping`, `revoking`, rollback; any, if only a user can decide | its step | stopped | `needsAttention` | attention with the state to resume |
  * | `needsAttention` | none | retried, cancelled or finished by a user (rotations.ts) | the state to resume; finished: `overlapping` | |
  *
- * Steps also write the status: `create` and `prove` return to `creating` to replace a secret whose value is lost, and `overlap`
- * returns to `publishing` to write places that a user confirmed.
+ * Steps also write the status: `prove` returns to `creating` to replace a secret whose value is lost, `overlap` returns to
+ * `publishing` to write places that a user confirmed, and `revoke` returns to `overlapping` if the last check is too old.
  */
 
 /** Status after a step is done, if the step changes the status. */

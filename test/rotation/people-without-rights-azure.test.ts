@@ -1,10 +1,11 @@
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { CompanyResource } from "simulated-cloud/company/resources.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createFailedMessages } from "../../shared/messages/failed-messages.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
-import { MatchRows } from "../../shared/rotation/match.ts";
 import { DueMessage } from "../../shared/rotation/automatic.ts";
+import { MatchRows } from "../../shared/rotation/match.ts";
 import { RotationMessage, type RotationRecord, type RotationStatus } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -37,7 +38,7 @@ let dependencies: Awaited<ReturnType<typeof connectAzureAndDevops>>;
 type App = ReturnType<(typeof fixture)["addApplication"]>;
 
 const control = () => fixture.control;
-const oldValueOf = (app: App) => control().secretValue(VAULT, app.name)!;
+const oldValueOf = (app: App) => secretValueOf(app.name, "old");
 const tagsFor = ({ appId, keyId }: App) => ({ "entra-app-id": appId, "entra-key-id": keyId });
 
 /** What a person without a right does. Returns what the rotation must name. */
@@ -64,8 +65,8 @@ async function plant(
 ): Promise<string> {
   control().putSecret(STRANGER_VAULT, { name: app.name, createdDaysAgo: 1, ...planted });
   const createdOn = Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * 86_400;
-  const { contentType = "" } = planted;
-  await fixture.discover(app, { ...app, contentType, place: STRANGER_VAULT, createdOn });
+  const { contentType = "", tags } = planted;
+  await fixture.discover(app, { ...app, contentType, tags, place: STRANGER_VAULT, createdOn });
   return `${STRANGER_VAULT}/${app.name}`;
 }
 
@@ -107,7 +108,10 @@ const tagCases = TAGS.flatMap(([what, planted]): Case[] => {
 
 const COPIES: [what: string, planted: (app: App) => Parameters<typeof plant>[1]][] = [
   ["with tags", (app) => ({ value: oldValueOf(app), tags: tagsFor(app) })],
-  ["that looks older than the original", (app) => ({ value: oldValueOf(app), tags: tagsFor(app), createdDaysAgo: 400 })],
+  [
+    "that looks older than the original",
+    (app) => ({ value: oldValueOf(app), tags: tagsFor(app), createdDaysAgo: 400 }),
+  ],
   ["with the content type", (app) => ({ value: oldValueOf(app), contentType: app.contentType })],
 ];
 const copyCases = COPIES.flatMap(([what, planted]) =>
@@ -186,7 +190,7 @@ const RESOURCES: [what: string, attempt: Attempt, named: Case["named"], waits: b
     "API Management without access",
     (app) => {
       const keyVault = { secretIdentifier: `{uri:${VAULT}}/secrets/${app.name}` };
-      const namedValue = { name: "db", properties: { displayName: "db", secret: true, keyVault } };
+      const namedValue = { name: "db", mayRead: [], properties: { displayName: "db", secret: true, keyVault } };
       const name = `stranger-${app.name}`;
       return addResource({ type: "Microsoft.ApiManagement/service", name, children: { namedValues: [namedValue] } });
     },
@@ -219,14 +223,20 @@ async function connect(app: App, rest: Partial<Parameters<typeof addConnection>[
   await dependencies.discover();
   return `stranger-${name}`;
 }
-const CONNECTIONS: [what: string, rest: (app: App) => Parameters<typeof connect>[1], Case["named"], waits: boolean][] = [
-  ["with a wrong key", () => ({}), "broken", false],
-  ["with a wrong key, that accepts no key", () => ({ automatic: true }), "broken", false],
-  ["with the old value", (app) => ({ key: oldValueOf(app) }), "leftOut", true],
-  ["with the old value, that accepts no key", (app) => ({ key: oldValueOf(app), automatic: true }), "leftOut", true],
-  ["with the old value and another address", (app) => ({ key: oldValueOf(app), url: "https://evil.example/" }), "broken", false],
-  ["with federation", () => ({ scheme: "WorkloadIdentityFederation" }), "nowhere", false],
-];
+const CONNECTIONS: [what: string, rest: (app: App) => Parameters<typeof connect>[1], Case["named"], waits: boolean][] =
+  [
+    ["with a wrong key", () => ({}), "broken", false],
+    ["with a wrong key, that accepts no key", () => ({ automatic: true }), "broken", false],
+    ["with the old value", (app) => ({ key: oldValueOf(app) }), "leftOut", true],
+    ["with the old value, that accepts no key", (app) => ({ key: oldValueOf(app), automatic: true }), "leftOut", true],
+    [
+      "with the old value and another address",
+      (app) => ({ key: oldValueOf(app), url: "https://evil.example/" }),
+      "broken",
+      false,
+    ],
+    ["with federation", () => ({ scheme: "WorkloadIdentityFederation" }), "nowhere", false],
+  ];
 const connectionCases = CONNECTIONS.flatMap(([what, rest, named, waits]) =>
   (["plan", "overlap"] as const).map(
     (when): Case => ({
@@ -244,15 +254,18 @@ const vaultCases: Case[] = (["plan", "overlap"] as const).map((when) => ({
   what: "another vault of the name of an earlier place, with a copy of the old value",
   attempt: async (app) => {
     await plant(app, { value: oldValueOf(app), tags: tagsFor(app) });
-    const rotated = { rotationId: "01ARZ3NDEKTSV4RRFFQ69G5FAV", keyId: app.keyId, version: "0".repeat(32), at: "2026-01-01" };
+    const rotated = {
+      rotationId: "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+      keyId: app.keyId,
+      version: "0".repeat(32),
+      at: "2026-01-01",
+    };
     const vaultId = "/subscriptions/former/vaults/deleted";
     const place = { vaultName: STRANGER_VAULT, secretName: app.name };
-    await fixture.world
-      .tables()
-      .modify(MatchRows, `app:${app.appId}`, `${STRANGER_VAULT}|${app.name}`, (row) => ({
-        ...(row ? withoutKeys(row) : place),
-        rotated: { ...rotated, vaultId },
-      }));
+    await fixture.world.tables().modify(MatchRows, `app:${app.appId}`, `${STRANGER_VAULT}|${app.name}`, (row) => ({
+      ...(row ? withoutKeys(row) : place),
+      rotated: { ...rotated, vaultId },
+    }));
     return `${STRANGER_VAULT}/${app.name}`;
   },
   when,
@@ -303,7 +316,13 @@ async function receivePoison<S extends typeof RotationMessage | typeof DueMessag
   const audit = { append: async (event: (typeof world.events)[number]) => void world.events.push(event) };
   const queues = { send: async () => {}, checkReachable: async () => {} };
   const failedMessages = createFailedMessages({ tables: world.tables(), queues, audit: audit as never, clock, log });
-  const message = { queue, messageId: crypto.randomUUID(), insertedAt: clock.now(), delivery: 1, requestId: "stranger" };
+  const message = {
+    queue,
+    messageId: crypto.randomUUID(),
+    insertedAt: clock.now(),
+    delivery: 1,
+    requestId: "stranger",
+  };
   await failedMessages.receive({ ...message, body }, schema, handle);
   // The message is listed, and it has no effect.
   expect((await failedMessages.list({ limit: 10, offset: 0, cursor: undefined })).items).toMatchObject([{ queue }]);
@@ -312,7 +331,9 @@ async function receivePoison<S extends typeof RotationMessage | typeof DueMessag
 const CASES = [...tagCases, ...copyCases, ...resourceCases, ...connectionCases, ...vaultCases];
 
 beforeAll(async () => {
-  azurite = await openStorage(Array.from({ length: CASES.length + MESSAGE_CASES.length + 9 }, (_, at) => `rights${at}`));
+  azurite = await openStorage(
+    Array.from({ length: CASES.length + MESSAGE_CASES.length + 40 }, (_, at) => `rights${at}`),
+  );
   live = await startTestCloud({ company });
 });
 afterAll(async () => {
@@ -331,7 +352,13 @@ beforeEach(async () => {
 async function addKnownApplication(): Promise<{ app: App; webApp: string }> {
   const app = fixture.addApplication();
   const settings = { DB: referenceTo(app) };
-  const resource = { type: "Microsoft.Web/sites", name: `web-${app.name}`, kind: "app", identity: { system: true }, settings };
+  const resource = {
+    type: "Microsoft.Web/sites",
+    name: `web-${app.name}`,
+    kind: "app",
+    identity: { system: true },
+    settings,
+  };
   const webApp = control().consumers.put(SUBSCRIPTION, { ...resource, mayRead: [VAULT] });
   await fixture.discover(app);
   await fixture.confirm(app);
@@ -367,6 +394,11 @@ function expectNamed({ named }: Case, name: string, { notUpdated, consumers = []
   const found = consumers.filter((one) => one.id.toLowerCase() === name.toLowerCase() || one.name === name);
   if (named === "nowhere") return void expect(found).toEqual([]);
   if (named === "broken" || named === "leftOut") {
+    // While a consumer that is new in the overlap period can't be read, only the reason names it.
+    if (named === "leftOut" && found.length === 0) {
+      expect(reasons.join()).toContain(name.split("/").at(-1));
+      return;
+    }
     expect(found, JSON.stringify(consumers)).toHaveLength(1);
     const [{ brokenBefore = false, state, problem, how }] = found as [(typeof found)[number]];
     expect([brokenBefore, state], JSON.stringify(found)).toEqual([named === "broken", "unverified"]);
@@ -375,7 +407,8 @@ function expectNamed({ named }: Case, name: string, { notUpdated, consumers = []
   }
   const places = notUpdated.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
   expect([...places, ...reasons.map((reason) => reason.split(" ")[0])]).toContain(name);
-  for (const { reason } of notUpdated) expect(named === "newPlace" ? ["newPlace"] : ["uncertain", "unreadable"]).toContain(reason);
+  for (const { reason } of notUpdated)
+    expect(named === "newPlace" ? ["newPlace"] : ["uncertain", "unreadable"]).toContain(reason);
 }
 
 test("the table has 60 cases", () => {
@@ -437,7 +470,7 @@ test("an automatic rotation is neither stopped nor delayed by attempts of every 
   await fixture.setPolicy(app.appId);
   await fixture.runTimer();
   expect((await fixture.policies.get(app.appId)).attention).toBeUndefined();
-  const [{ rotationId }] = (await fixture.rotationsOf(app.appId)) as [{ rotationId: string }];
+  const { rotationId } = (await fixture.rotationsOf(app.appId))[0]!;
   const { row } = await fixture.world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
   expect([row.automatic, row.status, row.reasons.length]).toEqual([true, "overlapping", 3]);
   expectReplaced(app, webApp, row);

@@ -48,7 +48,8 @@ export const isUncheckable = ({ how, copy, actedAt }: RotationConsumer): boolean
 /** Checks which value a consumer has, compared with the expected version. */
 export async function checkConsumer(context: StepContext, consumer: RotationConsumer): Promise<ConsumerCheck> {
   const wanted = expectedVersionOf(context, consumer);
-  if (wanted === undefined || isUncheckable(consumer)) return { holds: "unknown" };
+  const { problem } = consumer;
+  if (wanted === undefined || isUncheckable(consumer)) return { holds: "unknown", ...(problem && { problem }) };
   return await context.deps.consumers.check(consumer, wanted.version, new Date(consumer.actedAt ?? wanted.since));
 }
 
