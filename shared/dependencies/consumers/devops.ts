@@ -99,7 +99,13 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
 
     async currentProblem(consumer) {
       const found = await connectionOf(consumer);
-      return await found?.organization.signInProblem(found.place, credentialOf(consumer));
+      const text = await found?.organization.signInProblem(found.place, credentialOf(consumer));
+      return text === undefined ? undefined : { text, canPass: false };
+    },
+
+    async isNewPlace(consumer) {
+      const found = await connectionOf(consumer);
+      return !(await found?.organization.wasWritten(found.place, credentialOf(consumer)));
     },
 
     async refresh(consumer, { value }) {
