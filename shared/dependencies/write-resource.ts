@@ -1,5 +1,6 @@
 import { fingerprint } from "../inventory/asset.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
+import { keysOnly } from "../platform/storage/entity.ts";
 import { type Fence, merge, type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { Edge, Resource } from "./edge.ts";
 import type { ReadingItem } from "./edge-source.ts";
@@ -95,8 +96,8 @@ export function createResourceWriter(deps: {
       for (const operation of [...edges.values(), last]) group.set(operation.rowKey, operation);
       characters += length;
     } else {
-      const known = before ? unpackEdges(key, before) : new Map<string, Resolved>();
-      const added = [...(after ? unpackEdges(key, after) : [])].filter(([edge]) => !known.has(edge));
+      const known = before ? unpackEdges(before) : new Map<string, Resolved>();
+      const added = [...(after ? unpackEdges(after) : [])].filter(([edge]) => !known.has(edge));
       // -1 (state unknown) for new dependencies, whose rows may not exist yet after a crash.
       const oldAndNew = new Map([...known, ...added.map(([edge]): [string, Resolved] => [edge, -1])]);
       const unfinished = { id: (after ?? before)!.id, hash: "", edges: packEdges(oldAndNew), count: known.size };
@@ -115,9 +116,9 @@ export function createResourceWriter(deps: {
    * @param idHash - The resource's `resourceHash`. `before.hash` is another one, of the resource's content.
    */
   async function edgesOf(idHash: string, before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
-    const known = before ? unpackEdges(resourceKey(unit, idHash), before) : new Map<string, Resolved>();
+    const known = before ? unpackEdges(before) : new Map<string, Resolved>();
     if (before?.hash !== "") return known;
-    for (const key of known.keys()) if (!(await tables.get(Edges, DEPENDENCIES, key))) known.delete(key);
+    for (const key of known.keys()) if (!(await tables.get(keysOnly(Edges), DEPENDENCIES, key))) known.delete(key);
     return known;
   }
 
@@ -185,7 +186,7 @@ export function createResourceWriter(deps: {
     async remove(idHash) {
       const before = stored.get(idHash);
       if (!before) return;
-      const known = [...unpackEdges(resourceKey(unit, idHash), before)];
+      const known = [...unpackEdges(before)];
       const operations = known.flatMap(([key, was]) => [
         remove(Edges, key),
         ...unresolvedOperations(key, undefined, was),

@@ -59,8 +59,8 @@ export interface ReconciliationStatus {
  * - 5,300 for the names of the partitions;
  * - per 100 vaults one for each compliance check.
  *
- * The last stage adds one request per 1,000 scans, re-scans, rotations, sync records and signed rows, five per 1,000 audit
- * entries, two per day with audit entries, and about 30.
+ * The last stage reads the remaining rows of all tables, one request per 1,000 rows of each kind. It adds two requests per alert
+ * delivery, five per 1,000 audit entries, two per day with audit entries, and about 200.
  */
 export interface Reconciliation {
   /**
@@ -237,6 +237,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       left: [...walk.left, ...left].slice(0, MAX_NAMED_LEFT),
       leftTotal: walk.leftTotal + left.length,
       unverified: (walk.unverified ?? 0) + (result?.unverified ?? 0),
+      unreadable: (walk.unreadable ?? 0) + (result?.unreadable ?? 0),
     };
   }
 

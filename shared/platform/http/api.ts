@@ -7,7 +7,10 @@ export const Health = z
   .object({
     status: z
       .enum(["healthy", "degraded"])
-      .meta({ description: "`degraded`: a dependency does not respond, or a stored row can't be read." }),
+      .meta({
+        description:
+          "`degraded`: a dependency does not respond, a stored row can't be read, or one of the numbers below is unknown.",
+      }),
     dependencies: z
       .array(
         z.object({
