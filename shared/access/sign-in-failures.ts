@@ -167,7 +167,11 @@ export function createSignInFailures(deps: {
     async cleanUp() {
       const now = clock.now().toISOString();
       for (const partitionKey of "0123456789abcdef") {
-        for await (const rows of tables.pages(Failures, { partitionKey, select: ["expiresAt"], onCorrupt: "leaveOut" })) {
+        for await (const rows of tables.pages(Failures, {
+          partitionKey,
+          select: ["expiresAt"],
+          onCorrupt: "leaveOut",
+        })) {
           for (const row of rows.filter(({ expiresAt }) => expiresAt <= now)) {
             // A count that was just increased has another ETag, and its row stays.
             await undefinedIfChanged(tables.remove(Failures, partitionKey, row.rowKey, row.etag));

@@ -88,7 +88,8 @@ export function createSnoozes(deps: {
   /** Leaves out snoozes that can't be read: an alert too many is better than none at all. */
   async function all(): Promise<Row<SnoozeRecord>[]> {
     const snoozes: Row<SnoozeRecord>[] = [];
-    for await (const rows of tables.pages(SnoozeRows, { partitionKey: SNOOZES, onCorrupt: "leaveOut" })) snoozes.push(...rows);
+    for await (const rows of tables.pages(SnoozeRows, { partitionKey: SNOOZES, onCorrupt: "leaveOut" }))
+      snoozes.push(...rows);
     return snoozes;
   }
 

@@ -167,7 +167,12 @@ export type NewViolationItem = z.infer<typeof NewViolationItems>[number];
 /** Violations that one evaluation of one vault found for the first time, for alerts. Compressed JSON. */
 export const NewViolationRows = entity(
   TABLE,
-  z.object({ name: z.string(), vaultId: z.string(), subscriptionId: z.string(), items: packedMember(NewViolationItems) }),
+  z.object({
+    name: z.string(),
+    vaultId: z.string(),
+    subscriptionId: z.string(),
+    items: packedMember(NewViolationItems),
+  }),
 );
 
 export const SCOPES = ["all", "subscription", "vault", "asset"] as const;

@@ -58,7 +58,12 @@ export async function newViolations(
   const settledFrom = newViolationsFrom(new Date(now.getTime() - MAX_WRITE_DELAY_MS).toISOString());
   const nextStart = position ?? [k, settledFrom].sort()[1]!;
   const foundViolations: NewViolation[] = [];
-  for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, from: k, pageSize: 100, onCorrupt: "leaveOut" })) {
+  for await (const rows of tables.pages(NewViolationRows, {
+    ...newViolationsRange,
+    from: k,
+    pageSize: 100,
+    onCorrupt: "leaveOut",
+  })) {
     for (const row of rows) {
       const { rowKey, items, ...vault } = row;
       const newItems = unpackNewViolations(items);

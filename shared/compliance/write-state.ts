@@ -7,6 +7,7 @@ import { insert, type Operation, put, remove, replace } from "../platform/storag
 import { unknownChangeMark, writeWithChangeMark } from "./changed-results.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import {
+  type NewViolationItem,
   Details,
   detailsKey,
   type Failure,
@@ -26,7 +27,6 @@ import {
   type Finding,
   findingChunks,
   NEW_VIOLATIONS_PER_ROW,
-  type NewViolationItem,
   packNewViolations,
   packTallies,
   unpackTallies,

@@ -237,7 +237,8 @@ async function readStoredUnit(tables: Tables, unit: string): Promise<StoredUnit>
   const onCorrupt = ({ rowKey }: StorageCorrupt) => unreadable.push(rowKey.slice(prefix.length));
   for await (const rows of tables.pages(Resources, { ...rangeOf(prefix), onCorrupt }))
     for (const row of rows) stored.set(row.rowKey.slice(prefix.length), withoutKeys(row));
-  if (unreadable.length > 0) for (const [hash, resource] of await rebuildResources(tables, unreadable)) stored.set(hash, resource);
+  if (unreadable.length > 0)
+    for (const [hash, resource] of await rebuildResources(tables, unreadable)) stored.set(hash, resource);
   const own = { partitionKey: DEPENDENCIES, from: unitRowKey(unit), before: `${unitRowKey(unit)}!` };
   let before: UnitRecord | undefined;
   for await (const [row] of tables.pages(Units, { ...own, onCorrupt: ({ rowKey }) => unreadable.push(rowKey) }))

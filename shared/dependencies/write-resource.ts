@@ -112,10 +112,8 @@ export function createResourceWriter(deps: {
   /**
    * Returns the stored dependencies of a resource. After a crashed write (`before.hash` is "") some may be missing, so each is
    * checked with one request.
-   *
-   * @param idHash - The resource's `resourceHash`. `before.hash` is another one, of the resource's content.
    */
-  async function edgesOf(idHash: string, before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
+  async function edgesOf(before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
     const known = before ? unpackEdges(before) : new Map<string, Resolved>();
     if (before?.hash !== "") return known;
     for (const key of known.keys()) if (!(await tables.get(keysOnly(Edges), DEPENDENCIES, key))) known.delete(key);
@@ -158,7 +156,7 @@ export function createResourceWriter(deps: {
       // Nothing to write if the state is unchanged and confirmed. A complete read also deletes what a partial read had kept.
       if (before?.hash === content && before.lastSeenAt === undefined && (partial || !before.partial)) return;
       if (!before && wanted.size === 0) return;
-      const known = await edgesOf(idHash, before);
+      const known = await edgesOf(before);
       const after = new Map([...wanted].map(([key, edge]) => [key, resolvedOf(edge)]));
       const operations: Operation[] = [];
       for (const [key, edge] of wanted)
@@ -198,7 +196,7 @@ export function createResourceWriter(deps: {
     async markUnconfirmed(idHash) {
       const before = stored.get(idHash);
       if (!before || before.lastSeenAt !== undefined) return;
-      const known = await edgesOf(idHash, before);
+      const known = await edgesOf(before);
       const operations = [...known.keys()].map((key) => merge(Edges, key, { lastSeenAt }));
       const edges = { edges: packEdges(known), count: known.size };
       await submit(idHash, byRow(operations), before, { ...before, ...edges, lastSeenAt });

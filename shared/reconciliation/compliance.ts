@@ -163,7 +163,10 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
       const prefix = findingsPrefix(check, "").slice(0, -1); // without the `!` after the name, as above
       for await (const rows of tables.pages(Findings, numberedRowsOf(prefix))) {
         for (const { rowKey, items, facts } of rows) {
-          resultsOf(vaultIn(rowKey, prefix)!).findings.set(rowKey, undefinedIfCorrupt(() => findingsHash(items, facts)) ?? "");
+          resultsOf(vaultIn(rowKey, prefix)!).findings.set(
+            rowKey,
+            undefinedIfCorrupt(() => findingsHash(items, facts)) ?? "",
+          );
         }
       }
     },

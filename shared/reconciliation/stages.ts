@@ -11,12 +11,7 @@ import { type EvaluatedVault, inspectResults, type NameRange, rangeAfter } from 
 import { inspectVault } from "./inventory.ts";
 import { RECORD_CHECKS, type RecordCheckDeps, runCheck } from "./record-checks.ts";
 import type { WalkIdentity } from "./repair-differences.ts";
-import {
-  indexRange,
-  readRowOrCorrupt,
-  type SuspectedDifference,
-  suspectedRow,
-} from "./suspected-differences.ts";
+import { indexRange, readRowOrCorrupt, type SuspectedDifference, suspectedRow } from "./suspected-differences.ts";
 import type { Stage } from "./walk-record.ts";
 
 /**

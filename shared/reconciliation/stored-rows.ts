@@ -271,7 +271,9 @@ function rangeOf({ key, isOfKind: accepts }: StoredKind, partitionKey: string): 
   const prefix = key.endsWith("*") ? key.slice(0, -1) : undefined;
   return {
     partitionKey,
-    ...(prefix === undefined ? { from: key, before: `${key}!` } : prefix !== "" && { from: prefix, before: keyEnd(prefix) }),
+    ...(prefix === undefined
+      ? { from: key, before: `${key}!` }
+      : prefix !== "" && { from: prefix, before: keyEnd(prefix) }),
     ...(accepts && { only: (rowKey: string) => accepts(rowKey, partitionKey) }),
   };
 }

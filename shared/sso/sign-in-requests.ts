@@ -111,7 +111,11 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
 
     async cleanUp() {
       const now = clock.now().getTime();
-      for await (const rows of tables.pages(Request, { partitionKey: PARTITION, select: ["expiresAt"], onCorrupt: "leaveOut" })) {
+      for await (const rows of tables.pages(Request, {
+        partitionKey: PARTITION,
+        select: ["expiresAt"],
+        onCorrupt: "leaveOut",
+      })) {
         for (const { rowKey, expiresAt } of rows) {
           if (Date.parse(expiresAt) <= now) await tables.remove(Request, PARTITION, rowKey);
         }

@@ -41,7 +41,11 @@ export function createUsedOnce(partition: string, deps: { tables: Tables; clock:
 
     async cleanUp() {
       const now = clock.now().getTime();
-      for await (const rows of tables.pages(UsedMessage, { partitionKey: partition, select: ["endsAt"], onCorrupt: "leaveOut" })) {
+      for await (const rows of tables.pages(UsedMessage, {
+        partitionKey: partition,
+        select: ["endsAt"],
+        onCorrupt: "leaveOut",
+      })) {
         for (const { rowKey, endsAt } of rows) {
           if (Date.parse(endsAt) <= now) await tables.remove(UsedMessage, partition, rowKey);
         }

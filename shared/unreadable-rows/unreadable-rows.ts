@@ -192,8 +192,7 @@ async function readCount({ tables, clock }: Dependencies): Promise<{ keys: Set<s
     for (const { rowKey } of rows) keys.add(rowKey);
   let more = false;
   for await (const rows of tables.pages(Summary, { partitionKey: SUMMARY, onCorrupt: () => {} }))
-    for (const { recordedAt } of rows)
-      more = clock.now().getTime() - Date.parse(recordedAt) < 2 * SUMMARY_EVERY_MS;
+    for (const { recordedAt } of rows) more = clock.now().getTime() - Date.parse(recordedAt) < 2 * SUMMARY_EVERY_MS;
   return { keys, more };
 }
 

@@ -4,7 +4,7 @@ import { Identity, Refusal, USERS_PARTITION } from "../../shared/access/user.ts"
 import { AcknowledgementRows } from "../../shared/alerts/acknowledgements.ts";
 import { OwnersRow } from "../../shared/alerts/owners.ts";
 import { RestoreMarkers } from "../../shared/alerts/restore-marker.ts";
-import { Runs as ApplicationRuns, TABLE as APPLICATIONS } from "../../shared/applications/application.ts";
+import { TABLE as APPLICATIONS, Runs as ApplicationRuns } from "../../shared/applications/application.ts";
 import { KEYS_PARTITION, PURGES_PARTITION, RecordRow } from "../../shared/audit/rows.ts";
 import * as b2c from "../../shared/b2c/tenant.ts";
 import * as compliance from "../../shared/compliance/compliance-rows.ts";
@@ -38,7 +38,7 @@ const UNTIL = "2026-12-20T10:00:00.000Z";
 const CHANGED = { updatedAt: SINCE, updatedBy: "admin" };
 const CREATED = { createdAt: SINCE, createdBy: "admin", ...CHANGED };
 const REQUEST = { runId: ID, requestedBy: "admin", requestId: "planted", createdAt: SINCE, finishedAt: SINCE };
-const RUN = { ...REQUEST, trigger: "api", status: "completed", failures: [] } as const;
+const RUN = { ...REQUEST, trigger: "api" as const, status: "completed" as const, failures: [] };
 
 /** @param scanId - A scan that has ended. */
 export async function plantRows(tables: Tables, { scanId, vaultName }: { scanId: string; vaultName: string }) {
@@ -124,9 +124,14 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
 
   await tables.put(DevopsSettings, DEVOPS, SETTINGS, { projectIds: [], copies: [], revision: "1", ...CHANGED });
   const proof = { appId: GUID, tenantId: GUID, provedAt: SINCE };
-  await tables.put(ProofRow, "proofs|https:%2f%2fdev.azure.com", `${GUID}|${GUID}`, proof);
+  await tables.put(ProofRow, "proofs|planted", `${GUID}|${GUID}`, proof);
 
-  const summary = { rotationId: ID, assetId: `${vaultName}.secret.one`, status: "completed", automatic: false } as const;
+  const summary = {
+    rotationId: ID,
+    assetId: `${vaultName}.secret.one`,
+    status: "completed",
+    automatic: false,
+  } as const;
   const event = { ...summary, requestedBy: "admin", createdAt: SINCE, needsConfirmation: false, at: SINCE };
   await tables.put(RotationEvents, ROTATIONS, `e|${ID}`, event);
   await tables.put(RotationPointers, ROTATIONS, `h|${ID}`, { rotationId: ID });

@@ -153,14 +153,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     const counted = uses.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
     const merge = (before: AssetUseRecord | undefined, lines: readonly (typeof uses)[number][]) =>
       mergedAsset(before, lines, (appId) => nameOf.get(appId));
-    await mergeRows(
-      mergeContext,
-      ASSET_USES,
-      AssetUses,
-      grouped(counted, assetUseKey),
-      merge,
-      withExpectation(now),
-    );
+    await mergeRows(mergeContext, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, withExpectation(now));
     const old = under(workspaceId, UNEXPECTED_PREFIX);
     const before = UNEXPECTED_PREFIX + encodeTime(Math.max(0, now.getTime() - KEEP_UNEXPECTED_MS));
     for await (const rows of tables.pages(UnexpectedReaders, { ...old, before, select: [] }))

@@ -5,12 +5,10 @@ import { DEPENDENCIES } from "./health.ts";
 
 export const Health = z
   .object({
-    status: z
-      .enum(["healthy", "degraded"])
-      .meta({
-        description:
-          "`degraded`: a dependency does not respond, a stored row can't be read, or one of the numbers below is unknown.",
-      }),
+    status: z.enum(["healthy", "degraded"]).meta({
+      description:
+        "`degraded`: a dependency does not respond, a stored row can't be read, or one of the numbers below is unknown.",
+    }),
     dependencies: z
       .array(
         z.object({
