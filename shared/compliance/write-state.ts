@@ -7,12 +7,12 @@ import { insert, type Operation, put, remove, replace } from "../platform/storag
 import { unknownChangeMark, writeWithChangeMark } from "./changed-results.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import {
-  type NewViolationItem,
   Details,
   detailsKey,
   type Failure,
   Findings,
   findingsKey,
+  type NewViolationItem,
   NewViolationRows,
   newViolationsKey,
   type VaultState,

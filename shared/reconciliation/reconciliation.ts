@@ -136,11 +136,12 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
 
   /**
    * Returns whether compliance results can be compared. They can't while the evaluation is turned off, or paused because all
-   * assets are evaluated again after a change of the rules.
+   * assets are evaluated again after a change of the rules, or while the row of the thresholds can't be read.
    */
   async function isEvaluating(): Promise<boolean> {
     const { enableComplianceScanning } = await deps.settings.values();
-    return enableComplianceScanning && (await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY))?.paused === false;
+    const { row } = await readRowOrCorrupt(tables, ThresholdsRows, STATE, THRESHOLDS_KEY);
+    return enableComplianceScanning && row?.paused === false;
   }
 
   /** Runs steps of the walk until it is complete or the time of the run is over. */

@@ -27,6 +27,7 @@ import { Configuration, Logins, SSO, UNCONFIGURED } from "../../shared/sso/confi
 import { Request } from "../../shared/sso/sign-in-requests.ts";
 import { UsedMessage } from "../../shared/sso/used-once.ts";
 import * as sync from "../../shared/sync/record.ts";
+import { Listed, Summary } from "../../shared/unreadable-rows/unreadable-rows.ts";
 
 /** Rows of the kinds that a recorded store lacks, as the service writes them. */
 
@@ -48,6 +49,20 @@ export async function plantRows(tables: Tables, { scanId, vaultName }: { scanId:
   await plantAutomation(tables, vaultName);
   await plantDependencies(tables, vaultName);
   await plantUsage(tables, vaultName);
+}
+
+/** Writes rows that the daily cleanup or a walk removes. */
+export async function plantLateRows(tables: Tables, vaultName: string): Promise<void> {
+  const acknowledgement = { ruleId: ID, itemId: "kv.secret.one", since: SINCE, acknowledgedAt: SINCE };
+  await tables.put(AcknowledgementRows, "acknowledgements", `${ID}|a!kv!secret!one`, {
+    ...acknowledgement,
+    acknowledgedBy: "admin",
+  });
+  const mark = compliance.changedVaultKey(vaultName);
+  await tables.put(compliance.ChangedRows, compliance.STATE, mark, { unknown: true });
+  await tables.put(Summary, "summary", "summary", { recordedAt: SINCE });
+  const row = { table: "Planted", partition: "planted", key: "planted", version: "1", reason: "planted" };
+  await tables.put(Listed, "rows", "planted", { ...row, reportedAt: SINCE, auditId: ID, audited: true });
 }
 
 async function plantScansAndResults(tables: Tables, scanId: string, vaultName: string): Promise<void> {
@@ -88,11 +103,6 @@ async function plantUsers(tables: Tables): Promise<void> {
 
 async function plantAlerts(tables: Tables): Promise<void> {
   await tables.put(RestoreMarkers, "restore", "restore", { copiedAt: SINCE, restoredAt: SINCE, caughtUpAt: SINCE });
-  const acknowledgement = { ruleId: ID, itemId: "kv.secret.one", since: SINCE, acknowledgedAt: SINCE };
-  await tables.put(AcknowledgementRows, "acknowledgements", `${ID}|a!kv!secret!one`, {
-    ...acknowledgement,
-    acknowledgedBy: "admin",
-  });
   await tables.put(OwnersRow, "owners", "0", { addresses: {}, names: {}, ...CHANGED });
   const message = { queue: "scan-plan", messageId: "planted", failedAt: SINCE, readable: false };
   await tables.put(FailedMessageRows, "failed", "8000000000000|planted", message);
