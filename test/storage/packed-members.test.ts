@@ -4,7 +4,7 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { DELIVERY_ROW, Deliveries, type DeliveryRecord, itemsIn } from "../../shared/alerts/delivery.ts";
-import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
+import { readVaultSnapshot, VaultVersions } from "../../shared/alerts/vault-changes.ts";
 import {
   NewViolationRows,
   newViolationsFrom,
@@ -147,7 +147,8 @@ const PACKED_MEMBERS: PackedMember[] = [
     table: "AlertStates",
     member: "versions",
     write: () => readVaultSnapshot(tables, true),
-    read: () => readVaultSnapshot(tables, true),
+    // The evaluation of the rules replaces versions that can't be read.
+    read: () => tables.get(VaultVersions, "vaultVersions", "vaultVersions"),
   },
   {
     what: "the items of a delivery",
@@ -167,11 +168,8 @@ const PACKED_MEMBERS: PackedMember[] = [
       const key = newViolationsKey(NOW, name, "write", 0);
       return tables.put(NewViolationRows, STATE, key, { name, vaultId: id, subscriptionId, items });
     },
-    read: () => {
-      // The cursor starts at the row that `write` created. The test has no exemptions, so the overview with them is not read.
-      const cursor = encodeCursor({ k: newViolationsFrom(NOW), i: 0 });
-      return newViolations(tables, () => Promise.reject(new Error("Nothing is exempted.")), new Date(START), cursor, 0);
-    },
+    // The evaluation of the rules leaves out rows that can't be read.
+    read: () => tables.get(NewViolationRows, STATE, newViolationsKey(NOW, vault.name, "write", 0)),
   },
   {
     what: "the readers of an asset",
