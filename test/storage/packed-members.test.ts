@@ -5,20 +5,13 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { DELIVERY_ROW, Deliveries, type DeliveryRecord, itemsIn } from "../../shared/alerts/delivery.ts";
 import { readVaultSnapshot, VaultVersions } from "../../shared/alerts/vault-changes.ts";
-import {
-  NewViolationRows,
-  newViolationsFrom,
-  newViolationsKey,
-  STATE,
-} from "../../shared/compliance/compliance-rows.ts";
-import { newViolations } from "../../shared/compliance/new-violations.ts";
+import { NewViolationRows, newViolationsKey, STATE } from "../../shared/compliance/compliance-rows.ts";
 import { packNewViolations } from "../../shared/compliance/packed-results.ts";
 import { type AssetUseRecord, AssetUses, assetUseKey, readersOf } from "../../shared/dependencies/logs/rows.ts";
 import { DEPENDENCIES, packEdges, Resources, resourceKey, unpackEdges } from "../../shared/dependencies/rows.ts";
 import { changeOperations, listChanges } from "../../shared/inventory/change-log.ts";
 import { PendingWrites, pendingPrefix, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { readStoredVault } from "../../shared/inventory/vault-claim.ts";
-import { encodeCursor } from "../../shared/platform/http/paging.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { pack, unpack } from "../../shared/platform/storage/packed-members.ts";
 import { createTables, put, StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
