@@ -306,7 +306,8 @@ export function createApiTokens(deps: {
     },
 
     async *expiring(by) {
-      for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
+      const range = { partitionKey: USERS_PARTITION, ...RANGE, onCorrupt: "leaveOut" as const };
+      for await (const rows of tables.pages(ApiToken, range)) {
         const expiringRows = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
         for (const { row } of await withOwners(expiringRows)) {
           const { user: owner, name, createdAt, expiresAt } = row;
@@ -316,7 +317,8 @@ export function createApiTokens(deps: {
     },
 
     async cleanUp() {
-      for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
+      const range = { partitionKey: USERS_PARTITION, ...RANGE, onCorrupt: "leaveOut" as const };
+      for await (const rows of tables.pages(ApiToken, range)) {
         const listedRows = new Set((await withOwners(rows)).map(({ row }) => row));
         for (const row of rows) {
           if (isPastListing(row) || !listedRows.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);

@@ -18,7 +18,7 @@ const RestoreMarker = z.object({
   caughtUpAt: z.iso.datetime().optional(),
 });
 export type RestoreMarker = z.infer<typeof RestoreMarker>;
-const RestoreMarkers = entity("AlertStates", RestoreMarker);
+export const RestoreMarkers = entity("AlertStates", RestoreMarker);
 const RESTORE = "restore";
 
 /** Returns whether a row of a table is the marker of a restored store. */

@@ -68,6 +68,19 @@ export function entity<S extends z.ZodObject>(
 }
 
 /**
+ * Declares a member of bytes that are checked on each read and write. A row with other bytes can't be read, like a row with a
+ * value of another type.
+ */
+export function bytesMember(isValid: (bytes: Uint8Array) => boolean) {
+  const member = z.custom<Uint8Array<ArrayBuffer>>((value) => value instanceof Uint8Array && isValid(value));
+  member._zod.bag.Class = Uint8Array; // as in z.instanceof, for `kindOf`
+  return member;
+}
+
+/** Returns the entity without its members. With it, every row of the table can be read, whatever its content. */
+export const keysOnly = ({ table }: Pick<Entity<unknown>, "table">): Entity<object> => entity(table, z.object({}));
+
+/**
  * Returns how a member is stored. Depends on the schema alone, so that a member never moves between columns when its value
  * changes.
  */
