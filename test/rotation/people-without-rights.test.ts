@@ -2,11 +2,12 @@ import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { HOUR_MS } from "../../shared/platform/time.ts";
 import { MatchRows } from "../../shared/rotation/match.ts";
 import { ROTATIONS, type RotationRecord, Rotations } from "../../shared/rotation/rotation.ts";
-import { recordKey } from "../../shared/rotation/rows.ts";
+import { createRotationRows, recordKey } from "../../shared/rotation/rows.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { SimulatedConsumers } from "./consumers.ts";
@@ -352,12 +353,10 @@ describe("a message that a stranger puts into a queue", () => {
       const app = await addKnownApplication();
       const { rotationId } = await fixture.rotations.begin(fixture.requestFor(app), BOSS);
       await fixture.world.run(rotationId, { until: (row) => row.status === status });
-      const inAnHour = new Date(fixture.world.clock.now().getTime() + HOUR_MS).toISOString();
-      const tables = fixture.world.tables();
-      await tables.modify(Rotations, ROTATIONS, recordKey(rotationId), (now) => ({
-        ...withoutKeys(now!),
-        dueAt: inAnHour,
-      }));
+      const { clock } = fixture.world;
+      const rows = createRotationRows({ tables: fixture.world.tables(), clock, randomness: systemRandomness() });
+      const current = (await rows.get(rotationId))!;
+      await rows.save(current, { ...current, dueAt: new Date(clock.now().getTime() + HOUR_MS).toISOString() });
       const row = await fixture.rotations.get(rotationId);
       const callsBefore = fixture.world.calls.length;
       for (let copy = 0; copy < 5; copy++) await fixture.world.start().work(rotationId, "stranger");
