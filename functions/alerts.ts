@@ -394,7 +394,8 @@ const dropHeldAlert = endpoint({
   method: "POST",
   route: "alerts/history/{entry_id}/drop",
   summary: "Drop a held notification",
-  description: "The notification is not sent, and its status becomes `cancelled`. Returns 409 unless its status is `inDoubt`.",
+  description:
+    "The notification is not sent, and its status becomes `cancelled`. Returns 409 unless its status is `inDoubt`.",
   tag,
   access: "operator",
   tier: "core",

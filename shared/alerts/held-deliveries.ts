@@ -1,8 +1,8 @@
+import { audited } from "../audit/audited.ts";
 import type { AuditRecorder } from "../audit/event.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { audited } from "../audit/audited.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";

@@ -1,8 +1,8 @@
 import { Deliveries } from "../alerts/delivery.ts";
 import type { HeldDeliveries } from "../alerts/held-deliveries.ts";
 import { isRestoreMarker, markRestored } from "../alerts/restore-marker.ts";
-import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import type { AuditRecorder } from "../audit/event.ts";
+import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { FORMAT_TABLE, formatOfRow, STORE_FORMAT } from "../platform/storage/store-format.ts";

@@ -55,12 +55,14 @@ const LOSSES: readonly Loss[] = [
     isIn: has("samlLogoutUrl"),
     line: () => "The SAML logout URL is dropped when the SSO configuration is next saved.",
   },
-  ...["requirePasswordChange", "unusedPasswordDays"].map((key) => ({
-    table: "Settings",
-    upTo: "8bbd57d7",
-    isIn: contains("overrides_json", `"${key}"`),
-    line: () => `The override of ${key} has no effect.`,
-  })),
+  ...["requirePasswordChange", "unusedPasswordDays"].map(
+    (key): Loss => ({
+      table: "Settings",
+      upTo: "8bbd57d7",
+      isIn: contains("overrides_json", `"${key}"`),
+      line: () => `The override of ${key} has no effect.`,
+    }),
+  ),
   {
     table: "RotationMatches",
     upTo: "8bbd57d7",

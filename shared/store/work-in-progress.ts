@@ -8,10 +8,10 @@ import {
   isOver,
   ROTATIONS,
   type RotationRecord,
-  Rotations,
   type RotationStatus,
   RotationSummaries,
   type RotationSummary,
+  Rotations,
   titleOf,
 } from "../rotation/rotation.ts";
 import { recordKey } from "../rotation/rows.ts";

@@ -5,10 +5,10 @@ import { gunzipSync } from "node:zlib";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
-import type { AuditEvent } from "../../shared/audit/event.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
 import { RULE_PREFIX } from "../../shared/alerts/rule.ts";
 import { RuleStates, STATES } from "../../shared/alerts/rule-state.ts";
+import type { AuditEvent } from "../../shared/audit/event.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { replace } from "../../shared/platform/storage/tables.ts";
@@ -214,7 +214,10 @@ describe("the store is prepared for 8bbd57d7", () => {
     expect(notUpdated[0]).toMatchObject({ reason: "uncertain" });
     const audited = events.filter(({ type }) => type === "store.preparedForRollback");
     expect(audited.at(-1)).toMatchObject({ outcome: "success", caller, details: { to: BUILD, startedBy: "maria" } });
-    expect(audited[0]).toMatchObject({ outcome: "intent", details: { changes: expect.arrayContaining([expect.any(String)]) } });
+    expect(audited[0]).toMatchObject({
+      outcome: "intent",
+      details: { changes: expect.arrayContaining([expect.any(String)]) },
+    });
   });
 });
 
@@ -269,6 +272,9 @@ test("the command lists the changes in a dry run, makes them, and then has nothi
   expect(await run("--to", "8bbd57d7")).toMatchObject({ code: 0, out: expect.stringContaining(lines) });
   expect(await contentOf("command")).toEqual([]);
   expect((await run("--to", "8bbd57d7")).out).toMatch(/^The store is prepared for 8bbd57d7\./);
-  expect(await run("--to", "d7e4a4b")).toMatchObject({ code: 1, err: expect.stringContaining("3fd3c8ae and 8bbd57d7") });
+  expect(await run("--to", "d7e4a4b")).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("3fd3c8ae and 8bbd57d7"),
+  });
   expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("--to is missing") });
 });
