@@ -45,7 +45,9 @@ async function createHeld(): Promise<string> {
 }
 
 test("an operator sends or drops a held notification once, and the audit log names the decision and the person", async () => {
-  const [operator, reader] = await Promise.all([OPERATOR, READER].map(({ username, password }) => service.signIn({ username, password })));
+  const [operator, reader] = await Promise.all(
+    [OPERATOR, READER].map(({ username, password }) => service.signIn({ username, password })),
+  );
   const [sent, dropped] = [await createHeld(), await createHeld()];
   const held = await service.admin("GET", "/alerts/history?status=inDoubt");
   expect(held.body.items.map(({ id }: { id: string }) => id).sort()).toEqual([sent, dropped].sort());
