@@ -28,7 +28,7 @@ export interface AccessServices {
 }
 
 export function createAccessServices(platform: Platform): AccessServices {
-  const { config, clock, randomness, log, tables, audit, licensing, settings, serviceKeyVault } = platform;
+  const { config, clock, randomness, log, tables, audit, licensing, settings, serviceKeyVault, storeFormat } = platform;
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
@@ -59,6 +59,6 @@ export function createAccessServices(platform: Platform): AccessServices {
     randomness,
     log,
   });
-  const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
+  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, storeFormat });
   return { access, sso, limiter, signInLimiter, gate };
 }

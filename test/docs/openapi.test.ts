@@ -80,7 +80,7 @@ test("an operation lists the problem codes of each status that it can return", (
         return examples ? [[status, Object.keys(examples).join()]] : [];
       }),
     );
-  const ofEveryEndpoint = { 500: "internal", 503: "unavailable,rowUnreadable" };
+  const ofEveryEndpoint = { 500: "internal", 503: "unavailable,rowUnreadable,storeIsNewer" };
   const ofEveryRead = {
     ...ofEveryEndpoint,
     401: "unauthorized",
@@ -175,7 +175,7 @@ test("every problem code is documented with its stable status", () => {
     415: "unsupportedMediaType",
     429: "rateLimited tooManyAttempts",
     500: "internal",
-    503: "unavailable rowUnreadable",
+    503: "unavailable rowUnreadable storeIsNewer",
   });
   const text = JSON.stringify(document);
   for (const code of Object.keys(PROBLEMS)) expect(text).toContain(`\`${code}\``);

@@ -256,6 +256,20 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     await createHistory(tables).record({ ...created, status: "delivered", finishedAt: at.toISOString() });
     return deliveryId;
   }
+
+  /** Writes a delivery that a restore of the tables holds. */
+  async function createHeldDelivery(): Promise<string> {
+    const { tables, randomness } = services();
+    const { id } = await newRule({ ...mailRule(uniqueName("held")), enabled: false });
+    const now = new Date();
+    const deliveryId = randomness.ulid(now);
+    const fields = { deliveryId, createdAt: now.toISOString(), items: [], held: true };
+    await createHistory(tables).record(newDelivery((await storedRule(id))!, fields));
+    return deliveryId;
+  }
+  const stateOfHeld = (deliveryId: string) => async () =>
+    (await call("GET", `/alerts/history/${deliveryId}`)).status === "inDoubt" ? ("undone" as const) : ("done" as const);
+
   const stateOfPurge = (deliveryId: string) => async () =>
     (await services().tables.get(Deliveries, deliveryId, DELIVERY_ROW)) ? ("undone" as const) : ("done" as const);
 
@@ -737,6 +751,22 @@ export function changingEndpoints(service: Service, token: () => string): Changi
         };
       },
     },
+    ...(["send", "drop"] as const).map(
+      (decision): ChangingEndpoint => ({
+        endpoint: `POST /alerts/history/{entry_id}/${decision}`,
+        async prepare() {
+          const deliveryId = await createHeldDelivery();
+          return {
+            method: "POST",
+            path: `/alerts/history/${deliveryId}/${decision}`,
+            status: 200,
+            allowedOnRepeat: [200, 409],
+            state: stateOfHeld(deliveryId),
+            event: decision === "send" ? "alert.heldSent" : "alert.heldDropped",
+          };
+        },
+      }),
+    ),
     {
       endpoint: "POST /alerts/acknowledgements",
       async prepare() {

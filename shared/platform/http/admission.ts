@@ -13,6 +13,8 @@ export type Credential = { kind: "bearer"; token: string } | { kind: "session"; 
 
 /** The checks before an endpoint runs. The modules for access, licensing and audit implement them. */
 export interface Gate {
+  /** Throws an error for `translate` if this build can't work with the store. */
+  checkStore(): Promise<void>;
   /** Returns the actor that a credential authenticates, or the problem to answer with. */
   authenticate(credential: Credential): Promise<Actor | Problem>;
   /** Returns the current license tier. */
@@ -58,6 +60,7 @@ export async function admit(
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
+  await gate.checkStore();
   const credential = credentialOf(headers);
   const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
   // For an open endpoint `authenticated` is a problem that is never thrown.

@@ -170,6 +170,12 @@ export const PROBLEMS = {
     detail:
       "A row of the table AlertRules can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable) and restores it from a backup, or deletes it.",
   },
+  storeIsNewer: {
+    status: 503,
+    title: "A newer version of the service has used its storage",
+    detail:
+      "Deploy the newer version again, or stop the app, run npm run store -- prepare-rollback with the newer version, and then start this version.",
+  },
 } as const;
 
 export type ProblemCode = keyof typeof PROBLEMS;
@@ -262,7 +268,7 @@ export const invalidBody = (member: string, message: string): Problem =>
  * @param seconds - Rounded up to at least one whole second.
  */
 export function retryLater(
-  code: "rateLimited" | "tooManyAttempts" | "unavailable" | "rowUnreadable",
+  code: "rateLimited" | "tooManyAttempts" | "unavailable" | "rowUnreadable" | "storeIsNewer",
   detail: string,
   seconds: number,
 ) {

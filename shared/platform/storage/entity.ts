@@ -20,9 +20,10 @@ export interface Entity<T> {
   readonly uniqueWrites: boolean;
   /**
    * True if the rows are signed (signing.ts), because they decide where secrets are sent or which secrets are removed. Signed
-   * rows are written whole, with `transaction` instead of `write`, and are read whole.
+   * rows are written whole, with `transaction` instead of `write`, and are read whole. `withKeyVault`: signed and verified only
+   * if the service has its own key vault, because a service without one needs these rows too.
    */
-  readonly signed: boolean;
+  readonly signed: boolean | "withKeyVault";
   /** Not set at run time. Makes the type `T` part of the entity's type. */
   readonly [row]?: T;
 }
@@ -55,7 +56,7 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 export function entity<S extends z.ZodObject>(
   table: string,
   schema: S,
-  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: boolean } = {},
+  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: Entity<unknown>["signed"] } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);

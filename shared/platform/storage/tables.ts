@@ -188,7 +188,7 @@ export function createTables(
   const signing = createRowSigning(keys);
 
   async function verifyAndDecode<T>(e: Entity<T>, stored: StoredRow, selected: Selected = e): Promise<Row<T>> {
-    if (e.signed) await signing.verify(e.table, stored);
+    await signing.verify(e, stored);
     return decode<T>(e.table, selected.schema, selected.members, stored);
   }
 
