@@ -44,11 +44,16 @@ export const LOSSES: readonly Loss[] = [
     line: (count) => `Users who signed in with SSO: ${count}. A sign-out does not end their session at the provider.`,
   },
   {
+    table: "Users",
+    isIn: has("secondFactor_json"),
+    line: (count) => `Users who enrolled a second factor: ${count}. They sign in with the password alone.`,
+  },
+  {
     table: "Sso",
     isIn: has("samlLogoutUrl"),
     line: () => "The SAML logout URL is dropped when the SSO configuration is next saved.",
   },
-  ...["requirePasswordChange", "unusedPasswordDays"].map((key) => ({
+  ...["requirePasswordChange", "unusedPasswordDays", "requireSecondFactor"].map((key) => ({
     table: "Settings",
     isIn: contains("overrides_json", `"${key}"`),
     line: () => `The override of ${key} has no effect.`,
