@@ -214,7 +214,11 @@ async function main(): Promise<void> {
     return usedWrong(`Unknown command: ${positionals.join(" ")}`);
   const { createServices } = await import("../services.ts");
   const { access, randomness, clock } = createServices(loadConfig(process.env));
-  await command(access, { ...values, username: values.username ?? username }, { actor: "system", requestId: randomness.ulid(clock.now()) });
+  await command(
+    access,
+    { ...values, username: values.username ?? username },
+    { actor: "system", requestId: randomness.ulid(clock.now()) },
+  );
 }
 
 try {

@@ -56,7 +56,10 @@ export interface Passkeys {
     user: PasskeyUser,
     response: PasskeyRegistration,
   ): Promise<
-    | { passkey: Pick<PasskeyRecord, "credentialId" | "publicKey" | "counter" | "transports" | "rpId">; challenge: AnsweredChallenge }
+    | {
+        passkey: Pick<PasskeyRecord, "credentialId" | "publicKey" | "counter" | "transports" | "rpId">;
+        challenge: AnsweredChallenge;
+      }
     | undefined
   >;
   /** Returns the options for `navigator.credentials.get`, or undefined if the user has no passkey for this address. */
@@ -138,7 +141,10 @@ export function createPasskeys(deps: {
       const verification = await unlessInvalid(
         verifyRegistrationResponse({
           response: response as Parameters<typeof verifyRegistrationResponse>[0]["response"],
-          expectedChallenge: (text) => (challenge = readChallenge(text, "register", user.uid)) !== undefined,
+          expectedChallenge: (text) => {
+            challenge = readChallenge(text, "register", user.uid);
+            return challenge !== undefined;
+          },
           expectedOrigin: origin,
           expectedRPID: id,
           requireUserVerification: false,
@@ -174,7 +180,10 @@ export function createPasskeys(deps: {
       const verification = await unlessInvalid(
         verifyAuthenticationResponse({
           response: response as Parameters<typeof verifyAuthenticationResponse>[0]["response"],
-          expectedChallenge: (text) => (challenge = readChallenge(text, "authenticate", user.uid)) !== undefined,
+          expectedChallenge: (text) => {
+            challenge = readChallenge(text, "authenticate", user.uid);
+            return challenge !== undefined;
+          },
           expectedOrigin: relyingParty.origin,
           expectedRPID: relyingParty.id,
           credential: {

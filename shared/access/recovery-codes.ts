@@ -13,7 +13,9 @@ const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
 export const newRecoveryCodes = (randomness: Randomness): string[] =>
   Array.from({ length: RECOVERY_CODE_COUNT }, () => {
     const number = BigInt(`0x${Buffer.from(randomness.bytes(CODE_BYTES)).toString("hex")}`);
-    const digits = [...number.toString(32).padStart(CODE_DIGITS, "0")].map((digit) => DIGITS[Number.parseInt(digit, 32)]);
+    const digits = [...number.toString(32).padStart(CODE_DIGITS, "0")].map(
+      (digit) => DIGITS[Number.parseInt(digit, 32)],
+    );
     return digits.join("").replace(/.{4}(?=.)/g, "$&-");
   });
 

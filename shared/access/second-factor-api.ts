@@ -136,7 +136,10 @@ export const factorMembers = {
     .min(1)
     .max(64)
     .optional()
-    .meta({ description: "Second factor: one of the recovery codes. Each works once.", example: "7k3m-q0vd-x2ha-9wcz" }),
+    .meta({
+      description: "Second factor: one of the recovery codes. Each works once.",
+      example: "7k3m-q0vd-x2ha-9wcz",
+    }),
   passkey: PasskeyAssertion.optional().meta({
     description: "Second factor: the browser's answer to `passkeyOptions`.",
   }),

@@ -8,7 +8,13 @@ import { MINUTE_MS } from "../platform/time.ts";
 import { requireSignedIn } from "./api-tokens.ts";
 import type { Passkeys } from "./passkeys.ts";
 import { newRecoveryCodes, recoveryCodeHash } from "./recovery-codes.ts";
-import { type FactorChallenge, passkeyUserOf, secondFactorOf, type SecondFactorVerification, withChallenge } from "./second-factor.ts";
+import {
+  type FactorChallenge,
+  passkeyUserOf,
+  type SecondFactorVerification,
+  secondFactorOf,
+  withChallenge,
+} from "./second-factor.ts";
 import type { MethodAdded, NewPasskey, PasskeyStarted, SecondFactorView, TotpStarted } from "./second-factor-api.ts";
 import { hasSecondFactor, type SecondFactor } from "./second-factor-record.ts";
 import type { IdentityProof, SignIn } from "./sign-in.ts";
@@ -99,7 +105,10 @@ export function createSecondFactorEnrollment(deps: {
     work: (confirmedUser: UserRow) => Promise<T>,
   ): Promise<T> {
     if (user.passwordHash === undefined) {
-      throw new Problem("conflict", "You sign in with single sign-on, so your identity provider asks for a second factor.");
+      throw new Problem(
+        "conflict",
+        "You sign in with single sign-on, so your identity provider asks for a second factor.",
+      );
     }
     return await audited(audit, event, async () => await work(await signIn.confirmIdentity(user, proof, event.caller)));
   }
@@ -147,7 +156,13 @@ export function createSecondFactorEnrollment(deps: {
         enrolled: hasSecondFactor(user),
         required: actor.mustEnrollSecondFactor ?? false,
         methods: methods
-          .map(({ id, kind, name, createdAt, lastUsedAt }) => ({ id, kind, name, createdAt, lastUsedAt: lastUsedAt ?? null }))
+          .map(({ id, kind, name, createdAt, lastUsedAt }) => ({
+            id,
+            kind,
+            name,
+            createdAt,
+            lastUsedAt: lastUsedAt ?? null,
+          }))
           .sort((first, second) => (first.createdAt < second.createdAt ? -1 : 1)),
         recoveryCodesLeft: recoveryCodes.length,
         totpAvailable: totpSecrets.available,
@@ -225,16 +240,21 @@ export function createSecondFactorEnrollment(deps: {
       const isTotp = methodId === TOTP_ID && totp !== undefined;
       if (!isTotp && !stored.some(({ id }) => id === methodId)) throw notFound("This method");
       const details = { method: isTotp ? "totp" : "passkey", id: methodId };
-      await confirmed(proof, user, eventOf("user.secondFactorRemoved", user, caller, details), async (confirmedUser) => {
-        await write(actor, confirmedUser, (latest) => {
-          const remaining: SecondFactor = {
-            ...latest,
-            totp: isTotp ? undefined : latest.totp,
-            passkeys: latest.passkeys.filter(({ id }) => id !== methodId),
-          };
-          return hasSecondFactor({ secondFactor: remaining }) ? remaining : { ...remaining, recoveryCodes: [] };
-        });
-      });
+      await confirmed(
+        proof,
+        user,
+        eventOf("user.secondFactorRemoved", user, caller, details),
+        async (confirmedUser) => {
+          await write(actor, confirmedUser, (latest) => {
+            const remaining: SecondFactor = {
+              ...latest,
+              totp: isTotp ? undefined : latest.totp,
+              passkeys: latest.passkeys.filter(({ id }) => id !== methodId),
+            };
+            return hasSecondFactor({ secondFactor: remaining }) ? remaining : { ...remaining, recoveryCodes: [] };
+          });
+        },
+      );
     },
 
     async replaceRecoveryCodes(actor, proof, caller) {
@@ -251,11 +271,15 @@ export function createSecondFactorEnrollment(deps: {
       const user = await users.findById(id);
       if (!user) throw notFound("This user");
       if (caller.actor === user.username) {
-        throw new Problem("conflict", "Remove your own methods with POST /auth/me/second-factor/methods/{method_id}/remove.");
+        throw new Problem(
+          "conflict",
+          "Remove your own methods with POST /auth/me/second-factor/methods/{method_id}/remove.",
+        );
       }
       await audited(audit, eventOf("user.secondFactorReset", user, caller), async () => {
         const changed = await users.change(user, (latest) => {
-          if (!hasSecondFactor(latest) && !latest.secondFactor?.pendingTotp) throw notFound("A second factor of this user");
+          if (!hasSecondFactor(latest) && !latest.secondFactor?.pendingTotp)
+            throw notFound("A second factor of this user");
           return { ...latest, secondFactor: undefined, ...revokedTokenMembers(latest, clock), ...newRevision(deps) };
         });
         if (!changed) throw notFound("This user");
@@ -265,7 +289,10 @@ export function createSecondFactorEnrollment(deps: {
 }
 
 const nothingStarted = (): Problem =>
-  new Problem("conflict", "There is no secret to confirm, or it expired. Start again: POST /auth/me/second-factor/totp.");
+  new Problem(
+    "conflict",
+    "There is no secret to confirm, or it expired. Start again: POST /auth/me/second-factor/totp.",
+  );
 
 const tooManyPasskeys = (): Problem =>
   new Problem("conflict", `A user has at most ${MAX_PASSKEYS} passkeys. Remove one that is not needed.`);

@@ -48,5 +48,4 @@ export const NO_SECOND_FACTOR: SecondFactor = { passkeys: [], recoveryCodes: [],
 
 /** Returns true if sign-ins with the password need a second factor. An unconfirmed TOTP secret does not count. */
 export const hasSecondFactor = (user: { secondFactor?: SecondFactor | undefined }): boolean =>
-  user.secondFactor !== undefined &&
-  (user.secondFactor.totp !== undefined || user.secondFactor.passkeys.length > 0);
+  user.secondFactor !== undefined && (user.secondFactor.totp !== undefined || user.secondFactor.passkeys.length > 0);

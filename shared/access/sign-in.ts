@@ -11,7 +11,12 @@ import { createFairQueue } from "./fair-queue.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
 import type { Passwords } from "./passwords.ts";
 import type { RecentAddresses } from "./recent-addresses.ts";
-import { type GivenFactor, isFactorGiven, type SecondFactorVerification, type VerifiedFactor } from "./second-factor.ts";
+import {
+  type GivenFactor,
+  isFactorGiven,
+  type SecondFactorVerification,
+  type VerifiedFactor,
+} from "./second-factor.ts";
 import type { SecondFactorMethod } from "./second-factor-api.ts";
 import { hasSecondFactor } from "./second-factor-record.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
@@ -384,7 +389,8 @@ export function createSignIn(deps: {
         return factor && (await useUp(user, factor));
       });
       if (!confirmed) {
-        const member = given.totp !== undefined ? "totp" : given.recoveryCode !== undefined ? "recoveryCode" : "passkey";
+        const member =
+          given.totp !== undefined ? "totp" : given.recoveryCode !== undefined ? "recoveryCode" : "passkey";
         throw invalidBody(member, "is wrong, expired, or was used before");
       }
       await failures.succeeded(attempt);

@@ -52,7 +52,8 @@ export const PROBLEMS = {
   secondFactorRequired: {
     status: 401,
     title: "A second factor is required",
-    detail: "Send the same request with a second factor: totp, recoveryCode or passkey. methods lists those of the user.",
+    detail:
+      "Send the same request with a second factor: totp, recoveryCode or passkey. methods lists those of the user.",
   },
   secondFactorFailed: {
     status: 401,

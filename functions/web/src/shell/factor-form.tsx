@@ -6,7 +6,7 @@ import { ProblemNotice } from "../parts/problem-notice.tsx";
 import { useStyles } from "./styles.ts";
 
 /** A second factor, as a request contains it. */
-export type Factor = Pick<Schemas["CredentialsInput"], "totp" | "recoveryCode" | "passkey">;
+export type Factor = Pick<Schemas["Credentials"], "totp" | "recoveryCode" | "passkey">;
 /** What the user can send, from the problem `secondFactorRequired`. */
 export type FactorChallenge = Schemas["SecondFactorChallenge"];
 
@@ -101,7 +101,9 @@ export function FactorForm({
 }
 
 /** Lets the browser ask the user for a passkey. @throws an error if the user cancels or has no passkey here. */
-export async function answerChallenge(options: FactorChallenge["passkeyOptions"]): Promise<NonNullable<Factor["passkey"]>> {
+export async function answerChallenge(
+  options: FactorChallenge["passkeyOptions"],
+): Promise<NonNullable<Factor["passkey"]>> {
   const optionsJSON = options as unknown as PublicKeyCredentialRequestOptionsJSON;
   return (await startAuthentication({ optionsJSON })) as unknown as NonNullable<Factor["passkey"]>;
 }

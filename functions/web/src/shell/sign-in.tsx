@@ -25,7 +25,6 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
     onError: (problem) => setChallenge((before) => challengeOf(problem) ?? before),
   });
 
-
   function submit(event: FormEvent<HTMLFormElement>) {
     event.preventDefault();
     const form = new FormData(event.currentTarget);

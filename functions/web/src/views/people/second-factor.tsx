@@ -3,8 +3,8 @@ import { type PublicKeyCredentialCreationOptionsJSON, startRegistration } from "
 import { useQueryClient } from "@tanstack/react-query";
 import { encodeQR } from "qr";
 import { useState } from "react";
-import { api, asProblem, type Problem, type Schemas } from "../../api/client.ts";
 import { callOf } from "../../api/calls.ts";
+import { api, asProblem, type Problem, type Schemas } from "../../api/client.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { SecretField, TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
@@ -57,7 +57,7 @@ function Methods({ state }: { state: SecondFactorState }) {
             operation="startTotp"
             title="Add authenticator app"
             action="Show QR code"
-            submit={async (form, start) => <ConfirmTotp {...await start({ body: await proofOf(form, enrolled) })} />}
+            submit={async (form, start) => <ConfirmTotp {...(await start({ body: await proofOf(form, enrolled) }))} />}
           >
             <Text>An authenticator app on your phone shows a code that changes every 30 seconds.</Text>
             <ProofFields enrolled={enrolled} />
@@ -72,7 +72,9 @@ function Methods({ state }: { state: SecondFactorState }) {
               const { options } = await start({ body: await proofOf(form, enrolled) });
               const optionsJSON = options as unknown as PublicKeyCredentialCreationOptionsJSON;
               const passkey = (await startRegistration({ optionsJSON })) as unknown as Schemas["PasskeyRegistration"];
-              const { recoveryCodes } = await callOf("confirmPasskey")({ body: { name: typed(form, "name"), passkey } });
+              const { recoveryCodes } = await callOf("confirmPasskey")({
+                body: { name: typed(form, "name"), passkey },
+              });
               return <Codes codes={recoveryCodes} />;
             }}
           >
@@ -122,11 +124,12 @@ const ProofFields = ({ enrolled }: { enrolled: boolean }) => (
 );
 
 /** Returns the confirmation in the form. Without a code, the browser asks for a passkey. */
-async function proofOf(form: FormData, enrolled: boolean): Promise<Schemas["IdentityProofInput"]> {
+async function proofOf(form: FormData, enrolled: boolean): Promise<Schemas["IdentityProof"]> {
   const currentPassword = String(form.get("currentPassword") ?? "");
   const code = typed(form, "totp");
   if (!enrolled) return { currentPassword };
-  if (code !== "") return { currentPassword, ...(/^[\d\s]{6,7}$/.test(code) ? { totp: code } : { recoveryCode: code }) };
+  if (code !== "")
+    return { currentPassword, ...(/^[\d\s]{6,7}$/.test(code) ? { totp: code } : { recoveryCode: code }) };
   const { passkeyOptions } = await callOf("challengeSecondFactor")({});
   return passkeyOptions ? { currentPassword, passkey: await answerChallenge(passkeyOptions) } : { currentPassword };
 }
@@ -182,7 +185,10 @@ const Codes = ({ codes }: { codes: readonly string[] | null }) =>
   codes === null ? (
     "Added. Your recovery codes stay the same."
   ) : (
-    <Copyable label="Save these recovery codes now: they are shown only once. Each works once." text={codes.join("\n")} />
+    <Copyable
+      label="Save these recovery codes now: they are shown only once. Each works once."
+      text={codes.join("\n")}
+    />
   );
 
 /** A QR code as SVG. The border of four modules is part of the standard (ISO/IEC 18004). */

@@ -117,8 +117,8 @@ function Actions({ user }: { user: UserAccount }) {
           submit={(_, reset) => reset({ params })}
         >
           <Text>
-            Removes the authenticator app, passkeys and recovery codes of the user, and ends all sessions. The next sign-in
-            needs the password only. Make sure that the request comes from the user.
+            Removes the authenticator app, passkeys and recovery codes of the user, and ends all sessions. The next
+            sign-in needs the password only. Make sure that the request comes from the user.
           </Text>
         </Operate>
       )}
