@@ -131,15 +131,10 @@ export const factorMembers = {
     .max(32)
     .optional()
     .meta({ description: "Second factor: the current code of an authenticator app.", example: "123456" }),
-  recoveryCode: z
-    .string()
-    .min(1)
-    .max(64)
-    .optional()
-    .meta({
-      description: "Second factor: one of the recovery codes. Each works once.",
-      example: "7k3m-q0vd-x2ha-9wcz",
-    }),
+  recoveryCode: z.string().min(1).max(64).optional().meta({
+    description: "Second factor: one of the recovery codes. Each works once.",
+    example: "7k3m-q0vd-x2ha-9wcz",
+  }),
   passkey: PasskeyAssertion.optional().meta({
     description: "Second factor: the browser's answer to `passkeyOptions`.",
   }),

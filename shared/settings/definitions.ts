@@ -266,7 +266,9 @@ function schemaOf(definition: Definition): z.ZodType<SettingValue> {
     return z.int({ error }).min(definition.minimum, { error }).max(definition.maximum, { error }).meta({ description });
   }
   if (definition.type === "boolean") return z.boolean({ error }).meta({ description });
-  return z.enum(definition.allowed as typeof LOG_LEVELS | typeof SECOND_FACTOR_REQUIREMENTS, { error }).meta({ description });
+  return z
+    .enum(definition.allowed as typeof LOG_LEVELS | typeof SECOND_FACTOR_REQUIREMENTS, { error })
+    .meta({ description });
 }
 
 const SCHEMAS = Object.fromEntries(SETTING_KEYS.map((key) => [key, schemaOf(DEFINITIONS[key])])) as {

@@ -3,7 +3,7 @@ import { TableClient } from "@azure/data-tables";
 import { Secret, TOTP } from "otpauth";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
-import { ADMIN, type Answer, Service } from "../support/service.ts";
+import { type Answer, Service } from "../support/service.ts";
 import { createUsers } from "../support/users.ts";
 
 // The second factor over HTTP, on two hosts. Passkeys need a browser: test/page/second-factor.test.ts.
