@@ -72,12 +72,15 @@ export type PasskeyRegistration = z.output<typeof PasskeyRegistration>;
 
 const descriptors = z.array(
   z.object({
-    id: z.string().meta({ description: "Credential ID of a passkey, in base64url." }),
+    id: z.string().meta({ description: "Credential ID of a passkey, in base64url.", example: "nA3fVQ" }),
     type: z.literal("public-key").meta({ description: "Always `public-key`." }),
-    transports: z.array(z.string()).optional().meta({ description: "How browsers reach the authenticator." }),
+    transports: z
+      .array(z.string())
+      .optional()
+      .meta({ description: "How browsers reach the authenticator.", example: ["internal"] }),
   }),
 );
-const challenge = z.string().meta({ description: "Challenge in base64url. Usable once, within five minutes." });
+const challenge = z.string().meta({ description: "Challenge in base64url. Usable once, within five minutes.", example: "b8Xk0cUu2W5q" });
 const timeout = z.int().meta({ description: "Milliseconds that the browser waits for the user." });
 
 /** `PublicKeyCredentialRequestOptionsJSON` of https://w3c.github.io/webauthn/ */
@@ -85,9 +88,9 @@ const PasskeyRequestOptions = z
   .looseObject({
     challenge,
     timeout,
-    rpId: z.string().meta({ description: "Host name of this service, from PUBLIC_BASE_URL." }),
+    rpId: z.string().meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
     allowCredentials: descriptors.meta({ description: "Passkeys of the user." }),
-    userVerification: z.string().meta({ description: "Whether the authenticator asks for a PIN or biometrics." }),
+    userVerification: z.string().meta({ description: "Whether the authenticator asks for a PIN or biometrics.", example: "preferred" }),
   })
   .meta({ id: "PasskeyRequestOptions" });
 export type PasskeyRequestOptions = z.output<typeof PasskeyRequestOptions>;
@@ -99,15 +102,15 @@ export const PasskeyCreationOptions = z
     timeout,
     rp: z
       .object({
-        id: z.string().meta({ description: "Host name of this service, from PUBLIC_BASE_URL." }),
-        name: z.string().meta({ description: "Name of this service." }),
+        id: z.string().meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
+        name: z.string().meta({ description: "Name of this service.", example: "Credential lifecycle" }),
       })
       .meta({ description: "This service." }),
     user: z
       .object({
-        id: z.string().meta({ description: "ID of the user in base64url." }),
-        name: z.string().meta({ description: "Username." }),
-        displayName: z.string().meta({ description: "Username." }),
+        id: z.string().meta({ description: "ID of the user in base64url.", example: "MDFLQjla" }),
+        name: z.string().meta({ description: "Username.", example: "maria.lopez" }),
+        displayName: z.string().meta({ description: "Username.", example: "maria.lopez" }),
       })
       .meta({ description: "The user." }),
     pubKeyCredParams: z
@@ -196,8 +199,8 @@ export type SecondFactorView = z.infer<typeof SecondFactorView>;
 
 export const TotpStarted = z
   .object({
-    secret: z.string().meta({ description: "Secret for the authenticator app, in base32. Returned only once." }),
-    uri: z.string().meta({ description: "The secret as an `otpauth:` URI, for a QR code." }),
+    secret: z.string().meta({ description: "Secret for the authenticator app, in base32. Returned only once.", example: "JBSWY3DPEHPK3PXP" }),
+    uri: z.string().meta({ description: "The secret as an `otpauth:` URI, for a QR code.", example: "otpauth://totp/Credential%20lifecycle:maria.lopez?secret=JBSWY3DPEHPK3PXP" }),
     expiresAt: instant.meta({ description: "Time until which a code can confirm the secret." }),
   })
   .meta({ id: "TotpStarted" });
@@ -219,12 +222,15 @@ export const NewPasskey = z
   })
   .meta({ id: "NewPasskey" });
 
-const codes = z.array(z.string()).meta({ description: "Ten recovery codes. Returned only once." });
+const codes = z
+  .array(z.string())
+  .meta({ description: "Ten recovery codes. Returned only once.", example: ["7k3m-q0vd-x2ha-9wcz"] });
 
 export const MethodAdded = z
   .object({
     recoveryCodes: codes.nullable().meta({
       description: "Ten recovery codes, returned only once. Null if the user already had recovery codes.",
+      example: ["7k3m-q0vd-x2ha-9wcz"],
     }),
   })
   .meta({ id: "SecondFactorAdded" });
