@@ -15,7 +15,7 @@ import { createItemFinder, type EvaluationContext, type FoundItems, type ItemFin
 import type { History } from "./history.ts";
 import { byUrgency, type Item, Item as ItemSchema } from "./items.ts";
 import { createFollowUps, followUpAfter } from "./reminders.ts";
-import { mayBeSentBefore, type RestoreMarker, readRestoreMarker } from "./restore-marker.ts";
+import { mayHaveBeenSent, type RestoreMarker, readRestoreMarker } from "./restore-marker.ts";
 import { isAboutExpiry, isTracked, type RuleRecord } from "./rule.ts";
 import { RuleStates, STATES, type StateRecord } from "./rule-state.ts";
 import type { AlertRules } from "./rules.ts";
@@ -159,7 +159,7 @@ export function createEvaluation(
     restored: RestoreMarker | undefined,
   ): Promise<void> {
     const { now, vaults } = context;
-    const held = mayBeSentBefore(rule, stored, restored);
+    const held = mayHaveBeenSent(rule, stored, restored);
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);

@@ -62,7 +62,12 @@ export async function markRestored(
  * @returns undefined if the store was not restored.
  */
 export async function readRestoreMarker(tables: Tables, now: Date): Promise<RestoreMarker | undefined> {
-  const marker = await readOrReplace(tables, now);
+  const time = now.toISOString();
+  let isUnreadable = false;
+  const stored = await tables.get(RestoreMarkers, RESTORE, RESTORE, { onCorrupt: () => (isUnreadable = true) });
+  const marker = isUnreadable
+    ? await tables.put(RestoreMarkers, RESTORE, RESTORE, { copiedAt: time, restoredAt: time })
+    : stored;
   if (marker === undefined) return undefined;
   const latest = latestPossible(now);
   if (marker.restoredAt > latest) {
@@ -73,18 +78,8 @@ export async function readRestoreMarker(tables: Tables, now: Date): Promise<Rest
   const { caughtUpAt: _, ...notCaughtUp } = marker;
   const end = await endOfFullScan(tables, marker.restoredAt);
   if (end === undefined) return notCaughtUp;
-  const caughtUpAt = end < now.toISOString() ? end : now.toISOString();
+  const caughtUpAt = end < time ? end : time;
   return await tables.put(RestoreMarkers, RESTORE, RESTORE, { ...withoutKeys(notCaughtUp), caughtUpAt });
-}
-
-async function readOrReplace(tables: Tables, now: Date): Promise<Row<RestoreMarker> | undefined> {
-  try {
-    return await tables.get(RestoreMarkers, RESTORE, RESTORE);
-  } catch (error) {
-    if (!(error instanceof StorageCorrupt)) throw error;
-    const time = now.toISOString();
-    return await tables.put(RestoreMarkers, RESTORE, RESTORE, { copiedAt: time, restoredAt: time });
-  }
 }
 
 /** Statuses of full scans that have read what they could. A vault that such a scan did not read is as old as before. */
@@ -111,7 +106,7 @@ async function endOfFullScan(tables: Tables, startedAfter: string): Promise<stri
  *
  * @param state - The progress of the rule before the evaluation.
  */
-export const mayBeSentBefore = (
+export const mayHaveBeenSent = (
   rule: Pick<RuleRecord, "createdAt">,
   state: Pick<Row<StateRecord>, "at"> | undefined,
   marker: RestoreMarker | undefined,

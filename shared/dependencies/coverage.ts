@@ -77,14 +77,14 @@ export async function coverageOperations(
   const operations = [
     ...[...stored.keys()].filter((rowKey) => !remaining.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
     ...[...remaining]
-      .filter(([rowKey, one]) => fingerprint(contentOf(one)) !== fingerprint(contentOf(stored.get(rowKey))))
+      .filter(([rowKey, one]) => fingerprint(comparedMembers(one)) !== fingerprint(comparedMembers(stored.get(rowKey))))
       .map(([rowKey, one]) => put(NotSeenRows, rowKey, one)),
   ];
   return { operations, count: remaining.size, leftOut: wanted.size - remaining.size };
 }
 
 /** `since`, `source` and `unit` are left out: they never change for the same row. */
-const contentOf = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
+const comparedMembers = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
 
 /** Returns the rows of all units, by unit key. Makes one request per 1,000. */
 export async function readUnits(tables: Tables): Promise<Map<string, UnitRecord>> {

@@ -30,7 +30,7 @@ import {
   workKey,
 } from "./rows.ts";
 import { nextRun, nextUnit, phaseOf, type RunEvent, type UnitEvent } from "./run-states.ts";
-import { readWorks, removeWorks, takeNextUnit, UNITS_AT_ONCE } from "./units.ts";
+import { readRunUnits, removeRunUnits, takeNextUnit, UNITS_AT_ONCE } from "./units.ts";
 
 /**
  * Discovery runs. A run reads each unit of each source, such as each subscription. Several workers share the units of a run,
@@ -222,13 +222,13 @@ async function endRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
     return;
   }
   if (run.mode === "full") {
-    await deps.runs.removeOld((runIds) => removeWorks(runIds, deps.tables));
+    await deps.runs.removeOld((runIds) => removeRunUnits(runIds, deps.tables));
     await deps.references.removeOld();
   }
 }
 
 async function decideEnd(run: Row<RunRecord>, deps: WorkDeps): Promise<Row<RunRecord>> {
-  const works = await readWorks(run, deps.tables);
+  const works = await readRunUnits(run, deps.tables);
   const stored = [...(await readUnits(deps.tables)).values()];
   const entryId = deps.randomness.ulid(deps.clock.now());
   return await changeRun(run, { type: "unitsEnded", works, stored, entryId }, deps);

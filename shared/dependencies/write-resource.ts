@@ -24,6 +24,9 @@ import {
   unpackEdges,
 } from "./rows.ts";
 
+// Writes what discovery read of one resource: its dependencies are compared with the stored ones, and only differences are
+// written.
+
 type ReadResource = Extract<ReadingItem, { resource: Resource }>;
 
 /**

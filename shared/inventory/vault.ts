@@ -167,7 +167,9 @@ export const vaultInSubscriptionKey = (subscriptionId: string, name: string): st
   `s!${subscriptionId.toLowerCase()}!${name.toLowerCase()}`;
 export const REMOVED = "x!";
 export const removedKey = (name: string): string => `${REMOVED}${name.toLowerCase()}`;
-export const pendingPrefix = (name: string): string => `w!${name.toLowerCase()}!`;
+/** Prefix of the announced writes of all vaults. */
+export const PENDING_PREFIX = "w!";
+export const pendingPrefix = (name: string): string => `${PENDING_PREFIX}${name.toLowerCase()}!`;
 
 const COLUMN = { certificate: "certificateExpiries", key: "keyExpiries", secret: "secretExpiries" } as const;
 

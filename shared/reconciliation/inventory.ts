@@ -1,5 +1,5 @@
 import pMap from "p-map";
-import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import { expiryKey, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
@@ -167,6 +167,6 @@ export function isConsistent(
     row.type === type &&
     row.name.toLowerCase() === name &&
     row.vaultName.toLowerCase() === vault.name.toLowerCase() &&
-    contentOf(facts) === content
+    contentHash(facts) === content
   );
 }

@@ -221,7 +221,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));
     const { result } = step;
-    if (result?.left) left.push(result.left);
+    if (result?.skipped) left.push({ vault: result.skipped.check, reason: result.skipped.reason });
     for (const { vault, reason } of left) log.warn("A vault is left to the next reconciliation", { vault, reason });
     return {
       ...walk,

@@ -4,7 +4,7 @@ import { TenantRows, tenantRange } from "../b2c/tenant.ts";
 import { PROOFS, ProofRow } from "../devops/connection-proofs.ts";
 import { DEVOPS, SettingsRow } from "../devops/settings.ts";
 import type { ActiveScanList } from "../discovery/active-scans.ts";
-import { PendingWrites, VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { PENDING_PREFIX, PendingWrites, VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import type { Entity } from "../platform/storage/entity.ts";
@@ -65,17 +65,17 @@ export const RECORD_CHECKS: readonly { name: string; run: (context: CheckContext
 
 /**
  * Runs a check. A check of signed rows needs the service's own key vault. If the key vault does not answer, the next walk runs
- * the check (`left`, whose `vault` is the name of the check).
+ * the check, and this walk's record names it (`skipped`).
  */
 export async function runCheck(
   { name, run }: (typeof RECORD_CHECKS)[number],
   context: CheckContext,
-): Promise<CheckResult & { left?: { vault: string; reason: string } }> {
+): Promise<CheckResult & { skipped?: { check: string; reason: string } }> {
   try {
     return await run(context);
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
-    return { mended: {}, rows: 0, left: { vault: name, reason: `the service's own key vault: ${error.code}` } };
+    return { mended: {}, rows: 0, skipped: { check: name, reason: `the service's own key vault: ${error.code}` } };
   }
 }
 
@@ -90,10 +90,9 @@ async function checkActiveScans({ activeScans }: CheckContext): Promise<CheckRes
  */
 async function checkAnnouncedWrites(context: CheckContext): Promise<CheckResult> {
   const { tables, directory } = context;
-  const prefix = "w!";
   const removals: Operation[] = [];
   let rows = 0;
-  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), select: [] };
+  const range = { partitionKey: VAULTS, from: PENDING_PREFIX, before: keyEnd(PENDING_PREFIX), select: [] };
   for await (const page of tables.pages(PendingWrites, range)) {
     rows += page.length;
     for (const { rowKey, etag } of page) {

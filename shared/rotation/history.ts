@@ -17,6 +17,8 @@ import {
 } from "./rotation.ts";
 import { EVENTS_PREFIX, listPrefix, listRange, type RotationRows } from "./rows.ts";
 
+// The lists of rotations for the API, the events of rotations for alerts, and the purge of old rotations.
+
 export interface HistoryFilter {
   status?: RotationStatus | undefined;
   /** Client ID of an application, or an asset ID. */

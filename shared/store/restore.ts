@@ -5,7 +5,7 @@ import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts";
-import { CopyFailed, contentOf, type Manifest, readManifest, readTable } from "./copy.ts";
+import { CopyFailed, type Manifest, readManifest, readTable, summarizeRows } from "./copy.ts";
 import { TABLE_NAMES } from "./table-names.ts";
 
 /** The result of a restore. */
@@ -51,9 +51,10 @@ export async function restoreStore(
   }
   const different: string[] = [];
   for (const table of TABLE_NAMES) {
-    const stored = await contentOf(comparable(table, wholeTables.rows(table)));
+    const stored = await summarizeRows(comparable(table, wholeTables.rows(table)));
     const copied =
-      manifest.tables[table] && (await contentOf(comparable(table, rowsToWrite(folder, table, restoredAt, heldIds))));
+      manifest.tables[table] &&
+      (await summarizeRows(comparable(table, rowsToWrite(folder, table, restoredAt, heldIds))));
     if (copied === undefined ? stored.rows > 0 : copied.sha256 !== stored.sha256) different.push(table);
   }
   if (different.length > 0)

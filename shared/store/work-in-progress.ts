@@ -1,19 +1,9 @@
 import { ACTIVE, ActiveScans } from "../discovery/scan.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import {
-  isOver,
-  ROTATIONS,
-  type RotationStatus,
-  RotationSummaries,
-  type RotationSummary,
-  titleOf,
-} from "../rotation/rotation.ts";
+import { isOver, type RotationStatus, RotationSummaries, type RotationSummary, titleOf } from "../rotation/rotation.ts";
+import { listPrefix, listRange } from "../rotation/rows.ts";
 import { DUE_PREFIX, IndexKeys, SYNC } from "../sync/record.ts";
-
-/** Prefix of the list of all rotations (rotation/rows.ts). */
-const ALL_ROTATIONS = "a|";
 
 /** Returns what to do about a rotation whose record is older than the directory and the vaults. */
 function nextStepOf(status: RotationStatus): string {
@@ -48,7 +38,7 @@ export async function* workInProgress({
 }
 
 async function* unfinishedRotations(tables: Tables): AsyncGenerator<RotationSummary, void> {
-  const range = { partitionKey: ROTATIONS, from: ALL_ROTATIONS, before: keyEnd(ALL_ROTATIONS) };
-  for await (const rows of tables.pages(RotationSummaries, range))
+  const allRotations = listRange(listPrefix({}), {});
+  for await (const rows of tables.pages(RotationSummaries, allRotations))
     for (const row of rows) if (!isOver(row.status)) yield row;
 }

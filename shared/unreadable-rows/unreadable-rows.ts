@@ -53,16 +53,6 @@ const SUMMARY = "summary";
 /** A row of any table, which is read only for its ETag. */
 const AnyRow = entity(TABLE, z.object({}));
 
-/** Returns the result of a read, or undefined if the row can't be read. */
-async function undefinedIfCorrupt<T>(read: Promise<T>): Promise<T | undefined> {
-  try {
-    return await read;
-  } catch (error) {
-    if (!(error instanceof StorageCorrupt)) throw error;
-    return undefined;
-  }
-}
-
 /** The location of a row. */
 export interface RowLocation {
   readonly table: string;
@@ -198,7 +188,7 @@ export function createUnreadableRows(deps: {
   async function recordSummary(row: StorageCorrupt): Promise<void> {
     if (summaryUntil > now()) return;
     summaryUntil = now() + SUMMARY_EVERY_MS;
-    const summary = await undefinedIfCorrupt(tables.get(Summary, SUMMARY, SUMMARY));
+    const summary = await tables.get(Summary, SUMMARY, SUMMARY, { onCorrupt: () => {} });
     if (summary && now() - Date.parse(summary.recordedAt) < SUMMARY_EVERY_MS) return;
     const recordedAt = clock.now().toISOString();
     // Several processes can be here at the same time. Only the one whose write succeeds records the entry.
@@ -230,7 +220,7 @@ export function createUnreadableRows(deps: {
     const keys = new Set<string>();
     for await (const rows of tables.pages(Listed, { partitionKey: LISTED, select: [] }))
       for (const { rowKey } of rows) keys.add(rowKey);
-    const summary = await undefinedIfCorrupt(tables.get(Summary, SUMMARY, SUMMARY));
+    const summary = await tables.get(Summary, SUMMARY, SUMMARY, { onCorrupt: () => {} });
     const more = summary !== undefined && now() - Date.parse(summary.recordedAt) < 2 * SUMMARY_EVERY_MS;
     cachedCount = { listed: keys.size, keys, more, readAt: now() };
     return cachedCount;

@@ -43,6 +43,16 @@ const refusals = async () => {
   return body.items as { requestId: string; details: { reason: string; requestIds?: string[] } }[];
 };
 
+const usersTable = () =>
+  TableClient.fromConnectionString(service.azurite.connectionString(), "Users", { allowInsecureConnection: true });
+
+/** Returns the IDs of a user's sessions at the provider (`sid`), as the service stored them. */
+async function readProviderSessionIds(username: string): Promise<string[]> {
+  const { sessions_json } = await usersTable().getEntity<{ sessions_json: string }>("user", username);
+  const sessions = JSON.parse(sessions_json) as { provider?: { sessionId?: string } }[];
+  return sessions.flatMap(({ provider }) => provider?.sessionId ?? []);
+}
+
 /** Signs out with a session's cookie, at the second host. */
 const signOut = (session: string, body = {}) =>
   service.call("POST", `${service.hosts[1]!.url}/auth/logout`, {
@@ -126,6 +136,16 @@ describe("with OpenID Connect", () => {
     expect((await postToken(token)).status).toBe(400);
     expect(await statusOf(session)).toBe(200);
     expect((await refusals())[0]!.details.reason).toBe("used");
+  });
+
+  test("a logout token with only a session ID ends that session, and no other session of the person", async () => {
+    const other = await signIn("uma");
+    const earlierIds = await readProviderSessionIds("uma");
+    const { session } = await signIn("uma");
+    const sid = (await readProviderSessionIds("uma")).find((id) => !earlierIds.includes(id))!;
+    const token = await service.cloud.control.oidcLogoutToken({ sid });
+    expect((await postToken(token)).body).toEqual({ endedSessions: 1 });
+    expect([await statusOf(session), await statusOf(other.session)]).toEqual([401, 200]);
   });
 
   test("a logout token that has only an unknown session ID ends no session", async () => {
@@ -263,9 +283,7 @@ describe("with SAML", () => {
   });
 
   test("a LogoutRequest ends the session that it names although the row of another user can't be read", async () => {
-    const users = TableClient.fromConnectionString(service.azurite.connectionString(), "Users", {
-      allowInsecureConnection: true,
-    });
+    const users = usersTable();
     await signIn("ada");
     const { session, sessionIndex } = await signIn("uma");
     const stored = await users.getEntity<Record<string, unknown>>("user", "ada");

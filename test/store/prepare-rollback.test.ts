@@ -68,7 +68,7 @@ async function unreadableRows(build: Build, account: string): Promise<string[]> 
 }
 
 /** Returns every row with its columns, apart from the audit log. */
-async function contentOf(account: string): Promise<string[]> {
+async function readAllRows(account: string): Promise<string[]> {
   const rows: string[] = [];
   for (const table of ["AlertRules", "AlertStates", "AlertDeliveries", "AlertHistory", "Reconciliation", "Rotations"])
     for await (const { etag: _, ...row } of wholeTables(account).rows(table)) rows.push(JSON.stringify([table, row]));
@@ -153,10 +153,10 @@ describe.each(BUILDS)("the store is prepared for %s", (build) => {
   }
 
   test("a store with held alerts is refused, and so is another commit", async () => {
-    const before = await contentOf(build);
+    const before = await readAllRows(build);
     await expect(prepare()).rejects.toThrow(`Held alerts: ${heldId}. Send or drop them first`);
     await expect(prepare({ to: "0123456789" })).rejects.toThrow("for 8bbd57d7 and 6c262fe only");
-    expect(await contentOf(build)).toEqual(before);
+    expect(await readAllRows(build)).toEqual(before);
     await fixture.instance().held.drop(heldId);
   });
 
@@ -181,11 +181,11 @@ describe.each(BUILDS)("the store is prepared for %s", (build) => {
   });
 
   test("a dry run reports the same as the preparation, and writes nothing", async () => {
-    const before = await contentOf(build);
+    const before = await readAllRows(build);
     const tablesOf = (rows: string[]) => [...new Set(rows.map((row) => row.split(" ")[0]))];
     expect(tablesOf(await unreadableRows(build, build))).toEqual(expect.arrayContaining(TABLES_IN_ORDER[build]));
     const lines = await prepare({ dryRun: true });
-    expect(await contentOf(build)).toEqual(before);
+    expect(await readAllRows(build)).toEqual(before);
     expect(lines.join("\n")).toContain('Removes the alert rule "Unreadable rows" of the type rowUnreadable.');
     expect(lines.join("\n")).toContain('escalates through "Unreadable rows". Choose another escalation.');
     expect(lines.join("\n")).toContain("from the alert history: 1. Not sent: 1.");
@@ -260,15 +260,15 @@ test("the command lists the changes in a dry run, makes them, and then has nothi
         resolve({ code: error ? Number(error.code) : 0, out, err }),
       );
     });
-  const before = await contentOf("command");
+  const before = await readAllRows("command");
   const lineOf = (key: string) =>
     `Removes the ${key} record of the reconciliation. A new run starts at the beginning.\n`;
   const lines = lineOf(BEFORE) + lineOf(NEWEST);
   const dryRun = await run("--to", "8bbd57d7", "--dry-run");
   expect(dryRun).toMatchObject({ code: 0, err: "", out: expect.stringContaining(`${lines}Nothing was written.`) });
-  expect(await contentOf("command")).toEqual(before);
+  expect(await readAllRows("command")).toEqual(before);
   expect(await run("--to", "8bbd57d7")).toMatchObject({ code: 0, out: expect.stringContaining(lines) });
-  expect(await contentOf("command")).toEqual([]);
+  expect(await readAllRows("command")).toEqual([]);
   expect((await run("--to", "8bbd57d7")).out).toMatch(/^The store is prepared for 8bbd57d7\./);
   expect(await run("--to", "d7e4a4b")).toMatchObject({ code: 1, err: expect.stringContaining("8bbd57d7 and 6c262fe") });
   expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("--to is missing") });

@@ -8,6 +8,8 @@ import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-exampl
 import { addUnreadableRows } from "./openapi-unreadable-rows.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
+// Builds the OpenAPI document from the declarations of the endpoints.
+
 const PROBLEM_CODES = Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]];
 
 const ProblemDocument = z

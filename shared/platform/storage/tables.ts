@@ -51,16 +51,22 @@ export interface Range {
   readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw" | "leaveOut";
 }
 
+interface GetOptions {
+  /** Receives a row that can't be read, for which `get` then returns undefined. By default, `get` throws StorageCorrupt. */
+  readonly onCorrupt?: (row: StorageCorrupt) => void;
+}
+
 /**
  * Reads and writes typed rows in Azure Table Storage. The first write creates a table. Before that, reads of the table return
  * no rows.
  *
  * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
- * StorageCorrupt for a stored row that does not match, except `pages` (see `onCorrupt`). A request to a busy or unreachable service is sent up to five times,
- * then its error is thrown. `Rows` describes the guarantees after a lost answer.
+ * StorageCorrupt for a stored row that does not match, except with `onCorrupt`. A request to a busy or unreachable service is
+ * sent up to five times, then its error is thrown. `Rows` describes the guarantees after a lost answer.
  */
 export interface Tables {
-  get<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<Row<T> | undefined>;
+  /** Returns a row. Undefined if it does not exist. */
+  get<T>(e: Entity<T>, partitionKey: string, rowKey: string, options?: GetOptions): Promise<Row<T> | undefined>;
   /**
    * Returns a row and the time since its last write in milliseconds, with a resolution of a second. Uses only the service's
    * clock: the answer's Date minus the row's Timestamp. Leases use this age.
@@ -205,9 +211,15 @@ export function createTables(
   }
 
   const tables: Omit<Tables, "pages" | "partitions" | "leaveOut"> = {
-    async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
+    async get<T>(e: Entity<T>, partitionKey: string, rowKey: string, { onCorrupt }: GetOptions = {}) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
-      return stored && (await decodeOne(e, stored.row));
+      try {
+        return stored && (await decodeOne(e, stored.row));
+      } catch (error) {
+        if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;
+        onCorrupt(error);
+        return undefined;
+      }
     },
     async getWithAge<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);

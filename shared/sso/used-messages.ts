@@ -8,7 +8,7 @@ import { RowExists, type Tables } from "../platform/storage/tables.ts";
 const UsedMessage = entity("Sso", z.object({ endsAt: z.string() }));
 
 /** Records the messages of a provider that were used, across all instances, so that none is used twice. */
-export interface UsedOnce {
+export interface UsedMessages {
   /** Returns true if the message was recorded as used. */
   isUsed(issuer: string, id: string): Promise<boolean>;
   /**
@@ -23,7 +23,7 @@ export interface UsedOnce {
 }
 
 /** @param partition - Partition of one kind of message. */
-export function createUsedOnce(partition: string, deps: { tables: Tables; clock: Clock }): UsedOnce {
+export function createUsedMessages(partition: string, deps: { tables: Tables; clock: Clock }): UsedMessages {
   const { tables, clock } = deps;
   const keyOf = (issuer: string, id: string) => createHash("sha256").update(`${issuer}\0${id}`).digest("hex");
   return {
