@@ -80,7 +80,9 @@ const descriptors = z.array(
       .meta({ description: "How browsers reach the authenticator.", example: ["internal"] }),
   }),
 );
-const challenge = z.string().meta({ description: "Challenge in base64url. Usable once, within five minutes.", example: "b8Xk0cUu2W5q" });
+const challenge = z
+  .string()
+  .meta({ description: "Challenge in base64url. Usable once, within five minutes.", example: "b8Xk0cUu2W5q" });
 const timeout = z.int().meta({ description: "Milliseconds that the browser waits for the user." });
 
 /** `PublicKeyCredentialRequestOptionsJSON` of https://w3c.github.io/webauthn/ */
@@ -88,9 +90,13 @@ const PasskeyRequestOptions = z
   .looseObject({
     challenge,
     timeout,
-    rpId: z.string().meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
+    rpId: z
+      .string()
+      .meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
     allowCredentials: descriptors.meta({ description: "Passkeys of the user." }),
-    userVerification: z.string().meta({ description: "Whether the authenticator asks for a PIN or biometrics.", example: "preferred" }),
+    userVerification: z
+      .string()
+      .meta({ description: "Whether the authenticator asks for a PIN or biometrics.", example: "preferred" }),
   })
   .meta({ id: "PasskeyRequestOptions" });
 export type PasskeyRequestOptions = z.output<typeof PasskeyRequestOptions>;
@@ -102,7 +108,9 @@ export const PasskeyCreationOptions = z
     timeout,
     rp: z
       .object({
-        id: z.string().meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
+        id: z
+          .string()
+          .meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
         name: z.string().meta({ description: "Name of this service.", example: "Credential lifecycle" }),
       })
       .meta({ description: "This service." }),
@@ -199,8 +207,18 @@ export type SecondFactorView = z.infer<typeof SecondFactorView>;
 
 export const TotpStarted = z
   .object({
-    secret: z.string().meta({ description: "Secret for the authenticator app, in base32. Returned only once.", example: "JBSWY3DPEHPK3PXP" }),
-    uri: z.string().meta({ description: "The secret as an `otpauth:` URI, for a QR code.", example: "otpauth://totp/Credential%20lifecycle:maria.lopez?secret=JBSWY3DPEHPK3PXP" }),
+    secret: z
+      .string()
+      .meta({
+        description: "Secret for the authenticator app, in base32. Returned only once.",
+        example: "JBSWY3DPEHPK3PXP",
+      }),
+    uri: z
+      .string()
+      .meta({
+        description: "The secret as an `otpauth:` URI, for a QR code.",
+        example: "otpauth://totp/Credential%20lifecycle:maria.lopez?secret=JBSWY3DPEHPK3PXP",
+      }),
     expiresAt: instant.meta({ description: "Time until which a code can confirm the secret." }),
   })
   .meta({ id: "TotpStarted" });

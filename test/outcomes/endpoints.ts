@@ -71,7 +71,8 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /auth/sso/discover": "reads only",
   "POST /auth/me/second-factor/challenge": "reads only",
   "POST /auth/me/second-factor/passkeys": "writes only the use of a second factor, once",
-  "POST /auth/me/second-factor/passkeys/confirm": "needs the answer of an authenticator: test/page/second-factor.test.ts",
+  "POST /auth/me/second-factor/passkeys/confirm":
+    "needs the answer of an authenticator: test/page/second-factor.test.ts",
   "POST /auth/me/second-factor/methods/{method_id}/remove":
     "needs a second factor, which a repeated request can't use again: test/access/second-factor.test.ts",
   "POST /auth/me/second-factor/recovery-codes":
