@@ -1,5 +1,6 @@
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
+import { keyVaultSecondFactorKeys } from "../../shared/platform/azure/row-keys.ts";
 import type { Gate } from "../../shared/platform/http/admission.ts";
 import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
 import { createSso, type Sso } from "../../shared/sso/sso.ts";
@@ -45,6 +46,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     passwordSignIn: (username) => sso.passwordSignIn(username),
     roleMapped: () => sso.roleMapped(),
     passwordSettings: () => settings.values(),
+    secondFactorKeys: serviceKeyVault && keyVaultSecondFactorKeys(serviceKeyVault, randomness),
   });
   const sso: Sso = createSso({
     tables,

@@ -349,12 +349,12 @@ function withDetails(
 }
 
 /**
- * Throws unless the sign-in of the caller is still valid when the token is written. A token outlives the sign-in that creates
- * it, so without this check a user who is reset or disabled at this moment would keep a valid token.
+ * Throws unless the sign-in of the caller is still valid when the user is written. A token or second factor outlives the sign-in
+ * that adds it, so without this check a user who is reset or disabled at this moment would keep it.
  *
  * @throws {Problem} unauthorized
  */
-function requireSignedIn({ credential }: Actor, user: UserRow): void {
+export function requireSignedIn({ credential }: Actor, user: UserRow): void {
   if (!("since" in credential && isSignInValid(user, credential.since)))
     throw badCredential(credential.kind === "session" ? "session" : "bearer");
 }

@@ -50,6 +50,12 @@ const LOSSES: readonly Loss[] = [
     line: (count) => `Users who signed in with SSO: ${count}. A sign-out does not end their session at the provider.`,
   },
   {
+    table: "Users",
+    upTo: "3fd3c8ae",
+    isIn: has("secondFactor_json"),
+    line: (count) => `Users who enrolled a second factor: ${count}. They sign in with the password alone.`,
+  },
+  {
     table: "Sso",
     upTo: "8bbd57d7",
     isIn: has("samlLogoutUrl"),
@@ -63,6 +69,12 @@ const LOSSES: readonly Loss[] = [
       line: () => `The override of ${key} has no effect.`,
     }),
   ),
+  {
+    table: "Settings",
+    upTo: "3fd3c8ae",
+    isIn: contains("overrides_json", '"requireSecondFactor"'),
+    line: () => "The override of requireSecondFactor has no effect.",
+  },
   {
     table: "RotationMatches",
     upTo: "8bbd57d7",

@@ -4,6 +4,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
+import { Secret, TOTP } from "otpauth";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { createServices, type Services } from "../../functions/services.ts";
 import { createSignInFailures } from "../../shared/access/sign-in-failures.ts";
@@ -68,6 +69,14 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /auth/sso/config/test": "reads only",
   "POST /api/settings/integrations/devops/test": "reads only",
   "POST /auth/sso/discover": "reads only",
+  "POST /auth/me/second-factor/challenge": "reads only",
+  "POST /auth/me/second-factor/passkeys": "writes only the use of a second factor, once",
+  "POST /auth/me/second-factor/passkeys/confirm":
+    "needs the answer of an authenticator: test/page/second-factor.test.ts",
+  "POST /auth/me/second-factor/methods/{method_id}/remove":
+    "needs a second factor, which a repeated request can't use again: test/access/second-factor.test.ts",
+  "POST /auth/me/second-factor/recovery-codes":
+    "needs a second factor, which a repeated request can't use again: test/access/second-factor.test.ts",
   "POST /api/automation/sync/records/{record_id}/plan": "reads only",
   "POST /b2c/tenants/{tenant_id}/test": "reads only",
   "POST /alerts/preview": "reads only",
@@ -295,6 +304,17 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   });
   const ASSET = { type: "asset", id: "kv-one.secret.db" };
 
+  const readSecondFactor = async (username: string) =>
+    (await services().tables.get(User, USERS_PARTITION, username))?.secondFactor;
+  /** Starts adding an authenticator app. Returns its secret. */
+  async function startTotp(userToken: string): Promise<string> {
+    const options = { token: userToken, body: { currentPassword: PASSWORD } };
+    const answer = await service.call("POST", "/auth/me/second-factor/totp", options);
+    requireSuccess(answer);
+    return answer.body.secret;
+  }
+  const codeOf = (secret: string) => new TOTP({ secret: Secret.fromBase32(secret) }).generate();
+
   /** A sync record that is not enabled, so that no sync runs in the background. */
   const newRecord = () => ({
     sourceVault: "kv-one",
@@ -391,6 +411,54 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           allowedOnRepeat: [200, 401],
           state: () => stateOfTokenRevocation(testUser.token),
           event: "user.passwordChanged",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/me/second-factor/totp",
+      faults: ["LostAnswer", "CutAnswer"],
+      async prepare() {
+        const testUser = await createUser();
+        return {
+          method: "POST",
+          path: "/auth/me/second-factor/totp",
+          options: { token: testUser.token, body: { currentPassword: PASSWORD } },
+          status: 200,
+          allowedOnRepeat: [200],
+          state: async () => ((await readSecondFactor(testUser.username))?.pendingTotp ? "done" : "undone"),
+          event: "user.secondFactorStarted",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/me/second-factor/totp/confirm",
+      async prepare() {
+        const { username, token } = await createUser();
+        const code = codeOf(await startTotp(token));
+        return {
+          method: "POST",
+          path: "/auth/me/second-factor/totp/confirm",
+          options: { token, body: { code } },
+          status: 200,
+          allowedOnRepeat: [200, 409],
+          state: async () => ((await readSecondFactor(username))?.totp ? "done" : "undone"),
+          event: "user.secondFactorAdded",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /auth/users/{user_id}/second-factor",
+      async prepare() {
+        const { username, token } = await createUser();
+        const body = { code: codeOf(await startTotp(token)) };
+        requireSuccess(await service.call("POST", "/auth/me/second-factor/totp/confirm", { token, body }));
+        return {
+          method: "DELETE",
+          path: `/auth/users/${username}/second-factor`,
+          status: 200,
+          allowedOnRepeat: [200, 404],
+          state: async () => ((await readSecondFactor(username)) ? "undone" : "done"),
+          event: "user.secondFactorReset",
         };
       },
     },

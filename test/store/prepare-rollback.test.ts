@@ -227,6 +227,7 @@ const IGNORED: [table: string, columns: Record<string, string>, line: string][] 
   ["UnreadableRows", { auditId: "1" }, "Unreadable rows: 1."],
   ["Users", { unusedPasswordSince: START }, "Passwords that were never used: 1."],
   ["Users", { sessions_json: '[{"provider":{"issuer":"x"}}]' }, "Users who signed in with SSO: 1."],
+  ["Users", { secondFactor_json: "{}" }, "Users who enrolled a second factor: 1."],
   ["Sso", { samlLogoutUrl: "https://idp.example" }, "The SAML logout URL is dropped"],
   ["Settings", { overrides_json: '{"unusedPasswordDays":{}}' }, "The override of unusedPasswordDays has no effect."],
   ["RotationMatches", { rejected_json: "{}" }, "Places that users rejected: 1."],
