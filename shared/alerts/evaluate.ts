@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
@@ -278,9 +278,7 @@ export function createEvaluation(
     const { pending, pendingNews, ...completed } = state;
     if (!pending || !pendingNews) return state;
     const { deliveryId, createdAt, rule, channel, secondStep } = pending;
-    const items = withCorruptRowErrors(RuleStates, state, "pendingNews", () =>
-      unpackBytes(pendingNews, z.array(ItemSchema)),
-    );
+    const items = unpackBytes(pendingNews, z.array(ItemSchema));
     const resolved = items.filter(isResolution);
     await notifications.add(rule.ruleId, deliveryId, items, trackedAlerts.operations(deliveryId, createdAt, items));
     await close(rule.ruleId, resolved);

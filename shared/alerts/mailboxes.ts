@@ -106,7 +106,12 @@ export function createMailboxes(deps: {
 
   async function readAll(): Promise<Mailbox[]> {
     const boxes: Mailbox[] = [];
-    const range = { partitionKey: MAILBOXES, from: MAILBOX_PREFIX, before: keyEnd(MAILBOX_PREFIX) };
+    const range = {
+      partitionKey: MAILBOXES,
+      from: MAILBOX_PREFIX,
+      before: keyEnd(MAILBOX_PREFIX),
+      onCorrupt: "leaveOut" as const,
+    };
     for await (const rows of tables.pages(Mailboxes, range)) boxes.push(...rows);
     return boxes;
   }

@@ -16,6 +16,7 @@ import type { References } from "./references.ts";
 import {
   DEPENDENCIES,
   type Failure,
+  type NotSeenRecord,
   NotSeenRows,
   notSeenKey,
   type RunRecord,
@@ -170,10 +171,14 @@ async function recordListing(
   const rowKey = notSeenKey(key, { scope: source, code: "" });
   if (failure) {
     const { code, message, remedy } = failure;
-    const before = wasReported ? await tables.get(NotSeenRows, DEPENDENCIES, rowKey) : undefined;
-    const since = before?.code === code ? before.since : clock.now().toISOString();
+    const now = clock.now().toISOString();
+    const item = { scope: source, source, unit: "", code, message, remedy };
+    const update = (before: NotSeenRecord | undefined) => ({
+      ...item,
+      since: before?.code === code ? before.since : now,
+    });
+    await tables.modify(NotSeenRows, DEPENDENCIES, rowKey, update, { replaceCorrupt: true });
     await tables.write(TABLE, DEPENDENCIES, [
-      put(NotSeenRows, rowKey, { scope: source, source, unit: "", code, message, remedy, since }),
       put(Units, unitRowKey(key), { source, unit: "", resources: 0, edges: 0, notSeen: 1, notSeenLeftOut: 0 }),
     ]);
   } else if (wasReported)

@@ -6,7 +6,7 @@ import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
-import { indexRange, isIndexKey, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
+import { indexRange, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
 
 /**
  * Checks the rows of a vault's assets for the reconciliation. Every asset has rows in three partitions (of its vault, of its
@@ -35,14 +35,14 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
   const byExpiry = new Map<string, string>();
   const assets = new Set<string>();
   const listed = forEachType(() => ({ contents: [] as [string, string][], expiries: [] as (number | undefined)[] }));
-  const onCorrupt = ({ rowKey }: { rowKey: string }) => {
-    if (isIndexKey(rowKey)) suspectedKeys.add(rowKey);
-  };
+  const onCorrupt = ({ rowKey }: { rowKey: string }) => suspectedKeys.add(rowKey);
   for await (const rows of tables.pages(Assets, { ...indexRange(partitions.vault(vault.name)), onCorrupt })) {
     for (const row of rows) {
       // Rows by expiry sort before those by name.
-      if (row.rowKey.startsWith("e!")) byExpiry.set(row.rowKey, hashOf(row));
-      if (!row.rowKey.startsWith(NAME_PREFIX)) continue;
+      if (!row.rowKey.startsWith(NAME_PREFIX)) {
+        byExpiry.set(row.rowKey, hashOf(row));
+        continue;
+      }
       if (row.rowKey !== nameKey(row.type, row.name, vault.name)) {
         suspectedKeys.add(row.rowKey);
         continue;

@@ -134,7 +134,10 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
 
         async purge({ retentionDays, before }) {
           let removed = 0;
-          for await (const page of tables.pages(RotationSummaries, listRange(listPrefix({}), { end: before }))) {
+          for await (const page of tables.pages(RotationSummaries, {
+            ...listRange(listPrefix({}), { end: before }),
+            onCorrupt: "leaveOut",
+          })) {
             for (const summary of page) {
               if (!isOver(summary.status)) continue;
               if (removed === MAX_PURGED_PER_CALL) return { removed, retentionDays, more: true };

@@ -5,7 +5,7 @@ import { entity } from "../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 
 /** A row for each used message until it expires. */
-const UsedMessage = entity("Sso", z.object({ endsAt: z.string() }));
+export const UsedMessage = entity("Sso", z.object({ endsAt: z.string() }));
 
 /** Records the messages of a provider that were used, across all instances, so that none is used twice. */
 export interface UsedMessages {
@@ -41,7 +41,11 @@ export function createUsedMessages(partition: string, deps: { tables: Tables; cl
 
     async cleanUp() {
       const now = clock.now().getTime();
-      for await (const rows of tables.pages(UsedMessage, { partitionKey: partition, select: ["endsAt"] })) {
+      for await (const rows of tables.pages(UsedMessage, {
+        partitionKey: partition,
+        select: ["endsAt"],
+        onCorrupt: "leaveOut",
+      })) {
         for (const { rowKey, endsAt } of rows) {
           if (Date.parse(endsAt) <= now) await tables.remove(UsedMessage, partition, rowKey);
         }

@@ -269,7 +269,7 @@ export class Deployment {
       edges: (await readRows<object>(EDGES, Edges)).map(([key, edge]) => [key, withoutTimes(edge)]),
       resources: (await readRows<ResourceRecord>("r|", Resources)).map(([key, row]) => {
         const { edges: _, ...rest } = row;
-        return [key, withoutTimes(rest), [...unpackEdges(key, row)].sort()];
+        return [key, withoutTimes(rest), [...unpackEdges(row)].sort()];
       }),
       units: (await readRows<{ lastFullAt?: string; lastReadAt?: string; lastFailure?: object }>(UNITS, Units)).map(
         ([key, { lastFullAt: _f, lastReadAt: _r, lastFailure, ...row }]) => [key, row, lastFailure !== undefined],

@@ -5,9 +5,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { DAY_MS, HOUR_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { isOver } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
+import { Reached } from "../support/random-events.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { Reached } from "../support/versioned-row.ts";
 import { openMatchingFixture } from "./matching-world.ts";
 import { type SimulatedCrash, VAULT, WorkerCrashed } from "./world.ts";
 
