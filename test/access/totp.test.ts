@@ -31,8 +31,7 @@ describe("TOTP secrets", () => {
     };
     const secrets = createTotpSecrets({ keys: keysOf(first), randomness });
     const { encrypted } = await secrets.create(USER);
-    const stepAt = (offset: number) =>
-      secrets.stepOf(encrypted, USER.uid, code, new Date((seconds + offset) * 1000));
+    const stepAt = (offset: number) => secrets.stepOf(encrypted, USER.uid, code, new Date((seconds + offset) * 1000));
     const step = Math.floor(seconds / 30);
     expect([await stepAt(0), await stepAt(30), await stepAt(-30)]).toEqual([step, step, step]);
     expect([await stepAt(60), await stepAt(-60)]).toEqual([undefined, undefined]);
