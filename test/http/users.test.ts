@@ -47,6 +47,7 @@ describe("users", () => {
       state: "active",
       mustChangePassword: false,
       lockedUntil: null,
+      secondFactorEnrolled: false,
       createdAt: expect.any(String),
       createdBy: "admin",
       updatedAt: created.body.createdAt,

@@ -3,8 +3,7 @@ import { type PublicKeyCredentialCreationOptionsJSON, startRegistration } from "
 import { useQueryClient } from "@tanstack/react-query";
 import { encodeQR } from "qr";
 import { useState } from "react";
-import { callOf } from "../../api/calls.ts";
-import { api, asProblem, type Problem, type Schemas } from "../../api/client.ts";
+import { api, client, type Problem, type Schemas } from "../../api/client.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { SecretField, TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
@@ -72,10 +71,10 @@ function Methods({ state }: { state: SecondFactorState }) {
               const { options } = await start({ body: await proofOf(form, enrolled) });
               const optionsJSON = options as unknown as PublicKeyCredentialCreationOptionsJSON;
               const passkey = (await startRegistration({ optionsJSON })) as unknown as Schemas["PasskeyRegistration"];
-              const { recoveryCodes } = await callOf("confirmPasskey")({
-                body: { name: typed(form, "name"), passkey },
-              });
-              return <Codes codes={recoveryCodes} />;
+              const body = { name: typed(form, "name"), passkey };
+              const confirmed = await client.POST("/auth/me/second-factor/passkeys/confirm", { body });
+              if (confirmed.error) throw confirmed.error;
+              return <Codes codes={confirmed.data.recoveryCodes} />;
             }}
           >
             <Text>A passkey is stored in this device, a password manager or a security key.</Text>
@@ -130,7 +129,9 @@ async function proofOf(form: FormData, enrolled: boolean): Promise<Schemas["Iden
   if (!enrolled) return { currentPassword };
   if (code !== "")
     return { currentPassword, ...(/^[\d\s]{6,7}$/.test(code) ? { totp: code } : { recoveryCode: code }) };
-  const { passkeyOptions } = await callOf("challengeSecondFactor")({});
+  const { data, error } = await client.POST("/auth/me/second-factor/challenge");
+  if (error) throw error;
+  const { passkeyOptions } = data;
   return passkeyOptions ? { currentPassword, passkey: await answerChallenge(passkeyOptions) } : { currentPassword };
 }
 
@@ -143,12 +144,11 @@ function ConfirmTotp({ secret, uri }: { secret: string; uri: string }) {
 
   async function confirm() {
     setProblem(undefined);
-    try {
-      setAdded(await callOf("confirmTotp")({ body: { code } }));
-      await queries.invalidateQueries({ queryKey: ["get", "/auth/me/second-factor"] });
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
+    const { data, error } = await client.POST("/auth/me/second-factor/totp/confirm", { body: { code } });
+    setProblem(error);
+    if (!data) return;
+    setAdded(data);
+    await queries.invalidateQueries({ queryKey: ["get", "/auth/me/second-factor"] });
   }
 
   if (added) return <Codes codes={added.recoveryCodes} />;
