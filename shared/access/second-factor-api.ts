@@ -207,18 +207,14 @@ export type SecondFactorView = z.infer<typeof SecondFactorView>;
 
 export const TotpStarted = z
   .object({
-    secret: z
-      .string()
-      .meta({
-        description: "Secret for the authenticator app, in base32. Returned only once.",
-        example: "JBSWY3DPEHPK3PXP",
-      }),
-    uri: z
-      .string()
-      .meta({
-        description: "The secret as an `otpauth:` URI, for a QR code.",
-        example: "otpauth://totp/Credential%20lifecycle:maria.lopez?secret=JBSWY3DPEHPK3PXP",
-      }),
+    secret: z.string().meta({
+      description: "Secret for the authenticator app, in base32. Returned only once.",
+      example: "JBSWY3DPEHPK3PXP",
+    }),
+    uri: z.string().meta({
+      description: "The secret as an `otpauth:` URI, for a QR code.",
+      example: "otpauth://totp/Credential%20lifecycle:maria.lopez?secret=JBSWY3DPEHPK3PXP",
+    }),
     expiresAt: instant.meta({ description: "Time until which a code can confirm the secret." }),
   })
   .meta({ id: "TotpStarted" });

@@ -114,7 +114,7 @@ test("an operation lists the problem codes of each status that it can return", (
   expect(problemCodes("post", "/auth/login")).toEqual({
     ...ofEveryEndpoint,
     400: "malformedRequest,invalidRequest,missingBody,valueRequired",
-    401: "invalidCredentials,passwordExpired",
+    401: "invalidCredentials,passwordExpired,secondFactorRequired,secondFactorFailed",
     403: "ssoOnly,crossSite",
     409: ofEveryChange[409],
     413: ofEveryChange[413],

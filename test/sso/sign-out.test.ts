@@ -4,6 +4,7 @@ import type { SamlLogoutRequest } from "simulated-cloud/idp/saml-logout.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { ProviderVisitor } from "../support/provider-visitor.ts";
+import { rawRequest } from "../support/raw-request.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 import { chooseBySaml } from "./saml/browser-sign-in.ts";
 
@@ -272,6 +273,23 @@ describe("with SAML", () => {
     expect(response.status).toBe(400);
     expect(await statusOf(session)).toBe(200);
     expect((await refusals()).map(({ details }) => details.reason)).toContain(reason);
+  });
+
+  test("a LogoutRequest to a host without PUBLIC_BASE_URL is rejected with that reason", async () => {
+    const { session, sessionIndex } = await signIn("uma");
+    const request = { nameId: subjectOf("uma"), sessionIndexes: [sessionIndex] };
+    const { search } = new URL(service.cloud.control.samlLogoutRequestUrl(entityId, request));
+    const host = await service.addHost({ PUBLIC_BASE_URL: "" });
+    // Later tests use the two hosts of the suite. `service.stop` also stops this host.
+    service.hosts.splice(2, 1);
+    // On a loopback address, the service knows its own address without the setting.
+    const response = await rawRequest(host.url, [
+      `GET /auth/sso/logout${search} HTTP/1.1`,
+      "Host: service.example",
+      "Connection: close",
+    ]);
+    expect([response.status, await statusOf(session)]).toEqual([400, 200]);
+    expect((await refusals())[0]!.details.reason).toBe("noPublicBaseUrl");
   });
 
   test("a LogoutRequest with a repeated parameter is rejected", async () => {

@@ -179,8 +179,8 @@ test("a completed rotation causes no lockout if the store is restored from a cop
     const recordedSteps: string[] = [];
     let folder: string | undefined;
     world.afterWrite = async () => {
-      const rotationId = await reader.unfinishedOf(app.appId);
-      if (folder !== undefined || rotationId === undefined) return;
+      const rotationId = folder === undefined ? await reader.unfinishedOf(app.appId) : undefined;
+      if (rotationId === undefined) return;
       const progress = progressOf(await reader.get(rotationId));
       if (recordedSteps.includes(progress)) return;
       recordedSteps.push(progress);
