@@ -187,7 +187,7 @@ export function createSignIn(deps: {
     const signedIn = await orWithdraw(attempt, async () => {
       const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
       if (!user || !isCorrect) return undefined;
-      if (await hasExpiredUnused(user)) return "expired";
+      if (await hasExpiredUnused(user, deps)) return "expired";
       return hasSecondFactor(user) ? "awaitingFactor" : await writeSignIn(user, address, session);
     });
     // The attempt stays counted as a failure.
@@ -220,7 +220,7 @@ export function createSignIn(deps: {
     if (!isFactorGiven(given)) {
       // Neither a failure nor a success, which would reset the count of wrong codes.
       await failures.withdraw(attempt);
-      return { rejection: await factorProblem("secondFactorRequired", user) };
+      return { rejection: await factorProblem(secondFactor, "secondFactorRequired", user) };
     }
     const { factor, signedIn } = await orWithdraw(attempt, async () => {
       const factor = await secondFactor.verify(user, given);
@@ -231,30 +231,7 @@ export function createSignIn(deps: {
       return { signedIn, method: factor?.method };
     }
     await forgetAddress(user, attempt, { address, known });
-    return { rejection: await factorProblem("secondFactorFailed", user) };
-  }
-
-  /** Returns a problem that lists the user's methods, with a new challenge for passkeys. */
-  async function factorProblem(code: "secondFactorRequired" | "secondFactorFailed", user: UserRow): Promise<Problem> {
-    const { methods, passkeyOptions } = await secondFactor.challenge(user);
-    const detail =
-      code === "secondFactorRequired"
-        ? "Send the same request with a second factor: totp, recoveryCode or passkey. methods lists those of the user."
-        : "The second factor is wrong, expired, or was used before. Send the same request with another one.";
-    return new Problem(code, detail, {
-      headers: { "WWW-Authenticate": "Bearer" },
-      members: { methods, ...(passkeyOptions && { passkeyOptions }) },
-    });
-  }
-
-  /**
-   * Returns true if an administrator set the password too long ago and the user never signed in with it. The bootstrap
-   * administrator's password never expires, because it is kept for an emergency.
-   */
-  async function hasExpiredUnused({ rowKey, unusedPasswordSince: since }: UserRow): Promise<boolean> {
-    if (since === undefined || rowKey === deps.bootstrapUser) return false;
-    const { unusedPasswordDays } = await deps.passwordSettings();
-    return Date.parse(since) + unusedPasswordDays * DAY_MS <= clock.now().getTime();
+    return { rejection: await factorProblem(secondFactor, "secondFactorFailed", user) };
   }
 
   /**
@@ -413,3 +390,33 @@ const passwordExpired = (): Problem =>
     "passwordExpired",
     "An administrator set this password, and it expired before it was used. Ask an administrator for a new one.",
   );
+
+/** Returns a problem that lists the user's methods, with a new challenge for passkeys. */
+async function factorProblem(
+  secondFactor: SecondFactorVerification,
+  code: "secondFactorRequired" | "secondFactorFailed",
+  user: UserRow,
+): Promise<Problem> {
+  const { methods, passkeyOptions } = await secondFactor.challenge(user);
+  const detail =
+    code === "secondFactorRequired"
+      ? "Send the same request with a second factor: totp, recoveryCode or passkey. methods lists those of the user."
+      : "The second factor is wrong, expired, or was used before. Send the same request with another one.";
+  return new Problem(code, detail, {
+    headers: { "WWW-Authenticate": "Bearer" },
+    members: { methods, ...(passkeyOptions && { passkeyOptions }) },
+  });
+}
+
+/**
+ * Returns true if an administrator set the password too long ago and the user never signed in with it. The bootstrap
+ * administrator's password never expires, because it is kept for an emergency.
+ */
+async function hasExpiredUnused(
+  { rowKey, unusedPasswordSince: since }: UserRow,
+  deps: { bootstrapUser: string | undefined; passwordSettings: PasswordSettings; clock: Clock },
+): Promise<boolean> {
+  if (since === undefined || rowKey === deps.bootstrapUser) return false;
+  const { unusedPasswordDays } = await deps.passwordSettings();
+  return Date.parse(since) + unusedPasswordDays * DAY_MS <= deps.clock.now().getTime();
+}

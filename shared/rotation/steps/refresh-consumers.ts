@@ -39,9 +39,11 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
   if (next !== undefined) {
     const problem = await refreshAndCheck(context, next, { withCheck: !skipVerification });
     if (problem === undefined) {
-      await saveConsumer(context, next, {
-        ...(skipVerification ? { state: "unverified" } : { state: "verified", unclearBefore: undefined }),
-      });
+      await saveConsumer(
+        context,
+        next,
+        skipVerification ? { state: "unverified" } : { state: "verified", unclearBefore: undefined },
+      );
       throw new ContinueLater(0);
     }
     if (next.unclearBefore) {
