@@ -1,4 +1,5 @@
 import type { TypedRow } from "../platform/storage/whole-tables.ts";
+import { isOver, type RotationStatus } from "../rotation/rotation.ts";
 
 /** The landed builds for which a store can be prepared, by their commits, newest first. */
 export const EARLIER_BUILDS = ["3fd3c8ae", "8bbd57d7"] as const;
@@ -74,6 +75,16 @@ const LOSSES: readonly Loss[] = [
     upTo: "3fd3c8ae",
     isIn: contains("overrides_json", '"requireSecondFactor"'),
     line: () => "The override of requireSecondFactor has no effect.",
+  },
+  {
+    table: "Rotations",
+    upTo: "3fd3c8ae",
+    isIn: (columns) =>
+      typeof columns.status === "string" &&
+      !isOver(columns.status as RotationStatus) &&
+      contains("consumers_json", '"unclearBefore":true')(columns),
+    line: (count) =>
+      `Rotations in progress with consumers that may not have worked before: ${count}. They roll back if such a consumer does not take the new value. Complete or cancel them first.`,
   },
   {
     table: "RotationMatches",

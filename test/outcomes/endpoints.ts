@@ -19,6 +19,7 @@ import { TrackedRows, trackedKey } from "../../shared/alerts/tracked-alerts.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { MatchRows, matchKey, matchPartition } from "../../shared/rotation/match.ts";
@@ -268,10 +269,11 @@ export function changingEndpoints(service: Service, token: () => string): Changi
 
   /** Writes a delivery that a restore of the tables holds. */
   async function createHeldDelivery(): Promise<string> {
-    const { tables, randomness } = services();
+    const { tables } = services();
     const { id } = await newRule({ ...mailRule(uniqueName("held")), enabled: false });
     const now = new Date();
-    const deliveryId = randomness.ulid(now);
+    // From a source of its own: the IDs of one source increase, so that of a later `createOldDelivery` would not be old.
+    const deliveryId = systemRandomness().ulid(now);
     const fields = { deliveryId, createdAt: now.toISOString(), items: [], held: true };
     await createHistory(tables).record(newDelivery((await storedRule(id))!, fields));
     return deliveryId;

@@ -230,6 +230,11 @@ const IGNORED: [table: string, columns: Record<string, string>, line: string][] 
   ["Users", { secondFactor_json: "{}" }, "Users who enrolled a second factor: 1."],
   ["Sso", { samlLogoutUrl: "https://idp.example" }, "The SAML logout URL is dropped"],
   ["Settings", { overrides_json: '{"unusedPasswordDays":{}}' }, "The override of unusedPasswordDays has no effect."],
+  [
+    "Rotations",
+    { status: "publishing", consumers_json: '[{"unclearBefore":true}]' },
+    "Rotations in progress with consumers",
+  ],
   ["RotationMatches", { rejected_json: "{}" }, "Places that users rejected: 1."],
 ];
 
