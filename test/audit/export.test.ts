@@ -557,7 +557,7 @@ test("each hostile name is one value of one entry in every format: no line, form
   const { entries } = JSON.parse(json!) as { entries: AuditEntry[] };
   expect(
     entries.map(({ actor, target, details }) =>
-      [actor, target?.id, details?.name].map((value) => String(value).toWellFormed()),
+      [actor, target?.id, (details as { name: string }).name].map((value) => String(value).toWellFormed()),
     ),
   ).toEqual(names.map((name) => Array(3).fill(name.toWellFormed())));
 
