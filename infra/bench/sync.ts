@@ -2,7 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import pMap from "p-map";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
-import { trust } from "../../test/support/trust.ts";
 import { caller, type Fixture, openFixture, SOURCE } from "../../test/sync/sync-fixture.ts";
 import "../simulated-cloud/loopback-names.mjs";
 import { processFigures, withProcessorTime } from "./process.ts";
@@ -35,7 +34,6 @@ export async function sync(): Promise<Section> {
   });
   try {
     const { cloud, azurite } = service;
-    trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
     Object.assign(process.env, cloud.environment);
     const fixture = openFixture({
       cloud,
