@@ -19,6 +19,7 @@ import { openFixture, type TestAsset } from "../alerts/alerts-setup.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { COMPILE_CACHE } from "../support/test-app.ts";
 
 // Tests of copies of the store and of restores. One test runs the command `npm run store`, the others call its functions.
 
@@ -81,7 +82,12 @@ async function typedRows(account: string, table: string): Promise<object[]> {
 const run = (account: string, ...args: string[]): Promise<{ code: number; out: string; err: string }> =>
   new Promise((resolve) => {
     const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
-    const env = { PATH: process.env.PATH, AzureWebJobsStorage: azurite.connectionString(account), JWT_SIGNING_KEYS };
+    const env = {
+      PATH: process.env.PATH,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
+      AzureWebJobsStorage: azurite.connectionString(account),
+      JWT_SIGNING_KEYS,
+    };
     execFile(process.execPath, [command, ...args], { env }, (error, out, err) =>
       resolve({ code: error ? Number(error.code) : 0, out, err }),
     );
