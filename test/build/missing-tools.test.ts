@@ -29,6 +29,10 @@ test.each([
   ],
   ["curl", "Skipped: tests of curl commands. curl was not found; install it. CI makes this a failure."],
   ["bash", "Skipped: tests of remediation commands in bash. bash was not found; install it. CI makes this a failure."],
+  [
+    "history",
+    "Skipped: tests with earlier builds. The repository's history was not found; clone it with git, not shallow. CI makes this a failure.",
+  ],
 ] as const)("a missing %s is reported in one line, and is a failure only with CI or its own variable", (tool, line) => {
   expect(missing(tool, NO_TOOLS)).toEqual({ isRequired: false, line });
   const requires = (environment: object) => missing(tool, { ...NO_TOOLS, ...environment })!.isRequired;

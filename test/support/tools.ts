@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { EARLIER_BUILDS } from "../../shared/store/rollback-losses.ts";
 import { type Environment, findBrowser, onPath } from "./chromium.ts";
 
 /**
@@ -34,6 +35,16 @@ const TOOLS = {
     name: "bash",
     remedy: "install it",
     isPresent: (environment: Environment) => onPath("bash", environment) !== undefined,
+  },
+  history: {
+    tests: "tests with earlier builds",
+    name: "The repository's history",
+    remedy: "clone it with git, not shallow",
+    isPresent: (environment: Environment) =>
+      EARLIER_BUILDS.every(
+        (commit) =>
+          spawnSync("git", ["cat-file", "-e", commit], { env: environment, cwd: import.meta.dirname }).status === 0,
+      ),
   },
 } satisfies Record<string, ToolDescription>;
 
