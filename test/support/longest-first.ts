@@ -6,6 +6,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 const LONGEST_FILES = [
   "page/page.test.ts",
   "outcomes/outcomes.test.ts",
+  "rotation/people-without-rights.test.ts",
   "rotation/restore.test.ts",
   "rotation/places-http.test.ts",
   "docs/browser.test.ts",
