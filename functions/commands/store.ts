@@ -7,23 +7,27 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import * as z from "zod";
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
 import { storageAccount } from "../../shared/platform/storage/connection.ts";
-import { isUnclear } from "../../shared/platform/storage/tables.ts";
+import { isUnclear, SigningKeysMissing } from "../../shared/platform/storage/tables.ts";
 import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
 import { CopyFailed, copyStore } from "../../shared/store/copy.ts";
 import { prepareRollback, RollbackRefused } from "../../shared/store/prepare-rollback.ts";
 import { restoreStore } from "../../shared/store/restore.ts";
 import { workInProgress } from "../../shared/store/work-in-progress.ts";
 import type { Services } from "../services.ts";
+import { requireNoFindings, signStore } from "./sign-store.ts";
 
 const HELP = `npm run store -- COMMAND [options]
 
 Copies the tables of the service that \`npm start\` runs, or of the deployment that the environment variables configure.
-Stop the app before backup, restore and prepare-rollback, and wait until no invocation runs.
+Stop the app before backup, restore, sign --accept and prepare-rollback, and wait until no invocation runs.
 
   backup  --to FOLDER                copies all tables to a new folder
   restore --from FOLDER [--replace]  restores a copy into an empty store; --replace first deletes all rows of the store
+  sign    [--accept [--remove ROW]]  lists signed rows that were changed, removed or returned by another program; --accept
+                                     accepts them as they are, apart from each ROW (as listed), which is removed
   held                               lists held alerts: those that may have been sent between the copy and the restore
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
@@ -38,6 +42,8 @@ const OPTIONS = {
   from: { type: "string" },
   id: { type: "string" },
   replace: { type: "boolean", default: false },
+  accept: { type: "boolean", default: false },
+  remove: { type: "string", multiple: true },
   "dry-run": { type: "boolean", default: false },
 } as const;
 
@@ -46,6 +52,8 @@ interface Options {
   from?: string | undefined;
   id?: string | undefined;
   replace: boolean;
+  accept: boolean;
+  remove?: string[] | undefined;
   "dry-run": boolean;
 }
 
@@ -81,17 +89,21 @@ const COMMANDS: Record<string, (services: Services, options: Options) => Promise
     console.log(`Copied all tables as of ${copiedAt}. Keep the folder as safe as the storage account.`);
   },
 
-  async restore({ connection, clock, tables, alerts }, options) {
+  async restore(services, options) {
+    const { connection, clock, tables, alerts } = services;
     const target = { wholeTables: createWholeTables(connection, { clock }), tables, held: alerts.held, clock };
     const folder = required(options, "from");
     const { manifest, heldDeliveries } = await restoreStore(target, { folder, replace: options.replace }, console.log);
     console.log(`Restored the copy of ${manifest.copiedAt} of ${manifest.account}. Later changes are undone.`);
+    if (services.serviceKeyVault) await signStore(services, { accept: true }, console.log);
     for await (const line of workInProgress({ tables, clock })) console.log(line);
     console.log(`Held alerts, which were pending in the copy: ${heldDeliveries}. More are held after the start.
 Next: start the app, start a full scan, and decide on held alerts (npm run store -- held). Up to the first evaluation
 after that scan, the service holds new alerts that it may have sent after the copy. Review the users, revoke API tokens,
 and run GET /audit/verify.`);
   },
+
+  sign: (services, options) => signStore(services, options, console.log),
 
   async held({ alerts }) {
     for await (const { deliveryId, createdAt, ruleName, deliveryMethod, newsTotal, parts } of alerts.held.list()) {
@@ -110,12 +122,15 @@ and run GET /audit/verify.`);
     console.log(`Dropped ${dropped} held alerts.`);
   },
 
-  async "prepare-rollback"({ connection, tables, alerts, clock, randomness }, options) {
+  async "prepare-rollback"(services, options) {
+    const { connection, tables, alerts, signedRows, clock, randomness } = services;
     const deps = { wholeTables: createWholeTables(connection), tables, rules: alerts.rules, clock, randomness };
     const to = required(options, "to");
     const dryRun = options["dry-run"];
     const caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
+    await requireNoFindings(services);
     await prepareRollback(deps, { to, dryRun, caller }, console.log);
+    if (!dryRun) await signedRows.forget();
     console.log(
       dryRun
         ? "Nothing was written. Run the command without --dry-run to prepare the store."
@@ -142,6 +157,8 @@ try {
     console.error(
       `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network, and run the command again.`,
     );
+  else if (error instanceof CloudFailure) console.error(`${error.message} ${error.remedy}`);
+  else if (error instanceof SigningKeysMissing) console.error(error.message);
   else if (error instanceof CopyFailed || error instanceof RollbackRefused || error instanceof ConfigError)
     console.error(error.message);
   else throw error;

@@ -27,8 +27,8 @@ const OwnersRecord = z.object({
   updatedBy: z.string(),
 });
 type OwnersRecord = z.infer<typeof OwnersRecord>;
-const OwnersRow = entity("AlertOwners", OwnersRecord);
-const OWNERS = "owners";
+export const OwnersRow = entity("AlertOwners", OwnersRecord, { signed: "withKeys", listed: true });
+export const OWNERS = "owners";
 const OWNERS_ROW = "0";
 
 export interface OwnerAddress {

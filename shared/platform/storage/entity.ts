@@ -20,9 +20,15 @@ export interface Entity<T> {
   readonly uniqueWrites: boolean;
   /**
    * True if the rows are signed (signing.ts), because they decide where secrets are sent or which secrets are removed. Signed
-   * rows are written whole, with `transaction` instead of `write`, and are read whole.
+   * rows are written whole, with `transaction` instead of `write`, and are read whole. `withKeys`: only if the service has
+   * signing keys. Without keys these rows are not signed.
    */
-  readonly signed: boolean;
+  readonly signed: boolean | "withKeys";
+  /**
+   * True if the signed rows are also in their partition's list (row-lists.ts), so that an older state, a removal and a returned
+   * row are detected. Not for rows that change often.
+   */
+  readonly listed: boolean;
   /** Not set at run time. Makes the type `T` part of the entity's type. */
   readonly [row]?: T;
 }
@@ -55,7 +61,11 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 export function entity<S extends z.ZodObject>(
   table: string,
   schema: S,
-  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: boolean } = {},
+  {
+    uniqueWrites = false,
+    signed = false,
+    listed = false,
+  }: { uniqueWrites?: boolean; signed?: boolean | "withKeys"; listed?: boolean } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);
@@ -64,7 +74,7 @@ export function entity<S extends z.ZodObject>(
       throw new TypeError(`${table} can't have a member called ${name}.`);
     return { name, kind: kindOf(table, name, member) };
   });
-  return { table, schema, members, uniqueWrites, signed };
+  return { table, schema, members, uniqueWrites, signed, listed };
 }
 
 /**
