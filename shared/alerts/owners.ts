@@ -29,7 +29,7 @@ const OwnersRecord = z.object({
 type OwnersRecord = z.infer<typeof OwnersRecord>;
 export const OwnersRow = entity("AlertOwners", OwnersRecord, { signed: "withKeys", listed: true });
 export const OWNERS = "owners";
-const OWNERS_ROW = "0";
+export const OWNERS_ROW = "0";
 
 export interface OwnerAddress {
   /** The value of the owner tag. */

@@ -30,6 +30,8 @@ export interface SignedRange {
   readonly before?: string;
   /** Whether the rows are in the partition's lists (row-lists.ts). A partition has one listed range at most. */
   readonly listed: boolean;
+  /** Keys of listed rows that always exist once their list does, so that their removal is detected even without the list. */
+  readonly fixedKeys?: readonly string[];
 }
 
 /** A row that must not take effect. */
@@ -221,6 +223,10 @@ export function createSignedPartitions(
       const reason = listReason(list, sequences[index] ?? 0);
       if (reason) findings.push({ table, partitionKey, rowKey: listKey(index), reason });
     }
+    const broken = new Set(findings.map(({ rowKey }) => rowKey));
+    for (const rowKey of range.fixedKeys ?? [])
+      if (broken.has(listKey(listIndexOf(rowKey))) && !(await stored.read(table, partitionKey, rowKey)))
+        findings.push({ table, partitionKey, rowKey, reason: "missing" });
     const suspects = new Set<string>();
     const missing = new Set(lists.flatMap((list) => (typeof list === "object" ? [...list.rows.keys()] : [])));
     for await (const { rowKey, signature } of signatures(range)) {
@@ -263,7 +269,10 @@ export function createSignedPartitions(
   async function forgetMissing(range: SignedRange): Promise<number> {
     if (!range.listed) return 0;
     const { findings } = await compare(range, []);
-    const missing = findings.filter(({ reason, rowKey }) => reason === "missing" && !isListKey(rowKey));
+    const isBroken = (key: string) => findings.some(({ rowKey }) => rowKey === key);
+    const missing = findings.filter(
+      ({ reason, rowKey }) => reason === "missing" && !isListKey(rowKey) && !isBroken(listKey(listIndexOf(rowKey))),
+    );
     let forgotten = 0;
     for (const { table, partitionKey, rowKey } of missing) {
       await tables.modify(listEntity(table), partitionKey, listKey(listIndexOf(rowKey)), (list) => {
