@@ -1,4 +1,6 @@
+import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createServices, type Services } from "../../functions/services.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
@@ -382,6 +384,27 @@ test("the administrator signs in at the end, and a reported row is in the audit 
   );
   const { body: accepted } = await admin("GET", "/audit/entries?event_type=storage.rowsAccepted&limit=1");
   expect(accepted.items[0].details.total).toBeGreaterThanOrEqual(0);
+});
+
+test("the command lists the row, and accepts or removes it; a rollback is refused until then", async () => {
+  const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
+  const run = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
+    new Promise((resolve) => {
+      const env = { ...process.env, ...service.environment };
+      execFile(process.execPath, [command, ...args], { env }, (error, out, err) => {
+        resolve({ code: error ? Number(error.code) : 0, out, err });
+      });
+    });
+  const line =
+    "Users/user/mallory\tolderState\tan earlier state of the row\tusername mallory, role admin, state active\n";
+  expect(await run("sign")).toMatchObject({ code: 0, out: expect.stringContaining(`${line}Rows: 1.`) });
+  const refused = await run("prepare-rollback", "--to", "8bbd57d7");
+  expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("Users/user/mallory") });
+  expect(await run("sign", "--accept", "--remove", "Users/user/nobody")).toMatchObject({ code: 2 });
+  const accepted = await run("sign", "--accept", "--remove", "Users/user/mallory");
+  expect(accepted).toMatchObject({ code: 0, out: expect.stringContaining("Accepted 0 rows, removed 1") });
+  expect((await service.admin("GET", "/auth/users/mallory")).status).toBe(404);
+  expect(await run("sign")).toMatchObject({ code: 0, out: expect.stringContaining("Rows: 0.") });
 });
 
 test("during an outage of the key vault, running processes continue, and a new process says what is missing", async () => {
