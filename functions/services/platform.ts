@@ -17,6 +17,7 @@ import { createStoreClock, type StoreClock } from "../../shared/platform/storage
 import { type StorageConnection, storageAccount } from "../../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
 import { createSignedPartitions } from "../../shared/platform/storage/signed-partitions.ts";
+import { createStoreFormat, type StoreFormat } from "../../shared/platform/storage/store-format.ts";
 import { createTables, type StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings, type Settings, type SettingValues } from "../../shared/settings/settings.ts";
 import { createSignedRows, type SignedRows } from "../../shared/signed-rows/signed-rows.ts";
@@ -38,6 +39,7 @@ export interface Platform {
   tables: Tables;
   unreadableRows: UnreadableRows;
   signedRows: SignedRows;
+  storeFormat: StoreFormat;
   queues: Queues;
   identity: Identity;
   serviceKeyVault: ServiceKeyVault | undefined;
@@ -110,6 +112,7 @@ export function createPlatform(config: Config): Platform {
     tables,
     unreadableRows,
     signedRows,
+    storeFormat: createStoreFormat({ tables, log }),
     queues,
     identity,
     serviceKeyVault,

@@ -3,6 +3,7 @@ import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
+import { secondFactor } from "./second-factor-record.ts";
 
 // Rows of the table Users and functions on them. All rows are in one partition: users, the directory (which counts them and
 // lists the administrators), SSO identities, API tokens and the marker of the bootstrap administrator.
@@ -121,12 +122,14 @@ const userRecord = z.object({
   lastSsoSignInAt: z.string().optional(),
   /** Addresses of recent sign-ins: see KnownAddresses. Absent from rows of earlier versions. */
   knownAddresses: z.array(z.object({ hash: z.string(), lastAt: z.string() })).optional(),
+  /** The second factor of sign-ins with the password. Absent if the user never started to enroll one. */
+  secondFactor: secondFactor.optional(),
 });
 export type UserRecord = z.infer<typeof userRecord>;
 export type UserRow = Row<UserRecord>;
 
 /** Row key: the username in lower case. */
-export const User = entity("Users", userRecord, { signed: "withKeys", listed: true });
+export const User = entity("Users", userRecord, { signed: "adopted", listed: true });
 
 /** An SSO identity: the issuer or entity id, and the subject there. Never an email address. */
 export type ExternalIdentity = NonNullable<UserRecord["sso"]>;
@@ -138,7 +141,7 @@ const identityRecord = z.object({
   refused: z.boolean().optional(),
 });
 /** Maps an SSO identity to its user. Row key: see `identityKey`. */
-export const Identity = entity("Users", identityRecord, { signed: "withKeys", listed: true });
+export const Identity = entity("Users", identityRecord, { signed: "adopted", listed: true });
 export const identityKey = (identity: ExternalIdentity): string => identityRow(identityId(identity));
 /** Returns the row key of an identity. @param id - The result of `identityId`. */
 export const identityRow = (id: string): string => `|sso|${id}`;
@@ -162,7 +165,7 @@ const refusal = z.object({
 });
 export type RefusalRecord = z.infer<typeof refusal>;
 /** Details of a blocked identity, for the list of them. Row key: `|refused|` and the identity's id. */
-export const Refusal = entity("Users", refusal, { signed: "withKeys", listed: true });
+export const Refusal = entity("Users", refusal, { signed: "adopted", listed: true });
 export const REFUSALS = "|refused|";
 
 /** The directory: one row with the number of users and the administrators, so that the last administrator can't be removed. */
@@ -175,7 +178,7 @@ const directory = z.object({
   total: z.number(),
 });
 export type DirectoryRow = Row<z.infer<typeof directory>>;
-export const Directory = entity("Users", directory, { signed: "withKeys", listed: true });
+export const Directory = entity("Users", directory, { signed: "adopted", listed: true });
 
 /** Returns the row key of a user. */
 export const userKey = (username: string): string => username.toLowerCase();

@@ -27,7 +27,7 @@ const OwnersRecord = z.object({
   updatedBy: z.string(),
 });
 type OwnersRecord = z.infer<typeof OwnersRecord>;
-export const OwnersRow = entity("AlertOwners", OwnersRecord, { signed: "withKeys", listed: true });
+export const OwnersRow = entity("AlertOwners", OwnersRecord, { signed: "adopted", listed: true });
 export const OWNERS = "owners";
 export const OWNERS_ROW = "0";
 

@@ -1,4 +1,3 @@
-import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
@@ -9,7 +8,7 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import { addressProblem } from "../platform/outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
-import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keysOnly, type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { insert, type Operation, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { isUlid } from "../platform/ulid.ts";
@@ -97,9 +96,11 @@ export function createRules(deps: {
     return rule;
   }
 
+  /** Leaves out rules that can't be read, so that the others are evaluated. */
   async function all(): Promise<Row<RuleRecord>[]> {
     const rules: Row<RuleRecord>[] = [];
-    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX) };
+    const onCorrupt = "leaveOut" as const;
+    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), onCorrupt };
     for await (const rows of tables.pages(Rules, range)) rules.push(...rows);
     return rules;
   }
@@ -311,7 +312,7 @@ export function createRules(deps: {
 
 const RULE = "The alert rule";
 /** Rules of which only the keys are read, so that a row that can't be read has its key too. */
-const RuleKeys = entity(Rules.table, z.object({}));
+const RuleKeys = keysOnly(Rules);
 
 const targetOf = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });
 

@@ -10,7 +10,7 @@ import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../subscriptions/added
 
 /**
  * The rows that decide who may do what, who is notified, and how the service behaves. Each kind of row here is an entity with
- * `signed: "withKeys"`. Snoozes and subscriptions are signed but not listed, because an earlier version reads their whole
+ * `signed: "adopted"`. Snoozes and subscriptions are signed but not listed, because an earlier version reads their whole
  * partitions and could not read a list.
  */
 export const SIGNED_RANGES: readonly SignedRange[] = [

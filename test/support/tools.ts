@@ -1,12 +1,13 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
+import { EARLIER_BUILDS } from "../../shared/store/rollback-losses.ts";
 import { type Environment, findBrowser, onPath } from "./chromium.ts";
-import { TEST_APP } from "./test-app.ts";
 
 /**
  * Programs that some tests need besides Node, git and sh. If one is missing, its tests are skipped on a developer's machine and
- * fail in CI.
+ * fail in CI, unless they are optional.
  */
 const TOOLS = {
   browser: {
@@ -35,6 +36,17 @@ const TOOLS = {
     remedy: "install it",
     isPresent: (environment: Environment) => onPath("bash", environment) !== undefined,
   },
+  history: {
+    tests: "tests with earlier builds",
+    name: "The repository's history",
+    remedy: "clone it with git, not shallow",
+    isOptional: true,
+    isPresent: (environment: Environment) =>
+      EARLIER_BUILDS.every(
+        (commit) =>
+          spawnSync("git", ["cat-file", "-e", commit], { env: environment, cwd: import.meta.dirname }).status === 0,
+      ),
+  },
 } satisfies Record<string, ToolDescription>;
 
 interface ToolDescription {
@@ -45,6 +57,8 @@ interface ToolDescription {
   remedy: string;
   /** The environment variable that makes a missing program a failure, besides `CI`. */
   requiredBy?: string;
+  /** Whether the tests are also skipped in CI, because it may have a shallow clone. */
+  isOptional?: boolean;
   isPresent(environment: Environment): boolean;
 }
 
@@ -55,11 +69,12 @@ export type Tool = keyof typeof TOOLS;
  * requires the program.
  */
 export function missing(tool: Tool, environment: Environment): { isRequired: boolean; line: string } | undefined {
-  const { tests, name, remedy, requiredBy, isPresent }: ToolDescription = TOOLS[tool];
+  const { tests, name, remedy, requiredBy, isOptional, isPresent }: ToolDescription = TOOLS[tool];
   if (isPresent(environment)) return undefined;
+  const notFoundText = `${name} was not found; ${remedy}.`;
+  if (isOptional) return { isRequired: false, line: `Skipped: ${tests}. ${notFoundText}` };
   const isRequired = Boolean(environment.CI || (requiredBy && environment[requiredBy]));
   const strict = requiredBy ? `CI and ${requiredBy}=1 make this a failure` : "CI makes this a failure";
-  const notFoundText = `${name} was not found; ${remedy}.`;
   return { isRequired, line: isRequired ? notFoundText : `Skipped: ${tests}. ${notFoundText} ${strict}.` };
 }
 
@@ -72,14 +87,14 @@ export function missing(tool: Tool, environment: Environment): { isRequired: boo
 export function skipWithout(tool: Tool): boolean {
   const missingTool = missing(tool, process.env);
   if (missingTool?.isRequired) throw new Error(missingTool.line);
-  if (missingTool) writeFileSync(path.join(TEST_APP, `skipped-${tool}.txt`), missingTool.line);
+  if (missingTool) writeFileSync(path.join(tmpdir(), `skipped-${tool}.txt`), missingTool.line);
   return missingTool !== undefined;
 }
 
-/** Returns the lines that `skipWithout` wrote in this run, in all its processes. */
+/** Returns the lines that `skipWithout` wrote into the run's temporary folder, in all its processes. */
 export function skippedTools(): string[] {
-  const files = readdirSync(TEST_APP).filter((name) => name.startsWith("skipped-"));
-  return files.sort().map((name) => readFileSync(path.join(TEST_APP, name), "utf8"));
+  const files = readdirSync(tmpdir()).filter((name) => name.startsWith("skipped-"));
+  return files.sort().map((name) => readFileSync(path.join(tmpdir(), name), "utf8"));
 }
 
 /** Prints the version of Python, and fails before 3.11, the oldest version that openapi-python-client supports. */

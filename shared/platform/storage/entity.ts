@@ -20,10 +20,11 @@ export interface Entity<T> {
   readonly uniqueWrites: boolean;
   /**
    * True if the rows are signed (signing.ts), because they decide where secrets are sent or which secrets are removed. Signed
-   * rows are written whole, with `transaction` instead of `write`, and are read whole. `withKeys`: only if the service has
-   * signing keys. Without keys these rows are not signed.
+   * rows are written whole, with `transaction` instead of `write`, and are read whole. `withKeyVault`: signed and verified only
+   * if the service has its own key vault, because a service without one needs these rows too. `adopted`: the same, and rows that
+   * an earlier version wrote without a signature are accepted until they are signed.
    */
-  readonly signed: boolean | "withKeys";
+  readonly signed: boolean | "withKeyVault" | "adopted";
   /**
    * True if the signed rows are also in their partition's list (row-lists.ts), so that an older state, a removal and a returned
    * row are detected. Not for rows that change often.
@@ -65,7 +66,7 @@ export function entity<S extends z.ZodObject>(
     uniqueWrites = false,
     signed = false,
     listed = false,
-  }: { uniqueWrites?: boolean; signed?: boolean | "withKeys"; listed?: boolean } = {},
+  }: { uniqueWrites?: boolean; signed?: Entity<unknown>["signed"]; listed?: boolean } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);
@@ -76,6 +77,19 @@ export function entity<S extends z.ZodObject>(
   });
   return { table, schema, members, uniqueWrites, signed, listed };
 }
+
+/**
+ * Declares a member of bytes that are checked on each read and write. A row with other bytes can't be read, like a row with a
+ * value of another type.
+ */
+export function bytesMember(isValid: (bytes: Uint8Array) => boolean) {
+  const member = z.custom<Uint8Array<ArrayBuffer>>((value) => value instanceof Uint8Array && isValid(value));
+  member._zod.bag.Class = Uint8Array; // as in z.instanceof, for `kindOf`
+  return member;
+}
+
+/** Returns the entity without its members. With it, every row of the table can be read, whatever its content. */
+export const keysOnly = ({ table }: Pick<Entity<unknown>, "table">): Entity<object> => entity(table, z.object({}));
 
 /**
  * Returns how a member is stored. Depends on the schema alone, so that a member never moves between columns when its value

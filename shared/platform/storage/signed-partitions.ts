@@ -3,7 +3,7 @@ import type { StoreClock } from "./clock.ts";
 import type { StoredRow } from "./columns.ts";
 import { isConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
-import { entity } from "./entity.ts";
+import { entity, keysOnly } from "./entity.ts";
 import { errorCode, StorageCorrupt } from "./errors.ts";
 import { isListKey, keyEnd, LIST_PREFIX } from "./keys.ts";
 import { MAX_PAGE_SIZE } from "./limits.ts";
@@ -207,7 +207,7 @@ export function createSignedPartitions(
 
   async function isReadable(table: string, row: StoredRow): Promise<boolean> {
     try {
-      await signing.verify({ table, signed: "withKeys" }, row);
+      await signing.verify({ table, signed: "adopted" }, row);
       return true;
     } catch (error) {
       if (error instanceof StorageCorrupt) return false;
@@ -247,7 +247,7 @@ export function createSignedPartitions(
   }
 
   /** An entity of rows of any content, which are written as they were read. */
-  const rawEntity = ({ table, listed }: SignedRange) => entity(table, z.object({}), { signed: "withKeys", listed });
+  const rawEntity = ({ table, listed }: SignedRange) => entity(table, z.object({}), { signed: "adopted", listed });
 
   async function rewrite(range: SignedRange, operations: readonly Operation[]): Promise<number> {
     let written = 0;
@@ -297,7 +297,7 @@ export function createSignedPartitions(
       const row = await stored.read(table, partitionKey, rowKey);
       if (setAsideReason(row?.row[SIGNATURE]) !== undefined) return row!.row.etag as string;
       const columns = { [SIGNATURE]: setAsideSignature(reason) };
-      const anyRow = entity(table, z.object({}));
+      const anyRow = keysOnly({ table });
       try {
         return await stored.apply(partitionKey, {
           ...(row ? { kind: "merge", etag: row.row.etag as string } : { kind: "insert" }),

@@ -25,11 +25,11 @@ export interface RowSigning {
   /** Returns the operation with its signature. Returns operations of unsigned entities unchanged. */
   sign(partitionKey: string, operation: Operation): Promise<Operation>;
   /**
-   * Accepts every row of an entity that is not signed, or that is signed only with keys if the service has none. Accepts a row
-   * without a signature if the table service's own Timestamp, which no writer can choose, is from the time before the rows were
-   * signed.
+   * Does nothing for rows of entities that are not signed, or that are signed only with a key vault if the service has none.
+   * Accepts a row of an `adopted` entity without a signature if the table service's own Timestamp, which no writer can choose, is
+   * from the time before the rows were signed.
    *
-   * @throws {SigningKeysMissing} for a signed row of an entity that is signed with keys, if the service has none.
+   * @throws {SigningKeysMissing} for a signed row of an `adopted` entity, if the service has no keys.
    * @throws {StorageCorrupt} unless a key of this service signed exactly this row at this location.
    */
   verify(e: Pick<Entity<unknown>, "table" | "signed">, stored: StoredRow): Promise<void>;
@@ -59,16 +59,15 @@ const UNSIGNED_COLUMNS = new Set(["partitionKey", "rowKey", "etag", "timestamp",
  * Creates the signing of rows. The signature covers a row's location and all of its columns, so a changed, moved or copied row
  * is rejected. An earlier state of the same row is accepted until the list of rows shows it (row-lists.ts).
  *
- * @param keys - If undefined, reading or writing a signed row throws.
+ * @param keys - If undefined, rows `withKeyVault` and `adopted` are not signed, and reading or writing another signed row throws.
  */
 export function createRowSigning(keys: RowKeys | undefined): RowSigning {
   const requireKeys = (): RowKeys => {
     if (!keys) throw new TypeError("Signed rows need the service's own key vault: SERVICE_KEY_VAULT_URL.");
     return keys;
   };
-
   const isSigned = ({ signed }: Pick<Entity<unknown>, "signed">) =>
-    signed === true || (signed === "withKeys" && keys !== undefined);
+    signed === true || (signed !== false && keys !== undefined);
 
   /** Returns whether the table service wrote a row before the rows were signed. */
   async function isFromBefore(timestamp: unknown): Promise<boolean> {
@@ -92,7 +91,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
     async verify(e, stored) {
       const { table } = e;
       if (!isSigned(e)) {
-        if (e.signed && stored[SIGNATURE] !== undefined) throw new SigningKeysMissing(table);
+        if (e.signed === "adopted" && stored[SIGNATURE] !== undefined) throw new SigningKeysMissing(table);
         return;
       }
       const keysOfRow = {
@@ -101,7 +100,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
         etag: stored.etag as string,
       };
       const signature = stored[SIGNATURE];
-      if (signature === undefined && e.signed === "withKeys") {
+      if (signature === undefined && e.signed === "adopted") {
         if (await isFromBefore(stored.timestamp)) return;
         throw new StorageCorrupt(table, keysOfRow, "unsigned");
       }
