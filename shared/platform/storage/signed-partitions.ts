@@ -92,6 +92,37 @@ type List = { sequence: number; rows: ReadonlyMap<string, string> } | SetAsideRe
 /** Returns why a list can't be read: it was set aside before, or is not the service's. */
 const brokenList = ({ reason }: StorageCorrupt): SetAsideReason => (reason === "missing" ? "missing" : "olderState");
 
+const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKey" | "from" | "before">) =>
+  [
+    `PartitionKey eq '${partitionKey}'`,
+    ...(from === undefined ? [] : [`RowKey ge '${from}'`]),
+    ...(before === undefined ? [] : [`RowKey lt '${before}'`]),
+  ].join(" and ");
+
+/** Returns why the rows of a list can't be trusted, or undefined. */
+function listReason(list: List, sequence: number): SetAsideReason | undefined {
+  if (typeof list === "string") return list;
+  if (list === undefined) return sequence > 0 ? "missing" : undefined;
+  return list.sequence < sequence ? "olderState" : undefined;
+}
+
+function rowReason(list: List, sequence: number, rowKey: string, signature: unknown): Finding["reason"] | undefined {
+  if (signature === undefined) return "unsigned";
+  const aside = setAsideReason(signature);
+  if (aside !== undefined) return aside as SetAsideReason;
+  if (listReason(list, sequence) !== undefined) return "olderState";
+  const listed = typeof list === "object" ? list.rows.get(rowKey) : undefined;
+  if (listed === undefined) return "notListed";
+  return listed === shortSignature(signature) ? undefined : "olderState";
+}
+
+/** An entity of rows of any content, which are written as they were read. */
+const rawEntity = ({ table, listed }: SignedRange) => entity(table, z.object({}), { signed: "adopted", listed });
+
+/** Returns the columns that tell a person what a row is. */
+const contentOf = (columns: Readonly<Record<string, unknown>>): string =>
+  CONTENT.flatMap((name) => (columns[name] === undefined ? [] : [`${name} ${columns[name]}`])).join(", ");
+
 export function createSignedPartitions(
   connection: StorageConnection,
   { tables, keys, clock }: { tables: Tables; keys: RowKeys; clock?: StoreClock },
@@ -99,13 +130,6 @@ export function createSignedPartitions(
   const clients = createTableClients(connection, { clock });
   const stored = createRows(clients);
   const signing = createRowSigning(keys);
-
-  const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKey" | "from" | "before">) =>
-    [
-      `PartitionKey eq '${partitionKey}'`,
-      ...(from === undefined ? [] : [`RowKey ge '${from}'`]),
-      ...(before === undefined ? [] : [`RowKey lt '${before}'`]),
-    ].join(" and ");
 
   /** Yields the rows of a range, without its lists. */
   async function* read<R extends { rowKey?: unknown }>(
@@ -159,23 +183,6 @@ export function createSignedPartitions(
       if (error instanceof StorageCorrupt) return brokenList(error);
       throw error;
     }
-  }
-
-  /** Returns why the rows of a list can't be trusted, or undefined. */
-  function listReason(list: List, sequence: number): SetAsideReason | undefined {
-    if (typeof list === "string") return list;
-    if (list === undefined) return sequence > 0 ? "missing" : undefined;
-    return list.sequence < sequence ? "olderState" : undefined;
-  }
-
-  function rowReason(list: List, sequence: number, rowKey: string, signature: unknown): Finding["reason"] | undefined {
-    if (signature === undefined) return "unsigned";
-    const aside = setAsideReason(signature);
-    if (aside !== undefined) return aside as SetAsideReason;
-    if (listReason(list, sequence) !== undefined) return "olderState";
-    const listed = typeof list === "object" ? list.rows.get(rowKey) : undefined;
-    if (listed === undefined) return "notListed";
-    return listed === shortSignature(signature) ? undefined : "olderState";
   }
 
   /** Reads a row and its list again, because the two were not read at the same time. */
@@ -245,9 +252,6 @@ export function createSignedPartitions(
       findings,
     };
   }
-
-  /** An entity of rows of any content, which are written as they were read. */
-  const rawEntity = ({ table, listed }: SignedRange) => entity(table, z.object({}), { signed: "adopted", listed });
 
   async function rewrite(range: SignedRange, operations: readonly Operation[]): Promise<number> {
     let written = 0;
@@ -329,10 +333,7 @@ export function createSignedPartitions(
         for (const { rowKey, reason } of (await compare(range, sequences)).findings) reasons.set(rowKey, reason);
       const contents = new Map<string, string>();
       for await (const { rowKey, columns, etag } of wholeRows(range)) {
-        contents.set(
-          rowKey,
-          CONTENT.flatMap((name) => (columns[name] === undefined ? [] : [`${name} ${columns[name]}`])).join(", "),
-        );
+        contents.set(rowKey, contentOf(columns));
         if (reasons.has(rowKey)) continue;
         const signature = columns[SIGNATURE];
         const aside = signature === undefined ? "unsigned" : setAsideReason(signature);

@@ -269,31 +269,8 @@ export function createTables(
       }
     },
 
-    async modify<T>(
-      e: Entity<T>,
-      partitionKey: string,
-      rowKey: string,
-      change: (now: Row<T> | undefined) => T | undefined,
-      { replaceCorrupt = false } = {},
-    ) {
-      return await repeatOnConflict(async (attempt) => {
-        if (attempt > 1)
-          await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** (attempt - 1)));
-        let now: Row<T> | undefined;
-        let etag: string | undefined;
-        try {
-          now = await tables.get(e, partitionKey, rowKey);
-          etag = now?.etag;
-        } catch (error) {
-          if (!replaceCorrupt || !(error instanceof StorageCorrupt)) throw error;
-          ({ etag } = error);
-        }
-        const next = change(now);
-        if (next === undefined) return now;
-        if (etag === undefined) return await tables.insert(e, partitionKey, rowKey, next);
-        return await tables.replace(e, { ...next, partitionKey, rowKey, etag });
-      }, MODIFY_TRIES);
-    },
+    modify: (e, partitionKey, rowKey, change, options) =>
+      modifyRow(tables, e, { partitionKey, rowKey }, change, options),
 
     async transaction(table, partitionKey, operations) {
       if (operations.length === 0 || operations.length > MAX_TRANSACTION_OPERATIONS)
@@ -438,6 +415,33 @@ export function createTables(
   }
 
   return { ...tables, pages: pages as Tables["pages"], partitions, leaveOut };
+}
+
+/** Reads, changes and writes a row, and repeats that on a conflict: see `Tables.modify`. */
+async function modifyRow<T>(
+  tables: Pick<Tables, "get" | "insert" | "replace">,
+  e: Entity<T>,
+  { partitionKey, rowKey }: { partitionKey: string; rowKey: string },
+  change: (now: Row<T> | undefined) => T | undefined,
+  { replaceCorrupt = false }: { replaceCorrupt?: boolean } = {},
+): Promise<Row<T> | undefined> {
+  return await repeatOnConflict(async (attempt) => {
+    if (attempt > 1)
+      await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** (attempt - 1)));
+    let now: Row<T> | undefined;
+    let etag: string | undefined;
+    try {
+      now = await tables.get(e, partitionKey, rowKey);
+      etag = now?.etag;
+    } catch (error) {
+      if (!replaceCorrupt || !(error instanceof StorageCorrupt)) throw error;
+      ({ etag } = error);
+    }
+    const next = change(now);
+    if (next === undefined) return now;
+    if (etag === undefined) return await tables.insert(e, partitionKey, rowKey, next);
+    return await tables.replace(e, { ...next, partitionKey, rowKey, etag });
+  }, MODIFY_TRIES);
 }
 
 type Selected = Pick<Entity<unknown>, "schema" | "members">;
