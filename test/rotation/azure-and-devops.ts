@@ -6,7 +6,6 @@ import { devopsSource } from "../../shared/dependencies/devops/source.ts";
 import { createDevops } from "../../shared/devops/devops.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
-import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
@@ -17,18 +16,13 @@ import { BOSS, type World } from "./world.ts";
  * Lets the rotations of a world find and refresh their consumers in Azure and in Azure DevOps.
  *
  * @param subscriptions - IDs of the subscriptions whose resources are read.
- * @param limits - Limits of the calls to Azure.
  */
-export async function connectAzureAndDevops(
-  world: World,
-  subscriptions: readonly string[],
-  limits: Partial<CallLimits> = SHORT_WAITS,
-) {
+export async function connectAzureAndDevops(world: World, subscriptions: readonly string[]) {
   const { config, log, clock } = world;
   const tables = world.tables();
   const identity = createIdentity(config);
   const randomness = systemRandomness();
-  const services = { config, identity, log, limits };
+  const services = { config, identity, log, limits: SHORT_WAITS };
   const arm = createArm(services);
   const audit = { append: async () => {} };
   const devops = createDevops({ ...services, tables, audit, clock, randomness });
