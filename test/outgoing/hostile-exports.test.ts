@@ -1,9 +1,7 @@
-import { TableClient } from "@azure/data-tables";
 import { PDFDocument, PDFName } from "pdf-lib";
 import { parse } from "simulated-cloud/arm/kql.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Rules } from "../../shared/alerts/rule.ts";
 import { summaryQuery } from "../../shared/dependencies/logs/query.ts";
 import { toQueryLiteral } from "../../shared/platform/azure/resource-graph.ts";
 import { metricsIn } from "../metrics/exposition.ts";
@@ -14,9 +12,9 @@ import { readPages } from "../support/pdf-contents.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 /**
- * Tests that a hostile name adds no line, markup or formula to an export, a query, a metric or the service's log. Each name is a
+ * Tests that a hostile name adds no line, markup or formula to an export, a query or a metric. Each name is a
  * subscription, the owner of a vault, a secret, a key and a certificate, an application and its credential, and a username.
- * `hostile-names.test.ts` in test/alerts tests the receivers of alerts.
+ * `hostile-names.test.ts` in test/alerts tests the receivers of alerts, and `log.test.ts` in test/http the service's log.
  */
 
 /** Maximum length of a tag's value and of an application's name. */
@@ -52,7 +50,7 @@ const company: Company = {
 let service: Service;
 let token: string;
 beforeAll(async () => {
-  service = await Service.start({ company, env: { LOG_LEVEL: "DEBUG", LICENSE_KEY: await licence() } });
+  service = await Service.start({ company, env: { LICENSE_KEY: await licence() } });
   token = await service.signIn(ADMIN);
   await service.scan();
   const run = await service.admin("POST", "/api/automation/rotation/discover");
@@ -160,19 +158,6 @@ test("the metrics follow their grammar and contain no name", async () => {
   const { text } = await service.admin("GET", "/metrics");
   expect(metricsIn(text).length).toBeGreaterThan(10);
   expect(text).not.toContain("FORGED");
-});
-
-test("no name adds a line to the service's log or hides a part of it", async () => {
-  // The service logs the keys of rows that it can't read. Keys must not contain control characters and these signs.
-  const table = TableClient.fromConnectionString(service.azurite.connectionString(), Rules.table, {
-    allowInsecureConnection: true,
-  });
-  const keys = [...new Set(NAMES.map((name) => `r|${name.toWellFormed().replaceAll(/[\p{Cc}/\\#?]/gu, "")}`))];
-  for (const rowKey of keys) await table.createEntity({ partitionKey: "rules", rowKey, name: true });
-  await service.admin("GET", "/alerts/rules");
-  const lines = service.hosts.flatMap((host) => host.lines);
-  expect(lines.filter((line) => line.includes("FORGED")).length).toBeGreaterThanOrEqual(2);
-  expect(lines.filter((line) => NOT_IN_A_LINE.test(line) || line.startsWith("FORGED"))).toEqual([]);
 });
 
 describe.each(HOSTILE_NAMES)("with %s", (_, name) => {
