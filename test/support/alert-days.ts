@@ -28,6 +28,8 @@ const DELIVERY_TIMEOUT_MS = 150_000;
 /** Milliseconds that the simulated cloud delays the operation during which the process is killed. */
 const OPERATION_MS = 5000;
 const ASSET_KINDS = ["secrets", "keys", "certificates"] as const;
+/** Names of the alert rules: immediate mail, daily digest by mail, and webhook. */
+const RULES = ["immediate", "digest", "webhook"] as const;
 /** The day on which the first asset expires, counted from the first day. Expiry times lie halfway between two evaluations. */
 const FIRST_EXPIRY_DAY = -2.5;
 /** The expiry dates of the assets are spread over this many days. */
@@ -259,25 +261,42 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       expiryDates.set(name, [{ name, expires, from: 0, until: Number.POSITIVE_INFINITY }]);
 
     const created = clock.now();
-    const ids: Record<string, string> = {};
-    for (const rule of ["immediate", "digest", "webhook"] as const) {
-      const createdRule = await admin<{ id: string }>("POST", "/alerts/rules", {
-        name: rule,
-        alertType: "expiration",
-        // Only thresholds: other tests cover renewals.
-        tellRecovery: false,
-        thresholds: options.thresholds[rule],
-        ...(rule === "webhook"
-          ? { deliveryMethod: "webhook", webhookUrl: `${new URL(controlUrl).origin}/sink/days` }
-          : { deliveryMethod: "email", recipients: [`${rule}@acme.example`] }),
-        ...(rule === "digest" ? { deliveryMode: "digest", digestFrequency: "daily" } : { deliveryMode: "immediate" }),
-      });
-      ids[rule] = createdRule.id;
-    }
+    const ids = await createRules();
 
     const evaluations: number[] = [];
     let renewed = 0;
-    for (let day = 0; day < options.days; day++) {
+    for (let day = 0; day < options.days; day++) await runDay(day);
+    await expectNoFurtherNotification();
+
+    const mails = await control<{ to: string[]; plainText: string; operationId: string }[]>("GET", "mails");
+    const webhookRequests = await control<ReceivedRequest[]>("GET", "sink/days");
+    const rules: RuleOutcome[] = [];
+    for (const rule of RULES) rules.push(await compareRule(rule));
+    const mailFiles = readdirSync(path.join(data, "mails")).filter((name) => name.endsWith(".json")).length;
+    return { rules, assets: expiryDates.size, renewed, scans: options.scans.length + 1, kills, mailFiles };
+
+    /** Creates the three rules. Returns their IDs by name. */
+    async function createRules(): Promise<Record<string, string>> {
+      const ids: Record<string, string> = {};
+      for (const rule of RULES) {
+        const createdRule = await admin<{ id: string }>("POST", "/alerts/rules", {
+          name: rule,
+          alertType: "expiration",
+          // Only thresholds: other tests cover renewals.
+          tellRecovery: false,
+          thresholds: options.thresholds[rule],
+          ...(rule === "webhook"
+            ? { deliveryMethod: "webhook", webhookUrl: `${new URL(controlUrl).origin}/sink/days` }
+            : { deliveryMethod: "email", recipients: [`${rule}@acme.example`] }),
+          ...(rule === "digest" ? { deliveryMode: "digest", digestFrequency: "daily" } : { deliveryMode: "immediate" }),
+        });
+        ids[rule] = createdRule.id;
+      }
+      return ids;
+    }
+
+    /** Moves the clock to a day, runs its scan if it has one, and evaluates the rules. Kills the process if the options say so. */
+    async function runDay(day: number): Promise<void> {
       await clock.set(day * DAY_MS);
       // The service reads the time from storage's responses. A response makes the service notice the new day.
       await admin("GET", "/auth/me");
@@ -308,12 +327,9 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       }
       await report();
     }
-    await expectNoFurtherNotification();
 
-    const mails = await control<{ to: string[]; plainText: string; operationId: string }[]>("GET", "mails");
-    const webhookRequests = await control<ReceivedRequest[]>("GET", "sink/days");
-    const rules: RuleOutcome[] = [];
-    for (const rule of ["immediate", "digest", "webhook"] as const) {
+    /** Compares the notifications that a rule must have sent with its messages and with the alert history. */
+    async function compareRule(rule: (typeof RULES)[number]): Promise<RuleOutcome> {
       // The digest of a day is created at 06:00, and the first day starts after that.
       const from = rule === "digest" ? 1 : 0;
       const expected = [...expiryDates.values()]
@@ -338,7 +354,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         ...listDifference(history.reported, namedInMessages).slice(0, countOfOmittedItems),
       ];
       const received = rule === "webhook" ? posts.size : mailsOfRule.length;
-      rules.push({
+      return {
         rule,
         expected: expected.length,
         notified: reported.length,
@@ -353,10 +369,8 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
           ...history.undelivered.map((id) => `${id} is not delivered`),
           ...(history.entries === received ? [] : [`${history.entries} entries for ${received} messages`]),
         ],
-      });
+      };
     }
-    const mailFiles = readdirSync(path.join(data, "mails")).filter((name) => name.endsWith(".json")).length;
-    return { rules, assets: expiryDates.size, renewed, scans: options.scans.length + 1, kills, mailFiles };
 
     /** Sets the expiry date of every fiftieth asset except certificates to 40 days ahead. The name stays the same. */
     async function renew(day: number): Promise<number> {
