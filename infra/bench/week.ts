@@ -1,7 +1,8 @@
 import path from "node:path";
-import { runWeek, UNLISTED_CHANGES, WHOLE_WEEK } from "../../test/support/scan-week.ts";
+import { runWeek, WHOLE_WEEK } from "../../test/support/scan-week.ts";
 import { CLOUD_KEYS } from "../../test/support/test-app.ts";
 import { trust } from "../../test/support/trust.ts";
+import { UNLISTED_CHANGES } from "../../test/support/week-changes.ts";
 import { startAzurite } from "../local/azurite.ts";
 import "../simulated-cloud/loopback-names.mjs";
 import { atMost, type Section } from "./section.ts";
