@@ -1,7 +1,7 @@
-import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
 import type { TrackedItem } from "../../shared/alerts/items.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
+import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
 import { TrackedRows, trackedKey } from "../../shared/alerts/tracked-alerts.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
