@@ -2,7 +2,7 @@ import { createServices, type Services } from "../../functions/services.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import type { Answer, Service } from "../support/service.ts";
 
-/** What the preparation of each request uses. */
+/** The service, and helpers with which the requests are prepared. */
 export interface EndpointContext {
   service: Service;
   /** Returns modules of the service on the tested storage, for preparations that the API does not offer. */
