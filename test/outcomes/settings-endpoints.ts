@@ -113,27 +113,25 @@ export function retentionEndpoints(context: EndpointContext): ChangingEndpoint[]
 /** The Azure DevOps integration. */
 export function devopsEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, nextNumber } = context;
-  return [
-    ...Object.entries(devopsChanges).map(
-      ([part, body]): ChangingEndpoint => ({
-        endpoint: `PUT ${DEVOPS}${part}`,
-        async prepare() {
-          const options = { body: body(nextNumber()) };
-          const [member, value] = Object.entries(options.body)[0]!;
-          return {
-            method: "PUT",
-            path: `${DEVOPS}${part}`,
-            options,
-            status: 200,
-            allowedOnRepeat: [200],
-            state: async () => {
-              const current = await call("GET", DEVOPS);
-              return JSON.stringify(current[member]) === JSON.stringify(value) ? "done" : "undone";
-            },
-            event: "devops.configured",
-          };
-        },
-      }),
-    ),
-  ];
+  return Object.entries(devopsChanges).map(
+    ([part, body]): ChangingEndpoint => ({
+      endpoint: `PUT ${DEVOPS}${part}`,
+      async prepare() {
+        const options = { body: body(nextNumber()) };
+        const [member, value] = Object.entries(options.body)[0]!;
+        return {
+          method: "PUT",
+          path: `${DEVOPS}${part}`,
+          options,
+          status: 200,
+          allowedOnRepeat: [200],
+          state: async () => {
+            const current = await call("GET", DEVOPS);
+            return JSON.stringify(current[member]) === JSON.stringify(value) ? "done" : "undone";
+          },
+          event: "devops.configured",
+        };
+      },
+    }),
+  );
 }
