@@ -37,7 +37,7 @@ import { FailedMessageRows, LastDeliveries } from "../messages/failed-messages.t
 import { Calls } from "../platform/http/rate-limit.ts";
 import { activeRuns } from "../platform/runs/run-store.ts";
 import type { Entity } from "../platform/storage/entity.ts";
-import { isListKey, keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
+import { keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
 import { listEntity } from "../platform/storage/row-lists.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { MatchPointers, MatchRows } from "../rotation/match.ts";
@@ -166,7 +166,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   lists(Rules, "rules"),
   lists(OwnersRow, "owners"),
 
-  rows(User, "user", "*", (key) => !key.startsWith("|") && !isListKey(key)),
+  rows(User, "user", "*", (key) => !key.startsWith("|")),
   rows(Directory, "user", "|directory"),
   rows(BootstrapMark, "user", "|bootstrap"),
   rows(EarlierSession, "user", "|session|*"),
