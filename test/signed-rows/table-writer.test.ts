@@ -428,7 +428,7 @@ test("the command lists the row, and accepts or removes it; a rollback is refuse
   const line =
     "Users/user/mallory\tolderState\tan earlier state of the row\tusername mallory, role admin, state active\n";
   expect(await run("sign")).toMatchObject({ code: 0, out: expect.stringContaining(`${line}Rows: 1.`) });
-  const refused = await run("prepare-rollback", "--to", "8bbd57d7");
+  const refused = await run("prepare-rollback", "--to", "f8ec7568");
   expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("Users/user/mallory") });
   expect(await run("sign", "--accept", "--remove", "Users/user/nobody")).toMatchObject({ code: 2 });
   const accepted = await run("sign", "--accept", "--remove", "Users/user/mallory");
