@@ -456,7 +456,7 @@ test("during an outage of the key vault, running processes continue, and a new p
   }
 });
 
-test("a write costs one more read and one more operation, and a request with a session none", async () => {
+test("a write costs one more read and one more operation, a request with a session none, and each minute ten reads", async () => {
   service.clearTableRequests();
   const login = await service.call("POST", "/auth/login", {
     body: { ...ADMIN, session: true },
@@ -478,4 +478,12 @@ test("a write costs one more read and one more operation, and a request with a s
   expect(readRows(login, "Users")).toEqual(["admin", list]);
   const change = await service.admin("PUT", "/api/settings/features", { watchAll: false });
   expect(readRows(change, "Settings").filter((rowKey) => rowKey !== "overrides")).toEqual([list, list]);
+
+  // The comparison reads the lists and the signatures of each listed partition once.
+  service.clearTableRequests();
+  await runMinuteTimer();
+  const queries = service
+    .tableRequests()
+    .filter(({ path }) => /^(Users|Sso|Settings|AlertRules|AlertOwners)\(\)/.test(path));
+  expect(queries).toHaveLength(10);
 });
