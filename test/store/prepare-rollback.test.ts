@@ -7,6 +7,7 @@ import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts
 import { prepareRollback } from "../../shared/store/prepare-rollback.ts";
 import { EARLIER_BUILDS, type EarlierBuild } from "../../shared/store/rollback-losses.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { COMPILE_CACHE } from "../support/test-app.ts";
 
 // The preparation of a store for an earlier build, once by the command itself. rollback.test.ts runs the builds themselves.
 
@@ -101,7 +102,12 @@ test("the command reports in a dry run, prepares the store, and can be repeated"
   const run = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
     new Promise((resolve) => {
       const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
-      const env = { PATH: process.env.PATH, AzureWebJobsStorage: connectionString, JWT_SIGNING_KEYS };
+      const env = {
+        PATH: process.env.PATH,
+        NODE_COMPILE_CACHE: COMPILE_CACHE,
+        AzureWebJobsStorage: connectionString,
+        JWT_SIGNING_KEYS,
+      };
       execFile(process.execPath, [command, "prepare-rollback", ...args], { env }, (error, out, err) =>
         resolve({ code: error ? Number(error.code) : 0, out, err }),
       );
