@@ -271,9 +271,6 @@ const NOT_LISTED = [
   "inventory/vault-counts.ts ScopeAndVaults",
   "inventory/vault-counts.ts TotalsAndScope",
   "rotation/match-index.ts GuidEntries",
-  "store/prepare-rollback.ts ListEntries",
-  "store/prepare-rollback.ts StoredRule",
-  "store/prepare-rollback.ts StoredState",
   "sync/record.ts IndexKeys",
 ];
 
