@@ -14,6 +14,7 @@ import { type PurgeResult, purgeSealed } from "./purge/purge.ts";
 import { readingEvent, recordExport } from "./reading-events.ts";
 import { createSealer, type Sealing } from "./seal/seal.ts";
 import { type AuditStatistics, statistics } from "./seal/statistics.ts";
+import { createSpan } from "./span.ts";
 import { type VerifyRequest, verifySealed } from "./verify/verify.ts";
 import { createWriter } from "./write/writer.ts";
 
@@ -80,6 +81,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
   const trust = createTrust(tables, config.AUDIT_SIGNING_KEYS);
   const { append, refused, reading } = createWriter({ tables, clock, randomness, trust });
   const readingDeps = { tables, clock, trust, anchor };
+  const readSpan = createSpan({ tables, clock, trust });
   const minimumRetentionDays = config.AUDIT_MINIMUM_RETENTION_DAYS;
 
   return {
@@ -87,7 +89,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     refused,
     async list(query, request, reader) {
       if (reader) await reading(readingEvent("audit.listed", reader, query));
-      return await listEntries(tables, query, request);
+      return await listEntries(tables, await readSpan(), query, request);
     },
     async export(request, reader) {
       const { exportPart } = await import("./export/export.ts");

@@ -2,6 +2,7 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalFrom, intervalName } from "../interval.ts";
 import type { Anchor, AnchorState } from "./anchor.ts";
+import { statedAuthenticatedFrom } from "./authenticated-from.ts";
 import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "./chain.ts";
 import type { Beginning } from "./digest.ts";
 import { type Purges, purgedTo, readPurges } from "./purge-record.ts";
@@ -27,6 +28,8 @@ export interface ChainState {
   beginning: Beginning | undefined;
   /** Start of the first interval that is not purged. Undefined if nothing is sealed. */
   keptFrom: Interval | undefined;
+  /** Every entry since this interval has an authentication code. Undefined in a log of an earlier version. */
+  authenticatedFrom: Interval | undefined;
   /** The content of the anchor. Undefined if it is not configured or was never written. */
   anchorState: AnchorState | "unreadable" | undefined;
 }
@@ -51,5 +54,6 @@ export async function chainState({ tables, clock, trust, anchor }: ReadingDepend
     (readable && beginningByNumber(readable)) ??
     (end && beginningByNumber({ number: end.number, interval: intervalName(end.interval) }));
   const keptFrom = purgedTo(purges) ?? (beginning && intervalFrom(beginning.interval));
-  return { keys, vouchers, purges, end, beginning, keptFrom, anchorState };
+  const authenticatedFrom = end?.authenticatedFrom ?? (await statedAuthenticatedFrom(tables, keys));
+  return { keys, vouchers, purges, end, beginning, keptFrom, authenticatedFrom, anchorState };
 }

@@ -38,6 +38,22 @@ export const Digest = z.object({
   replaced: z.string().optional(),
   /** The previous digest, if no trusted key signed it. */
   unverified: DigestName.optional(),
+  /** Every entry since this interval has an authentication code. Absent from digests of an earlier version. */
+  authenticatedFrom: z.string().optional(),
+  /** What was changed, removed or inserted before the interval was sealed; `total` also counts what is not listed. */
+  falsified: z
+    .object({
+      total: z.int(),
+      listed: z.array(
+        z.object({
+          kind: z.enum(["entryChanged", "entryRemoved", "entryInserted", "lastEntryChanged"]),
+          interval: z.string(),
+          entryId: z.string().optional(),
+          detail: z.string(),
+        }),
+      ),
+    })
+    .optional(),
   /** True if the anchor in the key vault was unreadable or named another beginning. */
   anchorChanged: z.literal(true).optional(),
 });

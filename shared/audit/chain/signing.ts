@@ -3,7 +3,7 @@ import * as z from "zod";
 import { canonicalJson } from "../canonical.ts";
 
 /**
- * Signatures of the audit log. All its statements (digests, closed intervals, purges, exports and their cursors, older keys)
+ * Signatures of the audit log. All its statements (digests, closed intervals, purges, exports and their cursors, older keys, the start of authentication)
  * are compact JWS (RFC 7515) with Ed25519 (RFC 8037), which any library can verify. `typ` names the kind of statement, so that
  * one kind can't be passed off as another.
  */
@@ -13,7 +13,8 @@ export type StatementType =
   | "audit-purge"
   | "audit-key"
   | "audit-export"
-  | "audit-cursor";
+  | "audit-cursor"
+  | "audit-authenticated";
 
 export interface SigningKey {
   kid: string;

@@ -1,0 +1,304 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { entryText } from "../../shared/audit/entry.ts";
+import { intervalOf } from "../../shared/audit/interval.ts";
+import {
+  EntryRow,
+  entriesPartition,
+  entryKey,
+  FIRST_PARTITION,
+  FirstRow,
+  INDEX_PARTITION,
+  IndexRow,
+  indexKeys,
+  LAST_ROWS,
+  LastRow,
+} from "../../shared/audit/rows.ts";
+import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { event, eventBy, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
+
+/**
+ * Tests that changes of audit entries are found before the entries are sealed. Each case gets its own log, in which nothing is sealed,
+ * and changes rows directly in storage, like an attacker with the account's key. Two processes write the log: `a` wrote a1, a2 and a3,
+ * `b` wrote b1 and a rejected request three times, which is one entry with a count.
+ */
+
+const DAY = "2026-11-21";
+
+interface Log extends Fixture {
+  /** Reads the row of the entry of an actor. */
+  rowOf(actor: string): Promise<{ rowKey: string; entry: string; link?: string | undefined; mac?: string | undefined }>;
+  removeEntry(actor: string): Promise<void>;
+  removeIndex(actor: string, ...numbers: number[]): Promise<void>;
+  /** Copies the rows of all entries and of the last entries, and returns a function that writes them back. */
+  copyRows(): Promise<() => Promise<void>>;
+  write(actor: string): Promise<void>;
+}
+
+let azurite: TestStorage;
+let used = 0;
+beforeAll(async () => {
+  azurite = await openStorage(Array.from({ length: 40 }, (_, index) => `unsealed${index}`));
+});
+afterAll(() => azurite.stop());
+
+const refusal = event({ type: "access.refused", outcome: "refused", caller: { actor: "refused", requestId: "r" } });
+
+async function openLog(): Promise<Log> {
+  const fixture = openFixture(azurite.connectionString(`unsealed${used++}`));
+  const { tables, clock } = fixture;
+  const b = fixture.instance();
+  const write = async (actor: string) => {
+    clock.addMinutes(0.1);
+    await (actor.startsWith("a") ? fixture.audit : b).append(eventBy(actor));
+  };
+  for (const actor of ["a1", "b1", "a2", "a3"]) await write(actor);
+  for (let time = 0; time < 3; time++) await b.refused(refusal);
+  const allRows = async () => {
+    const rows = [];
+    for await (const some of tables.pages(EntryRow, { partitionKey: DAY, before: "~" })) rows.push(...some);
+    return rows;
+  };
+  const rowOf = async (actor: string) =>
+    (await allRows()).find(({ entry }) => (JSON.parse(entry) as { actor: string }).actor === actor)!;
+  return {
+    ...fixture,
+    rowOf,
+    write,
+    removeEntry: async (actor) => void (await tables.remove(EntryRow, DAY, (await rowOf(actor)).rowKey)),
+    async removeIndex(actor, ...numbers) {
+      const keys = indexKeys(JSON.parse((await rowOf(actor)).entry));
+      for (const [number, key] of keys.entries())
+        if (numbers.length === 0 || numbers.includes(number)) await tables.remove(IndexRow, INDEX_PARTITION, key);
+    },
+    async copyRows() {
+      const entries = await allRows();
+      const last: { rowKey: string; link: string; mac: string }[] = [];
+      for await (const some of tables.pages(LastRow, { partitionKey: DAY, ...LAST_ROWS })) last.push(...some);
+      return async () => {
+        for (const { rowKey, entry, link, mac } of entries)
+          await tables.put(EntryRow, DAY, rowKey, { entry, link, mac });
+        for (const { rowKey, link, mac } of last) await tables.put(LastRow, DAY, rowKey, { link, mac });
+      };
+    },
+  };
+}
+
+/** Writes the row of an entry, and its index rows, as someone without the keys can. */
+async function plant(log: Log, instant: string, mac?: string): Promise<string> {
+  const source = await log.rowOf("a1");
+  const id = "01M7YRRT80N8G1C0BA1J86DWCA";
+  const entry = { ...JSON.parse(source.entry), id, occurredAt: instant, actor: "victim" };
+  const interval = intervalOf(Date.parse(instant));
+  const row = { entry: entryText(entry), ...(mac && { mac, link: source.link }) };
+  await log.tables.put(EntryRow, entriesPartition(interval), entryKey(interval, id), row);
+  for (const key of indexKeys(entry)) await log.tables.put(IndexRow, INDEX_PARTITION, key, { id });
+  return id;
+}
+
+/** Each case: what is changed, and the expected kinds of findings. Kinds in brackets are not in an export, which has no index. */
+const cases: [name: string, tamper: (log: Log) => Promise<unknown>, expected: string[]][] = [
+  [
+    "an entry and its index rows removed",
+    async (log) => {
+      await log.removeIndex("a2");
+      await log.removeEntry("a2");
+    },
+    ["entryRemoved"],
+  ],
+  [
+    "the newest entry of a process and its index rows removed",
+    async (log) => {
+      await log.removeIndex("a3");
+      await log.removeEntry("a3");
+    },
+    ["entryRemoved"],
+  ],
+  [
+    "the newest two entries of a process removed",
+    async (log) => {
+      for (const actor of ["a2", "a3"]) {
+        await log.removeIndex(actor);
+        await log.removeEntry(actor);
+      }
+    },
+    ["entryRemoved", "entryRemoved"],
+  ],
+  [
+    "an entry changed to another actor, with index rows to match",
+    async (log) => {
+      const { rowKey, entry, link, mac } = await log.rowOf("a2");
+      await log.removeIndex("a2");
+      const changed = { ...JSON.parse(entry), actor: "victim" };
+      await log.tables.put(EntryRow, DAY, rowKey, { entry: entryText(changed), link, mac });
+      for (const key of indexKeys(changed)) await log.tables.put(IndexRow, INDEX_PARTITION, key, { id: changed.id });
+    },
+    ["entryChanged"],
+  ],
+  [
+    "an entry changed, and its authentication code removed",
+    async (log) => {
+      const { rowKey, entry } = await log.rowOf("a2");
+      await log.tables.put(EntryRow, DAY, rowKey, { entry: entry.replace("success", "failure") });
+    },
+    ["entryChanged"],
+  ],
+  ["the index rows without a filter removed", (log) => log.removeIndex("a2", 0), ["[indexEntryMissing]"]],
+  ["all index rows of an entry removed", (log) => log.removeIndex("a2"), ["[indexEntryMissing]"]],
+  [
+    "an index row without its column",
+    async (log) =>
+      await log.tables.put(IndexRow, INDEX_PARTITION, indexKeys(JSON.parse((await log.rowOf("a2")).entry))[0]!, {
+        id: "x",
+      }),
+    ["[indexEntryMissing]"],
+  ],
+  [
+    "an index row that names another entry",
+    async (log) => {
+      const other = JSON.parse((await log.rowOf("a1")).entry) as { id: string };
+      const key = indexKeys(JSON.parse((await log.rowOf("a2")).entry))[0]!;
+      await log.tables.put(IndexRow, INDEX_PARTITION, key, { id: other.id });
+    },
+    ["[indexEntryMissing]"],
+  ],
+  [
+    "an index row for an entry that does not exist",
+    async (log) => {
+      const entry = { ...JSON.parse((await log.rowOf("a2")).entry), id: "01M7YRRT80N8G1C0BA1J86DWCA" };
+      await log.tables.put(IndexRow, INDEX_PARTITION, indexKeys(entry)[0]!, { id: entry.id });
+    },
+    ["[indexEntryInserted]"],
+  ],
+  [
+    "an entry inserted without an authentication code",
+    (log) => plant(log, "2026-11-21T10:00:03.000Z"),
+    ["entryInserted"],
+  ],
+  [
+    "an entry inserted with the authentication code of another one",
+    async (log) => plant(log, "2026-11-21T10:00:03.000Z", (await log.rowOf("a1")).mac),
+    ["entryChanged"],
+  ],
+  [
+    "a counted entry set back to an earlier count",
+    async (log) => {
+      const before = await log.rowOf("refused");
+      for (let time = 0; time < 2; time++) await log.audit.refused(refusal);
+      const { rowKey, entry, link, mac } = before;
+      await log.tables.put(EntryRow, DAY, rowKey, { entry, link, mac });
+    },
+    ["entryChanged"],
+  ],
+  [
+    "the row of the last entry of a process removed",
+    async (log) => {
+      for await (const rows of log.tables.pages(LastRow, { partitionKey: DAY, ...LAST_ROWS }))
+        await log.tables.remove(LastRow, DAY, rows[0]!.rowKey);
+    },
+    ["lastEntryChanged"],
+  ],
+  [
+    "an entry removed and the row of the last entry set back, before the process writes again",
+    async (log) => {
+      const restore = await log.copyRows();
+      await log.write("a4");
+      await log.removeIndex("a4");
+      await log.removeEntry("a4");
+      await restore();
+      await log.write("a5");
+    },
+    ["entryRemoved"],
+  ],
+];
+
+describe("before entries are sealed, verification finds, and sealing records for good:", () => {
+  for (const [name, tamper, expected] of cases) {
+    test(name, async () => {
+      const log = await openLog();
+      expect((await log.audit.verify({})).findings).toEqual([]);
+      await tamper(log);
+
+      const online = await log.audit.verify({});
+      const kinds = expected.map((kind) => kind.replace(/[[\]]/g, ""));
+      expect(online.findings.map(({ kind }) => kind as string).sort()).toEqual(kinds.sort());
+      expect(online.intact).toBe(false);
+      const inExport = expected.filter((kind) => !kind.startsWith("["));
+      const offline = await verifyExport(
+        (await exportAll(log.audit)).map((part) => JSON.parse(part)),
+        publicKeys(...log.keys),
+      );
+      expect(offline.findings.map(({ kind }) => kind as string).sort()).toEqual(inExport.sort());
+      const listed = (await log.audit.list({}, page())).items;
+      expect(listed.map(({ actor }) => actor)).not.toContain("victim");
+
+      log.clock.set("2026-11-21T10:12:00Z");
+      const sealing = await log.audit.seal();
+      expect(sealing.falsified ?? 0).toBe(inExport.length);
+      // Sealing writes missing index rows again. A falsified entry remains a finding, also in a later export.
+      const sealed = (await log.audit.verify({})).findings.filter(({ kind }) => !kind.startsWith("index"));
+      expect(sealed.map(({ kind }) => kind as string).sort()).toEqual(inExport.sort());
+      for (const finding of sealed) expect(finding).toMatchObject({ digestNumber: 1 });
+    });
+  }
+});
+
+test("an entry that a process writes and removes in an interval is missed by its next entry after the sealing", async () => {
+  const log = await openLog();
+  const restore = await log.copyRows();
+  await log.write("a4");
+  await log.removeIndex("a4");
+  await log.removeEntry("a4");
+  await restore();
+  log.clock.set("2026-11-21T10:12:00Z");
+  expect((await log.audit.seal()).falsified).toBeUndefined();
+  await log.write("a5");
+  expect((await log.audit.verify({})).findings).toMatchObject([{ kind: "entryRemoved", interval: `${DAY}T10:00Z` }]);
+});
+
+for (const [where, instant, interval] of [
+  ["before its beginning", "2026-11-20T09:00:00.000Z", "2026-11-20T00:00Z"],
+  ["an hour from now", "2026-11-21T11:15:00.000Z", "2026-11-21T11:10Z"],
+] as const) {
+  test(`an entry planted ${where} is neither listed nor exported, and verification names it`, async () => {
+    const log = await openLog();
+    log.clock.set("2026-11-21T10:12:00Z");
+    await log.audit.seal();
+    await plant(log, instant);
+    expect((await log.audit.list({}, page())).items.map(({ actor }) => actor)).not.toContain("victim");
+    expect((await log.audit.list({ actor: "victim" }, page())).total).toBe(0);
+    expect((await exportAll(log.audit)).join()).not.toContain('"victim"');
+    const { findings } = await log.audit.verify({});
+    expect(findings.map(({ kind }) => kind)).toContain("entryInserted");
+    expect(findings.map((finding) => finding.interval?.slice(0, 10))).toContain(interval.slice(0, 10));
+    // Also without index rows.
+    for await (const rows of log.tables.pages(IndexRow, { partitionKey: INDEX_PARTITION }))
+      for (const { rowKey, id } of rows)
+        if (id === "01M7YRRT80N8G1C0BA1J86DWCA") await log.tables.remove(IndexRow, INDEX_PARTITION, rowKey);
+    expect((await log.audit.verify({})).findings).toMatchObject([{ kind: "entryInserted", interval }]);
+  });
+}
+
+test("entries without a code are accepted up to an hour after the first sealing of a log of the earlier version, but not later", async () => {
+  const log = await openLog();
+  // The earlier version wrote neither codes nor links nor the signed statement.
+  for await (const rows of log.tables.pages(EntryRow, { partitionKey: DAY, before: "~" }))
+    for (const { rowKey, entry } of rows) await log.tables.put(EntryRow, DAY, rowKey, { entry });
+  for await (const rows of log.tables.pages(LastRow, { partitionKey: DAY, ...LAST_ROWS }))
+    for (const { rowKey } of rows) await log.tables.remove(LastRow, DAY, rowKey);
+  await log.tables.put(FirstRow, FIRST_PARTITION, FIRST_PARTITION, { interval: `${DAY}T10:00Z` });
+  const upgraded = log.instance();
+  expect(await upgraded.verify({})).toMatchObject({ intact: true, authenticatedFrom: null, unsealedEntries: 5 });
+  log.clock.set("2026-11-21T10:12:00Z");
+  expect(await upgraded.seal()).toEqual({ configured: true, sealed: 1, more: false });
+  expect(await upgraded.verify({})).toMatchObject({ intact: true, authenticatedFrom: "2026-11-21T11:10:00.000Z" });
+
+  await plant(log, "2026-11-21T10:55:00.000Z");
+  log.clock.set("2026-11-21T11:09:00Z");
+  expect((await upgraded.verify({})).findings).toEqual([]);
+  log.clock.set("2026-11-21T11:16:00Z");
+  await plant(log, "2026-11-21T11:15:00.000Z");
+  expect((await upgraded.verify({})).findings).toMatchObject([
+    { kind: "entryInserted", interval: "2026-11-21T11:10Z" },
+  ]);
+});
